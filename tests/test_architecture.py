@@ -59,9 +59,9 @@ ONLY_IN = {
         "model_build/text2text/*",
         "model_build/torch_threads.py",
         "scripts/rehearsal/stand_ins/neuron.py",
-        "workloads/*/*",
+        "workloads/train.py",
     },
-    "transformers": {"benchmarks/*", "model_build/*", "workloads/*/*"},
+    "transformers": {"benchmarks/*", "model_build/*", "workloads/train.py"},
     "boto3": {
         "aws_api/*",
         "containers/batch/*",
@@ -80,7 +80,8 @@ ONLY_IN = {
     "tensorrt_rtx_bindings": {"model_build/tensorrt/*"},
     "tarfile": {
         "benchmarks/*",
-        "inference_recommender/load_test/generator_fleet.py",
+        "containers/archive_reader.py",
+        "inference_recommender/measure/generator_fleet.py",
         "inference_recommender/payloads.py",
         "model_build/archive.py",
         "scripts/rehearsal/break_archive.py",
@@ -88,10 +89,10 @@ ONLY_IN = {
     },
 }
 """By folder. sagemaker-core is read as data, never imported: that takes seconds and pulls in pandas and SciPy.
-tarfile packs alone: what somebody else packed is read with containers/archive_reader.py."""
+Archives are read only with containers/archive_reader.py, which uses tarfile's parser of headers."""
 
 CLIENT_NEEDS_NONE_OF = ("matplotlib", "scipy", "uvloop", "httptools", "rich", "jinja2")
-ON_OTHER_MACHINES = {"model_build/remote/entry.py", "inference_recommender/load_test/generator_entry.py"}
+ON_OTHER_MACHINES = {"model_build/remote/entry.py", "inference_recommender/measure/generator_entry.py"}
 """They run before anything of ours is installed, with nothing but the reader of archives beside them, so they cannot
 import a command."""
 

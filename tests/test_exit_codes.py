@@ -49,7 +49,7 @@ ARGUMENTS = {"scripts.release.image": ("uri", "cpu")}
 """The arguments of a program that refuses `one two` by itself."""
 TESTED_IN_THEIR_ROOMS = {
     "containers/triton/server_times.py",
-    "inference_recommender/load_test/generator_entry.py",
+    "inference_recommender/measure/generator_entry.py",
     "model_build/remote/entry.py",
     "scripts/release/check_image.py",
 }
@@ -75,7 +75,7 @@ TOOLS = {
     "scripts/record_scaling.py",
     "scripts/run_tests.py",
     "scripts/security/replay_high.py",
-    *(f"workloads/{name.parent.name}/train.py" for name in (ROOT / "workloads").glob("*/train.py")),
+    "workloads/train.py",
 }
 """Programs for those who work on this project, whose traceback is what they want to see."""
 

@@ -10,17 +10,17 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable, is_this_machine
 from aws_api.processing_jobs import ProcessingJob
-from inference_recommender.capacity.search import Probe
+from inference_recommender.capacity.search import SendProbe
 from inference_recommender.cli import GENERATOR_TYPE
-from inference_recommender.jobs.aws import deployed_workload
-from inference_recommender.jobs.tested_model import key_problem
-from inference_recommender.load_test.aws import LoadTestAws
-from inference_recommender.load_test.generator_fleet import FleetDrive
-from inference_recommender.load_test.generator_request import Fleet, image_uri, plan_fleet
-from inference_recommender.load_test.load_test import PAYLOADS, Drive, Prepared, alone, machine_description, run
-from inference_recommender.load_test.open_arrivals import SEARCH
-from inference_recommender.load_test.probe import GeneratorProbe
-from inference_recommender.load_test.served import Served, endpoint_served, load_plan, url_served
+from inference_recommender.measure.aws import deployed_workload
+from inference_recommender.measure.generator_fleet import FleetDrive
+from inference_recommender.measure.generator_request import Fleet, image_uri, plan_fleet
+from inference_recommender.measure.load_test import PAYLOADS, Drive, Prepared, alone, machine_description, run
+from inference_recommender.measure.load_test_aws import LoadTestAws
+from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.search import SEARCH
+from inference_recommender.measure.served import Served, endpoint_served, load_plan, url_served
+from inference_recommender.measure.tested_model import key_problem
 from inference_recommender.output import JobProgress, warn
 from inference_recommender.payload_lengths import known_lengths
 from inference_recommender.progress import Progress
@@ -95,7 +95,7 @@ def _drive(begun: Begun, aws: LoadTestAws, progress: Progress) -> Drive:
     return FleetDrive(begun.fleet, aws, ROOT, progress) if begun.fleet else alone
 
 
-def _probe(begun: Begun) -> Probe | None:
+def _probe(begun: Begun) -> SendProbe | None:
     """Returns the probe of a search from this machine; a fleet takes minutes to start, too long for each of them."""
     if begun.fleet is not None:
         return None

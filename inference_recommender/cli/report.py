@@ -10,8 +10,8 @@ from inference_recommender.experiment.evidence import experiment_report
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.page import conclude, concluded_from
 from inference_recommender.experiment.page import page as experiment_page
+from inference_recommender.measure.prove import PROOF
 from inference_recommender.output import Commands, add_command
-from inference_recommender.prove import PROOF
 from inference_recommender.report import plots
 from inference_recommender.report.document import Kind, Report, as_json
 from inference_recommender.report.found import found

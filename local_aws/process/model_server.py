@@ -15,7 +15,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from urllib3 import Timeout
-from urllib3.exceptions import HTTPError, TimeoutError
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from inference_recommender.load_generator.unix_socket import connection_pool
 from local_aws.process.guarded_process import GuardedProcess
@@ -87,7 +87,7 @@ class ModelServer:
                     return _failure(500, f"The model's answer is longer than {MAX_ANSWER_BYTES} bytes.")
                 response.release_conn()
             return ModelAnswer(response.status, self._content_type(response.headers), content)
-        except TimeoutError:
+        except ReadTimeoutError:
             return _failure(http.HTTPStatus.GATEWAY_TIMEOUT, "")
         except (HTTPError, OSError) as error:
             return _failure(500, f"The model's server did not answer: {error}")

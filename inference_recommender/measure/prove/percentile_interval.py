@@ -1,0 +1,158 @@
+"""Counts late requests against the number that a percentile allows, and bounds the percentile. Pure.
+
+P99 is above a latency x if more than 1 % of all requests take longer than x. So the share of requests over the limit
+decides: kept if its upper confidence bound is within the allowed share, missed if its lower bound is above. The
+interval of the percentile is the same test at other latencies (Woodruff, Journal of the American Statistical
+Association 47, 1952), so each end is a measured latency or unknown.
+
+Late requests come in bursts. The bound is the exact binomial one for the effective sample size (`statistics`), whose
+design effect is measured on blocks of time: at least `BLOCK_S` long, and about `BLOCKS` of them in a longer run (batch
+means: Schmeiser, Operations Research 30, 1982). If few requests are late, their bursts are not known. Then the bursts
+above the percentile's estimate stand in for them, up to `BURST_S`: without late requests the test concludes within a
+minute at any rate.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from inference_recommender.capacity.levels import Indices, per_block
+from inference_recommender.capacity.probe import IN_FLUX, ProbeRecords
+from inference_recommender.capacity.statistics import EffectiveShare, Floats, design_effect, few_blocks_effect
+
+Verdict = Literal["kept", "missed", "unclear"]
+
+ERROR = 0.0125
+"""The nominal error of each bound, over all looks. Simulated services err two to three times as often, since few
+blocks understate the dependence: 95 % is the measured coverage."""
+BLOCK_S = 2.0
+"""Seconds: long compared with a queue's busy period."""
+BLOCKS = 24
+BURST_S = 0.07
+"""Seconds of arrivals that one unobserved burst of late requests is assumed to delay at most."""
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PercentileInterval:
+    """A percentile in milliseconds with its interval, and the late requests of the same runs."""
+
+    latency_ms: float
+    """Infinite if more requests failed or had no answer than the percentile allows."""
+    low_ms: float
+    """0 if no lower end is known."""
+    high_ms: float
+    """Infinite if no upper end is known."""
+    requests: int
+    late: int
+    """Requests over the limit. Failed requests count as late."""
+    late_allowed: int
+    errors: int
+    """Requests that failed or had no answer."""
+    duration_s: float
+    """Seconds without the beginning of each run, in which its queue fills up."""
+    verdict: Verdict
+
+
+def percentile_interval(
+    seen: Sequence[ProbeRecords], percentile: float, limit_ms: float, error: float = ERROR
+) -> PercentileInterval:
+    """Judges the requests of runs at one rate; the beginning of each run is left out (`IN_FLUX`)."""
+    blocks, allowed = _blocks(seen), 1 - percentile / 100
+    ordered = np.sort(blocks.latencies_ms)
+    place = int(percentile / 100 * (len(ordered) - 1))
+    latency_ms = float(ordered[place]) if len(ordered) else np.inf
+    test = _Test(blocks, allowed, latency_ms, error)
+    low, high = test.first_not_shown_below(ordered), test.first_shown_above(ordered)
+    low_ms = float(ordered[low]) if low < len(ordered) and test.shown_below(-np.inf) else 0.0
+    high_ms = float(ordered[high]) if high < len(ordered) else np.inf
+    verdict: Verdict = "unclear"
+    if test.shown_above(limit_ms):
+        verdict, high_ms = "kept", min(high_ms, limit_ms)
+    elif test.shown_below(limit_ms):
+        verdict, low_ms = "missed", max(low_ms, limit_ms)
+    return PercentileInterval(
+        latency_ms=latency_ms,
+        low_ms=low_ms,
+        high_ms=high_ms,
+        requests=len(ordered),
+        late=int((ordered > limit_ms).sum()),
+        late_allowed=int(allowed * len(ordered) + ROUNDING),
+        errors=int(np.isinf(ordered).sum()),
+        duration_s=blocks.duration_s,
+        verdict=verdict,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Blocks:
+    latencies_ms: Floats
+    block_of_request: Indices
+    requests: Floats
+    """Number of requests by block."""
+    duration_s: float
+
+
+def _blocks(seen: Sequence[ProbeRecords]) -> _Blocks:
+    kept_s = [run.duration_s * (1 - IN_FLUX) for run in seen]
+    block_s = max(BLOCK_S, sum(kept_s) / BLOCKS)
+    latencies: list[Floats] = []
+    places: list[Indices] = []
+    count = 0
+    for run, duration_s in zip(seen, kept_s, strict=True):
+        begin_s, in_run = run.duration_s - duration_s, max(round(duration_s / block_s), 1)
+        kept = run.intended_s >= begin_s
+        place = (run.intended_s[kept] - begin_s) * (in_run / duration_s)
+        places.append(np.clip(place, 0, in_run - 1).astype(np.intp) + count)
+        latencies.append(run.latencies_ms[kept])
+        count += in_run
+    block_of_request = np.concatenate(places)
+    return _Blocks(
+        latencies_ms=np.concatenate(latencies),
+        block_of_request=block_of_request,
+        requests=np.bincount(block_of_request, minlength=count).astype(np.float64),
+        duration_s=sum(kept_s),
+    )
+
+
+class _Test:
+    """Tests on which side of the percentile a latency is."""
+
+    def __init__(self, blocks: _Blocks, allowed: float, estimate_ms: float, error: float) -> None:
+        self._blocks = blocks
+        self._allowed = allowed
+        self._error = error
+        burst = BURST_S * float(blocks.requests.sum()) / blocks.duration_s
+        self._effect = max(min(self._design_effect(self._later(estimate_ms)), burst), 1.0)
+
+    def shown_below(self, latency_ms: float) -> bool:
+        """Returns whether a latency is shown to be below the percentile: too many requests are later."""
+        return self._share(latency_ms).shown_above(self._allowed, self._error)
+
+    def shown_above(self, latency_ms: float) -> bool:
+        return self._share(latency_ms).shown_below(self._allowed, self._error)
+
+    def first_not_shown_below(self, ordered: Floats) -> int:
+        return bisect_left(range(len(ordered)), True, key=lambda place: not self.shown_below(float(ordered[place])))
+
+    def first_shown_above(self, ordered: Floats) -> int:
+        return bisect_left(range(len(ordered)), True, key=lambda place: self.shown_above(float(ordered[place])))
+
+    def _share(self, latency_ms: float) -> EffectiveShare:
+        events, total = self._later(latency_ms), float(self._blocks.requests.sum())
+        effect = max(self._design_effect(events), self._effect)
+        known = len(self._blocks.requests) > 1
+        return EffectiveShare(share=float(events.sum()) / max(total, 1.0), requests=total / effect if known else 0.0)
+
+    def _later(self, latency_ms: float) -> Floats:
+        return per_block(
+            self._blocks.block_of_request, self._blocks.latencies_ms > latency_ms, len(self._blocks.requests)
+        )
+
+    def _design_effect(self, events: Floats) -> float:
+        if len(events) < 2 or not events.any():
+            return 0.0
+        return design_effect(events, self._blocks.requests) * few_blocks_effect(len(events), self._error)
