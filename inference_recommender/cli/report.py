@@ -10,11 +10,8 @@ from inference_recommender.experiment.evidence import experiment_report
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.page import conclude, concluded_from
 from inference_recommender.experiment.page import page as experiment_page
-from inference_recommender.lengths.evidence import lengths_report
-from inference_recommender.lengths.result import NAME as LENGTHS
-from inference_recommender.lengths.result import LengthSurface
+from inference_recommender.measure.prove import PROOF
 from inference_recommender.output import Commands, add_command
-from inference_recommender.prove import PROOF
 from inference_recommender.report import plots
 from inference_recommender.report.document import Kind, Report, as_json
 from inference_recommender.report.found import found
@@ -31,7 +28,7 @@ from inference_recommender.tune.folder import PLAN, TuneFolder
 from workloads import Proof
 
 DESCRIPTION = """Draws what a folder below runs/ holds: a run, a proof, a search of a capacity or of a configuration
-(tune), a survey of lengths, a simulation or an experiment. html writes report.html into the folder and prints its
+(tune), a simulation or an experiment. html writes report.html into the folder and prints its
 path. markdown prints the body of a pull request, json the same as a document; see docs/measuring.md."""
 
 
@@ -40,7 +37,6 @@ FILES: dict[str, Kind] = {
     PLAN: "tune",
     "recommendation.json": "run",
     PROOF: "proof",
-    LENGTHS: "lengths",
     CAPACITY: "capacity",
 }
 """A file of a folder → its kind; the first that is there says it."""
@@ -92,9 +88,6 @@ def report(path: Path) -> Report:
             return tune_report(name, TuneFolder(path), found(path))
         case "proof":
             return proof_report(name, Proof.from_json(path / PROOF), workload, found(path))
-        case "lengths":
-            surface = LengthSurface.from_json(path / LENGTHS)
-            return lengths_report(name, surface, run_folder.workload(), found(path))
         case "capacity":
             return capacity_report(name, CapacityFound.from_json(path / CAPACITY), workload, found(path))
         case _:
@@ -128,8 +121,6 @@ def page_text(path: Path) -> str:
             return summary_page(
                 report(path), {"Latency under each load": plots.of_proof(Proof.from_json(path / PROOF))}
             )
-        case "lengths":
-            return summary_page(report(path))
         case _:
             searched = CapacityFound.from_json(path / CAPACITY).open_loop()
             return summary_page(report(path), {"Latency against load": plots.of_search(searched)})

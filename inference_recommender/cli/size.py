@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from inference_recommender.cli import arguments
-from inference_recommender.load_test.load_test import machine_description
+from inference_recommender.measure.load_test import machine_description
 from inference_recommender.output import (
     MISSING,
     Commands,
@@ -85,8 +85,8 @@ cost, and the cheapest configuration that meets the objective:
   a batch   the reports of `python -m containers.batch --summary`, one for each shard, or their folder
   a rate    JSON with rows_per_second and source; instance_type and price_per_hour_usd may be there too
 
-A batch or a rate needs --workload, whose objective and [sizing] give the shards; --recommend writes recommendation.json,
-which the stack deploys. --explain alone prints the price catalogue."""
+A batch or a rate needs --workload, whose objective and [sizing] give the shards. --recommend writes
+recommendation.json, which the stack deploys. --explain alone prints the price catalogue."""
 
 
 def add(commands: Commands) -> None:

@@ -12,7 +12,7 @@ from pydantic import Field
 from workloads import LatencyObjective, Proof
 from workloads.document import Document
 
-Kind = Literal["run", "proof", "capacity", "tune", "lengths", "simulation", "experiment", "comparison"]
+Kind = Literal["run", "proof", "capacity", "tune", "simulation", "experiment", "comparison"]
 Verdict = Literal["met", "missed", "unknown"]
 Value = str | int | float | bool | None
 MISSING = "–"

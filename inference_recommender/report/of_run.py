@@ -8,7 +8,7 @@ from inference_recommender.report.cold_start import cold_start_table
 from inference_recommender.report.configuration import configuration_table
 from inference_recommender.report.document import Report, Table, Verdict, asked, table
 from inference_recommender.report.found import Found, generator_table
-from inference_recommender.report.lengths import lengths_table, shifts_table
+from inference_recommender.report.lengths import lengths_table
 from inference_recommender.report.queue import queue_table
 from inference_recommender.sizing.open_loop import CapacityFound
 from workloads import Candidate, ColdStart, Proof, Recommendation, Workload
@@ -75,7 +75,6 @@ def run_report(
         _candidates(recommendation),
         *([proof_table(proof)] if proof else []),
         lengths_table(recommendation.lengths),
-        shifts_table(recommendation.lengths),
         queue_table(workload, measured),
         cold_start_table(recommendation),
         _client_latency(recommendation.candidates),

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from inference_recommender.jobs.job_run import Prepared, run
-from inference_recommender.jobs.requests import plan_job
-from inference_recommender.jobs.tested_model import TestedModel
+from inference_recommender.measure.job import Prepared, run
+from inference_recommender.measure.job_requests import plan_job
+from inference_recommender.measure.tested_model import TestedModel
 from inference_recommender.progress import Silent
 from inference_recommender.run_folder import RunFolder
 from tests.artifacts import an_artifact

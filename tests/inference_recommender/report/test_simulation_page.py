@@ -13,7 +13,7 @@ from inference_recommender.cli.report import page_text, report
 from inference_recommender.report.document import Report
 from inference_recommender.report.markdown import markdown
 from tests.inference_recommender.cli.test_simulate_command import CHOSEN, OBJECTIVE, capacity_json
-from tests.inference_recommender.prove.recommended import a_recommendation
+from tests.inference_recommender.measure.prove.recommended import a_recommendation
 
 TRACE = "".join(f"{60 * minute},{3000 + (5000 if 30 <= minute < 40 else 0)}\n" for minute in range(60))
 """An hour with a rush of ten minutes, which is over before an instance has started."""
