@@ -166,21 +166,12 @@ def synopses() -> dict[tuple[str, str], set[str]]:
 def test_the_flags_of_a_command_are_those_of_its_help(program: str, command: str) -> None:
     described = synopses()[program, command]
     shown = set(FLAG.findall(help_of(program, command).partition("\nexample")[0])) - {"--help"}
-    if program == "inference_recommender" and command == "prices":
-        shown |= set(FLAG.findall(nested_help("prices", "show") + nested_help("prices", "refresh"))) - {"--help"}
     if command in ("build", "verify", "plan"):
         described &= shown | {"--all"}
     if program in ONLY_HELP:
         assert described <= shown
     else:
         assert described == shown
-
-
-def nested_help(*words: str) -> str:
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-        recommender.main([*words, "--help"])
-    return shown.getvalue()
 
 
 def test_every_command_is_described() -> None:

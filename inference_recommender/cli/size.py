@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 
 from inference_recommender.cli import arguments
-from inference_recommender.measure.load_test import machine_description
 from inference_recommender.output import (
     MISSING,
     Commands,
@@ -77,8 +76,8 @@ PRINTED = (
 )
 """Fields of a candidate in the document of `size --json`."""
 
-DESCRIPTION = """Reads the kind of evidence from the file or folder, and prints the instances that a peak needs, their
-cost, and the cheapest configuration that meets the objective:
+DESCRIPTION = """Prints the instances that a peak needs, their cost, and the cheapest configuration that meets the
+objective. The file or folder decides what the evidence is.
 
   a job     the JSON of DescribeInferenceRecommendationsJob
   a run     its folder, that of an experiment or a search, or capacity.json
@@ -236,6 +235,7 @@ def _size_batch(options: argparse.Namespace, stderr: Console) -> int:
             f"{folder.file}: hosting.kind: is not scheduled-batch. Measure it with `python -m inference_recommender "
             f"run {workload.name}`."
         )
+    from inference_recommender.measure.load_test import machine_description  # needs SciPy
 
     def read(sources: Sequence[str]) -> Throughput:
         paths, instance_type = _typed(sources)

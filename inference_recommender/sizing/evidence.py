@@ -31,7 +31,7 @@ LONGEST_INVOCATION_MS = 60_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """Measurements, and what is known about how they were made."""
+    """Measurements and their origin."""
 
     measured: tuple[Measurement, ...]
     region: str | None = None

@@ -77,7 +77,7 @@ def fleet(max_invocations_per_minute: float, demand: Demand, sizing: Sizing) -> 
 
 
 def _parts(peak: Fraction, rate: Fraction, sizing: Sizing) -> dict[str, int]:
-    """Returns the instances of capacity `rate` for the peak alone, and those each kind of headroom adds, in order."""
+    """Returns the instances of capacity `rate` for the peak, and those that each kind of headroom adds, in order."""
     burst = peak * _fraction(sizing.burst_factor)
     bare, bursting = _instances(peak, rate), _instances(burst, rate)
     needed = _instances(burst * (1 + _fraction(sizing.headroom)), rate)
@@ -104,5 +104,5 @@ def _instances(load: Fraction, rate: Fraction) -> int:
 
 
 def _fraction(number: float) -> Fraction:
-    """Returns the number as it is written: Fraction(0.1) is not a tenth, Fraction("0.1") is."""
+    """Returns the decimal number: Fraction(0.1) is not a tenth, Fraction("0.1") is."""
     return Fraction(repr(float(number)))

@@ -37,7 +37,7 @@ BERT-base, 128 tokens, PyTorch, at EC2's prices. Published are inferences a seco
 
 def test_the_published_experiments_counts_and_costs(capsys: pytest.CaptureFixture[str]) -> None:
     """Every row is sized, also those that miss the objective; the table was published with no headroom."""
-    demand = ("--peak-invocations-per-minute", "30000", "--latency-limit-ms", "500", "--headroom", "0")
+    demand = ("--peak-invocations-per-minute", "30000", "--latency-limit-ms", "500", "--set", "sizing.headroom=0")
     assert main(["size", "--from", str(FIGURES), *demand, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     sized = {
@@ -56,7 +56,7 @@ def test_the_published_experiments_counts_and_costs(capsys: pytest.CaptureFixtur
 def test_the_published_costs_of_bert_base_on_inferentia(variant: str, capsys: pytest.CaptureFixture[str]) -> None:
     """They are of one instance at its capacity: price per hour / inferences per hour · 10⁶."""
     rate, cost = INF1_PUBLISHED[variant]
-    demand = ("--peak-invocations-per-minute", str(rate), "--headroom", "0")
+    demand = ("--peak-invocations-per-minute", str(rate), "--set", "sizing.headroom=0")
     assert main(["size", "--from", str(INF1_FIGURES), *demand, "--json"]) == 0
     (found,) = [one for one in json.loads(capsys.readouterr().out)["candidates"] if one["variant"] == variant]
     assert found["instance_count"] == 1
