@@ -38,6 +38,7 @@ from workloads.recommendation import KnownBy
 
 SHORTEST_S = 10.0
 """Shorter reports are dominated by the wait for the last chunk of a worker."""
+OF_A_RUN = {"workload.json", "measurements.json", "experiment.json", "capacity.json"}
 NEITHER = (
     "is neither a report nor a stated rate. Give a file of `python -m containers.batch --summary FILE`, or one with "
     "rows_per_second and source."
@@ -91,9 +92,10 @@ class Throughput:
 
 
 def holds_throughput(path: Path) -> bool:
-    """Returns whether a file has a batch's report or a stated rate, or a folder has files of reports only."""
+    """Returns whether a file has a batch's report or a stated rate, or a folder is not that of a run."""
     if path.is_dir():
-        return not any((path / name).exists() for name in ("workload.json", "capacity.json"))
+        files = {file.name for file in path.glob("*.json")}
+        return bool(files) and not files & OF_A_RUN
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -178,7 +178,7 @@ def test_an_unusable_report_is_refused(tmp_path: Path, changes: dict[str, object
     ("second", "problem"),
     [
         ({"archive_sha256": CPU_ARCHIVE}, "has reports of 2 archives. Give the reports of one."),
-        ({"source": "a table"}, "has a stated rate among 2 files. Give a stated rate as the only file."),
+        ({"source": "a table"}, "has a stated rate among 2 files. Give only the stated rate."),
     ],
 )
 def test_files_that_do_not_fit_together_are_refused(tmp_path: Path, second: dict[str, object], problem: str) -> None:
