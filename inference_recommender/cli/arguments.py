@@ -1,4 +1,4 @@
-"""Parses the values of options that several commands have; argparse prints what is wrong with one, and its option."""
+"""Parses the values of options that several commands have; argparse prints the error with the option."""
 
 import argparse
 from collections.abc import Sequence

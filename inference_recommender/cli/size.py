@@ -79,10 +79,10 @@ PRINTED = (
 DESCRIPTION = """Prints the instances that a peak needs, their cost, and the cheapest configuration that meets the
 objective. The file or folder decides what the evidence is.
 
-  a job     the JSON of DescribeInferenceRecommendationsJob
-  a run     its folder, that of an experiment or a search, or capacity.json
-  a batch   the reports of `python -m containers.batch --summary`, one for each shard, or their folder
-  a rate    JSON with rows_per_second and source; instance_type and price_per_hour_usd may be there too
+- a job: the JSON of DescribeInferenceRecommendationsJob
+- a run: its folder, that of an experiment or a search, or capacity.json
+- a batch: the reports of `python -m containers.batch --summary`, one for each shard, or their folder
+- a rate: JSON with rows_per_second and source; instance_type and price_per_hour_usd may be there too
 
 A batch or a rate needs --workload, whose objective and [sizing] give the shards. --recommend writes
 recommendation.json, which the stack deploys. --explain alone prints the price catalogue."""

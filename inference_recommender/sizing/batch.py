@@ -111,9 +111,7 @@ def read_throughput(paths: Sequence[Path], max_bad_share: float, machine: str) -
     read = dict(_documents(paths))
     stated = [each for each in read.values() if isinstance(each, StatedRate)]
     if stated and len(read) > 1:
-        raise UsageError(
-            f"{_names(paths)}: has a stated rate among {len(read)} files. Give a stated rate as the only file."
-        )
+        raise UsageError(f"{_names(paths)}: has a stated rate among {len(read)} files. Give only the stated rate.")
     if stated:
         return Throughput(known_by="stated", **dict(stated[0]))
     return _measured(paths, read, max_bad_share, machine)

@@ -66,7 +66,7 @@ def test_the_published_costs_of_bert_base_on_inferentia(variant: str, capsys: py
 def test_sixteen_thousand_requests_a_second_are_sized_from_a_rate_beyond_a_jobs_limit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By hand: 960,000 a minute and a fifth more, over 120,000 of one instance, are 9.6."""
+    """The load of 960,000 a minute and a fifth more, over 120,000 of one instance, is 9.6."""
     found: dict[str, Any] = {
         "max_invocations_per_minute": 120_000.0,
         "max_invocations_interval": [115_000.0, 125_000.0],

@@ -1,4 +1,4 @@
-"""What `size` refuses, each as one whole message."""
+"""`size` refuses wrong options and files; each row is a whole message."""
 
 import json
 from pathlib import Path
