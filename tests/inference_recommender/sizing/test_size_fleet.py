@@ -107,8 +107,9 @@ def test_the_document_has_the_promised_keys() -> None:
 
 def test_both_spellings_of_max_invocations_are_read() -> None:
     """MaximumInvocations is the developer guide's name."""
-    for name in ("MaxInvocations", "MaximumInvocations"):
-        assert job(job_result(**{name: 648})).measured[0].max_invocations_per_minute == 648
+    spellings: tuple[dict[str, Any], ...] = ({"MaxInvocations": 648}, {"MaximumInvocations": 648})
+    for spelling in spellings:
+        assert job(job_result(**spelling)).measured[0].max_invocations_per_minute == 648
 
 
 def test_a_latency_that_can_only_be_microseconds_is_converted() -> None:
