@@ -8,7 +8,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from model_build.init.checkpoint_facts import TASKS
-from model_build.init.new_workload import TARGETS, InitRequest, NewWorkload, write
+from model_build.init.new_workload import InitRequest, NewWorkload, write
+from model_build.init.workload_toml import TARGETS
 from model_build.progress import Progress
 
 PERCENTILE = "P95"
