@@ -104,12 +104,6 @@ def _report(commands: Commands) -> None:
     report.add(commands)
 
 
-def _reports(commands: Commands) -> None:
-    from inference_recommender.cli import reports
-
-    reports.add(commands)
-
-
 def _invoke(commands: Commands) -> None:
     from inference_recommender.cli import deployed
 
@@ -160,7 +154,6 @@ COMMANDS: dict[str, Callable[[Commands], None]] = {
     "batch": _batch,
     "prices": _prices,
     "report": _report,
-    "reports": _reports,
     "invoke": _invoke,
     "register": _register,
     "list": _list,

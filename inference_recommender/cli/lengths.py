@@ -23,8 +23,8 @@ from inference_recommender.load_test.load_test import machine_description
 from inference_recommender.load_test.target import Target, TargetAws, endpoint_target, url_target
 from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.payloads import check_payloads, payload_archive
-from inference_recommender.report.found import found as of
-from inference_recommender.report.page import summary_page
+from inference_recommender.report.inputs import read_inputs
+from inference_recommender.report.page import page
 from inference_recommender.report.rewrite import rewrite
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.tune.space import default_targets
@@ -138,7 +138,7 @@ def _lengths(options: argparse.Namespace, stderr: Console) -> int:
         invocations_per_minute=None if unlike else _capacity(recommendation),
     )
     found.write_json(run_folder.path / NAME)
-    run_folder.keep_report(summary_page(lengths_report(run_folder.path.name, found, workload, of(run_folder.path))))
+    run_folder.keep_report(page(lengths_report(run_folder.path.name, found, workload, read_inputs(run_folder.path))))
     if not found.kinds[0].invocations_per_minute:
         raise run_folder.no_verdict("No rate of the payloads as they are is within the objective.")
     if options.json:

@@ -29,7 +29,7 @@ from inference_recommender.prove.loads import Load
 from inference_recommender.prove.percentile_interval import PercentileInterval
 from inference_recommender.prove.proving import Origin, Proving, interval_in_words, late_in_words, milliseconds
 from inference_recommender.prove.sequential import LONGEST_WARM_UP_S, WARM_UP_PROBE_S
-from inference_recommender.report.of_run import PROOF_VERDICTS
+from inference_recommender.report.run_report import PROOF_VERDICTS
 from inference_recommender.report.rewrite import rewrite
 from inference_recommender.run_folder import RunFolder
 from workloads import (

@@ -16,7 +16,9 @@ from inference_recommender.jobs.requests import PARALLEL_TESTS, SERVICE_DEFAULT,
 from inference_recommender.jobs.scaling_advice import WithScalingAdvice
 from inference_recommender.jobs.tested_model import JobEnvironment, Tested, TestedModel, TestedPackage, key_problem
 from inference_recommender.lengths.tokens import known_lengths
-from inference_recommender.output import Commands, JobProgress, add_command, show, stdout_console, tell, warn
+from inference_recommender.report.run_report import recommendation_report
+from inference_recommender.report.text import show
+from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
@@ -313,7 +315,7 @@ def _conclude(
     if as_json:
         print(recommendation.model_dump_json(indent=2))
     else:
-        show(recommendation, stdout_console())
+        show(recommendation_report(recommendation), stdout_console())
     tell(stderr, f"Report: {from_here(run_folder.report)}")
     if recommendation.recommended is None:
         return NO_CANDIDATE

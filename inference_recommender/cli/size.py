@@ -15,13 +15,12 @@ from inference_recommender.output import (
     MISSING,
     Commands,
     add_command,
-    none_chosen,
-    notes,
     number,
     stdout_console,
     tell,
     warn,
 )
+from inference_recommender.report.candidates import no_candidate, notes
 from inference_recommender.sizing.decision import cheapest
 from inference_recommender.sizing.evidence import read_evidence
 from inference_recommender.sizing.fleet import Demand
@@ -199,7 +198,7 @@ def _show(candidates: tuple[Candidate, ...], chosen: Candidate | None, demand: D
         reasons = " ".join((candidate.reason, *notes(candidate)))
         tell(console, f"{candidate.instance_type}: {reasons} Price: {candidate.cost_reason}")
     console.print(
-        f"Recommended: {chosen.instance_count} × {chosen.instance_type}." if chosen else none_chosen(candidates),
+        f"Recommended: {chosen.instance_count} × {chosen.instance_type}." if chosen else no_candidate(candidates),
         highlight=False,
     )
 

@@ -1,9 +1,10 @@
 """The report of a survey of lengths, as `report` draws it from its folder. Pure."""
 
 from inference_recommender.lengths.result import LengthSurface, sentences
-from inference_recommender.report.document import Report, Table, asked, table
-from inference_recommender.report.found import Found, generator_table
-from inference_recommender.report.lengths import lengths_table, shifts_table
+from inference_recommender.report.document import Report, Table, objective_text, table
+from inference_recommender.report.inputs import FolderInputs
+from inference_recommender.report.lengths import shifts_table
+from inference_recommender.report.sections import generator_table, lengths_table
 from workloads import LengthShift, Workload
 
 POINTS = (
@@ -15,7 +16,7 @@ POINTS = (
 )
 
 
-def lengths_report(name: str, surface: LengthSurface, workload: Workload, found: Found) -> Report:
+def lengths_report(name: str, surface: LengthSurface, workload: Workload, found: FolderInputs) -> Report:
     """Returns the report of a survey: where the lengths shift first, then what was measured."""
     origin, shifts = surface.origin, surface.lengths.shifts
     tables = (
@@ -31,7 +32,7 @@ def lengths_report(name: str, surface: LengthSurface, workload: Workload, found:
         name=name,
         workload=surface.workload,
         description=workload.description,
-        asked=asked(workload.latency_objective),
+        objective=objective_text(workload.latency_objective),
         verdict="missed" if shifts[0].misses_unloaded else "met",
         decision=decision(shifts),
         cautions=surface.cautions,
