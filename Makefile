@@ -66,7 +66,6 @@ fuzz: setup ## ten minutes of malformed and hostile input for all that reads wha
 lint: setup ## format, lint and types
 	ruff format --check .
 	ruff check .
-	python scripts/check_docstrings.py
 	mypy
 
 lock: setup uv ## the pins and hashes of every environment, from pyproject.toml; UPGRADE="--upgrade-package NAME" moves one

@@ -24,6 +24,7 @@ batch. By default it is as slow as BERT-base on Inf1, by AWS's published figures
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -40,10 +41,8 @@ from typing import Any
 
 from side_by_side import alone, machine
 
-from workloads import ROOT, load_workload
-from workloads.duplicates.pairs import pairs
+from workloads import ROOT, Example, Row, load_workload
 
-SEED = 7
 BASELINE = "huggingface pipeline"
 HUGGING_FACE = (BASELINE, "huggingface forward", "huggingface sorted")
 OURS = {"ours fp32": "cpu", "ours int8": "cpu-int8"}
@@ -144,7 +143,7 @@ def _measure(engine: str, threads: int, batch_rows: int, count: int) -> dict[str
     import torch
 
     torch.set_num_threads(threads)
-    texts = [dict(zip(SEGMENTS, pair.segments, strict=True)) for pair in pairs(count, SEED)]
+    texts = [_segments(pair.row) for pair in _pairs(count)]
     classify, tokenizer = (_pipeline if engine == BASELINE else _forward)(batch_rows)
     lengths = [
         len(ids) for ids in tokenizer(*map(list, zip(*(text.values() for text in texts), strict=True)))["input_ids"]
@@ -216,10 +215,22 @@ def _load() -> tuple[Any, Any]:
     return model.eval(), AutoTokenizer.from_pretrained(backbone)
 
 
+def _pairs(count: int) -> Iterator[Example]:
+    """Yields the evaluation pairs of the workload, repeated."""
+    return itertools.islice(itertools.cycle(load_workload("duplicates").evaluation()), count)
+
+
+def _segments(row: Row) -> dict[str, str]:
+    return {
+        "text": f"{row['title']} {row['brand']}",
+        "text_pair": f"{row['other_title']} {row['other_brand']}",
+    }
+
+
 def _write(file: Path, count: int) -> None:
     with file.open("w") as handle:
-        for number, pair in enumerate(pairs(count, SEED)):
-            handle.write(json.dumps({"id": number, **pair.request()}) + "\n")
+        for number, pair in enumerate(_pairs(count)):
+            handle.write(json.dumps({"id": number, **pair.row}) + "\n")
 
 
 def _command(target: str, source: Path, output: Path) -> list[str]:

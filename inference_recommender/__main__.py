@@ -68,12 +68,6 @@ def _cold_start(commands: Commands) -> None:
     cold_start.add(commands)
 
 
-def _lengths(commands: Commands) -> None:
-    from inference_recommender.cli import lengths
-
-    lengths.add(commands)
-
-
 def _compare(commands: Commands) -> None:
     from inference_recommender.cli import compare
 
@@ -148,7 +142,6 @@ COMMANDS: dict[str, Callable[[Commands], None]] = {
     "tune": _tune,
     "simulate": _simulate,
     "cold-start": _cold_start,
-    "lengths": _lengths,
     "compare": _compare,
     "size": _size,
     "batch": _batch,

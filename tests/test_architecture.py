@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.house import PACKAGES, Import, by_folder, circles, closure, import_graph, imports, module_name
+from scripts.figures import PACKAGES, Import, by_folder, circles, closure, import_graph, imports, module_name
 from workloads import ROOT
 
 RECOMMENDER = "inference_recommender"
@@ -59,9 +59,9 @@ ONLY_IN = {
         "model_build/text2text/*",
         "model_build/torch_threads.py",
         "scripts/rehearsal/stand_ins/neuron.py",
-        "workloads/*/*",
+        "workloads/train.py",
     },
-    "transformers": {"benchmarks/*", "model_build/*", "workloads/*/*"},
+    "transformers": {"benchmarks/*", "model_build/*", "workloads/train.py"},
     "boto3": {
         "aws_api/*",
         "containers/batch/*",
@@ -80,7 +80,7 @@ ONLY_IN = {
     "tensorrt_rtx_bindings": {"model_build/tensorrt/*"},
     "tarfile": {
         "benchmarks/*",
-        "inference_recommender/load_test/generator_fleet.py",
+        "inference_recommender/measure/generator_fleet.py",
         "inference_recommender/payloads.py",
         "model_build/archive.py",
         "scripts/rehearsal/break_archive.py",
@@ -91,7 +91,7 @@ ONLY_IN = {
 tarfile packs alone: what somebody else packed is read with containers/archive_reader.py."""
 
 CLIENT_NEEDS_NONE_OF = ("matplotlib", "scipy", "uvloop", "httptools", "rich", "jinja2")
-ON_OTHER_MACHINES = {"model_build/remote/entry.py", "inference_recommender/load_test/generator_entry.py"}
+ON_OTHER_MACHINES = {"model_build/remote/entry.py", "inference_recommender/measure/generator_entry.py"}
 """They run before anything of ours is installed, with nothing but the reader of archives beside them, so they cannot
 import a command."""
 

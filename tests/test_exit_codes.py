@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.house import PACKAGES
+from scripts.figures import PACKAGES
 from workloads import ROOT, Unavailable
 
 PARSE = "argparse.ArgumentParser.parse_args"
@@ -49,7 +49,7 @@ ARGUMENTS = {"scripts.release.image": ("uri", "cpu")}
 """The arguments of a program that refuses `one two` by itself."""
 TESTED_IN_THEIR_ROOMS = {
     "containers/triton/server_times.py",
-    "inference_recommender/load_test/generator_entry.py",
+    "inference_recommender/measure/generator_entry.py",
     "model_build/remote/entry.py",
     "scripts/release/check_image.py",
 }
@@ -68,15 +68,15 @@ CHILDREN = {
 """Processes that a program starts: it tells in its own words that they died."""
 TOOLS = {
     "scripts/busy_test.py",
-    "scripts/check_docstrings.py",
+    "scripts/check_words.py",
     "scripts/fuzz.py",
-    "scripts/house.py",
+    "scripts/figures.py",
     "scripts/install.py",
     "scripts/lock.py",
     "scripts/record_scaling.py",
     "scripts/run_tests.py",
     "scripts/security/replay_high.py",
-    *(f"workloads/{name.parent.name}/train.py" for name in (ROOT / "workloads").glob("*/train.py")),
+    "workloads/train.py",
 }
 """Programs for those who work on this project, whose traceback is what they want to see."""
 

@@ -112,10 +112,10 @@ class WorkloadFolder:
         documents = self._documents(name, evaluation.fields_of(self.workload.model))
         return [document.model_dump() for _, document in documents]
 
-    def evaluation(self) -> list[Example]:
-        """Returns the lines of evaluation.jsonl. Raises `InvalidDocument`, which names the line."""
+    def evaluation(self, file: Path | None = None) -> list[Example]:
+        """Returns the lines of evaluation.jsonl or of another file. Raises `InvalidDocument`, which names the line."""
         model, line = self.workload.model, evaluation.line_of(self.workload.model)
-        documents = self._documents("evaluation.jsonl", line)
+        documents = self._documents("evaluation.jsonl" if file is None else str(file.absolute()), line)
         return [evaluation.example(model, file, document) for file, document in documents]
 
     def _documents(self, name: str, line: type[Document]) -> list[tuple[Path, Document]]:

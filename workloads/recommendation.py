@@ -204,28 +204,8 @@ class TokenCounts(Document):
     maximum: int
 
 
-class LengthShift(Document):
-    """A capacity for payloads of other lengths than those that were measured: see `docs/lengths.md`."""
-
-    name: str = Field(description="How the lengths shift, such as +25 %.")
-    mean_input_tokens: float
-    mean_output_tokens: float | None = Field(description="None for a model that writes no text.")
-    service_ms: float = Field(gt=0, description="Mean latency of a request that has the server for itself.")
-    scale_of_throughput: float = Field(
-        description="What as many users as the server can serve at once complete, over that of the measured payloads."
-    )
-    scale_within_limit: float = Field(
-        description="The same of open arrivals within the limit, estimated from users in turns: the median; 0: none is."
-    )
-    scale_by_turn: tuple[float, float] = Field(description="The least and the most that one turn alone makes it.")
-    max_invocations_per_minute: float | None = Field(description="Of an instance; None: no capacity is known.")
-    instance_count: int | None = Field(description="At the peak, with the headroom of [sizing]; None: not known.")
-    unloaded_latency_ms: float = Field(description="The objective's percentile without any other request.")
-    misses_unloaded: bool = Field(description="Whether that alone is over the limit.")
-
-
 class PayloadLengths(Document):
-    """The lengths of the payloads that a recommendation is for."""
+    """Lengths of the payloads for which a recommendation is valid."""
 
     payloads: int = Field(ge=1)
     max_input_tokens: int = Field(ge=1, description="The most that the model takes.")
@@ -233,11 +213,11 @@ class PayloadLengths(Document):
     output_tokens: TokenCounts | None = Field(
         default=None, description="Of the answers; None: they were not counted, or the model writes no text."
     )
-    shifts: tuple[LengthShift, ...] = Field(default=(), description="By the command `lengths`; empty: it was not run.")
-    model: str | None = Field(default=None, description="How latency follows from the lengths, in words.")
-    machine: str | None = Field(default=None, description="The machine on which that was measured.")
-    measured_at: str | None = Field(default=None, description="ISO 8601 in UTC.")
-    run: str | None = Field(default=None, description="The folder with the surface, relative to the repository.")
+    shifts: tuple[dict[str, object], ...] = Field(default=(), description="Read from older files; not written.")
+    model: str | None = Field(default=None, description="Read from older files; not written.")
+    machine: str | None = Field(default=None, description="Read from older files; not written.")
+    measured_at: str | None = Field(default=None, description="Read from older files; not written.")
+    run: str | None = Field(default=None, description="Read from older files; not written.")
 
 
 class ColdStart(Document):

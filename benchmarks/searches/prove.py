@@ -41,10 +41,10 @@ from benchmarks.searches.simulated_service import (
 )
 from inference_recommender.capacity.search import Seen
 from inference_recommender.cli.prove import DURATION_S
-from inference_recommender.load_test.target import Target
+from inference_recommender.measure.prove.proving import Origin, Proving
+from inference_recommender.measure.prove.sequential import SequentialTest, looks_s, warm_up
+from inference_recommender.measure.target import Target
 from inference_recommender.measurement import limit_of
-from inference_recommender.prove.proving import Origin, Proving
-from inference_recommender.prove.sequential import SequentialTest, looks_s, warm_up
 from inference_recommender.sizing.fleet import Demand, fleet
 from local_aws.process.triton import TritonServer
 from workloads import ROOT, Candidate, Provenance, Recommendation, Workload, load_artifact, load_workload

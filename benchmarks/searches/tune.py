@@ -28,8 +28,8 @@ from benchmarks.searches.simulated_service import NOISY, Service, SimulatedServi
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.search import Search, SearchResult
 from inference_recommender.cli.tune import SHORTEST_PROBE_S, Served
-from inference_recommender.load_test.load_test import cores, machine_description
-from inference_recommender.load_test.probe import GeneratorProbe
+from inference_recommender.measure.load_test import cores, machine_description
+from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.payloads import payload_archive
 from inference_recommender.tune.evidence import Glimpse, glimpse
 from inference_recommender.tune.folder import TuneFolder, TunePlan

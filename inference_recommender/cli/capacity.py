@@ -18,11 +18,11 @@ from aws_api.session import AwsSession
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.search import Probe, Probed, Reason, Search, SearchResult, Seen, probed
 from inference_recommender.cli import arguments
-from inference_recommender.lengths.tokens import known_lengths
-from inference_recommender.load_test.load_test import machine_description
-from inference_recommender.load_test.probe import GeneratorProbe
-from inference_recommender.load_test.served import infer_url
+from inference_recommender.measure.load_test import machine_description
+from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.served import infer_url
 from inference_recommender.output import Commands, add_command, interval_text, stdout_console, tell, warn
+from inference_recommender.payload_lengths import known_lengths
 from inference_recommender.payloads import payload_archive
 from inference_recommender.report.run_report import draw, recommendation_report
 from inference_recommender.report.text import show

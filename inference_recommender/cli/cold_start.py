@@ -11,17 +11,17 @@ from rich.console import Console
 from rich.table import Table
 
 from inference_recommender.cli import arguments
-from inference_recommender.cold_start.first_answer import GIVE_UP_S, start_of
-from inference_recommender.cold_start.stages import Stages, cold_start, stages
-from inference_recommender.cold_start.temporary_endpoint import EndpointSpec, temporary_endpoint
 from inference_recommender.experiment.aws import ExperimentAws
-from inference_recommender.jobs.aws import deployed_workload
-from inference_recommender.load_test.load_test import machine_description
-from inference_recommender.load_test.target import ARCHIVE_KEY, Described, TargetAws
+from inference_recommender.measure.aws import deployed_workload
+from inference_recommender.measure.first_answer import GIVE_UP_S, start_of
+from inference_recommender.measure.load_test import machine_description
+from inference_recommender.measure.start_stages import Stages, cold_start, stages
+from inference_recommender.measure.target import ARCHIVE_KEY, Described, TargetAws
+from inference_recommender.measure.temporary_endpoint import EndpointSpec, temporary_endpoint
 from inference_recommender.output import Commands, add_command, number, stdout_console, tell
 from inference_recommender.payloads import request_bodies
-from inference_recommender.report.sections import STAGES, cold_start_text
 from inference_recommender.report.rewrite import rewrite
+from inference_recommender.report.sections import STAGES, cold_start_text
 from workloads import ROOT, ColdStart, Interrupted, Recommendation, Unavailable, WorkloadFolder
 from workloads.files import from_here
 

@@ -8,8 +8,8 @@ import json
 from rich.console import Console
 
 from inference_recommender.client import InferenceClient, SageMakerEndpoint
-from inference_recommender.jobs.aws import Aws
-from inference_recommender.jobs.requests import group_request, package_request
+from inference_recommender.measure.aws import Aws
+from inference_recommender.measure.job_requests import group_request, package_request
 from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.payloads import answer, check_payloads, payload_archive, row_of, tensors
 from workloads import load_workload
@@ -56,7 +56,7 @@ def add_register(commands: Commands) -> None:
 
 
 def _register(options: argparse.Namespace, stderr: Console) -> int:
-    from inference_recommender.jobs.job_run import payload_key  # reports and their plots, which `invoke` does without
+    from inference_recommender.measure.job import payload_key  # reports and their plots, which `invoke` does without
 
     aws, folder = Aws(), load_workload(options.workload)
     workload, rows = folder.workload, folder.payloads()

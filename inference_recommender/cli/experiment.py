@@ -23,7 +23,7 @@ from inference_recommender.experiment.plan import Experiment, batches, job_plan,
 from inference_recommender.experiment.resources import Access, model_request
 from inference_recommender.experiment.result import Result
 from inference_recommender.experiment.terminal import show
-from inference_recommender.jobs.tested_model import TestedModel
+from inference_recommender.measure.tested_model import TestedModel
 from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
 from workloads import (
     ROOT,

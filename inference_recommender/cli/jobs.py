@@ -12,8 +12,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from inference_recommender.jobs.aws import Aws
-from inference_recommender.jobs.service import TERMINAL, stop_and_wait
+from inference_recommender.measure.aws import Aws
+from inference_recommender.measure.job_wait import TERMINAL, stop_and_wait
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.output import (
     MISSING,

@@ -12,17 +12,17 @@ from aws_api.errors import AwsUnavailable, is_this_machine
 from aws_api.processing_jobs import ProcessingJob
 from inference_recommender.capacity.search import Probe
 from inference_recommender.cli import GENERATOR_TYPE
-from inference_recommender.jobs.aws import deployed_workload
-from inference_recommender.jobs.tested_model import key_problem
-from inference_recommender.lengths.tokens import known_lengths
-from inference_recommender.load_test.aws import LoadTestAws
-from inference_recommender.load_test.generator_fleet import FleetDrive
-from inference_recommender.load_test.generator_request import Fleet, image_uri, plan_fleet
-from inference_recommender.load_test.load_test import PAYLOADS, Drive, Prepared, alone, machine_description, run
-from inference_recommender.load_test.open_arrivals import SEARCH
-from inference_recommender.load_test.probe import GeneratorProbe
-from inference_recommender.load_test.served import Served, endpoint_served, load_plan, url_served
+from inference_recommender.measure.aws import deployed_workload
+from inference_recommender.measure.generator_fleet import FleetDrive
+from inference_recommender.measure.generator_request import Fleet, image_uri, plan_fleet
+from inference_recommender.measure.load_test import PAYLOADS, Drive, Prepared, alone, machine_description, run
+from inference_recommender.measure.load_test_aws import LoadTestAws
+from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.search import SEARCH
+from inference_recommender.measure.served import Served, endpoint_served, load_plan, url_served
+from inference_recommender.measure.tested_model import key_problem
 from inference_recommender.output import JobProgress, warn
+from inference_recommender.payload_lengths import known_lengths
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.triton_statistics import TritonStatistics

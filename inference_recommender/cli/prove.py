@@ -13,24 +13,24 @@ from rich.table import Table
 
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.cli import arguments
-from inference_recommender.load_test.load_test import machine_description
-from inference_recommender.load_test.probe import GeneratorProbe
-from inference_recommender.load_test.target import Target, TargetAws, endpoint_target, url_target
-from inference_recommender.output import Commands, add_command, number, stdout_console, tell, warn
-from inference_recommender.payloads import payload_archive
-from inference_recommender.prove import PROOF
-from inference_recommender.prove.checks import (
+from inference_recommender.measure.load_test import machine_description
+from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.prove import PROOF
+from inference_recommender.measure.prove.checks import (
     check_artifact,
     check_endpoint_lifetime,
     check_fleet,
     recommendation_to_prove,
 )
-from inference_recommender.prove.loads import Load
-from inference_recommender.prove.percentile_interval import PercentileInterval
-from inference_recommender.prove.proving import Origin, Proving, interval_in_words, late_in_words, milliseconds
-from inference_recommender.prove.sequential import LONGEST_WARM_UP_S, WARM_UP_PROBE_S
-from inference_recommender.report.run_report import PROOF_VERDICTS
+from inference_recommender.measure.prove.loads import Load
+from inference_recommender.measure.prove.percentile_interval import PercentileInterval
+from inference_recommender.measure.prove.proving import Origin, Proving, interval_in_words, late_in_words, milliseconds
+from inference_recommender.measure.prove.sequential import LONGEST_WARM_UP_S, WARM_UP_PROBE_S
+from inference_recommender.measure.target import Target, TargetAws, endpoint_target, url_target
+from inference_recommender.output import Commands, add_command, number, stdout_console, tell, warn
+from inference_recommender.payloads import payload_archive
 from inference_recommender.report.rewrite import rewrite
+from inference_recommender.report.run_report import PROOF_VERDICTS
 from inference_recommender.run_folder import RunFolder
 from workloads import (
     ROOT,

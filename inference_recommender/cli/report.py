@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from inference_recommender.cli.folder_report import read_report, write_index, write_page
 from inference_recommender.output import Commands, add_command, stdout_console
 from inference_recommender.report.document import as_json
-from inference_recommender.report.folder_report import read_report, write_index, write_page
 from inference_recommender.report.markdown import markdown
 from inference_recommender.report.text import show
 from workloads import ROOT, UsageError
@@ -22,7 +22,12 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "report", "render the report of a run, without AWS", "report runs/NAME", DESCRIPTION)
     parser.add_argument("run", type=Path, nargs="?", metavar="RUN", help="a folder below runs/")
     parser.add_argument(
-        "--all", type=Path, nargs="?", const=ROOT / "runs", metavar="DIR", help="write an index of all runs; default: runs/"
+        "--all",
+        type=Path,
+        nargs="?",
+        const=ROOT / "runs",
+        metavar="DIR",
+        help="write an index of all runs; default: runs/",
     )
     parser.add_argument(
         "--format", choices=("html", "text", "markdown", "json"), default="html", help="default: html, a file"

@@ -10,16 +10,22 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from inference_recommender.cli import DEFAULT_TRAFFIC, GENERATOR_TYPE
-from inference_recommender.jobs.aws import Aws, deployed_workload
-from inference_recommender.jobs.job_run import AfterJob, Prepared, candidates_of, payload_key, resume, run
-from inference_recommender.jobs.requests import PARALLEL_TESTS, SERVICE_DEFAULT, JobPlan, plan_default_job, plan_job
-from inference_recommender.jobs.scaling_advice import WithScalingAdvice
-from inference_recommender.jobs.tested_model import JobEnvironment, Tested, TestedModel, TestedPackage, key_problem
-from inference_recommender.lengths.tokens import known_lengths
+from inference_recommender.measure.aws import Aws, deployed_workload
+from inference_recommender.measure.job import AfterJob, Prepared, candidates_of, payload_key, resume, run
+from inference_recommender.measure.job_requests import (
+    PARALLEL_TESTS,
+    SERVICE_DEFAULT,
+    JobPlan,
+    plan_default_job,
+    plan_job,
+)
+from inference_recommender.measure.scaling_advice import WithScalingAdvice
+from inference_recommender.measure.tested_model import JobEnvironment, Tested, TestedModel, TestedPackage, key_problem
+from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
+from inference_recommender.payload_lengths import known_lengths
+from inference_recommender.progress import Progress
 from inference_recommender.report.run_report import recommendation_report
 from inference_recommender.report.text import show
-from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
-from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
 from workloads.files import from_here
@@ -229,8 +235,8 @@ def _resume(options: argparse.Namespace, aws: Aws, stderr: Console) -> int:
 def _after_job(options: argparse.Namespace, progress: Progress) -> AfterJob:
     """Returns the steps after a job: an open-loop search if one is needed, then AWS's own scaling policy."""
     from inference_recommender.experiment.aws import ExperimentAws
-    from inference_recommender.load_test.load_test import machine_description
-    from inference_recommender.load_test.open_arrivals import TemporaryEndpoints
+    from inference_recommender.measure.load_test import machine_description
+    from inference_recommender.measure.search import TemporaryEndpoints
 
     aws = ExperimentAws()
     local = aws.is_on_this_machine()

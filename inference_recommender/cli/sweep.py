@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from aws_api.expiry import TAG
+from inference_recommender.measure.cleanup import Suspended, SweepAws, Swept, sweep
 from inference_recommender.output import Commands, add_command, stdout_console, tell
-from inference_recommender.sweep import Suspended, SweepAws, Swept, sweep
 from workloads import Interrupted, Unavailable
 
 DESCRIPTION = f"""Everything that an experiment makes has the tag {TAG}: a time two hours

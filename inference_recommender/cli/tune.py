@@ -10,8 +10,8 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.session import AwsSession
 from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.load_test.load_test import cores, machine_description
-from inference_recommender.load_test.probe import GeneratorProbe
+from inference_recommender.measure.load_test import cores, machine_description
+from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.payloads import payload_archive
 from inference_recommender.sizing.prices import listed_price

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from inference_recommender.experiment.plan import Experiment
 from inference_recommender.experiment.resources import Access
-from inference_recommender.jobs.service import Service
+from inference_recommender.measure.job_wait import Service
 from inference_recommender.measurement import DeployedEndpoint, Measurement
 from workloads import ModelArtifact, WorkloadFolder
 from workloads.instances import instance_shape

@@ -11,9 +11,9 @@ from botocore.exceptions import ClientError
 from aws_api import s3
 from aws_api.errors import AwsUnavailable, NotFound, translate_aws_errors
 from aws_api.logs import first_events
-from inference_recommender.cold_start.stages import LogLine
-from inference_recommender.jobs.aws import ENDPOINT_LOG
-from inference_recommender.load_test.aws import LoadTestAws
+from inference_recommender.measure.aws import ENDPOINT_LOG
+from inference_recommender.measure.load_test_aws import LoadTestAws
+from inference_recommender.measure.start_stages import LogLine
 
 HARDWARE_NAMESPACE = "/aws/sagemaker/Endpoints"
 """SageMaker publishes an instance's CPU, memory and GPUs here, each minute."""

@@ -7,10 +7,10 @@ from inference_recommender.experiment.account import Account, Prepared, with_gpu
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
 from inference_recommender.experiment.plan import Batch, cell_lifetime, failed
 from inference_recommender.experiment.resources import PRODUCTION_VARIANT, EndpointPlan, plan_endpoint
-from inference_recommender.jobs.service import Sleep
-from inference_recommender.load_test import load_test
-from inference_recommender.load_test.load_test import LoadTestFailed, machine_description
-from inference_recommender.load_test.served import Served, endpoint_served, load_plan
+from inference_recommender.measure import load_test
+from inference_recommender.measure.job_wait import Sleep
+from inference_recommender.measure.load_test import LoadTestFailed, machine_description
+from inference_recommender.measure.served import Served, endpoint_served, load_plan
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder

@@ -11,7 +11,7 @@ from typing import Literal
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.plan import Batch, Experiment
 from inference_recommender.experiment.resources import Access
-from inference_recommender.jobs.requests import traffic_pattern
+from inference_recommender.measure.job_requests import traffic_pattern
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import why_invalid

@@ -16,9 +16,9 @@ from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
 from inference_recommender.experiment.plan import Batch, batches, failed, job_plan, lifetime
 from inference_recommender.experiment.resources import model_request
-from inference_recommender.jobs.job_run import JobFailed
-from inference_recommender.jobs.job_run import measure as run_job
-from inference_recommender.jobs.service import Sleep
+from inference_recommender.measure.job import JobFailed
+from inference_recommender.measure.job import measure as run_job
+from inference_recommender.measure.job_wait import Sleep
 from inference_recommender.measurement import Measurement, results
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder

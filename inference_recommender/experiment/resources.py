@@ -10,8 +10,8 @@ from pydantic import model_validator
 from aws_api.expiry import expiry_tag
 from inference_recommender.experiment.images import PLATFORMS, Platform, platform
 from inference_recommender.experiment.plan import Batch
-from inference_recommender.jobs.job_run import PAYLOAD_PREFIX, payload_key
-from inference_recommender.jobs.tested_model import TestedModel
+from inference_recommender.measure.job import PAYLOAD_PREFIX, payload_key
+from inference_recommender.measure.tested_model import TestedModel
 from workloads import ModelArtifact
 from workloads.document import Document
 from workloads.instances import instance_shape

@@ -331,18 +331,21 @@ class Pool:
 
     async def _connect(self, connection: Connection) -> None:
         target = self._target
-        name = target.host if self._tls else None
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await loop.create_connection(
-                    lambda: connection, target.host, target.port, ssl=self._tls, server_hostname=name
-                )
+                if target.socket is not None:
+                    await loop.create_unix_connection(lambda: connection, target.socket)
+                else:
+                    name = target.host if self._tls else None
+                    await loop.create_connection(
+                        lambda: connection, target.host, target.port, ssl=self._tls, server_hostname=name
+                    )
         except TimeoutError:
-            self._miss(connection, f"{target.authority} accepts no connection within {CONNECT_TIMEOUT_S:.0f} s")
+            self._miss(connection, f"{target.name} accepts no connection within {CONNECT_TIMEOUT_S:.0f} s")
         except (OSError, UnicodeError) as error:  # a UnicodeError is a name that DNS cannot have
             why = getattr(error, "strerror", None) or error
-            self._miss(connection, f"{target.authority} refuses connections ({why})")
+            self._miss(connection, f"{target.name} refuses connections ({why})")
 
     def _miss(self, connection: Connection, reason: str) -> None:
         """Counts the time that was lost without a connection, and tries again."""
@@ -354,7 +357,7 @@ class Pool:
         if connection.lasted:
             self._lasted_at = self._now()
         if reason is None and not connection.lasted and connection in self._connections:
-            self._miss(connection, f"{self._target.authority} closes connections before a request")
+            self._miss(connection, f"{self._target.name} closes connections before a request")
         elif reason is None:
             self._reopen(connection)
         else:

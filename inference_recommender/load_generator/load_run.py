@@ -117,7 +117,7 @@ class Run:
         self._conditions = plan.stopping_conditions.of_one_in(plan.share.of)
         self._signer = outgoing.signer
         self._requests = outgoing.requests
-        self._authority = outgoing.target.authority
+        self._server = outgoing.target.name
         self._timeout_s = outgoing.timeout_s
         self._signing: asyncio.Task[None] | None = None
         self._load = load(plan, outgoing, self.records, clock)
@@ -243,7 +243,7 @@ class Run:
 
     def _silence(self, seconds: float) -> str:
         lost_because = self._load.pool.lost_because
-        return f"target failed: {lost_because or f'{self._authority} answered nothing for {seconds:.0f} s'}"
+        return f"target failed: {lost_because or f'{self._server} answered nothing for {seconds:.0f} s'}"
 
     def _close_interval(self, now: float) -> None:
         if now < (len(self._intervals) + 1) * INTERVAL_S:

@@ -125,7 +125,13 @@ class Share(Document):
 class LoadPlan(Document):
     """One run: its target, payloads, traffic and stopping conditions."""
 
-    url: Annotated[str | None, Field(pattern=r"^https?://[^/]+/.*$")] = None
+    url: Annotated[
+        str | None,
+        Field(
+            pattern=r"^(https?://[^/]+|http\+unix://%2[Ff][^/]*)/.*$",
+            description="http, https, or http+unix with the percent-encoded path of a Unix socket.",
+        ),
+    ] = None
     endpoint: SageMakerEndpoint | None = None
     headers: dict[str, str] = {}
     """Sent with every request, beside the content type."""
@@ -163,7 +169,8 @@ class LoadPlan(Document):
         if self.url is not None:
             if not self.url.isprintable() or " " in self.url:
                 raise ValueError(f"url: got {self.url!r}, with a character that no URL may have.")
-            urlsplit(self.url).port  # noqa: B018  a ValueError says what is wrong with it
+            if not self.url.startswith("http+unix:"):
+                urlsplit(self.url).port  # noqa: B018  raises a ValueError that names the fault
         return self
 
     def without_secrets(self) -> Self:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from containers.archive_reader import ArchiveRefused, Limits, read_files
 from inference_recommender.load_generator.answers import Complaint, complaint_for
@@ -37,14 +37,21 @@ PAYLOAD_LIMITS = Limits(entries=100_000, bytes=1 << 30)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
+    """Address of an HTTP server: host and port, or a Unix socket."""
+
     url: str
     host: str
     port: int
     tls: bool
+    socket: str | None = None
+    """Path of the server's Unix socket. `host` is then "localhost"."""
 
     @classmethod
     def of(cls, url: str) -> "Target":
+        """Parses `http://`, `https://` and `http+unix://PERCENT-ENCODED-PATH/...`."""
         parts = urlsplit(url)
+        if parts.scheme == "http+unix":
+            return cls(url=url, host="localhost", port=DEFAULT_PORTS["http"], tls=False, socket=unquote(parts.netloc))
         return cls(
             url=url,
             host=parts.hostname or "",
@@ -54,12 +61,17 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """Host and port, for the Host header and for messages; without the port where it is the scheme's default."""
+        """Host and port for the Host header, without the port if it is the scheme's default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == DEFAULT_PORTS["https" if self.tls else "http"] else f"{host}:{self.port}"
 
+    @property
+    def name(self) -> str:
+        """The address in messages."""
+        return self.socket or self.authority
+
     def message(self, headers: Mapping[str, str], body: bytes) -> bytes:
-        """Returns one POST as it goes over the wire."""
+        """Returns one POST request as it is sent."""
         parts = urlsplit(self.url)
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         lines = {"Host": self.authority, **headers, "Content-Length": str(len(body))}

@@ -1,7 +1,7 @@
 """A report as `report.html`: one self-contained page. Pure; the same input gives the same bytes.
 
-The page is a Jinja2 template beside this file. The first screen has the decision, the objective, the measured values and
-the most important cautions.
+The page is a Jinja2 template beside this file. The first screen has the decision, the objective, the measured values
+and the most important cautions.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The reports of a run with a recommendation, of a proof, and of a capacity search, with their plots. Pure but `draw`."""
+"""The reports of a run with a recommendation, of a proof and of a capacity search. Pure, except for `draw`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -345,7 +345,9 @@ def draw(run_folder: RunFolder) -> None:
 def run_page(run_folder: RunFolder) -> str:
     """Returns the page of a run from its folder. Raises `UsageError` or `InvalidDocument`."""
     workload, recommendation, measured = run_folder.workload(), run_folder.recommendation(), run_folder.measurements()
-    report = run_report(run_folder.path.resolve().name, workload, recommendation, read_inputs(run_folder.path), measured)
+    report = run_report(
+        run_folder.path.resolve().name, workload, recommendation, read_inputs(run_folder.path), measured
+    )
     return page(report, run_plots(workload, recommendation, measured, run_folder.request()))
 
 
@@ -398,7 +400,7 @@ def proof_table(proof: Proof) -> Table:
         for each in proof.scenarios
     ]
     title = f"Proof: {PROOF_VERDICTS[proof.verdict]}"
-    return table("proof", title, SCENARIOS, rows, f"Latency is {proof.percentile} from the intended send.")
+    return table("proof", title, SCENARIOS, rows, f"{proof.reason} Latency is {proof.percentile}.")
 
 
 def capacity_report(name: str, capacity: CapacityFound, workload: Workload | None, inputs: FolderInputs) -> Report:
@@ -465,8 +467,7 @@ def _untested_by(proof: Proof, chosen: Candidate | None, cold_start: ColdStart |
             f"How the fleet shares its load: the proof used {proof.instances} of {fleet} instances, at the rate per "
             "instance."
         )
-    for sentence in proof.not_tested:
-        yield sentence[0].upper() + sentence[1:]
+    yield from proof.not_tested
     if "zone-lost" not in {each.name for each in proof.scenarios}:
         yield "The loss of an availability zone."
     if proof.archive_sha256 is None:

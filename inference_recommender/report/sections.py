@@ -49,7 +49,7 @@ def local_caution(measured_on: str | None, machine: str) -> tuple[str, ...]:
     if measured_on != "local":
         return ()
     return (
-        f"Measured on this machine ({machine}), not on SageMaker. It stood in for every instance type. Size production "
+        f"Measured on this machine, not on SageMaker. {machine} stood in for every instance type. Size production "
         "from a job on SageMaker.",
     )
 

@@ -71,7 +71,7 @@ def simulation_report(name: str, simulation: Simulation, workload: Workload, inp
         name=name,
         workload=simulation.workload,
         description=workload.description,
-        objective=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms on {trace.name}, with at most "
+        objective=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms on {trace.name}, at most "
         f"{tolerance.minutes_a_month:g} minutes a month over it, {_share(simulation)}",
         verdict=_verdict(simulation),
         decision=decision(simulation),

@@ -66,7 +66,7 @@ def tune_report(name: str, folder: TuneFolder, inputs: FolderInputs) -> Report:
         name=name,
         workload=result.workload,
         description=workload.description,
-        objective=f"the configuration that bears most within {objective.percentile} ≤ {objective.model_latency_ms:g} ms",
+        objective=f"highest rate within {objective.percentile} ≤ {objective.model_latency_ms:g} ms",
         verdict=_verdict(result),
         decision=decision(result),
         cautions=(

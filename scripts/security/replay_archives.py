@@ -13,7 +13,7 @@ from pathlib import Path
 
 from containers.archive_reader import ArchiveRefused
 from inference_recommender.load_generator.requests import read_payloads
-from inference_recommender.load_test import generator_entry
+from inference_recommender.measure import generator_entry
 from local_aws.sagemaker import model_archive
 from model_build import archive
 from model_build.lint import RuntimeContext, lint

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.__main__ import main
-from inference_recommender.jobs.job_run import Prepared, candidates_of, run
-from inference_recommender.jobs.requests import plan_job
-from inference_recommender.jobs.tested_model import TestedModel
+from inference_recommender.measure.job import Prepared, candidates_of, run
+from inference_recommender.measure.job_requests import plan_job
+from inference_recommender.measure.tested_model import TestedModel
 from inference_recommender.progress import Silent
 from inference_recommender.run_folder import RunFolder, as_json
 from tests.artifacts import an_artifact

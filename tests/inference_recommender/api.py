@@ -6,7 +6,7 @@ from typing import Any
 
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
-from inference_recommender.jobs.service import JobNameTaken
+from inference_recommender.measure.job_wait import JobNameTaken
 from inference_recommender.measurement import DeployedEndpoint
 
 CREATED = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -12,7 +12,7 @@ from inference_recommender.__main__ import main
 from inference_recommender.capacity.search import Reason
 from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
 from inference_recommender.run_folder import Jobs, RunFolder, RunInputs
-from tests.inference_recommender.prove.recommended import a_candidate, a_recommendation
+from tests.inference_recommender.measure.prove.recommended import a_candidate, a_recommendation
 from workloads import Autoscaling, Candidate, load_workload
 
 OBJECTIVE = load_workload("spellcheck").workload.latency_objective

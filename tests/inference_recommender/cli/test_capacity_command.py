@@ -14,7 +14,7 @@ from inference_recommender.capacity.search import Reason, Search, SearchResult, 
 from inference_recommender.cli import capacity as command_line
 from inference_recommender.cli.capacity import document, recommend, sentence, told, why_none
 from inference_recommender.load_generator.requests import read_payloads
-from inference_recommender.load_test.probe import seen
+from inference_recommender.measure.probe import seen
 from inference_recommender.payloads import request_bodies
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.open_loop import CapacityFound

@@ -10,11 +10,11 @@ import pytest
 
 from inference_recommender.__main__ import main
 from inference_recommender.cli import cold_start
-from inference_recommender.cold_start import first_answer, temporary_endpoint
-from inference_recommender.cold_start.stages import LogLine
-from inference_recommender.load_test.target import Described
-from tests.inference_recommender.cold_start.recorded import OWN, QUIET, VERBOSE, at, lines
-from tests.inference_recommender.prove.recommended import a_candidate, a_recommendation
+from inference_recommender.measure import first_answer, temporary_endpoint
+from inference_recommender.measure.start_stages import LogLine
+from inference_recommender.measure.target import Described
+from tests.inference_recommender.measure.prove.recommended import a_candidate, a_recommendation
+from tests.inference_recommender.measure.recorded_log import OWN, QUIET, VERBOSE, at, lines
 from workloads import Recommendation, WorkloadFolder, load_workload
 
 ARCHIVE = "b" * 64

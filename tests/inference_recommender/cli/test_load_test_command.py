@@ -13,7 +13,7 @@ from aws_api.errors import NO_REGION, AwsUnavailable
 from inference_recommender.cli import load_test as command_line
 from inference_recommender.cli.load_test import begin, show
 from inference_recommender.cli.run import LOAD_TEST_OPTIONS
-from inference_recommender.load_test.aws import LoadTestAws
+from inference_recommender.measure.load_test_aws import LoadTestAws
 from inference_recommender.measurement import DeployedEndpoint
 from tests.artifacts import an_artifact
 from workloads import ProjectError

@@ -16,12 +16,12 @@ from inference_recommender.cli import prove as command_line
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.requests import read_payloads
-from inference_recommender.load_test import probe
-from inference_recommender.load_test.target import Described, TargetAws
+from inference_recommender.measure import probe
+from inference_recommender.measure.target import Described, TargetAws
 from inference_recommender.payloads import request_bodies
 from inference_recommender.run_folder import RunFolder
 from tests.inference_recommender.load_generator.virtual_run import URL, run_command
-from tests.inference_recommender.prove.recommended import OBJECTIVE, a_candidate, a_recommendation
+from tests.inference_recommender.measure.prove.recommended import OBJECTIVE, a_candidate, a_recommendation
 from tests.virtual_time import Request, answering
 from workloads import MissingArtifact, Proof, Recommendation, load_workload
 

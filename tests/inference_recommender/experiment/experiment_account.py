@@ -24,7 +24,7 @@ from inference_recommender.experiment.images import PLATFORMS
 from inference_recommender.experiment.measure import run
 from inference_recommender.experiment.plan import Experiment
 from inference_recommender.experiment.resources import Access
-from inference_recommender.jobs.service import JobNameTaken
+from inference_recommender.measure.job_wait import JobNameTaken
 from inference_recommender.measurement import DeployedEndpoint
 from inference_recommender.progress import Silent
 from tests.artifacts import an_artifact

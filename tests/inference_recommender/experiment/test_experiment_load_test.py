@@ -15,11 +15,11 @@ from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.measure import run
 from inference_recommender.experiment.plan import Batch, failed
 from inference_recommender.experiment.resources import plan_endpoint
-from inference_recommender.load_test import load_test
+from inference_recommender.measure import load_test
 from inference_recommender.measurement import DeployedEndpoint
 from inference_recommender.progress import ProgressUpdate, Silent
 from tests.inference_recommender.experiment.experiment_account import DiskAccount, prepared
-from tests.inference_recommender.load_test.virtual_load import SERVICE_S, virtual_drive
+from tests.inference_recommender.measure.virtual_load import SERVICE_S, virtual_drive
 from tests.virtual_time import Network, answering
 from workloads import Interrupted, PhasedTraffic
 from workloads.traffic import Phase, StoppingConditions

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from inference_recommender.experiment.cells import Cell, baseline_cell, cells
 from inference_recommender.experiment.plan import LARGEST_JOB, LONGEST_NAME, Experiment, batches, job_plan
-from inference_recommender.jobs.tested_model import TestedModel
+from inference_recommender.measure.tested_model import TestedModel
 from workloads import ProjectError, load_workload
 
 REVIEWS = load_workload("text_classification")

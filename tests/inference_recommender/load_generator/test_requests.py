@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from botocore.auth import SigV4Auth
@@ -80,6 +81,25 @@ def test_payloads_that_unpack_to_more_than_their_limit_are_refused(
         f"{archive}: cannot be read: it unpacks to more than 65,536 bytes. Give a folder or a tar.gz of request "
         "bodies, one file each."
     )
+
+
+@pytest.mark.integration
+def test_requests_reach_a_server_on_a_unix_socket(tmp_path: Path) -> None:
+    with serving(socket_path=tmp_path / "Triton (1).sock") as server:
+        ended, run = _drive(_plan(url=server.url))
+    assert server.url.endswith("/Triton%20%281%29.sock".replace("/", "%2F") + "/invocations")
+    assert (ended, run.records.rows().errors) == ("traffic ended", 0)
+    assert len(server.seen) == len(run.records) > 0
+    path, headers = server.heads[0]
+    assert (path, headers["Host"]) == ("/invocations", "localhost")
+
+
+@pytest.mark.integration
+def test_a_unix_socket_without_a_server_is_reported_with_its_path(tmp_path: Path) -> None:
+    socket = tmp_path / "none.sock"
+    arrivals = ARRIVALS.model_copy(update={"duration_in_seconds": 60.0})
+    ended, _ = _drive(_plan(url=f"http+unix://{quote(str(socket), safe='')}/infer", arrivals=arrivals, window_s=0.3))
+    assert ended == f"target failed: {socket} refuses connections (No such file or directory)"
 
 
 @pytest.mark.integration

@@ -17,9 +17,9 @@ from inference_recommender.load_generator.plan import Arrivals, Share, StoppingC
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.records import TIMED_OUT
 from inference_recommender.load_generator.timeline import Timeline
-from inference_recommender.load_test.measured import measurement
-from inference_recommender.load_test.probe import seen
-from inference_recommender.load_test.served import url_served
+from inference_recommender.measure.load_test_result import measurement
+from inference_recommender.measure.probe import seen
+from inference_recommender.measure.served import url_served
 from tests.inference_recommender.load_generator.virtual_run import (
     START_S,
     drive,

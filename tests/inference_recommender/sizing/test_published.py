@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
-from inference_recommender.jobs.requests import stopping_conditions
+from inference_recommender.measure.job_requests import stopping_conditions
 from workloads import load_workload
 
 FIGURES = Path(__file__).parent / "goldens" / "published_bert_large.json"

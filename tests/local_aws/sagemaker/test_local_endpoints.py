@@ -1,5 +1,6 @@
 """Endpoints of the local account are answered by a real Triton, and go through the statuses of the service."""
 
+import contextlib
 import json
 import os
 import signal
@@ -182,12 +183,15 @@ def test_a_bad_body_is_a_model_error_that_says_what_is_wrong(
 
 def test_whatever_the_account_started_listens_on_127_0_0_1_only(shared_endpoint: str, account: LocalAccount) -> None:
     root = psutil.Process(account.pid)
-    started = {each.pid: each for each in (root, *root.children(recursive=True))}
-    names = [each.name() for each in started.values()]
+    listening: list[tuple[str, str]] = []
+    names: list[str] = []
+    for process in (root, *root.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):  # a child of another test's endpoint may end meanwhile
+            names.append(name := process.name())
+            sockets = process.net_connections("inet")
+            listening += [(name, each.laddr.ip) for each in sockets if each.status == psutil.CONN_LISTEN]
     assert "tritonserver" in names, names
-    sockets = [(each.name(), each.net_connections("inet")) for each in started.values()]
-    listening = [(name, at.laddr) for name, of in sockets for at in of if at.status == psutil.CONN_LISTEN]
-    assert {address.ip for _, address in listening} == {"127.0.0.1"}, listening
+    assert {address for _, address in listening} == {"127.0.0.1"}, listening
     assert "tritonserver" not in {name for name, _ in listening}, "Triton has a socket in a private folder instead"
 
 

@@ -16,17 +16,23 @@ import pytest
 
 from aws_api import session as aws_session
 from aws_api.errors import AwsUnavailable
-from inference_recommender.jobs.aws import Aws
-from inference_recommender.jobs.job_run import JobFailed, Prepared, candidates_of, resume, run
-from inference_recommender.jobs.requests import JobPlan, group_request, package_request, plan_default_job, plan_job
-from inference_recommender.jobs.tested_model import TestedModel
+from inference_recommender.measure.aws import Aws
+from inference_recommender.measure.job import JobFailed, Prepared, candidates_of, resume, run
+from inference_recommender.measure.job_requests import (
+    JobPlan,
+    group_request,
+    package_request,
+    plan_default_job,
+    plan_job,
+)
+from inference_recommender.measure.tested_model import TestedModel
 from inference_recommender.measurement import DeployedEndpoint
 from inference_recommender.progress import ProgressUpdate, Silent
 from inference_recommender.run_folder import RunFolder
 from local_aws.process.local_account import LocalAccount
 from tests.artifacts import an_artifact
 from tests.conftest import EditToml
-from tests.inference_recommender.jobs.troubled_api import TroubledApi
+from tests.inference_recommender.measure.troubled_api import TroubledApi
 from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, wait_until
 from workloads import NoVerdict, WorkloadFolder, load_workload
 

@@ -11,9 +11,9 @@ from aws_api import session as aws_session
 from aws_api.errors import NotFound
 from aws_api.expiry import expiry_of, expiry_tag
 from inference_recommender.experiment.aws import ExperimentAws
-from inference_recommender.sweep import Expiring, SweepAws, Swept, sweep
+from inference_recommender.measure.cleanup import Expiring, SweepAws, Swept, sweep
 from local_aws.process.local_account import LocalAccount
-from tests.inference_recommender.jobs.troubled_api import TroubledApi
+from tests.inference_recommender.measure.troubled_api import TroubledApi
 from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, wait_until
 
 NOW = datetime.now(UTC)

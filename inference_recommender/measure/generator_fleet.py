@@ -1,0 +1,172 @@
+"""Several generators as one Processing job: send it, wait, fetch what each host measured, and merge.
+
+`FleetAccount` is the port to AWS. The job was planned by `generator_request` before anything is sent.
+"""
+
+import gzip
+import io
+import json
+import secrets
+import tarfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from aws_api.processing_jobs import ENDED, ProcessingJob
+from containers import archive_reader
+from inference_recommender.load_generator.merge import NothingToMerge, merge
+from inference_recommender.load_generator.plan import LoadPlan
+from inference_recommender.load_generator.process import Outcome
+from inference_recommender.measure.generator_entry import TOKEN
+from inference_recommender.measure.load_test import PAYLOADS, OnEvent, Stopped
+from inference_recommender.progress import Progress, ProgressUpdate
+from workloads import Unavailable
+from workloads.files import replacing
+
+ENTRY = Path(__file__).with_name("generator_entry.py")
+CODE = ("aws_api", "inference_recommender")
+LOCKS = ("requirements/generator.txt", "requirements/uv.txt")
+POLL_S = 15.0
+
+
+class FleetAccount(Protocol):
+    """Every method raises `AwsUnavailable` where the service is not there."""
+
+    def upload(self, url: str, body: bytes) -> None:
+        """Puts `body` at an s3:// URL."""
+
+    def create_processing_job(self, job: ProcessingJob) -> None: ...
+
+    def describe_processing_job(self, name: str) -> Mapping[str, Any]: ...
+
+    def stop_processing_job(self, name: str) -> None: ...
+
+    def files(self, url: str) -> Sequence[str]:
+        """Returns the names of all files below an s3:// folder, relative to it."""
+
+    def read(self, url: str) -> bytes: ...
+
+
+class FleetDrive:
+    """A `Drive` by several generators. All get the same plan, and each takes its share."""
+
+    def __init__(
+        self, job: ProcessingJob, account: FleetAccount, root: Path, progress: Progress, poll_s: float = POLL_S
+    ) -> None:
+        self._job = job
+        self._account = account
+        self._root = root
+        self._progress = progress
+        self._poll_s = poll_s
+
+    def __call__(self, plan: LoadPlan, folder: Path, on_event: OnEvent) -> Outcome:
+        """Raises `Unavailable`, `NothingToMerge` or `Stopped`."""
+        self._send(plan, folder)
+        try:
+            self._account.create_processing_job(self._job)
+            described = self._wait()
+        except KeyboardInterrupt:
+            self._stop()
+            raise Stopped(self._merged_if_any(plan, folder)) from None
+        if described["ProcessingJobStatus"] != "Completed":
+            why = described.get("ExitMessage") or described.get("FailureReason") or "the service gave no reason."
+            raise Unavailable(f"Processing job {self._job.name} failed: {why}")
+        outcomes = self._fetched(folder)
+        if missing := self._missing(outcomes):
+            raise Unavailable(missing)
+        return merge(outcomes, plan, folder)
+
+    def _send(self, plan: LoadPlan, folder: Path) -> None:
+        bodies = {
+            "source.tar.gz": pack_source(self._root),
+            "entry.py": ENTRY.read_bytes(),
+            **{name: file.read_bytes() for name, file in archive_reader.BESIDE.items()},
+            "plan.json": plan.model_dump_json(indent=2).encode(),
+            TOKEN: secrets.token_hex(32).encode(),
+            PAYLOADS: (folder.parent / PAYLOADS).read_bytes(),
+        }
+        for name, body in bodies.items():
+            self._account.upload(f"{self._job.source_url}/{name}", body)
+
+    def _wait(self) -> Mapping[str, Any]:
+        began = time.monotonic()
+        while True:
+            described = self._account.describe_processing_job(self._job.name)
+            status = described["ProcessingJobStatus"]
+            self._progress.update(
+                ProgressUpdate(
+                    job_name=self._job.name,
+                    status=status,
+                    elapsed_s=time.monotonic() - began,
+                    expected_s=float(self._job.max_runtime_s),
+                )
+            )
+            if status in ENDED:
+                return described
+            time.sleep(self._poll_s)
+
+    def _stop(self) -> None:
+        """Asked to stop, the generators end in good order and what they measured is uploaded."""
+        self._account.stop_processing_job(self._job.name)
+        self._wait()
+
+    def _merged_if_any(self, plan: LoadPlan, folder: Path) -> Outcome:
+        """A fleet that was stopped while its instances started has measured nothing."""
+        outcomes = self._fetched(folder)
+        if missing := self._missing(outcomes):
+            return Outcome(folder=folder, exit_code=Unavailable.exit_code, reason=missing, summary=None)
+        try:
+            return merge(outcomes, plan, folder)
+        except NothingToMerge as nothing:
+            return Outcome(folder=folder, exit_code=nothing.exit_code, reason=str(nothing), summary=None)
+
+    def _missing(self, outcomes: Sequence[Outcome]) -> str | None:
+        """Returns a sentence where not every generator left what it measured."""
+        if len(outcomes) == self._job.instances:
+            return None
+        return (
+            f"{self._job.output_url}: has what {len(outcomes)} of {self._job.instances} generators measured. Without "
+            "the others no rate is known."
+        )
+
+    def _fetched(self, folder: Path) -> list[Outcome]:
+        """Downloads what each host left into a folder of its own below `folder`."""
+        for name in self._account.files(self._job.output_url):
+            with replacing(folder / name) as file:
+                file.write(self._account.read(f"{self._job.output_url}/{name}"))
+        return [_outcome(file.parent) for file in sorted(folder.glob("*/exit.json"))]
+
+
+def _outcome(host: Path) -> Outcome:
+    ended = json.loads((host / "exit.json").read_text("utf-8"))
+    summary = host / "summary.json"
+    return Outcome(
+        folder=host,
+        exit_code=ended["exit_code"],
+        reason=ended["reason"],
+        summary=json.loads(summary.read_text("utf-8")) if summary.exists() else None,
+    )
+
+
+def source_files(root: Path) -> dict[str, Path]:
+    """Returns what every instance needs of the repository, by its name in the archive.
+
+    Compiled Python stays here; of `workloads/` only the contract goes.
+    """
+    code = [file for name in CODE for file in (root / name).rglob("*") if file.suffix in (".py", ".json")]
+    contract = [file for file in (root / "workloads").glob("*") if file.suffix in (".py", ".json")]
+    files = {file.relative_to(root).as_posix(): file for file in [*code, *contract, *(root / name for name in LOCKS)]}
+    return dict(sorted({**files, **archive_reader.BESIDE}.items()))
+
+
+def pack_source(root: Path) -> bytes:
+    """Returns a tar.gz of `source_files`. The same files give the same bytes."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as archive:
+        for name, file in source_files(root).items():
+            content = file.read_bytes()
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return gzip.compress(plain.getvalue(), mtime=0)

@@ -1,0 +1,117 @@
+"""The result of a generator, or of several merged, as a Measurement with its time series, in the shape of a job's.
+
+Latency is the client's, which includes what the network and the service's front end add. Rates are per instance.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from inference_recommender.capacity.histogram import Histogram
+from inference_recommender.capacity.time_series import Series
+from inference_recommender.load_generator.plan import LoadPlan
+from inference_recommender.load_generator.process import Outcome
+from inference_recommender.load_generator.stalls import stalled_between
+from inference_recommender.load_generator.timeline import Timeline
+from inference_recommender.load_generator.traffic import schedule
+from inference_recommender.measure.served import Served
+from inference_recommender.measurement import Measurement
+from workloads import LatencyPercentiles
+
+LATENCIES = ("p50", "p90", "p95", "p99")
+QUANTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9")
+COARSER_S = {1: 900, 5: 5400}
+"""Period of the time series in seconds → the longest run in seconds that has it; longer runs have 60."""
+
+
+def measurement(outcome: Outcome, plan: LoadPlan, served: Served) -> Measurement:
+    """Without a summary, the measurement carries only the failure reason."""
+    summary = outcome.summary
+    if summary is None:
+        return _nothing(served, outcome.reason)
+    series = time_series(Timeline.read(outcome.folder / "timeline.npz"), plan, summary)
+    quantiles = series.model_latency_quantiles_ms
+    return Measurement(
+        instance_type=served.instance_type,
+        endpoint_name=served.name,
+        max_invocations_per_minute=_per_instance(summary["max_invocations_per_minute"], served),
+        max_invocations_interval=_interval(summary, served),
+        model_latency_ms=summary["model_latency_ms"],
+        percentile=summary["percentile"],
+        percentiles_ms=LatencyPercentiles(**{name: quantiles.get(name) for name in LATENCIES}),
+        warm_up_s=summary["warm_up_s"],
+        client_latency_ms=_percentiles(summary["client_latency_ms"]),
+        client_latency_from_intended_ms=_percentiles(summary["client_latency_from_intended_ms"]),
+        failure_reason=outcome.reason if outcome.exit_code else None,
+        series=series,
+        instance_count=served.instance_count,
+    )
+
+
+def time_series(timeline: Timeline, plan: LoadPlan, summary: Mapping[str, float]) -> Series:
+    """Returns a point for every period from the second of the run's start to that of its end, with the plan's users.
+
+    A request without an answer is an error of the point in which it was due.
+    """
+    began, ended = summary["started_at"], summary["started_at"] + summary["duration_s"]
+    start, end = math.floor(began), math.ceil(ended)
+    rows = timeline.rows(start, end)
+    step = next((step for step, longest in COARSER_S.items() if end - start <= longest), 60)
+    points = np.arange(0, end - start, step)
+    of_point = np.searchsorted(points, rows.finished_s, side="right") - 1
+    due_s = timeline.unfinished_at - start
+    unfinished = np.searchsorted(points, due_s[(due_s >= 0) & (due_s < end - start)], side="right") - 1
+    invocations = np.bincount(np.concatenate([of_point, unfinished]), minlength=len(points))
+    errors = np.bincount(np.concatenate([of_point[~rows.succeeded], unfinished]), minlength=len(points))
+    histograms = [Histogram.of(rows.latencies_ms[(of_point == n) & rows.succeeded]) for n in range(len(points))]
+    whole = Histogram.of(rows.successful_ms)
+    return Series(
+        period_s=step,
+        seconds=tuple(float(point) for point in points),
+        users=tuple(_users(plan, max(float(point) - (began - start), 0.0)) for point in points),
+        invocations=tuple(float(count) for count in invocations),
+        errors=tuple(float(count) for count in errors),
+        stalled_s=tuple(stalled_between(timeline.stalls_at - start, float(at), float(at + step)) for at in points),
+        latency_ms={
+            name: tuple(histogram.percentile(float(name[1:])) for histogram in histograms) for name in LATENCIES
+        },
+        model_latency_quantiles_ms=_known({name: whole.percentile(float(name[1:])) for name in QUANTILES}),
+    )
+
+
+def _users(plan: LoadPlan, second: float) -> float | None:
+    if plan.traffic_pattern is None:
+        return None
+    return float(schedule(plan.traffic_pattern, plan.job_duration_s).users_at(second))
+
+
+def _interval(summary: Mapping[str, object], served: Served) -> tuple[float, float] | None:
+    match summary["max_invocations_interval"]:
+        case [float() | int() as low, float() | int() as high]:
+            return low / served.instance_count, high / served.instance_count
+        case _:
+            return None
+
+
+def _per_instance(rate: float | None, served: Served) -> float | None:
+    return None if rate is None else rate / served.instance_count
+
+
+def _known(values: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _percentiles(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Leaves out the maximum, which is no percentile."""
+    return _known({name: values.get(name) for name in LATENCIES})
+
+
+def _nothing(served: Served, why: str) -> Measurement:
+    return Measurement(
+        instance_type=served.instance_type,
+        endpoint_name=served.name,
+        max_invocations_per_minute=None,
+        model_latency_ms=None,
+        failure_reason=why,
+    )

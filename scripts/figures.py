@@ -1,0 +1,258 @@
+"""`python -m scripts.figures`: the size and shape of the code, beside the budgets of docs/design.md.
+
+Prints a Markdown table. Exit code 1 if a figure is over its limit. Lines are those of all `.py` files, with blank lines
+and comments. tests/test_architecture.py uses the import graph.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.check_words import PLACES, check, prose_files
+from workloads import ROOT
+
+PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
+BUDGETS = {
+    "inference_recommender": 18_500,
+    "model_build": 12_900,
+    "local_aws": 8_000,
+    "containers": 6_500,
+    "aws_api": 1_100,
+    "stacks": 6_200,
+    "workloads": 4_000,
+    "benchmarks": 4_000,
+    "scripts": 3_200,
+    "tests": 47_000,
+}
+"""Lines of Python for each package; app.py counts as part of stacks."""
+PRODUCTION_LINES = 62_000
+SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
+LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Import:
+    """An import statement: the importing module, the imported name and the line."""
+
+    importer: str
+    imported: str
+    line: int
+    only_types: bool
+
+
+def module_name(file: Path, root: Path) -> str:
+    return ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(file: Path, root: Path) -> Iterator[Import]:
+    """Yields each import of a file, lazy imports and imports for types included.
+
+    `from package import name` yields package.name, which may be a module or not: `module_of` decides.
+    """
+    name = module_name(file, root)
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    tree = ast.parse(file.read_text("utf-8"))
+    for_types = {id(node) for block in _type_blocks(tree) for node in ast.walk(block)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
+            start = ".".join(filter(None, (base, node.module)))
+            names = [f"{start}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for each in names:
+            yield Import(importer=name, imported=each, line=node.lineno, only_types=id(node) in for_types)
+
+
+def _type_blocks(tree: ast.AST) -> Iterator[ast.If]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield node
+
+
+def module_of(name: str, modules: Iterable[str]) -> str | None:
+    """Returns the module among `modules` that an imported name is or is defined in."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def import_graph(root: Path, files: Iterable[Path]) -> dict[str, set[str]]:
+    """Returns module → modules of the project that it imports, without itself."""
+    files = list(files)
+    modules = {module_name(file, root) for file in files}
+    graph: dict[str, set[str]] = {module: set() for module in modules}
+    for file in files:
+        for each in imports(file, root):
+            if (target := module_of(each.imported, modules)) and target != each.importer:
+                graph[each.importer].add(target)
+    return graph
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Returns the sets of nodes that reach each other, sorted."""
+    reached = {node: closure(graph, node) for node in graph}
+    components = {tuple(sorted(other for other in reached[node] if node in reached[other])) for node in graph}
+    return sorted(list(component) for component in components if len(component) > 1)
+
+
+def by_folder(graph: Mapping[str, set[str]], depth: int) -> dict[str, set[str]]:
+    """Returns the graph between folders: depth 1 for packages, 2 for sub-packages."""
+    folders = {".".join(module.split(".")[:depth]) for module in graph if module.count(".") >= depth}
+    merged: dict[str, set[str]] = {folder: set() for folder in folders}
+    for module, targets in graph.items():
+        if (folder := ".".join(module.split(".")[:depth])) in folders:
+            merged[folder] |= {".".join(target.split(".")[:depth]) for target in targets} & folders - {folder}
+    return merged
+
+
+def closure(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    """Returns `start` and every module that it imports directly or indirectly."""
+    reached, waiting = set[str](), [start]
+    while waiting:
+        node = waiting.pop()
+        if node not in reached:
+            reached.add(node)
+            waiting.extend(graph[node])
+    return reached
+
+
+def tracked(pattern: str) -> list[Path]:
+    """Returns the files that git tracks, by a pattern of git's."""
+    done = subprocess.run(["git", "ls-files", pattern], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in done.stdout.splitlines() if (ROOT / name).exists()]
+
+
+def lines_by_package(files: Iterable[Path]) -> Counter[str]:
+    """Returns the lines of each top-level folder."""
+    counts: Counter[str] = Counter()
+    for file in files:
+        folder = file.relative_to(ROOT).parts[0]
+        counts["stacks" if folder == "app.py" else folder] += len(file.read_text("utf-8").splitlines())
+    return counts
+
+
+def repeated_class_names(files: Iterable[Path]) -> list[str]:
+    """Returns the names of top-level classes that more than one module defines."""
+    names = Counter(
+        node.name
+        for file in files
+        for node in ast.parse(file.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    )
+    return sorted(name for name, count in names.items() if count > 1)
+
+
+def repeated_file_names(files: Iterable[Path]) -> list[str]:
+    """Returns the names that more than two files have, without `__init__.py` and `__main__.py`."""
+    names = Counter(file.name for file in files if not file.name.startswith("__"))
+    return sorted(name for name, count in names.items() if count > 2)
+
+
+def flags_by_command() -> dict[str, int]:
+    """Returns the number of flags of each command of inference_recommender, without --help."""
+    import argparse
+
+    from inference_recommender.__main__ import _parser
+
+    def flags(parser: argparse.ArgumentParser) -> int:
+        nested = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+        own = sum(bool(each.option_strings) and "--help" not in each.option_strings for each in parser._actions)
+        return own + sum(flags(each) for action in nested for each in set(action.choices.values()))
+
+    (commands,) = (each for each in _parser([])._actions if isinstance(each, argparse._SubParsersAction))
+    return {name: flags(parser) for name, parser in commands.choices.items()}
+
+
+def http_servers(files: Iterable[Path]) -> list[str]:
+    """Returns the modules that open a server, by the calls that do so."""
+    return [module_name(file, ROOT) for file in files if SERVER_CALLS.search(file.read_text("utf-8"))]
+
+
+def branches_on_local(files: Iterable[Path]) -> list[str]:
+    """Returns the places of conditions that ask whether an account is the local one."""
+    return [
+        f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.If | ast.IfExp | ast.comprehension) and any(map(_is_local, _conditions(node)))
+    ]
+
+
+def _conditions(node: ast.If | ast.IfExp | ast.comprehension) -> Iterator[ast.AST]:
+    for test in node.ifs if isinstance(node, ast.comprehension) else [node.test]:
+        yield from ast.walk(test)
+
+
+def _is_local(node: ast.AST) -> bool:
+    name = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "value", None)
+    return isinstance(name, str) and name in LOCAL_NAMES
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A row of the table. `details` name what was counted, where that helps."""
+
+    name: str
+    value: int
+    limit: int
+    details: tuple[str, ...] = ()
+
+
+def figures() -> Iterator[Figure]:
+    files = tracked("*.py")
+    production = [file for file in files if file.relative_to(ROOT).parts[0] != "tests"]
+    product = [file for file in production if file.relative_to(ROOT).parts[0] in PACKAGES]
+    lines = lines_by_package(files)
+    yield Figure("production lines", lines.total() - lines["tests"], PRODUCTION_LINES)
+    yield from (Figure(f"lines of {package}", lines[package], budget) for package, budget in BUDGETS.items())
+    pages = [*tracked("docs/*.md"), ROOT / "README.md"]
+    yield Figure("Markdown lines in README and docs", sum(map(_lines, pages)), 1_900)
+    yield Figure("lines of benchmarks/RESULTS.md", _lines(ROOT / "benchmarks" / "RESULTS.md"), 350)
+    graph = import_graph(ROOT, product)
+    reached = [name for name in closure(graph, "inference_recommender.cli.run") if not name.startswith("workloads")]
+    by_name = {module_name(file, ROOT): file for file in product}
+    yield Figure("modules that `run` imports, outside workloads", len(reached), 45)
+    yield Figure("lines of those modules", sum(_lines(by_name[name]) for name in reached), 8_000)
+    names = repeated_class_names(product)
+    yield Figure("class names used more than once", len(names), 40, tuple(names))
+    repeated = repeated_file_names(product)
+    yield Figure("file names used more than twice", len(repeated), 0, tuple(repeated))
+    flags = flags_by_command()
+    details = tuple(f"{name} {count}" for name, count in flags.items())
+    yield Figure("commands of inference_recommender", len(flags), 11)
+    yield Figure("flags of inference_recommender", sum(flags.values()), 80, details)
+    servers = http_servers(product)
+    yield Figure("modules that open a server", len(servers), 4, tuple(servers))
+    local = branches_on_local(
+        [file for file in production if file.relative_to(ROOT).parts[0] not in ("local_aws", "scripts")]
+    )
+    yield Figure("branches on the local account outside local_aws", len(local), 12, tuple(local))
+    words = list(check(prose_files(ROOT / place for place in PLACES)))
+    yield Figure("findings of scripts/check_words.py", len(words), 0)
+
+
+def _lines(file: Path) -> int:
+    return len(file.read_text("utf-8").splitlines())
+
+
+def main() -> int:
+    print("| figure | value | limit |\n|---|---|---|")
+    rows = list(figures())
+    for row in rows:
+        print(f"| {row.name} | {row.value:,} | {row.limit:,} |")
+    for row in rows:
+        if row.value > row.limit and row.details:
+            print(f"\n{row.name}: {', '.join(row.details)}")
+    return int(any(row.value > row.limit for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""A proof: its plan, its verdict, the scenario that decides, and the reason in words."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inference_recommender.capacity.search import Probe, Seen
+from inference_recommender.measure.prove.proving import Origin, Proving
+from tests.inference_recommender.measure.prove.recommended import TARGET, a_candidate, a_recommendation, bearing
+from workloads import Candidate, Proof, Sizing, UsageError
+from workloads.document import Document
+
+ORIGIN = Origin(machine="a laptop", measured_at="2026-11-23T03:00:00+00:00", run="runs/spellcheck-proof-1")
+
+
+def _proving(probe: Probe, chosen: Candidate | None = None, **changes: Any) -> Proving:
+    members: dict[str, Any] = {
+        "recommendation": a_recommendation(chosen),
+        "target": TARGET,
+        "probe": probe,
+        "longest_s": 480.0,
+        "sizing": Sizing(),
+    }
+    return Proving(**{**members, **changes})
+
+
+def _proof(probe: Probe, chosen: Candidate | None = None, **changes: Any) -> Proof:
+    proving = _proving(probe, chosen, **changes)
+    proving.run()
+    return proving.proof(ORIGIN)
+
+
+def test_a_true_recommendation_is_kept() -> None:
+    proof = _proof(bearing(1800), a_candidate(10, 1450.0))
+    assert (proof.verdict, proof.scenario, proof.invocations_per_minute, proof.limit_ms) == ("kept", "peak", 1200, 50)
+    assert [(each.name, each.verdict, each.asked) for each in proof.scenarios] == [
+        ("peak", "kept", True),
+        ("instance-lost", "kept", False),
+    ]
+    low, high = proof.latency_interval_ms
+    assert low is not None
+    assert proof.latency_ms is not None
+    assert high is not None
+    assert low < proof.latency_ms < high <= 50
+    peak = proof.scenarios[0]
+    assert peak.late is not None
+    assert peak.late < peak.requests * 0.1 == pytest.approx(peak.late_allowed, abs=1)
+    assert proof.reason == (
+        f"P90 {proof.latency_ms:.3g} ms at 1,200 invocations/min (limit 50 ms): {peak.late} of {peak.requests} "
+        f"requests were late, {peak.late_allowed} allowed."
+    )
+    assert proof.not_tested == ()
+
+
+def test_a_miss_at_the_peak_decides_without_a_second_load() -> None:
+    proof = _proof(bearing(900))
+    assert (proof.verdict, proof.scenario) == ("missed", "peak")
+    assert [each.verdict for each in proof.scenarios] == ["missed"]
+    assert proof.reason.startswith("P90 ")
+    assert " at 1,200 invocations/min (limit 50 ms): " in proof.reason
+    assert proof.not_tested == ("instance lost: not tested, because the peak load missed.",)
+
+
+def test_a_miss_within_the_recommended_capacity_decides() -> None:
+    """4 instances get 3,000/min each and 3 get 4,000/min. The capacity is 3,700/min, and 4,500/min was recommended."""
+    proof = _proof(bearing(3700), a_candidate(4, 4500.0), longest_s=1200.0)
+    assert (proof.verdict, proof.scenario) == ("missed", "instance-lost")
+    assert proof.scenarios[0].verdict == "kept"
+    assert " at 4,000 invocations/min without an instance (limit 50 ms): " in proof.reason
+    assert proof.reason.endswith(" The recommended capacity is 4,275/min per instance or more.")
+
+
+def test_a_loss_above_the_capacity_is_not_tested_unless_sizing_requires_it() -> None:
+    proof = _proof(bearing(3700), a_candidate(4, 3600.0), longest_s=600.0)
+    assert (proof.verdict, proof.scenario) == ("kept", "peak")
+    assert [each.name for each in proof.scenarios] == ["peak"]
+    assert proof.not_tested == (
+        "instance lost: not tested, because sizing.spare_instances is 0; 4,000/min per instance would be above the "
+        "capacity of 3,420/min.",
+    )
+
+
+def test_a_short_proof_sends_only_the_loads_that_sizing_requires() -> None:
+    proof = _proof(bearing(18_000), a_candidate(10, 1500.0), longest_s=120.0)
+    assert [each.name for each in proof.scenarios] == ["peak"]
+    assert proof.not_tested == (
+        "instance lost: not tested, because --max-duration-s is too short for it; 1,333/min per instance would be "
+        "within the capacity of 1,425/min.",
+    )
+
+
+def test_a_loss_that_sizing_requires_decides() -> None:
+    sizing = Sizing(spare_instances=1)
+    assert _proof(bearing(2000), sizing=sizing).scenario == "instance-lost"
+    missed = _proof(bearing(3700), a_candidate(4, 3600.0), sizing=sizing, longest_s=600.0)
+    assert (missed.verdict, missed.scenario) == ("missed", "instance-lost")
+    assert " at 4,000 invocations/min without an instance (limit 50 ms): " in missed.reason
+
+
+def test_a_fleet_of_one_is_proven_at_its_peak() -> None:
+    proof = _proof(bearing(20_000), a_candidate(1, 20_000.0))
+    assert (proof.verdict, proof.scenario) == ("kept", "peak")
+    assert proof.not_tested == (
+        "instance lost: not tested, because sizing.spare_instances is 0; no instance would be left.",
+    )
+    required = _proof(bearing(20_000), a_candidate(1, 20_000.0), sizing=Sizing(spare_instances=1))
+    assert (required.verdict, required.invocations_per_minute, required.reason) == (
+        "missed",
+        None,
+        "No instance is left without an instance.",
+    )
+
+
+def test_the_plan_has_the_seconds_of_each_load() -> None:
+    both = _proving(bearing(1800), longest_s=120.0, sizing=Sizing(spare_instances=1))
+    assert [(each.load.name, round(each.shortest_s), round(each.longest_s)) for each in both.plan()] == [
+        ("peak", 10, 60),
+        ("instance-lost", 10, 110),
+    ]
+    alone = _proving(bearing(1800), longest_s=120.0)
+    assert [(each.load.name, each.rate_per_minute, round(each.longest_s)) for each in alone.plan()] == [
+        ("peak", 1200, 120)
+    ]
+
+
+def test_a_load_far_within_the_limit_ends_after_10_s() -> None:
+    proving = _proving(bearing(18_000), a_candidate(10, 1250.0), longest_s=900.0)
+    proving.run()
+    assert (proving.tests["peak"].verdict, proving.tests["peak"].passed_s) == ("kept", 10.0)
+
+
+def test_several_instances_get_their_shares_together() -> None:
+    proof = _proof(bearing(5400), target=replace(TARGET, instances=3))
+    assert (proof.invocations_per_minute, proof.instances) == (3600, 3)
+
+
+def test_a_rate_at_the_capacity_is_inconclusive() -> None:
+    proof = _proof(bearing(1200), a_candidate(10, 1250.0), longest_s=120.0)
+    assert proof.verdict == "unclear"
+    assert "ms (95 % interval " in proof.reason
+
+
+def _refusing(rate_per_minute: float, duration_s: float) -> Seen:
+    intended = np.linspace(0, duration_s, int(rate_per_minute / 60 * duration_s))
+    return Seen(duration_s=duration_s, intended_s=intended, latencies_ms=np.full(len(intended), np.inf))
+
+
+def test_a_service_that_fails_every_request_misses_and_the_proof_is_plain_json() -> None:
+    proof = _proof(_refusing)
+    assert (proof.verdict, proof.latency_ms, proof.latency_interval_ms) == ("missed", None, (None, None))
+    assert proof.reason == (
+        "P90 unknown at 1,200 invocations/min (limit 50 ms): 180 of 180 requests were late (180 failed), 18 allowed."
+    )
+    assert isinstance(proof, Document)
+    assert Proof.model_validate_json(proof.model_dump_json()) == proof
+
+
+def test_an_interrupted_proof_keeps_its_results() -> None:
+    calls = [0]
+    answers = bearing(18_000)
+
+    def interrupted(rate_per_minute: float, duration_s: float) -> Seen:
+        calls[0] += 1
+        if calls[0] > 2:
+            raise KeyboardInterrupt
+        return answers(rate_per_minute, duration_s)
+
+    proving = _proving(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        proving.run()
+    interrupted_proof = proving.proof(ORIGIN)
+    assert [each.verdict for each in interrupted_proof.scenarios] == ["kept"]
+    assert interrupted_proof.not_tested == ("instance lost: not tested, because the proof ended first.",)
+    assert _proving(answers).proof(ORIGIN).reason == (
+        "P90 is unknown at 1,200 invocations/min (limit 50 ms): the proof ended before its first result."
+    )
+
+
+def test_too_short_a_time_for_the_percentile_is_refused() -> None:
+    with pytest.raises(UsageError) as caught:
+        _proving(bearing(1800), longest_s=2.0)
+    assert str(caught.value) == (
+        "--max-duration-s: 2 s is too short for P90 at 1,200 invocations/min. Allowed: 3 s or more."
+    )
+    with pytest.raises(UsageError, match=r"Allowed: 5 s or more\."):
+        _proving(bearing(1800), longest_s=3.0, sizing=Sizing(spare_instances=1))

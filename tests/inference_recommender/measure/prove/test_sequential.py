@@ -1,0 +1,114 @@
+"""The sequential test of a limit: when it looks, and what it says of services of known percentiles."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.search import Seen
+from inference_recommender.measure.prove.percentile_interval import ERROR, PercentileInterval
+from inference_recommender.measure.prove.sequential import (
+    SequentialTest,
+    errors,
+    first_conclusive_s,
+    looks_s,
+    shortest_s,
+    warm_up,
+)
+from tests.inference_recommender.measure.prove.recommended import bearing
+
+P90 = Limit(percentile=90.0, latency_ms=50.0)
+
+
+@settings(max_examples=40)
+@given(rate=st.floats(1, 1e6), percentile=st.sampled_from([50.0, 95.0, 99.0, 99.9]), longest_s=st.floats(1, 100_000))
+def test_it_looks_ever_later_and_last_at_its_end(rate: float, percentile: float, longest_s: float) -> None:
+    looks = looks_s(rate, percentile, longest_s)
+    if not looks:
+        assert longest_s < shortest_s(rate, percentile)
+        return
+    assert looks[-1] == pytest.approx(longest_s)
+    assert sum(errors(looks)) == pytest.approx(ERROR)
+    assert looks[0] >= min(10.0, longest_s) - 1e-6
+    assert looks[0] >= shortest_s(rate, percentile) - 1e-6
+    assert all(later / earlier >= 1.4 or len(looks) == 2 for earlier, later in pairwise(looks))
+    assert all(later / earlier <= 2.9 for earlier, later in pairwise(looks))
+
+
+def test_the_looks_of_five_minutes_begin_at_10_s() -> None:
+    assert [round(look) for look in looks_s(24_000, 99.0, 300)] == [10, 20, 39, 77, 152, 300]
+    assert looks_s(24_000, 99.0, 10) == (10.0,)
+    assert looks_s(24_000, 99.0, 8) == (8.0,)
+    assert looks_s(60, 99.0, 300) == ()
+
+
+def test_the_shortest_conclusive_test_follows_from_the_rate_and_the_percentile() -> None:
+    looks = looks_s(600, 99.0, 300)
+    assert looks[0] == pytest.approx(shortest_s(600, 99.0)) == pytest.approx(437 / 10 / 0.9)
+    assert first_conclusive_s(600, 99.0, looks) == looks[1]
+    assert first_conclusive_s(24_000, 99.0, looks_s(24_000, 99.0, 300)) == 10.0
+
+
+def _test(capacity: float, rate: float, seed: int, longest_s: float = 240.0) -> SequentialTest:
+    return SequentialTest(
+        probe=bearing(capacity, seed), rate_per_minute=rate, limit=P90, looks_s=looks_s(rate, 90.0, longest_s)
+    )
+
+
+def test_a_service_with_more_capacity_keeps_and_one_with_less_misses() -> None:
+    assert [_test(3000, 2000, seed).run() for seed in range(20)].count("kept") >= 19
+    assert [_test(3000, 4500, seed).run() for seed in range(20)].count("missed") >= 19
+
+
+def test_a_service_at_its_limit_is_unclear_in_19_of_20_runs() -> None:
+    assert [_test(3000, 3000, seed).run() for seed in range(40)].count("unclear") >= 38
+
+
+def test_it_stops_at_the_first_clear_look_and_reports_each_look() -> None:
+    looked: list[PercentileInterval] = []
+    test = _test(30_000, 2000, 1)
+    test.on_look = looked.append
+    assert test.run() == "kept"
+    assert [round(seen.duration_s) for seen in test.seen] == [10]
+    assert looked == [test.interval]
+
+
+def test_a_long_look_is_made_of_short_probes() -> None:
+    test = _test(3000, 3000, 1, longest_s=480.0)
+    assert test.run() == "unclear"
+    assert max(seen.duration_s for seen in test.seen) <= 60
+    assert sum(seen.duration_s for seen in test.seen) == pytest.approx(480.0)
+
+
+def test_nothing_is_clear_before_the_first_look() -> None:
+    assert _test(3000, 2000, 1).verdict == "unclear"
+
+
+def _probed_s(latency_ms: float, falls_by: float, saturated_s: float = 0.0) -> float:
+    """Returns for how long a service was warmed up whose latency falls by a share of itself in each second, and is
+    beyond the limit for `saturated_s`.
+    """
+    spent = [0.0]
+
+    def probe(rate_per_minute: float, duration_s: float) -> Seen:
+        intended = np.linspace(0, duration_s, 200, endpoint=False)
+        latencies = latency_ms * np.exp(-falls_by * (spent[0] + intended))
+        latencies[spent[0] + intended < saturated_s] = 500.0
+        spent[0] += duration_s
+        return Seen(duration_s=duration_s, intended_s=intended, latencies_ms=latencies)
+
+    warm_up(probe, 1200, Limit(percentile=99.0, latency_ms=50.0))
+    return spent[0]
+
+
+def test_a_warm_service_is_warmed_up_for_5_s_and_one_that_never_settles_for_a_minute() -> None:
+    assert _probed_s(20.0, falls_by=0.0) == 5
+    assert _probed_s(20.0, falls_by=0.05) == 60
+
+
+def test_a_service_that_starts_steadily_beyond_the_limit_is_warmed_up_until_it_is_within_it() -> None:
+    assert _probed_s(20.0, falls_by=0.0, saturated_s=15.0) == 20
+    assert _probed_s(20.0, falls_by=0.0, saturated_s=600.0) == 60

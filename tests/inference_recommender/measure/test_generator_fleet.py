@@ -1,0 +1,322 @@
+"""Several generators as one Processing job: the request, what travels, the meeting, the merging, Ctrl-C.
+
+The instances run in virtual time; `test_load_test_measured.py` has real processes.
+"""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore.validate import validate_parameters
+
+from inference_recommender.measure import generator_entry
+from inference_recommender.measure.generator_fleet import FleetDrive, pack_source, source_files
+from inference_recommender.measure.generator_request import Fleet, image_uri, plan_fleet
+from inference_recommender.measure.load_test import measure
+from inference_recommender.progress import Silent
+from inference_recommender.run_folder import RunFolder
+from tests.conftest import EditToml
+from tests.inference_recommender.measure.generator_fleet_account import LoopbackFleet
+from tests.inference_recommender.measure.test_load_test import URL, prepared
+from tests.inference_recommender.measure.virtual_load import VirtualFleet
+from workloads import ROOT, Interrupted, Unavailable, WorkloadFolder, load_workload
+
+
+def fleet(**changes: Any) -> Fleet:
+    three = Fleet(
+        generators=3,
+        instance_type="ml.c5.2xlarge",
+        image_uri="763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.10.0-cpu-py313",
+        role_arn="arn:aws:iam::123456789012:role/Generators",
+        bucket="bucket",
+        region="us-east-1",
+    )
+    return replace(three, **changes)
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path / "runs" / "spellcheck-quick-1")
+
+
+@pytest.fixture
+def source(edit_toml: EditToml) -> WorkloadFolder:
+    return load_workload("spellcheck", edit_toml('percentile = "P99"', 'percentile = "P50"'))
+
+
+def test_a_fleet_is_one_processing_job_that_the_service_would_take() -> None:
+    vpc = fleet(subnets=("subnet-1",), security_groups=("sg-1",), kms_key="key")
+    request = plan_fleet("spellcheck", "spellcheck-production-1", 1800, vpc).request()
+    shape = botocore.session.get_session().get_service_model("sagemaker").operation_model("CreateProcessingJob")
+    assert shape.input_shape is not None
+    validate_parameters(request, shape.input_shape)
+    assert request["ProcessingResources"]["ClusterConfig"]["InstanceCount"] == 3
+    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 3600}
+    assert request["ProcessingInputs"][0]["S3Input"]["S3DataDistributionType"] == "FullyReplicated"
+    assert request["NetworkConfig"] == {"VpcConfig": {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]}}
+
+
+def test_the_image_is_where_sagemaker_core_says() -> None:
+    uri = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:2.10.0-cpu-py313"
+    assert image_uri("eu-west-1") == uri
+
+
+def test_what_travels_is_the_same_bytes_for_the_same_files_and_enough_for_the_generator() -> None:
+    names = source_files(ROOT)
+    needed = {"inference_recommender/load_generator/__main__.py", "workloads/document.py", "workloads/instances.json"}
+    assert {*needed, "aws_api/errors.py", "requirements/generator.txt", "requirements/uv.txt"} <= set(names)
+    assert not [name for name in names if "__pycache__" in name or name.startswith("tests")]
+    assert pack_source(ROOT) == pack_source(ROOT)
+
+
+def test_what_a_generator_runs_on_is_installed_from_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[str] = []
+
+    def run(command: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
+        commands.append(" ".join(command))
+        return subprocess.CompletedProcess(command, 0, "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert generator_entry.install(Path("/w")) == "/w/.venv/bin/python"
+    locked = "--require-hashes --only-binary :all: --no-deps"
+    assert commands == [
+        f"{sys.executable} -m pip install --quiet {locked} --target /w/.uv --requirement /w/requirements/uv.txt",
+        "/w/.uv/bin/uv venv --quiet --python 3.11 /w/.venv",
+        f"/w/.uv/bin/uv pip install --quiet --python /w/.venv/bin/python {locked} "
+        "--requirements /w/requirements/generator.txt",
+    ]
+
+
+def test_three_generators_merge_to_what_the_servers_saw(source: WorkloadFolder, run_folder: RunFolder) -> None:
+    account = VirtualFleet()
+    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet())
+    planned = prepared(source, run_folder, URL, users=6)
+    measured = measure(planned, FleetDrive(job, account, ROOT, Silent()), run_folder, Silent())
+    shares = [json.loads(file.read_text("utf-8")) for file in sorted((run_folder.path / "load").glob("*/summary.json"))]
+    assert len(shares) == 3
+    total = sum(share["invocations"] for share in shares)
+    assert len(account.network.requests) - 3 * 4 <= total <= len(account.network.requests), "all but those under way"
+    assert total == pytest.approx(3 * (50 + 3 * 100), abs=3 * 4)
+    merged = json.loads((run_folder.path / "load" / "summary.json").read_text("utf-8"))
+    assert merged["generators"] == 3
+    assert 0.6 * total < merged["invocations"] <= total, "those of the time in which all were at work"
+    assert measured.series is not None
+    assert sum(count or 0 for count in measured.series.invocations) == merged["invocations"]
+    assert measured.max_invocations_per_minute == pytest.approx(6 * 50 * 60 / 2, rel=0.05), "per instance, of two"
+    assert account.created == [job]
+    sent = {url.removeprefix(f"{job.source_url}/") for url in account.objects if url.startswith(job.source_url)}
+    reader = {"containers/__init__.py", "containers/archive_reader.py"}
+    assert sent == {"source.tar.gz", "entry.py", "plan.json", "payloads.tar.gz", "token", *reader}
+
+
+def test_ctrl_c_stops_the_fleet_and_keeps_what_it_measured(source: WorkloadFolder, run_folder: RunFolder) -> None:
+    account = VirtualFleet()
+    account.interrupted = True
+    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet(generators=2))
+    with pytest.raises(Interrupted):
+        measure(prepared(source, run_folder, URL), FleetDrive(job, account, ROOT, Silent()), run_folder, Silent())
+    assert account.stopped == ["spellcheck-quick-1"]
+    (measured,) = run_folder.measurements()
+    assert measured.series is not None
+    assert sum(count or 0 for count in measured.series.invocations) > 50
+
+
+def test_ctrl_c_while_the_fleet_starts_is_an_interruption_like_any_other(
+    source: WorkloadFolder, run_folder: RunFolder
+) -> None:
+    account = VirtualFleet()
+    account.interrupted, account.measures = True, False
+    job = plan_fleet("spellcheck", "spellcheck-quick-1", 120, fleet(generators=2))
+    with pytest.raises(Interrupted):
+        measure(prepared(source, run_folder, URL), FleetDrive(job, account, ROOT, Silent()), run_folder, Silent())
+    (measured,) = run_folder.measurements()
+    assert measured.series is None
+    assert "has what 0 of 2 generators measured" in (measured.failure_reason or "")
+
+
+def test_a_fleet_that_left_nothing_gives_no_rate(source: WorkloadFolder, run_folder: RunFolder) -> None:
+    account = VirtualFleet()
+    account.measures = False
+    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet())
+    with pytest.raises(Unavailable) as caught:
+        measure(prepared(source, run_folder, URL), FleetDrive(job, account, ROOT, Silent()), run_folder, Silent())
+    assert str(caught.value) == (
+        "s3://bucket/inference-recommender/spellcheck/load-test/spellcheck-quick-1/output: has what 0 of 3 generators "
+        "measured. Without the others no rate is known."
+    )
+
+
+def test_a_job_that_fails_says_why(
+    source: WorkloadFolder, run_folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real program runs, in a process of its own."""
+    account = LoopbackFleet(tmp_path / "instances")
+    monkeypatch.setattr("inference_recommender.measure.generator_fleet.pack_source", lambda root: b"no archive")
+    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet(generators=1))
+    with pytest.raises(Unavailable) as caught:
+        measure(prepared(source, run_folder, URL), FleetDrive(job, account, ROOT, Silent(), 0.1), run_folder, Silent())
+    assert str(caught.value) == (
+        "Processing job spellcheck-quick-1 failed: source.tar.gz: it is not gzip. Start the run again: it uploads it "
+        "anew."
+    )
+
+
+HOSTS = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+SECRET = "secret"
+GENERATOR = """
+import json, sys
+from pathlib import Path
+arguments = sys.argv[sys.argv.index("inference_recommender.load_generator") + 1:]
+plan, out = json.loads(Path(arguments[0]).read_text()), Path(arguments[2])
+(out / "summary.json").write_text(json.dumps(plan))
+(out / "timeline.npz").write_bytes(b"timeline")
+(out / "records.npz").write_bytes(b"every request")
+print(json.dumps({"event": "finished", "reason": "traffic ended"}))
+sys.exit(4)
+"""
+
+
+def test_the_hosts_meet_and_agree_on_one_start() -> None:
+    port = _free_port()
+    with ThreadPoolExecutor(len(HOSTS)) as threads:
+        starts = list(threads.map(lambda host: generator_entry.meet(host, HOSTS, port, 5.0, SECRET), reversed(HOSTS)))
+    assert len(set(starts)) == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"127.0.0.2 \n",
+        b"127.0.0.2 guessed\n",
+        b"127.0.0.9 secret\n",
+        b"\xff" * 20 + b"\n",
+        b"127.0.0.2 " + b"x" * 100_000,
+    ],
+)
+def test_a_stranger_that_connects_is_no_generator(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sent away before the others come, and no one of them is missing then."""
+    monkeypatch.setattr(generator_entry, "MEETING_S", 60)
+    port = _free_port()
+    with ThreadPoolExecutor(len(HOSTS)) as threads:
+        first = threads.submit(generator_entry.meet, HOSTS[0], HOSTS, port, 5.0, SECRET)
+        stranger = _said(port, said)
+        assert not said or _sent_away(stranger)
+        others = [threads.submit(generator_entry.meet, host, HOSTS, port, 5.0, SECRET) for host in HOSTS[1:]]
+        assert {other.result(30) for other in others} == {first.result(30)}
+    stranger.close()
+
+
+def test_a_host_that_connects_again_is_still_one() -> None:
+    port = _free_port()
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(generator_entry.meet, HOSTS[0], HOSTS, port, 5.0, SECRET)
+        before, again = (_said(port, b"127.0.0.2 secret\n") for _ in range(2))
+        assert before.recv(100) == b"", "not told to start, but replaced"
+        third = threads.submit(generator_entry.meet, HOSTS[2], HOSTS, port, 5.0, SECRET)
+        assert float(again.recv(100)) == first.result(30) == third.result(30)
+    before.close()
+    again.close()
+
+
+@pytest.mark.parametrize("told", [b"", b"nan\n", b"inf\n", b"0\n", b"soon\n"])
+def test_a_start_that_no_meeting_would_agree_on_is_refused(told: bytes) -> None:
+    assert generator_entry._start(told) is None
+
+
+def _said(port: int, words: bytes) -> socket.socket:
+    """Connects to the first host as soon as it listens, and says `words`."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            connection = socket.create_connection((HOSTS[0], port), timeout=30)
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+            continue
+        connection.sendall(words)
+        return connection
+
+
+def _sent_away(connection: socket.socket) -> bool:
+    """Waits until the other side has hung up, and returns whether it did so without a word."""
+    try:
+        return connection.recv(100) == b""
+    except ConnectionResetError:  # it had not read all that was said
+        return True
+
+
+def test_a_host_that_misses_the_others_says_what_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator_entry, "MEETING_S", 0.05)
+    with pytest.raises(generator_entry.StepFailed) as caught:
+        generator_entry.meet(HOSTS[0], HOSTS, _free_port(), 5.0, SECRET)
+    assert "the 3 generators did not meet on port" in str(caught.value)
+    assert "the security group must let its members speak to each other" in str(caught.value)
+
+
+@pytest.fixture
+def _own_handler() -> Iterator[None]:
+    """Restores the handler of SIGTERM, which an instance's program sets in this process."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("_own_handler")
+def test_an_instance_runs_its_share_and_leaves_its_results_without_the_single_requests(tmp_path: Path) -> None:
+    """With a generator that only says what it was told."""
+    system, python = tmp_path / "instance", tmp_path / "python"
+    (tmp_path / "generator.py").write_text(GENERATOR, "utf-8")
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path / "generator.py"} "$@"\n', "utf-8")
+    python.chmod(0o755)
+    source = system / "opt/ml/processing/source"
+    source.mkdir(parents=True)
+    (source / "source.tar.gz").write_bytes(pack_source(ROOT))
+    (source / "plan.json").write_text('{"url": "http://server"}', "utf-8")
+    (source / generator_entry.TOKEN).write_text(SECRET, "ascii")
+    (system / "opt/ml/config").mkdir()
+    resources = {"current_host": HOSTS[0], "hosts": HOSTS[:1]}
+    (system / "opt/ml/config/resourceconfig.json").write_text(json.dumps(resources), "utf-8")
+
+    assert generator_entry.main(system, python=str(python), port=_free_port()) == 0
+    output = system / "opt/ml/processing/output" / HOSTS[0]
+    assert sorted(file.name for file in output.iterdir()) == [
+        "exit.json",
+        "generator.log",
+        "summary.json",
+        "timeline.npz",
+    ]
+    assert json.loads((output / "exit.json").read_text("utf-8")) == {"exit_code": 4, "reason": "traffic ended"}
+    told = json.loads((output / "summary.json").read_text("utf-8"))
+    assert told["share"] == {"index": 0, "of": 1}
+    assert told["payloads"] == f"{source}/payloads.tar.gz"
+    assert (system / "opt/ml/processing/work/inference_recommender/load_generator/__main__.py").exists()
+
+
+def test_a_crash_of_the_entry_is_told_from_what_the_network_or_the_disk_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = tmp_path / "opt/ml/output/message"
+    assert generator_entry.main(tmp_path) == 3
+    assert "resourceconfig.json" in message.read_text("utf-8")
+    (tmp_path / "opt/ml/config").mkdir()
+    (tmp_path / "opt/ml/config/resourceconfig.json").write_text("{}", "utf-8")
+    assert generator_entry.main(tmp_path) == 70
+    assert message.read_text("utf-8") == ("Unforeseen KeyError: 'current_host'. The traceback is in the job's log.")
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,66 @@
+"""The data and checkpoints of the committed workloads: files load, rows are unique, and rows fit the model."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from workloads import Row, WorkloadFolder, load_workload, workload_names
+from workloads.folder import ROOT
+from workloads.model import TextToText
+from workloads.train import main
+
+NAMES = workload_names(ROOT / "workloads")
+MAX_CHECKPOINT_BYTES = 10e6
+
+
+@cache
+def tokenizer_of(workload: WorkloadFolder) -> Tokenizer:
+    model = workload.workload.model
+    location = getattr(model, "backbone", None) or model.checkpoint
+    return Tokenizer.from_file(str(workload.path / str(location) / "tokenizer.json"))
+
+
+def token_ids(workload: WorkloadFolder, row: Row) -> list[int]:
+    segments = getattr(workload.workload.model, "segments", (("text",),))
+    texts = [" ".join(row[field] for field in fields) for fields in segments]
+    return tokenizer_of(workload).encode(texts[0], texts[1] if len(texts) > 1 else None).ids
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_evaluation_examples_are_unique_and_fit_the_model(name: str) -> None:
+    workload = load_workload(name)
+    rows = [dict(example.row) for example in workload.evaluation()]
+
+    assert len(rows) >= 600
+    assert len({tuple(row.values()) for row in rows}) == len(rows)
+    assert max(len(token_ids(workload, row)) for row in rows) <= workload.workload.model.max_input_tokens
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_payloads_are_unique_and_fit_the_model(name: str) -> None:
+    workload = load_workload(name)
+    rows = [dict(row) for row in workload.payloads()]
+    tokenizer = tokenizer_of(workload)
+    unknown = tokenizer.token_to_id("<unk>" if isinstance(workload.workload.model, TextToText) else "[UNK]")
+
+    assert len({tuple(row.values()) for row in rows}) == len(rows) == 256
+    ids = [token_ids(workload, row) for row in rows]
+    assert max(map(len, ids)) <= workload.workload.model.max_input_tokens
+    assert not any(unknown in row_ids for row_ids in ids)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "product_bert"])
+def test_a_checkpoint_is_small_and_names_no_path_of_the_machine_that_trained_it(name: str) -> None:
+    folder = ROOT / "workloads" / name / "checkpoint"
+    assert sum(file.stat().st_size for file in folder.iterdir()) < MAX_CHECKPOINT_BYTES
+    assert "_name_or_path" not in (folder / "config.json").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_checkpoint_can_be_trained_on_the_examples(name: str, tmp_path: Path) -> None:
+    assert main([name, "--output", str(tmp_path), "--steps", "2"]) == 0
+
+    committed = {file.name for file in (ROOT / "workloads" / name / "checkpoint").iterdir()}
+    assert {file.name for file in tmp_path.iterdir()} == committed

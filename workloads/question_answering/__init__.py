@@ -1,1 +1,0 @@
-"""The question-answering workload: a BERT finds the answer to a shopper's question in a product's description."""
