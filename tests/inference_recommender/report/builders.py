@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 from inference_recommender.__main__ import main
+from inference_recommender.capacity.probe import Probe
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.server_times import ComputeTimes, ServerTimes
-from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
+from inference_recommender.measurement import Measurement
 from inference_recommender.tune.folder import Line, TuneFolder, TunePlan, remembered
 from inference_recommender.tune.race import Race, Refused
 from inference_recommender.tune.result import patch, result
@@ -92,7 +94,7 @@ def a_proof(verdict: str, archive: str | None = "a" * 64) -> Proof:
     return Proof.model_validate_json(json.dumps(document))
 
 
-def a_probe(rate: float, queue_ms: float, infer_ms: float, *, rows: float = 1.0, latency_ms: float = 20.0) -> ProbeSeen:
+def a_probe(rate: float, queue_ms: float, infer_ms: float, *, rows: float = 1.0, latency_ms: float = 20.0) -> Probe:
     """Returns a probe whose server reported its times."""
     times = ServerTimes(
         queue_ms=queue_ms,
@@ -100,11 +102,11 @@ def a_probe(rate: float, queue_ms: float, infer_ms: float, *, rows: float = 1.0,
         requests=round(rate),
         rows_per_execution=rows,
     )
-    return ProbeSeen(invocations_per_minute=rate, duration_s=60.0, latency_ms=latency_ms, late_share=0.0, server=times)
+    return Probe(invocations_per_minute=rate, duration_s=60.0, latency_ms=latency_ms, late_share=0.0, server=times)
 
 
-def a_searched_measurement(*probes: ProbeSeen) -> Measurement:
-    search = OpenLoop(
+def a_searched_measurement(*probes: Probe) -> Measurement:
+    search = Capacity(
         invocations_per_minute=900.0, percentile="P99", limit_ms=50.0, reason="found", probes=tuple(probes)
     )
     return Measurement(

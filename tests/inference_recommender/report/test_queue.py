@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from inference_recommender.measurement import ProbeSeen
+from inference_recommender.capacity.probe import Probe
 from inference_recommender.report.queue import advice, queue_against_compute, queue_table
 from inference_recommender.report.sections import cold_start_text
 from tests.inference_recommender.report.builders import COLD_START, a_probe, a_searched_measurement
@@ -59,7 +59,7 @@ def delayed(workload: Workload, delay_ms: float) -> Workload:
     ],
     ids=["delay", "computing", "nothing left", "free instance", "one probe"],
 )
-def test_what_waiting_against_computing_advises(probes: tuple[ProbeSeen, ...], delay_ms: float, said: str) -> None:
+def test_what_waiting_against_computing_advises(probes: tuple[Probe, ...], delay_ms: float, said: str) -> None:
     assert advice(delayed(WORKLOAD, delay_ms), a_searched_measurement(*probes)) == said
 
 
@@ -78,9 +78,7 @@ def test_the_table_has_a_row_for_each_load_the_lightest_first_and_the_plot_its_p
 
 
 def test_where_no_server_told_there_is_neither() -> None:
-    silent = a_searched_measurement(
-        ProbeSeen(invocations_per_minute=60.0, duration_s=1.0, latency_ms=1.0, late_share=0.0)
-    )
+    silent = a_searched_measurement(Probe(invocations_per_minute=60.0, duration_s=1.0, latency_ms=1.0, late_share=0.0))
     assert queue_table(WORKLOAD, [silent]) is None
     assert queue_against_compute([silent]) is None
     assert advice(WORKLOAD, silent) is None

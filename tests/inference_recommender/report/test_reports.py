@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
+from inference_recommender.capacity.probe import Probe
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.cli.folder_report import read_report, write_page
-from inference_recommender.measurement import OpenLoop, ProbeSeen
 from inference_recommender.report.document import Report, as_json
 from inference_recommender.report.run_report import run_page
 from inference_recommender.run_folder import RunFolder
@@ -28,7 +29,7 @@ from tests.inference_recommender.report.builders import (
 
 GOLDENS = Path(__file__).parent / "goldens"
 REWRITE = "REWRITE_GOLDENS" in os.environ
-OPEN_LOOP = OpenLoop(
+OPEN_LOOP = Capacity(
     invocations_per_minute=9_600.0,
     interval=(9_000.0, 10_500.0),
     percentile="P99",
@@ -36,8 +37,8 @@ OPEN_LOOP = OpenLoop(
     latency_ms=48.0,
     reason="the capacity is known to its resolution",
     probes=(
-        ProbeSeen(invocations_per_minute=9_000.0, duration_s=20.0, latency_ms=40.0, late_share=0.004),
-        ProbeSeen(invocations_per_minute=10_400.0, duration_s=20.0, latency_ms=None, late_share=0.03),
+        Probe(invocations_per_minute=9_000.0, duration_s=20.0, latency_ms=40.0, late_share=0.004),
+        Probe(invocations_per_minute=10_400.0, duration_s=20.0, latency_ms=None, late_share=0.03),
     ),
 )
 
