@@ -80,18 +80,6 @@ def _size(commands: Commands) -> None:
     size.add(commands)
 
 
-def _batch(commands: Commands) -> None:
-    from inference_recommender.cli import batch
-
-    batch.add(commands)
-
-
-def _prices(commands: Commands) -> None:
-    from inference_recommender.cli import prices
-
-    prices.add(commands)
-
-
 def _report(commands: Commands) -> None:
     from inference_recommender.cli import report
 
@@ -144,8 +132,6 @@ COMMANDS: dict[str, Callable[[Commands], None]] = {
     "cold-start": _cold_start,
     "compare": _compare,
     "size": _size,
-    "batch": _batch,
-    "prices": _prices,
     "report": _report,
     "invoke": _invoke,
     "register": _register,

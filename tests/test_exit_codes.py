@@ -34,13 +34,9 @@ PROGRAMS = {
     "stacks": PARSE,
     "scripts.rehearsal.account": PARSE,
     "scripts.rehearsal.break_archive": PARSE,
-    "scripts.rehearsal.check_deployed": "boto3.client",
-    "scripts.rehearsal.delete_retained": PARSE,
-    "scripts.rehearsal.fleet": PARSE,
-    "scripts.rehearsal.inventory": PARSE,
+    "scripts.rehearsal.show_fleet": PARSE,
     "scripts.rehearsal.recommend": PARSE,
     "scripts.rehearsal.release": "signal.signal",
-    "scripts.rehearsal.transcript": "sys.stdin",
     "scripts.release.image": "workloads.own_images.load_image",
     "scripts.walk": "signal.signal",
 }
@@ -67,13 +63,11 @@ CHILDREN = {
 }
 """Processes that a program starts: it tells in its own words that they died."""
 TOOLS = {
-    "scripts/busy_test.py",
     "scripts/check_words.py",
     "scripts/fuzz.py",
     "scripts/figures.py",
     "scripts/install.py",
     "scripts/lock.py",
-    "scripts/record_scaling.py",
     "scripts/run_tests.py",
     "scripts/security/replay_high.py",
     "workloads/train.py",

@@ -48,7 +48,7 @@ def matches(path: Path, golden: str) -> None:
     text = as_json(read_report(path)) + "\n"
     for pattern, stands_for in (
         (r'"(simulated at|fingerprint|measured on)": "[^"]*"', r'"\1": "…"'),
-        (r'"(sha256 of the workload|run)": "[^"]*"', r'"\1": "…"'),
+        (r'"(sha256 of the workload|sha256 of the traffic|run)": "[^"]*"', r'"\1": "…"'),
         (r'"name": "spellcheck-simulation-[^"]*"', '"name": "spellcheck-simulation"'),
     ):
         text = re.sub(pattern, stands_for, text)

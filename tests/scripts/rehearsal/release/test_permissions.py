@@ -1,4 +1,4 @@
-"""Which calls end a rehearsal: one that a role may not make, and a connection under another service's name."""
+"""The check of the roles' permissions: denied calls, and the connection to the Git host."""
 
 import json
 from collections.abc import Mapping
@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from scripts.rehearsal.release.calls import CallsLog, check_connection
+from scripts.rehearsal.release.permissions import CallLog, Denied, check_connection
 from scripts.rehearsal.release.pipeline_template import Pipeline
-from scripts.rehearsal.release.roles import Denied
 from tests.scripts.rehearsal.release.templates import ACCOUNT, build, commands, pipeline, project, source
 
 CONNECTION = f"arn:aws:codeconnections:us-east-1:{ACCOUNT}:connection/00000000-0000-0000-0000-000000000000"
@@ -21,9 +20,9 @@ def line(action: str, *, allowed: bool) -> str:
     return json.dumps({"role": ROLE, "action": action, "resource": resource, "allowed": allowed}) + "\n"
 
 
-def test_a_call_that_was_denied_ends_the_rehearsal_even_where_a_program_went_on(tmp_path: Path) -> None:
+def test_a_denied_call_ends_the_rehearsal_even_if_the_program_ignored_it(tmp_path: Path) -> None:
     file = tmp_path / "calls.jsonl"
-    calls = CallsLog(file)
+    calls = CallLog(file)
     calls.check("before anything")
     file.write_text(line("sagemaker:InvokeEndpoint", allowed=True))
     calls.check("Beta/SmokeTest")
@@ -38,7 +37,7 @@ def test_a_call_that_was_denied_ends_the_rehearsal_even_where_a_program_went_on(
 
 
 class Iam:
-    """Answers as IAM does for roles with one inline policy each."""
+    """IAM with one inline policy for each role."""
 
     def __init__(self, statements: Mapping[str, list[dict[str, Any]]]) -> None:
         self._statements = statements
@@ -65,14 +64,14 @@ def allowing(*actions: str) -> list[dict[str, Any]]:
     return [{"Effect": "Allow", "Action": list(actions), "Resource": CONNECTION}]
 
 
-def test_a_connection_is_used_under_the_service_in_its_arn() -> None:
+def test_the_service_of_the_connections_arn_is_allowed() -> None:
     every = allowing("codestar-connections:UseConnection", "codeconnections:UseConnection")
-    assert check_connection(released(), Iam({"SourceRole": every, "BuildRole": every})) == CONNECTION
+    check_connection(released(), Iam({"SourceRole": every, "BuildRole": every}))
 
 
 @pytest.mark.parametrize(("wrong", "where"), [("SourceRole", "Source/Clone"), ("BuildRole", "Beta/Propose")])
-def test_the_other_prefix_is_no_grant(wrong: str, where: str) -> None:
-    """A3 as it was: CDK grants codestar-connections:UseConnection alone."""
+def test_another_service_is_denied(wrong: str, where: str) -> None:
+    """CDK grants only codestar-connections:UseConnection."""
     right = allowing("codeconnections:UseConnection")
     roles = {"SourceRole": right, "BuildRole": right, wrong: allowing("codestar-connections:UseConnection")}
     with pytest.raises(Denied) as caught:
