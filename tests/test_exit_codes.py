@@ -54,7 +54,6 @@ CHILDREN = {
     "inference_recommender/load_generator/null_server.py",
     "local_aws/process/guard.py",
     "local_aws/process/loadable_triton.py",
-    "local_aws/process/serve_model.py",
     "model_build/encoder/export.py",
     "scripts/rehearsal/stand_ins/container_entry.py",
     "scripts/rehearsal/stand_ins/processing_job.py",
