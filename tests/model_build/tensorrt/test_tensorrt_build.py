@@ -147,7 +147,7 @@ def test_a_bert_is_built_on_a_t4_and_its_plan_answers_as_the_original(
     assert [name for name in packed(planned, tmp_path / "unpacked") if name.startswith("tiny_model/")] == [
         "tiny_model/1/model.7.5.plan",
         "tiny_model/config.pbtxt",
-        *(f"tiny_model/warmup/{name}" for name in sorted(planned.workload.model.model_dump()["inputs"])),
+        *(f"tiny_model/warmup/{name}" for name in sorted(planned.model.model_dump()["inputs"])),
     ]
 
 
