@@ -7,9 +7,11 @@ from functools import partial
 from typing import Any
 
 from inference_recommender.report.configuration import text_of
-from inference_recommender.report.document import Report, Table, Value, Verdict, table
-from inference_recommender.report.found import Found
-from inference_recommender.report.of_run import ONE_KIND_OF_REQUEST, local_caution
+from inference_recommender.report.document import Outcome, Report, Table, Value, table
+from inference_recommender.report.inputs import FolderInputs
+from inference_recommender.report.page import page
+from inference_recommender.report.sections import OTHER_PAYLOADS, local_caution
+from inference_recommender.report.simulation_plots import cost_against_risk, day_plots
 from inference_recommender.simulate.kept import RECOMMENDED, Simulated, Simulation, TheDay
 from inference_recommender.simulate.result import too_few_seeds
 from inference_recommender.simulate.terminal import IDEAL
@@ -60,7 +62,7 @@ KNOWN_BY = {
 }
 
 
-def simulation_report(name: str, simulation: Simulation, workload: Workload, found: Found) -> Report:
+def simulation_report(name: str, simulation: Simulation, workload: Workload, inputs: FolderInputs) -> Report:
     objective, tolerance, service = workload.latency_objective, simulation.tolerance, simulation.service
     trace = simulation.trace
     facts = (trace.sha256, str(simulation.first_seed), str(simulation.seeds), json.dumps(simulation.timing))
@@ -69,7 +71,7 @@ def simulation_report(name: str, simulation: Simulation, workload: Workload, fou
         name=name,
         workload=simulation.workload,
         description=workload.description,
-        asked=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms on {trace.name}, with at most "
+        objective=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms on {trace.name}, at most "
         f"{tolerance.minutes_a_month:g} minutes a month over it, {_share(simulation)}",
         verdict=_verdict(simulation),
         decision=decision(simulation),
@@ -77,7 +79,7 @@ def simulation_report(name: str, simulation: Simulation, workload: Workload, fou
         tables=tuple(_tables(simulation)),
         not_tested=tuple(_untested(simulation)),
         environment={
-            "fingerprint": found.fingerprint(*facts),
+            "fingerprint": inputs.fingerprint(*facts),
             "trace": trace.name,
             "sha256 of the trace": trace.sha256,
             "trace begins": trace.start,
@@ -88,12 +90,40 @@ def simulation_report(name: str, simulation: Simulation, workload: Workload, fou
             "measured on": f"{service.measured_on}: {service.machine}" if service.measured_on else "not known",
             "measured at": service.measured_at or "not known",
             "model archive": service.archive_sha256 or "not known",
-            **{f"sha256 of the {name}": value for name, value in found.hashes.items()},
+            **inputs.facts(),
         },
     )
 
 
-def _verdict(simulation: Simulation) -> Verdict:
+def simulation_page(report: Report, simulation: Simulation, workload: Workload) -> str:
+    """Returns the page of a simulation: the report, and the worst day under each policy with a slider between them."""
+    day, policies, today = simulation.day, simulation.by_cost(), simulation.today
+
+    def changed(policy: Simulated) -> str:
+        rows = differences(today, policy) if today and policy is simulation.chosen else ()
+        return "; ".join(f"{key} {there or 'none'} → {here or 'none'}" for key, there, here in rows)
+
+    return page(
+        report,
+        {
+            **day_plots(simulation, workload.latency_objective),
+            "Cost against risk": cost_against_risk(simulation),
+        },
+        template="simulation.html",
+        simulation=simulation,
+        policies=policies,
+        selected=policies.index(simulation.chosen),
+        changed=changed,
+        day_text=(
+            f"{day_in_words(day)}. All policies have the same arrivals and the same service. A point covers "
+            f"{day.minutes_per_entry:g} minutes: mean load, instances and cost; worst latency and share of late "
+            "requests. Latency is estimated from that share as if it were exponential, which is rough far below the "
+            "objective."
+        ),
+    )
+
+
+def _verdict(simulation: Simulation) -> Outcome:
     if not simulation.complete:
         return "unknown"
     return "met" if simulation.safe else "missed"
@@ -300,4 +330,4 @@ def _untested(simulation: Simulation) -> Iterator[str]:
             f"The choice was confirmed on {confirmed.seeds:,} held-out seeds, {confirmed.failed} of which had more "
             "than half of the tolerated minutes. No further seeds were tried."
         )
-    yield ONE_KIND_OF_REQUEST
+    yield OTHER_PAYLOADS

@@ -1,23 +1,17 @@
-"""A simulation's page in a headless Chromium: the slider moves the figures, by keys too, and all of it fits a phone."""
+"""Pages in a headless Chromium: the slider moves the figures, tables sort, files download, and pages fit a phone."""
 
 import json
 import shutil
-import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from inference_recommender.cli.report import write_page
-from inference_recommender.cli.reports import site
-from inference_recommender.report.owner_only import ReportServer
+from inference_recommender.cli.folder_report import write_index, write_page
+from inference_recommender.run_folder import RunFolder
 from tests.inference_recommender.report.browser import CHROMIUM, DESKTOP, PHONE, Browser, browser
-from tests.inference_recommender.report.test_simulation_page import simulated
-from tests.inference_recommender.report.test_tune_report import searched
 
-__all__ = ["searched", "simulated"]
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")]
 
 SHOWN = """(() => {
@@ -46,6 +40,10 @@ FILES = """(async () => {
   while (blobs.length < buttons.length) await new Promise(go => setTimeout(go, 50));
   const told = async blob => blob.type === "image/png" ? "" : await blob.text();
   return Promise.all(blobs.map(async (blob, at) => [names[at], blob.type, blob.size, await told(blob)]));
+})()"""
+SORTED = """(() => {
+  const head = document.querySelector("table.sorts").rows[0].cells[2];
+  return [0, 1].map(() => { head.querySelector("button").click(); return head.getAttribute("aria-sort") });
 })()"""
 LATER = "new Promise(go => requestAnimationFrame(() => requestAnimationFrame(go)))"
 ARROW_RIGHT, HOME = ("ArrowRight", 39), ("Home", 36)
@@ -135,24 +133,18 @@ def test_the_page_of_a_search_is_drawn(searched: Path, quiet: Browser, size: tup
     assert found == {"fits": True, "plots": [True, True]}
 
 
-def test_the_index_leads_to_each_page_and_to_comparisons(simulated: Path, tmp_path: Path, quiet: Browser) -> None:
+def test_a_run_page_sorts_its_tables_and_fits_a_phone(run_copy: RunFolder, quiet: Browser) -> None:
+    quiet.open(write_page(run_copy.path).as_uri(), PHONE)
+    assert quiet.ask("document.documentElement.scrollWidth <= innerWidth")
+    assert quiet.ask(SORTED) == ["ascending", "descending"]
+
+
+def test_the_index_leads_to_each_page(simulated: Path, tmp_path: Path, quiet: Browser) -> None:
     for name in ("one", "two"):
         shutil.copytree(simulated, tmp_path / name)
-    server = ReportServer(partial(site, tmp_path))
-    thread = threading.Thread(target=server.serve)
-    thread.start()
-    try:
-        quiet.open(server.url, PHONE)
-        assert quiet.ask("document.documentElement.scrollWidth <= innerWidth")
-        links = quiet.ask("[...document.links].map(each => each.textContent)")
-        assert links == ["one", "Markdown", "JSON", "two", "Markdown", "JSON"]
-        quiet.ask("void document.links[0].click()")
-        quiet.loaded()
-        assert quiet.ask('document.querySelector("h1").textContent') == "spellcheck: rush.csv"
-        quiet.open(server.url)
-        quiet.ask('void document.querySelector("form button").click()')
-        quiet.loaded()
-        assert quiet.ask('document.querySelector("title").textContent') == "one against two"
-    finally:
-        server.close()
-        thread.join()
+    quiet.open(write_index(tmp_path).as_uri(), PHONE)
+    assert quiet.ask("document.documentElement.scrollWidth <= innerWidth")
+    assert quiet.ask("[...document.links].map(each => each.textContent)") == ["one", "two"]
+    quiet.ask("void document.links[0].click()")
+    quiet.loaded()
+    assert quiet.ask('document.querySelector("h1").textContent') == "spellcheck"

@@ -1,23 +1,20 @@
-"""A candidate in words, in full: its notes, how its count came about, its CPU; and the terminal says the notes too."""
-
-import io
+"""Sentences about a candidate: caveats, headroom, scaling, CPU."""
 
 import pytest
-from rich.console import Console
 
-from inference_recommender.output import (
+from inference_recommender.report.candidates import (
+    caveats,
     client_latencies,
     cores,
-    count_explained,
+    count_text,
     cpu_utilization,
-    loss_explained,
+    loss_text,
     notes,
-    rows_explained,
-    scaling_explained,
-    show,
+    rows_text,
+    scaling_text,
 )
 from inference_recommender.sizing.fleet import Demand, fleet
-from workloads import Candidate, LatencyObjective, Provenance, Recommendation, Sizing
+from workloads import Candidate, LatencyObjective, Sizing
 
 
 def _candidate(**keys: object) -> Candidate:
@@ -41,8 +38,8 @@ SAID = (
 )
 
 
-def test_what_is_known_is_said() -> None:
-    assert notes(INFORMED) == SAID
+def test_known_figures_are_in_the_notes() -> None:
+    assert tuple(notes(INFORMED)) == SAID
 
 
 @pytest.mark.parametrize(
@@ -53,8 +50,8 @@ def test_what_is_known_is_said() -> None:
         _candidate(instance_count=3, instance_count_parts={"peak": 3, "headroom": 0}),
     ],
 )
-def test_what_is_not_known_or_nothing_is_not_said(bare: Candidate) -> None:
-    assert notes(bare) == ()
+def test_unknown_or_zero_figures_are_left_out(bare: Candidate) -> None:
+    assert not list(notes(bare))
 
 
 def test_latencies_are_compared_at_each_percentile_measured_both_ways_lowest_first() -> None:
@@ -72,51 +69,26 @@ def test_latencies_are_compared_at_each_percentile_measured_both_ways_lowest_fir
         (1, 40_000.0, "is not covered. sizing.spare_instances = 1 covers it."),
     ],
 )
-def test_the_terminal_shows_whether_the_loss_of_an_instance_is_covered(count: int, capacity: float, words: str) -> None:
+def test_a_sentence_states_whether_the_loss_of_an_instance_is_covered(count: int, capacity: float, words: str) -> None:
     objective = LatencyObjective(percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000)
-    assert words in loss_explained(_candidate(instance_count=count, max_invocations_per_minute=capacity), objective)
+    assert words in loss_text(_candidate(instance_count=count, max_invocations_per_minute=capacity), objective)
 
 
-def test_the_terminal_says_them_after_the_reason() -> None:
-    shown = io.StringIO()
-    recommendation = Recommendation(
-        workload="spellcheck",
-        target="cpu",
-        archive_sha256="0" * 64,
-        objective=LatencyObjective(percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000),
-        recommended=INFORMED,
-        candidates=(INFORMED,),
-        provenance=Provenance(
-            measured_on="sagemaker",
-            machine="ml.c5.xlarge",
-            job_name="j",
-            job_arn="arn",
-            traffic="quick",
-            percentile="P99",
-            measured_at="2026-11-21T12:02:00+00:00",
-            region="us-east-1",
-            run="runs/j",
-        ),
-    )
-    show(recommendation, Console(file=shown, width=120))
-    known = recommendation.model_copy(update={"candidates": (INFORMED.model_copy(update={"cost_per_hour_usd": 1.0}),)})
-    priced = io.StringIO()
-    show(known, Console(file=priced, width=120))
-    assert "Listed." not in priced.getvalue(), "the source of a price is in the report"
-    assert "The loss of one instance at the peak is not covered: 6,000/min for each of the others. " in shown.getvalue()
-    assert f"ml.c5.xlarge: Keeps it. {' '.join(SAID)} Listed.\n" in shown.getvalue()
+def test_a_caveat_line_has_the_reason_and_names_a_price_source_only_without_a_price() -> None:
+    assert caveats(INFORMED) == f"Keeps it. {' '.join(SAID)} Listed."
+    assert "Listed." not in caveats(INFORMED.model_copy(update={"cost_per_hour_usd": 1.0}))
 
 
-def test_figures_of_invocations_are_told_in_rows_where_a_request_has_several() -> None:
+def test_requests_of_several_rows_have_their_figures_in_rows_too() -> None:
     objective = LatencyObjective(
         percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000, rows_per_invocation=4
     )
     assert objective.peak == "30,000 invocations/min of 4 rows"
-    assert rows_explained(objective, None) == "Each invocation has 4 rows: the peak is 120,000 rows/min."
-    assert rows_explained(objective, _candidate(cost_per_million_invocations_usd=2.0)) == (
+    assert rows_text(objective, None) == "Each invocation has 4 rows: the peak is 120,000 rows/min."
+    assert rows_text(objective, _candidate(cost_per_million_invocations_usd=2.0)) == (
         "Each invocation has 4 rows: the peak is 120,000 rows/min, and a million rows cost 0.500 USD."
     )
-    assert rows_explained(objective.model_copy(update={"rows_per_invocation": 1}), INFORMED) == ""
+    assert rows_text(objective.model_copy(update={"rows_per_invocation": 1}), INFORMED) == ""
 
 
 def _sized(rate: float, sizing: Sizing) -> Candidate:
@@ -164,23 +136,23 @@ def _sized(rate: float, sizing: Sizing) -> Candidate:
     ],
 )
 def test_the_count_is_explained_for_every_kind_of_headroom(rate: float, sizing: Sizing, said: str) -> None:
-    assert count_explained(_sized(rate, sizing), 30_000, sizing) == said
+    assert count_text(_sized(rate, sizing), 30_000, sizing) == said
 
 
 def test_a_count_whose_parts_are_not_known_is_explained_without_them() -> None:
     old = _candidate(max_invocations_per_minute=13_000, instance_count=3)
-    assert count_explained(old, 30_000, Sizing()) == (
+    assert count_text(old, 30_000, Sizing()) == (
         "The peak of 30,000 invocations/min needs 3 instances at 13,000 each, headroom included."
     )
 
 
 def test_autoscaling_is_explained_by_its_target() -> None:
     sizing = Sizing(safety_factor=0.7)
-    assert scaling_explained(_sized(13_000, sizing), sizing) == (
+    assert scaling_text(_sized(13_000, sizing), sizing) == (
         "Autoscaling adds an instance when the average exceeds 9,100 invocations/min per instance, 70 % of its "
         "capacity."
     )
-    assert scaling_explained(_candidate(), sizing) == ""
+    assert scaling_text(_candidate(), sizing) == ""
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from inference_recommender.capacity.limit import Limit
-from inference_recommender.report.document import Report, Table, Value, Verdict, table
-from inference_recommender.report.found import Found, generator_table
-from inference_recommender.report.of_run import COLD_START, ONE_KIND_OF_REQUEST, TRAFFIC_THAT_CHANGES
-from inference_recommender.report.plots import BLUE, GREY, INK, ORANGE, RED, Plot, drawn, legend, new_figure
+from inference_recommender.report.document import Outcome, Plot, Report, Table, Value, table
+from inference_recommender.report.inputs import FolderInputs
+from inference_recommender.report.plots import BLUE, GREY, INK, ORANGE, RED, drawn, legend, new_figure
+from inference_recommender.report.sections import CHANGING_TRAFFIC, COLD_START, OTHER_PAYLOADS, generator_table
 from inference_recommender.tune.evidence import Estimate, Glimpse, estimate
 from inference_recommender.tune.folder import PATCH, RESULT, Line, TuneFolder
 from inference_recommender.tune.race import Reason
@@ -49,12 +49,12 @@ class _Raced:
         return self.estimate.high if self.estimate and self.estimate.high < float("inf") else None
 
 
-def tune_report(name: str, folder: TuneFolder, found: Found) -> Report:
+def tune_report(name: str, folder: TuneFolder, inputs: FolderInputs) -> Report:
     """Reads a search. Raises `UsageError` where it has come to no result, or `InvalidDocument`."""
     result, workload = _result(folder), folder.workload()
     raced, objective, plan = _raced(folder.lines(), result), result.objective, folder.plan()
     patch = folder.path / PATCH
-    generator = generator_table(found)
+    generator = generator_table(inputs)
     archives = {f"archive of {target}": sha256 for target, sha256 in plan.archives.items()}
     tables = (
         _configurations(raced, objective),
@@ -66,7 +66,7 @@ def tune_report(name: str, folder: TuneFolder, found: Found) -> Report:
         name=name,
         workload=result.workload,
         description=workload.description,
-        asked=f"the configuration that bears most within {objective.percentile} ≤ {objective.model_latency_ms:g} ms",
+        objective=f"highest rate within {objective.percentile} ≤ {objective.model_latency_ms:g} ms",
         verdict=_verdict(result),
         decision=decision(result),
         cautions=(
@@ -77,12 +77,12 @@ def tune_report(name: str, folder: TuneFolder, found: Found) -> Report:
         patch=patch.read_text("utf-8") if patch.exists() else None,
         not_tested=tuple(_untested(result)),
         environment={
-            "fingerprint": found.fingerprint(result.machine, *archives.values(), *(each.label for each in raced)),
+            "fingerprint": inputs.fingerprint(result.machine, *archives.values(), *(each.label for each in raced)),
             "measured on": result.machine,
             "measured at": result.measured_at,
             "stands for": result.instance_type or "not known",
             **archives,
-            **{f"sha256 of the {name}": value for name, value in found.hashes.items()},
+            **inputs.facts(),
         },
     )
 
@@ -103,7 +103,7 @@ def decision(result: TuneResult) -> str:
     )
 
 
-def _verdict(result: TuneResult) -> Verdict:
+def _verdict(result: TuneResult) -> Outcome:
     if result.reason == Reason.NOTHING_KEEPS.value:
         return "missed"
     return "met" if result.is_known else "unknown"
@@ -181,7 +181,7 @@ def _configurations(raced: Sequence[_Raced], objective: LatencyObjective) -> Tab
 def _left_out(result: TuneResult) -> Table | None:
     rows: list[tuple[Value, ...]] = [(each.reason, len(each.configurations)) for each in result.left_out]
     heads = (("reason", "never in the race, since", ""), ("configurations", "configurations", ",d"))
-    return table("left-out", "Left out", heads, rows) if rows else None
+    return table("left-out", "Left out", heads, rows, detail=True) if rows else None
 
 
 def _untested(result: TuneResult) -> Iterator[str]:
@@ -189,9 +189,9 @@ def _untested(result: TuneResult) -> Iterator[str]:
     if unprobed:
         yield f"{unprobed} of {result.configurations} configurations were never probed; the table says why."
     yield "No fleet was sized or proven, and nothing was measured behind an endpoint."
-    yield ONE_KIND_OF_REQUEST
+    yield OTHER_PAYLOADS
     yield COLD_START
-    yield TRAFFIC_THAT_CHANGES
+    yield CHANGING_TRAFFIC
 
 
 def _intervals(raced: Sequence[_Raced]) -> Plot:
