@@ -4,14 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.rate_at_limit import RateAtLimit
 from inference_recommender.report.document import Report, Table, Value, Verdict, table
 from inference_recommender.report.found import Found, generator_table
 from inference_recommender.report.of_run import COLD_START, ONE_KIND_OF_REQUEST, TRAFFIC_THAT_CHANGES
 from inference_recommender.report.plots import BLUE, GREY, INK, ORANGE, RED, Plot, drawn, legend, new_figure
-from inference_recommender.tune.evidence import Estimate, Glimpse, estimate
-from inference_recommender.tune.folder import PATCH, RESULT, Line, TuneFolder
+from inference_recommender.tune.folder import PATCH, RESULT, ProbeLine, TuneFolder
+from inference_recommender.tune.probe_counts import ProbeCounts, estimate
 from inference_recommender.tune.race import Reason
-from inference_recommender.tune.result import Placed, TuneResult
+from inference_recommender.tune.result import RankedConfiguration, TuneResult
 from workloads import LatencyObjective, UsageError
 
 CONFIGURATIONS = (
@@ -35,8 +36,8 @@ class _Raced:
     """A configuration, its probes, and what it seems to bear."""
 
     label: str
-    glimpses: tuple[Glimpse, ...]
-    estimate: Estimate | None
+    glimpses: tuple[ProbeCounts, ...]
+    estimate: RateAtLimit | None
     outcome: str
     cost_per_million_usd: float | None
 
@@ -130,18 +131,18 @@ def _result(folder: TuneFolder) -> TuneResult:
     return TuneResult.from_json(folder.path / RESULT)
 
 
-def _raced(lines: Sequence[Line], result: TuneResult) -> list[_Raced]:
+def _raced(lines: Sequence[ProbeLine], result: TuneResult) -> list[_Raced]:
     """Returns the configurations: the best, the runner-up, and the others by what they seem to bear."""
     limit = Limit(percentile=result.objective.percentile_rank, latency_ms=result.objective.model_latency_ms)
-    seen: dict[str, list[Glimpse]] = {}
+    seen: dict[str, list[ProbeCounts]] = {}
     for line in lines:
-        if line.seen is not None:
-            seen.setdefault(line.label, []).append(line.seen)
-    placed: dict[str, tuple[Placed, str]] = {}
+        if line.counts is not None:
+            seen.setdefault(line.label, []).append(line.counts)
+    placed: dict[str, tuple[RankedConfiguration, str]] = {}
     for place, words in ((result.best, "the best"), (result.runner_up, "the runner-up")):
         if place is not None:
             placed[place.label] = (place, words)
-    outcomes = {label: words for label, (_, words) in placed.items()} | {each.label: each.why for each in result.out}
+    outcomes = {label: words for label, (_, words) in placed.items()} | {each.label: each.reason for each in result.out}
     raced = [
         _Raced(
             label=label,

@@ -1,4 +1,4 @@
-"""The result of a search for the best configuration: in numbers, in sentences, as a patch of workload.toml. Pure."""
+"""The result of `tune`, and its patch of workload.toml. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,14 @@ from pydantic import Field
 
 from inference_recommender.output import interval_text
 from inference_recommender.sizing.fleet import cost_per_million_usd
+from inference_recommender.tune.probe_counts import deviation
 from inference_recommender.tune.race import Entrant, Race
 from inference_recommender.tune.space import Configuration, LeftOut
 from workloads import LatencyObjective, Workload
 from workloads.document import Document
 
 MOST_UNSURE = 0.15
-"""Half the winner's interval over its capacity, above which there is no verdict."""
+"""Half the winner's interval over its capacity above which the best is unknown."""
 VARIANT = "tuned"
 TUNED_KEYS = (
     "max_batch_size",
@@ -27,20 +28,20 @@ TUNED_KEYS = (
 )
 
 
-class Placed(Document):
-    """A configuration and what it bears within the limit."""
+class RankedConfiguration(Document):
+    """A configuration and its capacity within the limit."""
 
     label: str
     configuration: Configuration
     invocations_per_minute: float
-    interval: tuple[float | None, float | None] = Field(description="95 %; None where an end is not known.")
+    interval: tuple[float | None, float | None] = Field(description="95 %; None for an unknown end.")
     requests: int
-    cost_per_million_usd: float | None = Field(description="At its capacity; None without an instance type's price.")
+    cost_per_million_usd: float | None = Field(description="At its capacity; None without a price.")
 
 
-class Fallen(Document):
+class DroppedConfiguration(Document):
     label: str
-    why: str
+    reason: str
     requests: int
 
 
@@ -51,23 +52,23 @@ class TuneResult(Document):
     machine: str
     measured_at: str
     reason: str
-    complaint: str = Field(description="Why the generator was the bottleneck, where it was.")
-    best: Placed | None
-    runner_up: Placed | None
+    complaint: str = Field(description="Why the generator was the bottleneck, if it was.")
+    best: RankedConfiguration | None
+    runner_up: RankedConfiguration | None
     best_is_better: float | None = Field(
-        description="Probability that the best bears more than the runner-up; None where either is not known."
+        description="Probability that the best has a higher capacity than the runner-up; None if either is unknown."
     )
     configurations: int
     probed: int
     requests: int
     load_s: float
-    loads: int = Field(description="How often Triton loaded another configuration.")
-    out: tuple[Fallen, ...]
-    left_out: tuple[LeftOut, ...] = Field(description="Configurations that were never in the race.")
+    loads: int = Field(description="Number of times that Triton loaded another configuration.")
+    out: tuple[DroppedConfiguration, ...]
+    left_out: tuple[LeftOut, ...] = Field(description="Configurations that were not tried, with the reason.")
 
     @property
     def is_known(self) -> bool:
-        """Whether the best is known well enough to be named."""
+        """Whether the interval of the best is narrow enough for a verdict."""
         if self.best is None:
             return False
         low, high = self.best.interval
@@ -85,9 +86,9 @@ def result(
     machine: str,
     measured_at: str,
 ) -> TuneResult:
-    """Returns what the race came to so far."""
+    """Returns the result of the race so far."""
     ranked = _ranked(race)
-    placed = [_placed(each, price_per_hour_usd) for each in ranked[:2]]
+    placed = [_rank(each, price_per_hour_usd) for each in ranked[:2]]
     return TuneResult(
         workload=workload.name,
         objective=workload.latency_objective,
@@ -100,14 +101,14 @@ def result(
         runner_up=placed[1] if len(placed) > 1 else None,
         best_is_better=_better(ranked[0], ranked[1]) if len(ranked) > 1 else None,
         configurations=len(race.entrants),
-        probed=sum(bool(each.glimpses) for each in race.entrants),
+        probed=sum(bool(each.probes) for each in race.entrants),
         requests=race.requests,
         load_s=race.spent_s,
         loads=race.visits,
         out=tuple(
-            Fallen(
+            DroppedConfiguration(
                 label=each.configuration.label,
-                why=each.out or ("not tried: the search ended before" if not each.glimpses else "still in the race"),
+                reason=each.out or ("not tried: the search ended before" if not each.probes else "still in the race"),
                 requests=each.requests,
             )
             for each in race.entrants
@@ -118,7 +119,7 @@ def result(
 
 
 def _ranked(race: Race) -> list[Entrant]:
-    """Returns the leader, then the others with a capacity: those that stayed longest in the race first."""
+    """Returns the leader, then the others with a capacity, in order of the time that they stayed in the race."""
     if race.leader is None:
         return []
     others = [each for each in race.entrants if each is not race.leader and each.rate]
@@ -126,10 +127,10 @@ def _ranked(race: Race) -> list[Entrant]:
     return [race.leader, *others]
 
 
-def _placed(entrant: Entrant, price_per_hour_usd: float | None) -> Placed:
+def _rank(entrant: Entrant, price_per_hour_usd: float | None) -> RankedConfiguration:
     estimate = entrant.estimate
-    assert estimate is not None, "it is ranked by it"
-    return Placed(
+    assert estimate is not None, "only entrants with an estimate are ranked"
+    return RankedConfiguration(
         label=entrant.configuration.label,
         configuration=entrant.configuration,
         invocations_per_minute=estimate.rate,
@@ -142,20 +143,18 @@ def _placed(entrant: Entrant, price_per_hour_usd: float | None) -> Placed:
 
 
 def _better(best: Entrant, other: Entrant) -> float | None:
-    """Returns the probability that `best` bears more, from two independent normal logarithms."""
+    """Returns the probability that `best` has the higher capacity, from two independent normal logarithms."""
     if best.estimate is None or other.estimate is None:
         return None
-    deviation = sqrt(best.estimate.deviation**2 + other.estimate.deviation**2)
-    if deviation in (0.0, inf):
+    spread = sqrt(deviation(best.estimate) ** 2 + deviation(other.estimate) ** 2)
+    if spread in (0.0, inf):
         return None
-    return NormalDist().cdf(log(best.rate / other.rate) / deviation)
+    return NormalDist().cdf(log(best.rate / other.rate) / spread)
 
 
 def patch(workload: Workload, found: TuneResult) -> str:
-    """Returns the tables of workload.toml that say how the best is served: `[variants.tuned]`, and a target of its own
-    where its threads are not the target's.
-    """
-    assert found.best is not None, "there is something to patch"
+    """Returns tables for workload.toml: `[variants.tuned]`, and a target if the best has other threads."""
+    assert found.best is not None, "a known result has one"
     best, tables = found.best.configuration, []
     target = workload.targets[best.target]
     name, variant = best.target, _free(VARIANT, workload.deployables)
@@ -171,7 +170,7 @@ def patch(workload: Workload, found: TuneResult) -> str:
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
-    """Returns the name, or with the first number behind it that makes it new."""
+    """Returns the name, with the first number that makes it new if it is taken."""
     names = [name, *(f"{name}-{number}" for number in range(2, len(taken) + 3))]
     return next(each for each in names if each not in taken)
 
@@ -195,7 +194,7 @@ def sentence(found: TuneResult) -> str:
     asked = f"{found.objective.percentile} ≤ {found.objective.model_latency_ms:g} ms"
     if found.best is None:
         return f"{asked}: {found.reason}."
-    return f"{asked}: {found.best.label} bears {_rate(found.best)}."
+    return f"{asked}: {found.best.label} has {_rate(found.best)}."
 
 
 def sentences(found: TuneResult) -> list[str]:
@@ -206,7 +205,11 @@ def sentences(found: TuneResult) -> list[str]:
             f"At its capacity a million cost {found.best.cost_per_million_usd:.2f} USD on {found.instance_type}."
         )
     if found.runner_up is not None:
-        sure = "" if found.best_is_better is None else f" The first bears more with {found.best_is_better:.0%}."
+        sure = (
+            ""
+            if found.best_is_better is None
+            else f" The first has the higher capacity with {found.best_is_better:.0%}."
+        )
         said.append(f"Runner-up: {found.runner_up.label}, {_rate(found.runner_up)}.{sure}")
     said.append(
         f"{found.configurations} configurations, {found.probed} of them probed, {found.requests:,} requests in "
@@ -215,24 +218,24 @@ def sentences(found: TuneResult) -> list[str]:
     unprobed = found.configurations - found.probed
     if unprobed:
         said.append(f"Not tried: {unprobed}, {_reasons([each for each in found.out if not each.requests])}.")
-    said += [f"Left out before: {len(each.configurations)}, since {each.reason}." for each in found.left_out]
+    said += [f"Left out: {len(each.configurations)}, because {each.reason}." for each in found.left_out]
     return said
 
 
-def _rate(placed: Placed) -> str:
+def _rate(placed: RankedConfiguration) -> str:
     ends = interval_text(*placed.interval, ",.0f")
     return f"{placed.invocations_per_minute:,.0f} invocations/min (95 % interval {ends})"
 
 
-def _reasons(fallen: Sequence[Fallen]) -> str:
+def _reasons(fallen: Sequence[DroppedConfiguration]) -> str:
     counts: dict[str, int] = {}
     for each in fallen:
-        kind = each.why.partition(":")[0]
+        kind = each.reason.partition(":")[0]
         counts[kind] = counts.get(kind, 0) + 1
     words = {
-        "bounded": "ruled out by the most that their like could answer",
+        "bounded": "ruled out by the maximum of their family",
         "refused": "not loaded by Triton",
-        "not judged": "not judged, since the generator was the bottleneck",
+        "not judged": "not judged because the generator was the bottleneck",
         "not tried": "left when the search ended",
     }
     return ", ".join(f"{count} {words.get(kind, kind)}" for kind, count in counts.items())

@@ -9,11 +9,11 @@ import pytest
 from inference_recommender.__main__ import main
 from inference_recommender.cli.report import page_text, report
 from inference_recommender.report.markdown import markdown
-from inference_recommender.tune.folder import Line, TuneFolder, TunePlan, remembered
+from inference_recommender.tune.folder import ProbeLine, TuneFolder, TunePlan, resumed
 from inference_recommender.tune.race import Race, Refused
 from inference_recommender.tune.result import TuneResult, patch, result
 from inference_recommender.tune.space import Configuration, LeftOut
-from tests.inference_recommender.tune.analytic_service import P99, Analytic, configuration
+from tests.inference_recommender.tune.builders import P99, Analytic, configuration
 from workloads import load_workload
 
 SPELLCHECK = load_workload("spellcheck").workload
@@ -29,7 +29,7 @@ class OneRefused(Analytic):
         return super().__call__(asked, rate, duration_s)
 
 
-def _silent(line: Line, number: int) -> None:
+def _silent(line: ProbeLine, number: int) -> None:
     """Hears of a probe, and says nothing."""
 
 
@@ -47,7 +47,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.begin(plan, SPELLCHECK, b"payloads")
     race = Race(
         configurations=SPACE,
-        probe=remembered(folder, OneRefused(lambda each: 1000.0 * each.batch), _silent),
+        send=resumed(folder, OneRefused(lambda each: 1000.0 * each.batch), _silent),
         limit=P99,
     )
     race.run()
@@ -144,7 +144,7 @@ def test_a_search_without_a_result_is_to_go_on(
 def test_the_markdown_has_the_lines_for_workload_toml(searched: Path) -> None:
     text = markdown(report(searched))
     assert text.startswith("**Serve with cpu, 1 × 1 thread, batch 8, delay 0 ms: it bears ")
-    assert "```toml\n# P99 ≤ 50 ms: cpu, 1 × 1 thread, batch 8, delay 0 ms bears " in text
+    assert "```toml\n# P99 ≤ 50 ms: cpu, 1 × 1 thread, batch 8, delay 0 ms has " in text
     assert "[variants.tuned]\n" in text
 
 
