@@ -86,12 +86,6 @@ def _report(commands: Commands) -> None:
     report.add(commands)
 
 
-def _reports(commands: Commands) -> None:
-    from inference_recommender.cli import reports
-
-    reports.add(commands)
-
-
 def _invoke(commands: Commands) -> None:
     from inference_recommender.cli import deployed
 
@@ -139,7 +133,6 @@ COMMANDS: dict[str, Callable[[Commands], None]] = {
     "compare": _compare,
     "size": _size,
     "report": _report,
-    "reports": _reports,
     "invoke": _invoke,
     "register": _register,
     "list": _list,

@@ -18,13 +18,12 @@ from inference_recommender.output import (
     MISSING,
     Commands,
     add_command,
-    none_chosen,
-    notes,
     number,
     stdout_console,
     tell,
     warn,
 )
+from inference_recommender.report.candidates import no_candidate, notes
 from inference_recommender.sizing import prices
 from inference_recommender.sizing.batch import (
     Throughput,
@@ -305,7 +304,7 @@ def _show_fleet(candidates: Sequence[Candidate], chosen: Candidate | None, deman
         tell(console, f"{candidate.instance_type}: {' '.join(reasons)}")
     tell(
         console,
-        f"Recommended: {chosen.instance_count} × {chosen.instance_type}." if chosen else none_chosen(candidates),
+        f"Recommended: {chosen.instance_count} × {chosen.instance_type}." if chosen else no_candidate(candidates),
     )
 
 

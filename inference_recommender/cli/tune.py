@@ -13,10 +13,13 @@ from inference_recommender.cli import arguments
 from inference_recommender.measure.load_test import cores, machine_description
 from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.payloads import payload_archive
+from inference_recommender.report.inputs import read_inputs
+from inference_recommender.report.text import show
+from inference_recommender.report.tune_report import tune_report
 from inference_recommender.sizing.prices import listed_price
-from inference_recommender.tune.folder import PATCH, ProbeLine, TuneFolder, TunePlan, resumed
+from inference_recommender.tune.folder import ProbeLine, TuneFolder, TunePlan, resumed
 from inference_recommender.tune.race import Race, Reason
-from inference_recommender.tune.result import TuneResult, patch, result, sentences
+from inference_recommender.tune.result import TuneResult, patch, result
 from inference_recommender.tune.space import Machine, Space, default_targets, space
 from inference_recommender.tune.triton import SHORTEST_PROBE_S, Built, TritonProbe, TunedTriton
 from workloads import (
@@ -33,7 +36,6 @@ from workloads import (
     load_workload,
 )
 from workloads.document import Document
-from workloads.files import from_here
 from workloads.serving import Tune
 
 NOTHING_KEEPS = 1
@@ -126,13 +128,13 @@ def _search(
         for name, each in artifacts.items()
     }
 
-    def show(line: ProbeLine, number: int) -> None:
+    def print_probe(line: ProbeLine, number: int) -> None:
         tell(stderr, f"probe {number}: {_in_words(line, objective.percentile)}")
 
     with TunedTriton(plan.workload, built, folder.path, lambda text: tell(stderr, text)) as triton:
         race = Race(
             configurations=plan.configurations,
-            send=resumed(folder, TritonProbe(triton, folder, limit), show),
+            send=resumed(folder, TritonProbe(triton, folder, limit), print_probe),
             limit=limit,
             shortest_s=SHORTEST_PROBE_S,
             longest_s=plan.longest_s,
@@ -260,11 +262,7 @@ def _conclude(found: TuneResult, race: Race, folder: TuneFolder, *, as_json: boo
     if as_json:
         print(found.model_dump_json(indent=2))
     else:
-        console = stdout_console()
-        for line in sentences(found):
-            tell(console, line)
-        if found.is_known:
-            tell(console, f"As [variants.tuned], to be appended to workload.toml: {from_here(folder.path / PATCH)}")
+        show(tune_report(folder.path.name, folder, read_inputs(folder.path)), stdout_console())
     return 0 if found.best is not None else NOTHING_KEEPS
 
 

@@ -8,10 +8,9 @@ from typing import Any
 
 from pydantic import Field
 
-from inference_recommender.output import interval_text
 from inference_recommender.sizing.fleet import cost_per_million_usd
 from inference_recommender.tune.probe_counts import deviation
-from inference_recommender.tune.race import Entrant, Race
+from inference_recommender.tune.race import Entrant, Race, Reason
 from inference_recommender.tune.space import Configuration, LeftOut
 from workloads import LatencyObjective, Workload
 from workloads.document import Document
@@ -28,21 +27,21 @@ TUNED_KEYS = (
 )
 
 
-class RankedConfiguration(Document):
-    """A configuration and its capacity within the limit."""
+class TunedConfiguration(Document):
+    """A configuration of the race, with its capacity within the limit if that is known."""
 
-    label: str
     configuration: Configuration
-    invocations_per_minute: float
+    invocations_per_minute: float | None
     interval: tuple[float | None, float | None] = Field(description="95 %; None for an unknown end.")
+    probes: int
+    load_s: float = Field(description="Seconds of its probes.")
     requests: int
     cost_per_million_usd: float | None = Field(description="At its capacity; None without a price.")
+    outcome: str = Field(description="Why it dropped out, or its place.")
 
-
-class DroppedConfiguration(Document):
-    label: str
-    reason: str
-    requests: int
+    @property
+    def label(self) -> str:
+        return self.configuration.label
 
 
 class TuneResult(Document):
@@ -51,29 +50,33 @@ class TuneResult(Document):
     instance_type: str | None
     machine: str
     measured_at: str
-    reason: str
+    reason: str = Field(description="Why the search ended.")
     complaint: str = Field(description="Why the generator was the bottleneck, if it was.")
-    best: RankedConfiguration | None
-    runner_up: RankedConfiguration | None
+    has_best: bool
+    ranked: tuple[TunedConfiguration, ...] = Field(description="The best first.")
     best_is_better: float | None = Field(
         description="Probability that the best has a higher capacity than the runner-up; None if either is unknown."
     )
-    configurations: int
-    probed: int
-    requests: int
     load_s: float
     loads: int = Field(description="Number of times that Triton loaded another configuration.")
-    out: tuple[DroppedConfiguration, ...]
     left_out: tuple[LeftOut, ...] = Field(description="Configurations that were not tried, with the reason.")
+
+    @property
+    def best(self) -> TunedConfiguration | None:
+        return self.ranked[0] if self.has_best else None
+
+    @property
+    def runner_up(self) -> TunedConfiguration | None:
+        second = self.ranked[1] if self.has_best and len(self.ranked) > 1 else None
+        return second if second and second.invocations_per_minute else None
 
     @property
     def is_known(self) -> bool:
         """Whether the interval of the best is narrow enough for a verdict."""
-        if self.best is None:
+        if self.best is None or self.best.invocations_per_minute is None:
             return False
         low, high = self.best.interval
-        rate = self.best.invocations_per_minute
-        return low is not None and high is not None and high - low <= 2 * MOST_UNSURE * rate
+        return low is not None and high is not None and high - low <= 2 * MOST_UNSURE * self.best.invocations_per_minute
 
 
 def result(
@@ -87,8 +90,10 @@ def result(
     measured_at: str,
 ) -> TuneResult:
     """Returns the result of the race so far."""
-    ranked = _ranked(race)
-    placed = [_rank(each, price_per_hour_usd) for each in ranked[:2]]
+    # The runner-up is the one that stayed longest in the race.
+    others = [each for each in race.entrants if each is not race.leader]
+    others.sort(key=lambda each: (each.rate > 0, not each.out, each.duration_s, each.rate), reverse=True)
+    ranked = [*([race.leader] if race.leader else []), *others]
     return TuneResult(
         workload=workload.name,
         objective=workload.latency_objective,
@@ -97,48 +102,31 @@ def result(
         measured_at=measured_at,
         reason=race.reason.value,
         complaint=race.complaint,
-        best=placed[0] if placed else None,
-        runner_up=placed[1] if len(placed) > 1 else None,
-        best_is_better=_better(ranked[0], ranked[1]) if len(ranked) > 1 else None,
-        configurations=len(race.entrants),
-        probed=sum(bool(each.probes) for each in race.entrants),
-        requests=race.requests,
+        has_best=race.leader is not None,
+        ranked=tuple(_tuned(each, race, price_per_hour_usd) for each in ranked),
+        best_is_better=_better(race.leader, others[0]) if race.leader and others else None,
         load_s=race.spent_s,
         loads=race.visits,
-        out=tuple(
-            DroppedConfiguration(
-                label=each.configuration.label,
-                reason=each.out or ("not tried: the search ended before" if not each.probes else "still in the race"),
-                requests=each.requests,
-            )
-            for each in race.entrants
-            if each not in ranked[:2]
-        ),
         left_out=tuple(left_out),
     )
 
 
-def _ranked(race: Race) -> list[Entrant]:
-    """Returns the leader, then the others with a capacity, in order of the time that they stayed in the race."""
-    if race.leader is None:
-        return []
-    others = [each for each in race.entrants if each is not race.leader and each.rate]
-    others.sort(key=lambda each: (not each.out, each.duration_s, each.rate), reverse=True)
-    return [race.leader, *others]
-
-
-def _rank(entrant: Entrant, price_per_hour_usd: float | None) -> RankedConfiguration:
+def _tuned(entrant: Entrant, race: Race, price_per_hour_usd: float | None) -> TunedConfiguration:
     estimate = entrant.estimate
-    assert estimate is not None, "only entrants with an estimate are ranked"
-    return RankedConfiguration(
-        label=entrant.configuration.label,
+    outcome = "best" if entrant is race.leader else entrant.out or "still in the race"
+    return TunedConfiguration(
         configuration=entrant.configuration,
-        invocations_per_minute=estimate.rate,
-        interval=(estimate.low or None, estimate.high if isfinite(estimate.high) else None),
+        invocations_per_minute=estimate.rate if estimate else None,
+        interval=(
+            (estimate.low or None, estimate.high if isfinite(estimate.high) else None) if estimate else (None, None)
+        ),
+        probes=len(entrant.probes),
+        load_s=entrant.duration_s,
         requests=entrant.requests,
-        cost_per_million_usd=None
-        if price_per_hour_usd is None
-        else cost_per_million_usd(price_per_hour_usd, estimate.rate),
+        cost_per_million_usd=(
+            cost_per_million_usd(price_per_hour_usd, estimate.rate) if estimate and price_per_hour_usd else None
+        ),
+        outcome=outcome if entrant.probes or entrant.out else "not tried: the search ended before",
     )
 
 
@@ -152,10 +140,24 @@ def _better(best: Entrant, other: Entrant) -> float | None:
     return NormalDist().cdf(log(best.rate / other.rate) / spread)
 
 
-def patch(workload: Workload, found: TuneResult) -> str:
+def decision(result: TuneResult) -> str:
+    """Returns the configuration to serve, or why there is none."""
+    best, limit = result.best, f"{result.objective.percentile} ≤ {result.objective.model_latency_ms:g} ms"
+    if result.reason == Reason.NOTHING_KEEPS.value:
+        return f"Serve none of them: {result.reason}."
+    if best is None or not result.is_known:
+        why = result.complaint.removesuffix(".") or result.reason
+        return f"Inconclusive: the best is not known to 15 %, and the search ended because {why}."
+    order = (
+        "" if result.best_is_better is None else f" It beats the runner-up with {result.best_is_better:.0%} confidence."
+    )
+    return f"Serve with {best.label}: {best.invocations_per_minute:,.0f} invocations/min within {limit}.{order}"
+
+
+def patch(workload: Workload, result: TuneResult) -> str:
     """Returns tables for workload.toml: `[variants.tuned]`, and a target if the best has other threads."""
-    assert found.best is not None, "a known result has one"
-    best, tables = found.best.configuration, []
+    assert result.best is not None, "a known result has one"
+    best, tables = result.best.configuration, []
     target = workload.targets[best.target]
     name, variant = best.target, _free(VARIANT, workload.deployables)
     if best.threads is not None and best.threads != getattr(target, "threads", None):
@@ -165,7 +167,7 @@ def patch(workload: Workload, found: TuneResult) -> str:
         )
     serving = best.serving.model_dump(mode="json")
     tables.append((f"variants.{variant}", {"target": name, "serving": {key: serving[key] for key in TUNED_KEYS}}))
-    head = f"# {sentence(found)}\n# Measured {found.measured_at} on {found.machine}.\n"
+    head = f"# {decision(result)}\n# Measured {result.measured_at} on {result.machine}.\n"
     return head + "\n".join(_table(header, values) for header, values in tables)
 
 
@@ -187,55 +189,3 @@ def _toml(value: Any) -> str:
             return f"[{', '.join(map(_toml, value))}]"
         case _:
             return json.dumps(value, ensure_ascii=False)
-
-
-def sentence(found: TuneResult) -> str:
-    """Returns the best in one sentence."""
-    asked = f"{found.objective.percentile} ≤ {found.objective.model_latency_ms:g} ms"
-    if found.best is None:
-        return f"{asked}: {found.reason}."
-    return f"{asked}: {found.best.label} has {_rate(found.best)}."
-
-
-def sentences(found: TuneResult) -> list[str]:
-    """Returns what a person should know: the best, the runner-up, how sure, what was not tried."""
-    said = [sentence(found)]
-    if found.best is not None and found.best.cost_per_million_usd is not None:
-        said.append(
-            f"At its capacity a million cost {found.best.cost_per_million_usd:.2f} USD on {found.instance_type}."
-        )
-    if found.runner_up is not None:
-        sure = (
-            ""
-            if found.best_is_better is None
-            else f" The first has the higher capacity with {found.best_is_better:.0%}."
-        )
-        said.append(f"Runner-up: {found.runner_up.label}, {_rate(found.runner_up)}.{sure}")
-    said.append(
-        f"{found.configurations} configurations, {found.probed} of them probed, {found.requests:,} requests in "
-        f"{found.load_s:,.0f} s of load; the search ended because {found.reason}."
-    )
-    unprobed = found.configurations - found.probed
-    if unprobed:
-        said.append(f"Not tried: {unprobed}, {_reasons([each for each in found.out if not each.requests])}.")
-    said += [f"Left out: {len(each.configurations)}, because {each.reason}." for each in found.left_out]
-    return said
-
-
-def _rate(placed: RankedConfiguration) -> str:
-    ends = interval_text(*placed.interval, ",.0f")
-    return f"{placed.invocations_per_minute:,.0f} invocations/min (95 % interval {ends})"
-
-
-def _reasons(fallen: Sequence[DroppedConfiguration]) -> str:
-    counts: dict[str, int] = {}
-    for each in fallen:
-        kind = each.reason.partition(":")[0]
-        counts[kind] = counts.get(kind, 0) + 1
-    words = {
-        "bounded": "ruled out by the maximum of their family",
-        "refused": "not loaded by Triton",
-        "not judged": "not judged because the generator was the bottleneck",
-        "not tried": "left when the search ended",
-    }
-    return ", ".join(f"{count} {words.get(kind, kind)}" for kind, count in counts.items())

@@ -67,7 +67,7 @@ class TunedTriton:
     @property
     def url(self) -> str:
         assert self._process is not None, "a configuration is loaded first"
-        return f"{self._process.address['url']}/invocations"
+        return self._process.address["url"]
 
     @property
     def repository(self) -> Path:

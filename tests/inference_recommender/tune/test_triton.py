@@ -1,4 +1,4 @@
-"""A configuration that Triton is told to load, and that a real Triton then serves as if it had been built so."""
+"""Triton serves a configuration of `tune` like a build of it."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""The words and the patch of a search's result, and its folder, from which an interrupted one goes on."""
+"""The result of a search, its patch, and its folder, which continues an interrupted search."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import tomllib
 from inference_recommender.tune.folder import TuneFolder, resumed
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import Entrant, Race, Reason, Refused
-from inference_recommender.tune.result import TuneResult, patch, result, sentences
+from inference_recommender.tune.result import TuneResult, decision, patch, result
 from inference_recommender.tune.space import Configuration, LeftOut
 from tests.inference_recommender.tune.builders import P99, Analytic, a_capacity, a_plan, configuration
 from workloads import ROOT, Serving, UsageError, Workload, load_workload
@@ -56,17 +56,22 @@ def _found() -> TuneResult:
     )
 
 
-def test_the_result_names_the_best_the_runner_up_and_the_configurations_without_probes() -> None:
-    assert sentences(_found()) == [
-        "P99 ≤ 50 ms: cpu, 2 × 2 threads, batch 8 (4, 8), delay 1.5 ms has 12,000 invocations/min (95 % interval "
-        "11,700 to 12,300).",
-        "At its capacity a million cost 0.25 USD on ml.c5.xlarge.",
-        "Runner-up: cpu, 1 × 1 thread, batch 4, delay 0 ms, 11,800 invocations/min (95 % interval 11,500 to 12,100). "
-        "The first has the higher capacity with 82%.",
-        "4 configurations, 3 of them probed, 9,300 requests in 30 s of load; the search ended because the best is "
-        "known.",
-        "Not tried: 1, 1 ruled out by the maximum of their family.",
-        "Left out: 1, because it is too much.",
+def test_the_result_ranks_the_configurations_with_their_outcome() -> None:
+    found = _found()
+    assert decision(found) == (
+        "Serve with cpu, 2 × 2 threads, batch 8 (4, 8), delay 1.5 ms: 12,000 invocations/min within P99 ≤ 50 ms. It "
+        "beats the runner-up with 82% confidence."
+    )
+    assert found.best is not None
+    assert found.best.cost_per_million_usd == pytest.approx(0.25)
+    assert found.runner_up is not None
+    assert [(each.label, each.outcome) for each in found.ranked[1:]] == [
+        ("cpu, 1 × 1 thread, batch 4, delay 0 ms", "lower: in the lower half of round 3, with 11,800 a minute"),
+        ("cpu, 1 × 1 thread, batch 2, delay 0 ms", "overloaded: at 11,000 a minute it answered 4,000"),
+        (
+            "cpu, 1 × 1 thread, batch 2, delay 1 ms",
+            "bounded: its family answered at most 4,000 a minute when overloaded",
+        ),
     ]
 
 
@@ -92,7 +97,7 @@ def test_a_winner_with_a_wide_interval_is_not_known() -> None:
     assert found.best is not None
     assert found.is_known
     wide = found.best.model_copy(update={"interval": (8_000.0, 14_000.0)})
-    assert not found.model_copy(update={"best": wide}).is_known
+    assert not found.model_copy(update={"ranked": (wide, *found.ranked[1:])}).is_known
 
 
 @pytest.fixture
