@@ -52,7 +52,7 @@ from benchmarks.searches.simulated_service import (
     true_capacity_per_minute,
 )
 from benchmarks.side_by_side import machine
-from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.search import MOST_PROBES, RESOLUTION, Reason, Search
 from workloads import ROOT, load_artifact
 
@@ -100,11 +100,11 @@ class Searched:
 def ours(case: Case, truth: float, seed: int, resolution: float = RESOLUTION) -> Searched:
     simulated = SimulatedService(case.service, seed)
     limit = Limit(percentile=99, latency_ms=case.limit_ms)
-    search = Search(probe=simulated.probe, limit=limit, start=START, resolution=resolution)
+    search = Search(send=simulated.probe, limit=limit, start=START, resolution=resolution)
     found = search.run()
-    rate = found.rate_at_limit
+    rate = search.rate_at_limit
     return Searched(
-        rate=None if rate is None else rate / truth,
+        rate=None if rate is None else rate.rate / truth,
         interval=None if found.interval is None else (found.interval[0] / truth, found.interval[1] / truth),
         probes=search.count,
         requests=simulated.requests,

@@ -39,7 +39,7 @@ from benchmarks.searches.simulated_service import (
     SimulatedService,
     true_capacity_per_minute,
 )
-from inference_recommender.capacity.search import Seen
+from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.cli.prove import DURATION_S
 from inference_recommender.measure.prove.proving import Origin, Proving
 from inference_recommender.measure.prove.sequential import SequentialTest, looks_s, warm_up
@@ -154,7 +154,7 @@ class Timed:
         self.spent_s = 0.0
         self._simulated = SimulatedService(service, seed)
 
-    def probe(self, rate_per_minute: float, duration_s: float) -> Seen:
+    def probe(self, rate_per_minute: float, duration_s: float) -> ProbeRecords:
         self.spent_s += duration_s
         return self._simulated.probe(rate_per_minute, duration_s)
 
@@ -263,7 +263,7 @@ def _served(scratch: Path) -> Iterator[str]:
         environment=artifact.environment,
         log_file=scratch / "triton.log",
     ) as server:
-        yield f"{server.sagemaker_url}/invocations"
+        yield server.invocations_url
 
 
 def _searched(url: str, scratch: Path) -> float:

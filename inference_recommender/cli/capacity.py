@@ -15,16 +15,19 @@ from rich.table import Table
 
 from aws_api.errors import AwsUnavailable, is_this_machine
 from aws_api.session import AwsSession
-from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.search import Probe, Probed, Reason, Search, SearchResult, Seen, probed
+from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.probe import Probe, ProbeRecords
+from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.search import Reason, Search, SendProbe
 from inference_recommender.cli import arguments
 from inference_recommender.measure.load_test import machine_description
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.served import infer_url
-from inference_recommender.output import Commands, add_command, interval_text, show, stdout_console, tell, warn
+from inference_recommender.output import Commands, add_command, interval_text, stdout_console, tell, warn
 from inference_recommender.payload_lengths import known_lengths
 from inference_recommender.payloads import payload_archive
-from inference_recommender.report.page import draw
+from inference_recommender.report.run_report import draw, recommendation_report
+from inference_recommender.report.text import show
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
 from inference_recommender.sizing.open_loop import NAME, UNKNOWN_TYPE, CapacityFound
@@ -99,7 +102,7 @@ def _capacity(options: argparse.Namespace, stderr: Console) -> int:
     url = infer_url(options.url, options.model or options.workload)
     say = partial(tell, stderr)
     probe = GeneratorProbe(run_folder.path / PAYLOADS, run_folder.path, url=url, tell=say)
-    search = Search(probe=told(probe, limit, percentile, say), limit=limit, longest_s=options.max_duration_s)
+    search = Search(send=told(probe, limit, percentile, say), limit=limit, longest_s=options.max_duration_s)
     of = {**_origin(options, url), "rows_per_invocation": objective.rows_per_invocation}
     found = _run(search, run_folder, percentile, of)
     code = _conclude(found, search, run_folder, percentile, of, as_json=options.json)
@@ -108,7 +111,7 @@ def _capacity(options: argparse.Namespace, stderr: Console) -> int:
         lengths = known_lengths(folder, partial(warn, stderr))
         recommended = recommend(folder, artifact, found_there, run_folder, lengths)
         if not options.json:
-            show(recommended, stdout_console())
+            show(recommendation_report(recommended), stdout_console())
         tell(stderr, f"Report: {from_here(run_folder.report)}")
         tell(stderr, f"Written: {from_here(folder.recommendation_file)}. The next `cdk deploy` uses it.")
     return code
@@ -182,45 +185,45 @@ def recommend(
     return recommendation
 
 
-def told(probe: Probe, limit: Limit, percentile: str, say: Callable[[str], None]) -> Probe:
+def told(probe: SendProbe, limit: Limit, percentile: str, say: Callable[[str], None]) -> SendProbe:
     """Returns the same probe, which also says what it saw."""
 
-    def telling(rate_per_minute: float, duration_s: float) -> Seen:
+    def telling(rate_per_minute: float, duration_s: float) -> ProbeRecords:
         seen = probe(rate_per_minute, duration_s)
-        point = probed(rate_per_minute, seen, limit)
+        point = Probe.of(rate_per_minute, seen, limit)
         say(f"    {percentile} {_latency(point)}, {point.late_share:.2%} late")
         return seen
 
     return telling
 
 
-def _run(search: Search, run_folder: RunFolder, percentile: str, of: Mapping[str, Any]) -> SearchResult:
+def _run(search: Search, run_folder: RunFolder, percentile: str, of: Mapping[str, Any]) -> Capacity:
     try:
         return search.run()
     except KeyboardInterrupt:
-        run_folder.keep(NAME, {**document(search.result(Reason.INTERRUPTED), search.limit, percentile), **of})
+        run_folder.keep(NAME, {**document(search.result(Reason.INTERRUPTED), search, percentile), **of})
         raise Interrupted(f"Interrupted: the search was stopped. What was measured is kept in {run_folder}.") from None
 
 
 def _conclude(
-    found: SearchResult, search: Search, run_folder: RunFolder, percentile: str, of: Mapping[str, Any], *, as_json: bool
+    found: Capacity, search: Search, run_folder: RunFolder, percentile: str, of: Mapping[str, Any], *, as_json: bool
 ) -> int:
-    result = {**document(found, search.limit, percentile), **of}
+    result = {**document(found, search, percentile), **of}
     run_folder.keep(NAME, result)
-    if (found.invocations_per_minute is None) and found.reason is not Reason.NOTHING_KEEPS:
+    if not found.decides:
         raise run_folder.no_verdict(why_none(found, search))
     if as_json:
         print(json.dumps(result, indent=2, ensure_ascii=False))
     else:
-        _show(found, search.limit, percentile, run_folder, of["rows_per_invocation"])
-    if found.reason is Reason.BOTTLENECK:
+        _show(found, search, percentile, run_folder, of["rows_per_invocation"])
+    if search.reason is Reason.BOTTLENECK:
         raise run_folder.no_verdict(why_none(found, search))
-    return 0 if found.invocations_per_minute is not None else NOTHING_KEEPS
+    return 0 if found.invocations_per_minute else NOTHING_KEEPS
 
 
-def why_none(found: SearchResult, search: Search) -> str:
+def why_none(found: Capacity, search: Search) -> str:
     """Returns why there is no capacity, and what to do."""
-    match found.reason:
+    match search.reason:
         case Reason.BOTTLENECK:
             return (
                 f"{search.complaint}. Run it from a machine that is not the server's, or with more cores; or spread "
@@ -234,73 +237,69 @@ def why_none(found: SearchResult, search: Search) -> str:
         case Reason.NEVER_SETTLED:
             return f"after {search.spent_s:.0f} s at {search.start:,.0f} invocations/min its latency had not settled."
         case _:
-            return f"{found.reason.value}."
+            return f"{found.reason}."
 
 
-def _so_far(found: SearchResult) -> str:
-    low, high = found.interval or (0.0, float("inf"))
+def _so_far(found: Capacity) -> str:
+    low, high = found.interval or (found.at_least or 0.0, float("inf"))
     ends = [f"above {low:,.0f}"] if low else []
     ends += [f"below {high:,.0f}"] if high < float("inf") else []
     return f"known only to be {' and '.join(ends)} invocations/min (95 % interval)" if ends else "not known"
 
 
-def document(found: SearchResult, limit: Limit, percentile: str) -> dict[str, Any]:
+def document(found: Capacity, search: Search, percentile: str) -> dict[str, Any]:
     """Returns the result as JSON; rates are in invocations per minute."""
     return {
-        "max_invocations_per_minute": found.invocations_per_minute,
-        "max_invocations_interval": _finite(found.interval),
+        "max_invocations_per_minute": found.invocations_per_minute or None,
+        "max_invocations_interval": found.interval,
         "latency_ms": found.latency_ms,
         "percentile": percentile,
-        "latency_limit_ms": limit.latency_ms,
-        "warm_up_s": found.warm_up_s,
-        "reason": found.reason.value,
+        "latency_limit_ms": found.limit_ms,
+        "warm_up_s": search.warm_up_s,
+        "reason": found.reason,
         "probes": [
             {
                 "invocations_per_minute": point.invocations_per_minute,
                 "duration_s": point.duration_s,
-                "requests": int(point.requests.sum()),
+                "requests": sum(point.requests),
                 "late_share": point.late_share,
-                "latency_ms": point.latency_ms if point.latency_ms < float("inf") else None,
+                "latency_ms": point.latency_ms,
                 "server": point.server.model_dump() if point.server else None,
             }
-            for point in found.probed
+            for point in found.probes
         ],
     }
 
 
-def _finite(interval: tuple[float, float] | None) -> list[float | None] | None:
-    return None if interval is None else [end if end < float("inf") else None for end in interval]
-
-
-def _show(found: SearchResult, limit: Limit, percentile: str, run: RunFolder, rows_per_invocation: int) -> None:
+def _show(found: Capacity, search: Search, percentile: str, run: RunFolder, rows_per_invocation: int) -> None:
     console = stdout_console()
     table = Table(box=SIMPLE_HEAD)
     for name in ("invocations/min", "s", "requests", percentile, "late"):
         table.add_column(name, justify="right")
-    for point in sorted(found.probed, key=lambda point: point.invocations_per_minute):
-        rate, requests = f"{point.invocations_per_minute:,.0f}", f"{point.requests.sum():,.0f}"
+    for point in sorted(found.probes, key=lambda point: point.invocations_per_minute):
+        rate, requests = f"{point.invocations_per_minute:,.0f}", f"{sum(point.requests):,}"
         table.add_row(rate, f"{point.duration_s:.0f}", requests, _latency(point), f"{point.late_share:.2%}")
     console.print(table)
-    tell(console, sentence(found, limit, percentile))
-    if rows_per_invocation > 1 and found.invocations_per_minute is not None:
+    tell(console, sentence(found, search.warm_up_s))
+    if rows_per_invocation > 1 and found.invocations_per_minute:
         rows = found.invocations_per_minute * rows_per_invocation
         tell(console, f"Each invocation had {rows_per_invocation} rows: {rows:,.0f} rows/min.")
     tell(console, f"Kept in {run}")
 
 
-def _latency(point: Probed) -> str:
-    return f"{point.latency_ms:,.1f} ms" if point.latency_ms < float("inf") else "no answer"
+def _latency(point: Probe) -> str:
+    return f"{point.latency_ms:,.1f} ms" if point.latency_ms is not None else "no answer"
 
 
-def sentence(found: SearchResult, limit: Limit, percentile: str) -> str:
-    asked = f"{percentile} ≤ {limit.latency_ms:g} ms"
-    if found.invocations_per_minute is None or found.interval is None:
-        return f"{asked}: {found.reason.value}."
+def sentence(found: Capacity, warm_up_s: float | None) -> str:
+    asked = f"{found.percentile} ≤ {found.limit_ms:g} ms"
+    if not found.invocations_per_minute or found.interval is None:
+        return f"{asked}: {found.reason}."
     low, high = found.interval
-    warm_up = f" It warmed up for {found.warm_up_s:.1f} s, which do not count." if found.warm_up_s else ""
+    warm_up = f" It warmed up for {warm_up_s:.1f} s, which do not count." if warm_up_s else ""
     return (
         f"{asked}: {found.invocations_per_minute:,.0f} invocations/min "
-        f"(95 % interval {interval_text(low, high, ',.0f')}; {found.reason.value}).{warm_up}"
+        f"(95 % interval {interval_text(low, high, ',.0f')}; {found.reason}).{warm_up}"
     )
 
 

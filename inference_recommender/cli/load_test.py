@@ -10,7 +10,7 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable, is_this_machine
 from aws_api.processing_jobs import ProcessingJob
-from inference_recommender.capacity.search import Probe
+from inference_recommender.capacity.search import SendProbe
 from inference_recommender.cli import GENERATOR_TYPE
 from inference_recommender.measure.aws import deployed_workload
 from inference_recommender.measure.generator_fleet import FleetDrive
@@ -95,7 +95,7 @@ def _drive(begun: Begun, aws: LoadTestAws, progress: Progress) -> Drive:
     return FleetDrive(begun.fleet, aws, ROOT, progress) if begun.fleet else alone
 
 
-def _probe(begun: Begun) -> Probe | None:
+def _probe(begun: Begun) -> SendProbe | None:
     """Returns the probe of a search from this machine; a fleet takes minutes to start, too long for each of them."""
     if begun.fleet is not None:
         return None

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from aws_api.session import AwsSession
-from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.limit import Limit
 from inference_recommender.measure.load_test import cores, machine_description
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.output import Commands, add_command, stdout_console, tell

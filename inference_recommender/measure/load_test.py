@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from inference_recommender.capacity.search import Probe
+from inference_recommender.capacity.search import SendProbe
 from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import GeneratorProcess, Outcome
@@ -22,7 +22,7 @@ from inference_recommender.measure.served import Served
 from inference_recommender.measurement import Measurement
 from inference_recommender.payloads import payload_archive
 from inference_recommender.progress import Progress, ProgressUpdate
-from inference_recommender.report.page import draw
+from inference_recommender.report.run_report import draw
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide, why_inconclusive, why_invalid
 from inference_recommender.sizing.verdict import is_far_below_closed_loop
@@ -82,7 +82,7 @@ def run(
     drive: Drive,
     run_folder: RunFolder,
     progress: Progress,
-    probe: Probe | None = None,
+    probe: SendProbe | None = None,
     statistics: TritonStatistics = UNREACHABLE,
     *,
     search: bool = False,
@@ -109,7 +109,7 @@ def run(
 
 
 def _with_open_arrivals(
-    measured: Measurement, prepared: Prepared, probe: Probe, run_folder: RunFolder, progress: Progress
+    measured: Measurement, prepared: Prepared, probe: SendProbe, run_folder: RunFolder, progress: Progress
 ) -> Measurement:
     longest_s, objective = search_s(prepared.traffic.duration_s), prepared.source.workload.latency_objective
     try:

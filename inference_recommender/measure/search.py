@@ -9,16 +9,17 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
-from inference_recommender.capacity.search import Probe, Search, Seen
+from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.search import Search, SendProbe
 from inference_recommender.load_generator.plan import SageMakerEndpoint
 from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import first_answer, temporary_endpoint
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.start_stages import cold_start
-from inference_recommender.measurement import Measurement, OpenLoop, limit_of
+from inference_recommender.measurement import Measurement, limit_of
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.sizing.open_loop import open_loop
 from inference_recommender.sizing.verdict import initial_rate, is_far_below_closed_loop
 from workloads import LatencyObjective, ProjectError, Unavailable
 
@@ -41,7 +42,7 @@ def search_s(traffic_s: float) -> float:
 
 
 def searched(
-    measured: Measurement, probe: Probe, objective: LatencyObjective, longest_s: float, progress: Progress
+    measured: Measurement, probe: SendProbe, objective: LatencyObjective, longest_s: float, progress: Progress
 ) -> Measurement:
     """Returns the measurement with the search's result; unchanged if the closed-loop test had no rate. `probe` sends to
     all of its instances together.
@@ -51,7 +52,7 @@ def searched(
         return measured
     began = time.monotonic()
 
-    def told(rate_per_minute: float, duration_s: float) -> Seen:
+    def told(rate_per_minute: float, duration_s: float) -> ProbeRecords:
         progress.update(
             ProgressUpdate(
                 job_name=f"{measured.instance_type}, open-loop search",
@@ -63,17 +64,17 @@ def searched(
         return probe(rate_per_minute, duration_s)
 
     begin, limit = start * measured.instance_count, limit_of(objective)
-    search = Search(probe=told, limit=limit, start=begin, longest_s=longest_s)
+    search = Search(send=told, limit=limit, start=begin, longest_s=longest_s)
     try:
-        found = open_loop(search.run(), objective, measured.instance_count, search.complaint)
+        found = search.run().per_instance(measured.instance_count)
     except Unavailable as error:
         found = unknown(objective, str(error))
     return measured.model_copy(update={"open_loop": found})
 
 
-def unknown(objective: LatencyObjective, why: str) -> OpenLoop:
+def unknown(objective: LatencyObjective, why: str) -> Capacity:
     """Returns the result of a search that was not possible."""
-    return OpenLoop(
+    return Capacity(
         invocations_per_minute=None,
         percentile=objective.percentile,
         limit_ms=objective.model_latency_ms,

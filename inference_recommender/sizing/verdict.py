@@ -1,7 +1,6 @@
-"""Judges one measurement: whether an instance keeps the objective, at which rate of open arrivals, and how that is
-known. Pure.
+"""Judges one measurement: whether an instance meets the objective, at which rate, and by which method. Pure.
 
-Callers do not wait for each other's answers, so the rate that sizes a fleet is one of open arrivals:
+Callers do not wait for each other's answers, so open arrivals size a fleet:
 
     open-loop     an open-loop search measured it, or a lower bound of it
     estimate      from the closed-loop records (`capacity.flow_equivalent`)
@@ -9,24 +8,24 @@ Callers do not wait for each other's answers, so the rate that sizes a fleet is 
 
 Probes that contradict the estimate leave no verdict: the run is inconclusive.
 
-A percentile is judged by figures of which it is known to be one: by our own records, or by the endpoint's ModelLatency
-in CloudWatch. The ModelLatency of a job's response is no such figure: AWS documents no percentile for it, and the
-threshold of an advanced job is a P95 whatever the objective. Where nothing else is there, the verdict is "unverified".
+A percentile is judged by the load generator's records or by the endpoint's ModelLatency in CloudWatch. AWS documents no
+percentile for the ModelLatency in a job's response. If only that is known, the verdict is "unverified".
 """
 
 from dataclasses import dataclass, replace
 
-from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.flow_equivalent import Estimate, Records, model_latencies, records
+from inference_recommender.capacity.flow_equivalent import Records, model_latencies, records
+from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.probe import Probe
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.time_series import highest_within
-from inference_recommender.measurement import SERVERLESS, Measurement, OpenLoop, ProbeSeen, limit_of
+from inference_recommender.measurement import SERVERLESS, Measurement, limit_of
 from inference_recommender.sizing.fleet import Demand
 from workloads import LatencyObjective
 from workloads.recommendation import CapacityBasis
 
 SAME_RATE = 0.05
-"""A job's own figure is its best minute, CloudWatch's is the mean of several: so much more is the same rate. Where
-every load that there was keeps the objective, the job's figure stands whatever it is."""
+"""Rates within this share are equal: a job reports its best minute, and CloudWatch's figure is a mean of several."""
 NO_LOAD_PER_MINUTE = 1e-6
 """Rates below this count as zero."""
 SHOWN = (0.2, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.88, 0.91, 0.94, 0.96, 0.98)
@@ -87,7 +86,7 @@ def _judge(measured: Measurement, demand: Demand) -> Verdict:
     if estimated is not None:
         if found and (contradiction := _contradiction(found, estimated)):
             return replace(_as_it_is(measured, meets=False, reason=contradiction), verified=False)
-        if found and found.at_least and found.at_least > estimated.invocations_per_minute:
+        if found and found.at_least and found.at_least > (estimated.invocations_per_minute or 0.0):
             return _by_lower_bound(measured, found, asked, found.at_least)
         return _by_estimate(measured, asked, estimated)
     if found and found.at_least:
@@ -109,7 +108,8 @@ def is_far_below_closed_loop(measured: Measurement, objective: LatencyObjective)
     """Returns whether the estimate is so far below the closed-loop rate that it needs a check."""
     users = measured.max_invocations_per_minute
     estimated = None if _why_no_capacity(measured) else _estimate(measured, limit_of(objective))
-    return bool(users and estimated and 0 < estimated.invocations_per_minute < FAR_BELOW * users)
+    rate = estimated and estimated.invocations_per_minute
+    return bool(users and rate and rate < FAR_BELOW * users)
 
 
 def initial_rate(measured: Measurement, objective: LatencyObjective) -> float | None:
@@ -119,7 +119,7 @@ def initial_rate(measured: Measurement, objective: LatencyObjective) -> float | 
     if _why_no_capacity(measured):
         return None
     expected = _estimate(measured, limit_of(objective))
-    if expected is not None and expected.invocations_per_minute > 0:
+    if expected is not None and expected.invocations_per_minute:
         return expected.invocations_per_minute
     users = measured.max_invocations_per_minute
     return None if users is None else users / 2
@@ -166,18 +166,10 @@ def _why_no_capacity(measured: Measurement) -> str | None:
     return None
 
 
-def _estimate(measured: Measurement, limit: Limit) -> Estimate | None:
-    """Estimates the capacity of the whole fleet, per instance."""
+def _estimate(measured: Measurement, limit: Limit) -> Capacity | None:
+    """Estimates the capacity of an instance."""
     settled = _records(measured, limit.percentile)
-    if settled is None:
-        return None
-    whole, instances = settled.estimate(limit), measured.instance_count
-    low, high = whole.interval
-    return Estimate(
-        invocations_per_minute=whole.invocations_per_minute / instances,
-        interval=(low / instances, high / instances),
-        latency_ms=whole.latency_ms,
-    )
+    return None if settled is None else settled.estimate(limit).per_instance(measured.instance_count)
 
 
 def _records(measured: Measurement, percentile: float) -> Records | None:
@@ -189,7 +181,7 @@ def _records(measured: Measurement, percentile: float) -> Records | None:
     return records(series, series.latency_ms if ours else model_latencies(series, f"p{percentile:g}"))
 
 
-def _by_search(measured: Measurement, found: OpenLoop, asked: str) -> Verdict:
+def _by_search(measured: Measurement, found: Capacity, asked: str) -> Verdict:
     """Judges by the highest rate within the limit that an open-loop search found."""
     if not (rate := found.invocations_per_minute):
         return _as_it_is(measured, meets=False, reason=f"Misses {asked} with open-loop arrivals: {found.reason}.")
@@ -209,7 +201,7 @@ def _by_search(measured: Measurement, found: OpenLoop, asked: str) -> Verdict:
     )
 
 
-def _by_lower_bound(measured: Measurement, found: OpenLoop, asked: str, rate: float) -> Verdict:
+def _by_lower_bound(measured: Measurement, found: Capacity, asked: str, rate: float) -> Verdict:
     """Judges by the lower bound of a search that did not finish."""
     return Verdict(
         meets=True,
@@ -221,9 +213,9 @@ def _by_lower_bound(measured: Measurement, found: OpenLoop, asked: str, rate: fl
     )
 
 
-def _by_estimate(measured: Measurement, asked: str, estimated: Estimate) -> Verdict:
+def _by_estimate(measured: Measurement, asked: str, estimated: Capacity) -> Verdict:
     """Judges by the flow-equivalent server of the closed-loop records."""
-    rate, users = estimated.invocations_per_minute, measured.max_invocations_per_minute
+    rate, users = estimated.invocations_per_minute or 0.0, measured.max_invocations_per_minute
     search = f" The open-loop search gave no capacity: {measured.open_loop.reason}." if measured.open_loop else ""
     if rate <= NO_LOAD_PER_MINUTE:
         reason = (
@@ -242,13 +234,13 @@ def _by_estimate(measured: Measurement, asked: str, estimated: Estimate) -> Verd
     )
 
 
-def _contradiction(found: OpenLoop, estimated: Estimate) -> str | None:
+def _contradiction(found: Capacity, estimated: Capacity) -> str | None:
     """Returns why a search without a capacity contradicts the estimate, as a sentence with both figures."""
-    rate = estimated.invocations_per_minute
+    rate = estimated.invocations_per_minute or 0.0
     if rate <= NO_LOAD_PER_MINUTE:
         return None
     words = f"Inconclusive: the estimate is {rate:,.0f} invocations/min, but"
-    if found.interval and found.interval[1] < estimated.interval[0]:
+    if found.interval and estimated.interval and found.interval[1] < estimated.interval[0]:
         low, high = found.interval
         return f"{words} the open-loop search found {low:,.0f} to {high:,.0f} (95 % interval)."
     within = max((one.invocations_per_minute for one in found.probes if _within(one, found.limit_ms)), default=0.0)
@@ -265,7 +257,7 @@ def _contradiction(found: OpenLoop, estimated: Estimate) -> str | None:
     )
 
 
-def _within(probe: ProbeSeen, limit_ms: float) -> bool:
+def _within(probe: Probe, limit_ms: float) -> bool:
     return probe.latency_ms is not None and probe.latency_ms <= limit_ms
 
 
@@ -314,7 +306,7 @@ def _by_the_jobs_figure(measured: Measurement, limit_ms: float) -> Verdict:
 
 
 def _as_it_is(measured: Measurement, *, meets: bool, reason: str, latency_ms: float | None = None) -> Verdict:
-    """Takes the rate that there is as it is; one of a job's users is said to be theirs."""
+    """Sizes by the search's rate, else by the closed-loop rate, with a caution."""
     found = measured.open_loop
     if found is not None and found.invocations_per_minute:
         rate, interval = found.invocations_per_minute, found.interval

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from inference_recommender.capacity.search import Probe
+from inference_recommender.capacity.search import SendProbe
 from inference_recommender.measure.prove.loads import Load, capacity_lower_bound, loads
 from inference_recommender.measure.prove.percentile_interval import PercentileInterval
 from inference_recommender.measure.prove.sequential import (
@@ -57,7 +57,7 @@ class Proving:
 
     recommendation: Recommendation
     target: Target
-    probe: Probe
+    probe: SendProbe
     longest_s: float
     """Seconds of load, both loads together, after the warm-up."""
     sizing: Sizing
