@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ..encoder.settings import Settings
 from . import kserve
 from .batching import Batcher, QueueFull
-from .connection import HttpRequest, HttpResponse
+from .http_server import HttpRequest, HttpResponse
 from .server_settings import ServerSettings
 from .telemetry import RequestRecord
 

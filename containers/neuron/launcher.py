@@ -22,8 +22,7 @@ from typing import Any
 
 from ..errors import Unavailable
 from .application import ErrorResponses, loading
-from .connection import HttpLimits
-from .http_server import NeuronHttpServer, bind
+from .http_server import HttpLimits, NeuronHttpServer, bind
 from .telemetry import TaskReports, ticks
 
 PACKAGES = Path(__file__).parents[len(str(__package__).split("."))]

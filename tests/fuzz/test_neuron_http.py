@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containers.neuron.connection import HttpLimits, HttpRequest, HttpResponse
+from containers.neuron.http_server import HttpLimits, HttpRequest, HttpResponse
 from tests.containers.neuron.callers import Caller, get, in_virtual_time, pass_time, post, serve, settle
 from tests.containers.neuron.stub_server import StubServer, stub_server
 from tests.fuzz import examples
@@ -97,7 +97,7 @@ def test_no_trace_gets_a_5xx_or_leaves_anything(callers: list[list[bytes | float
 
     async def play() -> None:
         server = serve(nothing, LIMITS)
-        begun = [Caller(server, LIMITS) for _ in callers]
+        begun = [Caller(server) for _ in callers]
         for caller, trace in zip(begun, callers, strict=True):
             for step in trace:
                 if step is None:
@@ -111,8 +111,8 @@ def test_no_trace_gets_a_5xx_or_leaves_anything(callers: list[list[bytes | float
         for caller in begun:
             assert set(caller.statuses) <= ALLOWED, caller.statuses
             assert caller.closed
-        assert (server.held, server.connections) == (0, set())
-        healthy = Caller(server, LIMITS)
+        assert (server.held, server.open) == (0, set())
+        healthy = Caller(server)
         healthy.send(get())
         await settle()
         assert healthy.statuses == [200]

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import httptools
 
 from containers.neuron.application import ErrorResponses
-from containers.neuron.connection import ClientConnection, HttpLimits, HttpRequest, HttpResponse
-from containers.neuron.http_server import NeuronHttpServer
+from containers.neuron.http_server import ClientConnection, HttpLimits, HttpRequest, HttpResponse, NeuronHttpServer
 from tests.virtual_time import Network, VirtualLoop
 
 T = TypeVar("T")
@@ -40,14 +39,14 @@ class Heard:
 class Caller(asyncio.Transport):
     """A client and the transport of its connection."""
 
-    def __init__(self, server: NeuronHttpServer, limits: HttpLimits | None = None, *, reads: bool = True) -> None:
+    def __init__(self, server: NeuronHttpServer, *, reads: bool = True) -> None:
         super().__init__()
         self.closed = False
         self.ended = False
         self._written = bytearray()
         self._paused = False
         self._unsent = bytearray()
-        self._connection = ClientConnection(server, limits or HttpLimits())
+        self._connection = ClientConnection(server)
         self._connection.connection_made(self)
         if not reads:
             self._connection.pause_writing()

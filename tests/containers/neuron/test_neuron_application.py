@@ -13,7 +13,7 @@ from containers.encoder.row import Refusal
 from containers.neuron import application, kserve
 from containers.neuron.application import LINES_PERIOD_S, MAX_LINES, Encode, ErrorResponses, InferenceRoutes
 from containers.neuron.batching import QUEUED_BATCHES, Batcher, CoreWatch, Rows
-from containers.neuron.connection import HttpRequest, HttpResponse
+from containers.neuron.http_server import HttpRequest, HttpResponse
 from containers.neuron.telemetry import RequestRecord
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION
 from tests.containers.neuron.neuron_server import SERVING, document

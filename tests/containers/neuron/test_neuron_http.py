@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import pytest
 
-from containers.neuron.connection import HttpLimits, HttpRequest, HttpResponse
+from containers.neuron.http_server import HttpLimits, HttpRequest, HttpResponse
 from tests.containers.neuron.callers import Caller, echo, get, in_virtual_time, pass_time, post, serve, settle
 
 CHUNKED = b"POST /invocations HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -15,7 +15,7 @@ SMALL = HttpLimits(body=1000, head=200, headers=4, held=1500, connections=3, ahe
 
 async def talk(*pieces: bytes, limits: HttpLimits = SMALL) -> Caller:
     """Sends the pieces one after the other."""
-    caller = Caller(serve(limits=limits), limits)
+    caller = Caller(serve(limits=limits))
     for piece in pieces:
         caller.send(piece)
         await settle()
@@ -236,19 +236,19 @@ def test_a_new_connection_replaces_the_one_that_waits_longest_for_its_client() -
 
     async def crowd() -> None:
         server = serve(slow, SMALL)
-        busy = Caller(server, SMALL)
+        busy = Caller(server)
         busy.send(get("/slow"))
         await settle()
-        idle, begun = Caller(server, SMALL), Caller(server, SMALL)
+        idle, begun = Caller(server), Caller(server)
         begun.send(b"GET ")
-        health = Caller(server, SMALL)
+        health = Caller(server)
         health.send(get())
         await settle()
         assert (idle.closed, begun.closed, health.statuses) == (True, False, [200])
         begun.send(b"/slow HTTP/1.1\r\n\r\n")
         health.send(get("/slow"))
         await settle()
-        late = Caller(server, SMALL)
+        late = Caller(server)
         await settle()
         assert [(each.status, each.headers["retry-after"]) for each in late.heard] == [(503, "1")]
         assert late.closed
@@ -268,7 +268,7 @@ def test_the_bodies_of_all_clients_share_a_memory_limit() -> None:
 
     async def fill() -> list[list[int]]:
         server = serve(slow, SMALL)
-        first, second = Caller(server, SMALL), Caller(server, SMALL)
+        first, second = Caller(server), Caller(server)
         for caller in (first, second):
             caller.send(post(b"x" * 900))
         await settle()
@@ -278,7 +278,7 @@ def test_the_bodies_of_all_clients_share_a_memory_limit() -> None:
         second.close()
         await settle()
         assert server.held == 0
-        third = Caller(server, SMALL)
+        third = Caller(server)
         third.send(post(b"x" * 900))
         await settle()
         return [first.statuses, third.statuses]
