@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from containers.encoder.answers import OUTPUTS, Answer
 from containers.neuron.application import LONGEST_SENTENCE, Errors
 from containers.neuron.kserve import BadRequest, Body, answer, parse
-from inference_recommender.client import kserve as client
+from inference_recommender import kserve as client
 from tests.fuzz import examples
 
 FIELDS, TASK, MAX_ROWS = ("title", "brand"), "text-classification", 4
