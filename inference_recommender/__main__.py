@@ -80,28 +80,10 @@ def _size(commands: Commands) -> None:
     size.add(commands)
 
 
-def _batch(commands: Commands) -> None:
-    from inference_recommender.cli import batch
-
-    batch.add(commands)
-
-
-def _prices(commands: Commands) -> None:
-    from inference_recommender.cli import prices
-
-    prices.add(commands)
-
-
 def _report(commands: Commands) -> None:
     from inference_recommender.cli import report
 
     report.add(commands)
-
-
-def _reports(commands: Commands) -> None:
-    from inference_recommender.cli import reports
-
-    reports.add(commands)
 
 
 def _invoke(commands: Commands) -> None:
@@ -150,10 +132,7 @@ COMMANDS: dict[str, Callable[[Commands], None]] = {
     "cold-start": _cold_start,
     "compare": _compare,
     "size": _size,
-    "batch": _batch,
-    "prices": _prices,
     "report": _report,
-    "reports": _reports,
     "invoke": _invoke,
     "register": _register,
     "list": _list,

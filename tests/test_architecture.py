@@ -58,7 +58,6 @@ ONLY_IN = {
         "model_build/neuron/*",
         "model_build/text2text/*",
         "model_build/torch_threads.py",
-        "scripts/rehearsal/stand_ins/neuron.py",
         "workloads/train.py",
     },
     "transformers": {"benchmarks/*", "model_build/*", "workloads/train.py"},
@@ -84,7 +83,7 @@ ONLY_IN = {
         "inference_recommender/measure/generator_fleet.py",
         "inference_recommender/payloads.py",
         "model_build/archive.py",
-        "scripts/rehearsal/break_archive.py",
+        "scripts/rehearsal/steps.py",
         "scripts/rehearsal/stand_ins/docker_images.py",
     },
 }

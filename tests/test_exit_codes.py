@@ -33,19 +33,13 @@ PROGRAMS = {
     "model_build": PARSE,
     "stacks": PARSE,
     "scripts.rehearsal.account": PARSE,
-    "scripts.rehearsal.break_archive": PARSE,
-    "scripts.rehearsal.check_deployed": "boto3.client",
-    "scripts.rehearsal.delete_retained": PARSE,
-    "scripts.rehearsal.fleet": PARSE,
-    "scripts.rehearsal.inventory": PARSE,
-    "scripts.rehearsal.recommend": PARSE,
+    "scripts.rehearsal.steps": "boto3.client",
     "scripts.rehearsal.release": "signal.signal",
-    "scripts.rehearsal.transcript": "sys.stdin",
     "scripts.release.image": "workloads.own_images.load_image",
     "scripts.walk": "signal.signal",
 }
 """The call that raises the planted error, by program."""
-ARGUMENTS = {"scripts.release.image": ("uri", "cpu")}
+ARGUMENTS = {"scripts.release.image": ("uri", "cpu"), "scripts.rehearsal.steps": ("show", "x")}
 """The arguments of a program that refuses `one two` by itself."""
 TESTED_IN_THEIR_ROOMS = {
     "containers/triton/server_times.py",
@@ -60,20 +54,16 @@ CHILDREN = {
     "inference_recommender/load_generator/null_server.py",
     "local_aws/process/guard.py",
     "local_aws/process/loadable_triton.py",
-    "local_aws/process/serve_model.py",
     "model_build/encoder/export.py",
     "scripts/rehearsal/stand_ins/container_entry.py",
     "scripts/rehearsal/stand_ins/processing_job.py",
 }
 """Processes that a program starts: it tells in its own words that they died."""
 TOOLS = {
-    "scripts/busy_test.py",
     "scripts/check_words.py",
-    "scripts/fuzz.py",
     "scripts/figures.py",
     "scripts/install.py",
     "scripts/lock.py",
-    "scripts/record_scaling.py",
     "scripts/run_tests.py",
     "scripts/security/replay_high.py",
     "workloads/train.py",

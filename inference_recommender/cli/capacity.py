@@ -23,10 +23,11 @@ from inference_recommender.cli import arguments
 from inference_recommender.measure.load_test import machine_description
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.served import infer_url
-from inference_recommender.output import Commands, add_command, interval_text, show, stdout_console, tell, warn
+from inference_recommender.output import Commands, add_command, interval_text, stdout_console, tell, warn
 from inference_recommender.payload_lengths import known_lengths
 from inference_recommender.payloads import payload_archive
-from inference_recommender.report.page import draw
+from inference_recommender.report.run_report import draw, recommendation_report
+from inference_recommender.report.text import show
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
 from inference_recommender.sizing.open_loop import NAME, UNKNOWN_TYPE, CapacityFound
@@ -110,7 +111,7 @@ def _capacity(options: argparse.Namespace, stderr: Console) -> int:
         lengths = known_lengths(folder, partial(warn, stderr))
         recommended = recommend(folder, artifact, found_there, run_folder, lengths)
         if not options.json:
-            show(recommended, stdout_console())
+            show(recommendation_report(recommended), stdout_console())
         tell(stderr, f"Report: {from_here(run_folder.report)}")
         tell(stderr, f"Written: {from_here(folder.recommendation_file)}. The next `cdk deploy` uses it.")
     return code

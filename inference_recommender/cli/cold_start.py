@@ -20,8 +20,8 @@ from inference_recommender.measure.target import ARCHIVE_KEY, Described, TargetA
 from inference_recommender.measure.temporary_endpoint import EndpointSpec, temporary_endpoint
 from inference_recommender.output import Commands, add_command, number, stdout_console, tell
 from inference_recommender.payloads import request_bodies
-from inference_recommender.report.cold_start import in_words, stage_rows
 from inference_recommender.report.rewrite import rewrite
+from inference_recommender.report.sections import STAGES, cold_start_text
 from workloads import ROOT, ColdStart, Interrupted, Recommendation, Unavailable, WorkloadFolder
 from workloads.files import from_here
 
@@ -162,7 +162,8 @@ def _show(told: ColdStart, folder: WorkloadFolder) -> None:
     table.add_column("stage")
     for head in ("seconds", "shortest", "longest"):
         table.add_column(head, justify="right")
-    for name, *figures in stage_rows(told):
+    for key, name in STAGES:
+        figures = (getattr(told, key), *told.ranges_s.get(key, (None, None)))
         table.add_row(name, *(number(value, ".3f") for value in figures))
     console.print(table)
-    tell(console, in_words(told))
+    tell(console, cold_start_text(told))

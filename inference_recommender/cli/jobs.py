@@ -19,12 +19,11 @@ from inference_recommender.output import (
     MISSING,
     Commands,
     add_command,
-    cores,
-    cpu_utilization,
     number,
     stdout_console,
     tell,
 )
+from inference_recommender.report.candidates import cores, cpu_utilization
 from inference_recommender.run_folder import as_json
 from workloads.instances import instance_shape
 

@@ -29,8 +29,8 @@ from inference_recommender.measure.prove.sequential import LONGEST_WARM_UP_S, WA
 from inference_recommender.measure.target import Target, TargetAws, endpoint_target, url_target
 from inference_recommender.output import Commands, add_command, number, stdout_console, tell, warn
 from inference_recommender.payloads import payload_archive
-from inference_recommender.report.of_run import PROOF_VERDICTS
 from inference_recommender.report.rewrite import rewrite
+from inference_recommender.report.run_report import PROOF_VERDICTS
 from inference_recommender.run_folder import RunFolder
 from workloads import (
     ROOT,

@@ -21,9 +21,11 @@ from inference_recommender.measure.job_requests import (
 )
 from inference_recommender.measure.scaling_advice import WithScalingAdvice
 from inference_recommender.measure.tested_model import JobEnvironment, Tested, TestedModel, TestedPackage, key_problem
-from inference_recommender.output import Commands, JobProgress, add_command, show, stdout_console, tell, warn
+from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
 from inference_recommender.payload_lengths import known_lengths
 from inference_recommender.progress import Progress
+from inference_recommender.report.run_report import recommendation_report
+from inference_recommender.report.text import show
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
 from workloads.files import from_here
@@ -319,7 +321,7 @@ def _conclude(
     if as_json:
         print(recommendation.model_dump_json(indent=2))
     else:
-        show(recommendation, stdout_console())
+        show(recommendation_report(recommendation), stdout_console())
     tell(stderr, f"Report: {from_here(run_folder.report)}")
     if recommendation.recommended is None:
         return NO_CANDIDATE

@@ -22,7 +22,7 @@ from inference_recommender.measure.tested_model import RUN_TAG, Configuration
 from inference_recommender.measurement import Measurement, limit_of, measurements
 from inference_recommender.payloads import check_payloads, payload_archive
 from inference_recommender.progress import Progress
-from inference_recommender.report.page import draw
+from inference_recommender.report.run_report import draw
 from inference_recommender.run_folder import Jobs, RunFolder, RunInputs
 from inference_recommender.sizing.decision import decide, why_inconclusive, why_invalid, why_refused
 from workloads import (

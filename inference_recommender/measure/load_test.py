@@ -22,7 +22,7 @@ from inference_recommender.measure.served import Served
 from inference_recommender.measurement import Measurement
 from inference_recommender.payloads import payload_archive
 from inference_recommender.progress import Progress, ProgressUpdate
-from inference_recommender.report.page import draw
+from inference_recommender.report.run_report import draw
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide, why_inconclusive, why_invalid
 from inference_recommender.sizing.verdict import is_far_below_closed_loop

@@ -238,7 +238,7 @@ def test_a_reader_of_stdout_that_has_gone_is_no_traceback() -> None:
     reads, writes = os.pipe()
     os.close(reads)
     with os.fdopen(writes, "wb") as gone:
-        command = [sys.executable, "-m", "inference_recommender", "prices", "show", "--json"]
+        command = [sys.executable, "-m", "inference_recommender", "size", "--explain", "--json"]
         done = subprocess.run(
             command, cwd=ROOT, stdout=gone, stderr=subprocess.PIPE, text=True, timeout=300, check=False
         )

@@ -11,7 +11,7 @@ from botocore.validate import validate_parameters
 from aws_api.errors import AwsRefused
 from inference_recommender.measure.scaling_advice import WithScalingAdvice, advice
 from inference_recommender.measurement import measurements
-from inference_recommender.output import advised
+from inference_recommender.report.candidates import advice_text
 from inference_recommender.run_folder import Jobs, RunFolder
 from tests.inference_recommender.api import description
 from workloads import load_workload
@@ -78,7 +78,7 @@ def test_it_is_asked_for_the_objectives_trough_and_peak_in_the_apis_shape(kept: 
         invocations_per_instance=12_000,
         model_latency=21,
     )
-    assert advised(found) == (
+    assert advice_text(found) == (
         "AWS's own scaling policy, without a latency objective: 2 to 20 instances, target 6,000 "
         "(SageMakerVariantInvocationsPerInstance)."
     )
@@ -88,7 +88,7 @@ def test_a_refusal_is_told_and_ends_nothing(kept: RunFolder) -> None:
     refused = AwsRefused("GetScalingConfigurationRecommendation", "AccessDeniedException", "not you.")
     found = WithScalingAdvice(Service(refused))(MEASURED, kept).scaling_advice
     assert found is not None
-    assert advised(found) == (
+    assert advice_text(found) == (
         "AWS returned no scaling policy: AWS refused GetScalingConfigurationRecommendation: "
         "AccessDeniedException: not you."
     )
