@@ -74,7 +74,7 @@ ONLY_IN = {
     "uvloop": {"containers/neuron/*", "inference_recommender/load_generator/*", "local_aws/process/*"},
     "scipy": {"inference_recommender/capacity/*"},
     "matplotlib": {"inference_recommender/report/*", "inference_recommender/experiment/*"},
-    "jinja2": {"inference_recommender/report/*", "inference_recommender/experiment/*"},
+    "jinja2": {"inference_recommender/report/*", "inference_recommender/experiment/*", "model_build/init/*"},
     "sagemaker": set[str](),
     "tensorrt_rtx_bindings": {"model_build/tensorrt/*"},
     "tarfile": {
