@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from containers.encoder.answers import OUTPUTS, Answer
 from containers.neuron.application import MAX_SENTENCE, ErrorResponses
 from containers.neuron.kserve import BadRequest, InferBody, answer, parse
-from inference_recommender.client import kserve as client
+from inference_recommender import kserve as client
 from tests.fuzz import examples
 
 FIELDS, TASK, MAX_ROWS = ("title", "brand"), "text-classification", 4

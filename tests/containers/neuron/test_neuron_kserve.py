@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from containers.encoder.answers import Answer
 from containers.encoder.row import Refusal
 from containers.neuron.kserve import BadRequest, InferBody, UnsendableAnswer, answer, check, json_size, parse
-from inference_recommender.client import kserve as client
+from inference_recommender import kserve as client
 
 FIELDS = ("title", "brand")
 TASK = "text-classification"

@@ -25,7 +25,8 @@ from containers.encoder.predictor import Predictor
 from containers.errors import ContainerError
 from containers.neuron.__main__ import plan
 from containers.neuron.server_settings import ServerSettings
-from inference_recommender.client import HttpServer, InferenceClient, kserve
+from inference_recommender import kserve
+from inference_recommender.client import HttpServer, InferenceClient
 from inference_recommender.client.servers import BINARY
 from tests import fake_neuron
 from tests.containers.neuron.neuron_server import (
