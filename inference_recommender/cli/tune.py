@@ -15,13 +15,13 @@ from inference_recommender.output import Commands, add_command, stdout_console, 
 from inference_recommender.payloads import payload_archive
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.text import show
-from inference_recommender.report.tune_report import tune_report
 from inference_recommender.sizing.prices import listed_price
 from inference_recommender.tune.folder import ProbeLine, TuneFolder, TunePlan, resumed
 from inference_recommender.tune.race import Race, Reason
 from inference_recommender.tune.result import TuneResult, patch, result
 from inference_recommender.tune.space import Machine, Space, default_targets, space
 from inference_recommender.tune.triton import SHORTEST_PROBE_S, Built, TritonProbe, TunedTriton
+from inference_recommender.tune.tune_report import tune_report
 from workloads import (
     ROOT,
     Interrupted,
