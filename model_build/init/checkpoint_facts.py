@@ -1,11 +1,10 @@
-"""Finds out from a checkpoint's own files what the model does: its task, its labels and its longest input.
+"""Reads the task, the labels and the longest input of a model from its checkpoint's files.
 
-The task follows from the class in `architectures`. Where that leaves it open, `ask` is asked: on a terminal a person;
-elsewhere it refuses and names --task. Whether a build can read the architecture is for `checkpoint` to say.
+The task follows from the class in `architectures`, or from --task if that is ambiguous.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,6 @@ from model_build.checkpoint import broken, encoder_config, sentence_transformers
 from model_build.checkpoint.families import FAMILIES
 from model_build.checkpoint.files import read_json
 from workloads import UsageError
-
-Ask = Callable[[str, Sequence[str]], str]
-"""Returns the choice among several for a question. Raises `UsageError` where nobody can be asked."""
 
 TASKS_OF_HEADS = {
     "ForPairScoring": "text-pair-scoring",
@@ -27,45 +23,42 @@ TASKS_OF_HEADS = {
     "MTModel": "text2text-generation",
     "Model": "feature-extraction",
 }
-"""The task by how the name of the model's class ends, in transformers' words; the first that fits counts."""
+"""The task by the end of the class name; the first match counts."""
 TASKS = (*dict.fromkeys(TASKS_OF_HEADS.values()), "text-ranking")
 DECODERS = ("ForCausalLM", "LMHeadModel", "DoubleHeadsModel")
-ONE_OUTPUT = ("text-ranking", "text-classification")
 LABELLED = {"text-classification", "text-pair-scoring", "token-classification"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
-    """The facts that the files of a checkpoint tell."""
+class CheckpointFacts:
+    """The facts in the files of a checkpoint."""
 
     architecture: str
     task: str
     problem_type: str | None
-    """The problem of a text classification, in transformers' words; None where it is the usual one label of several."""
+    """The problem of a text classification in transformers' terms; None for the usual choice of one label."""
     labels: tuple[str, ...]
-    """In the order of the head's outputs; empty where they are numbers."""
+    """In the order of the head's outputs; empty if the outputs are numbers."""
     labels_are_named: bool
     positions: int | None
-    """The most tokens that the model has positions for; None if they are relative and have no end."""
+    """The number of tokens that the model has positions for; None if positions are relative."""
     token_limit: int | None
     """The smallest limit in the checkpoint's files: positions, max_seq_length, model_max_length."""
     config: Mapping[str, Any]
 
 
-def find(folder: Path, task: str | None, labels: Sequence[str], ask: Ask) -> Found:
-    """Raises `UsageError` where config.json names no class, one that is not served, or no task."""
+def find(folder: Path, task: str | None, labels: Sequence[str]) -> CheckpointFacts:
+    """Raises `UsageError` if config.json names no class or one that is not served, or if no task follows."""
     config = read_json(folder / "config.json")
     architecture = _architecture(folder, config)
-    done = task or _task(folder, architecture, config, ask)
-    if done not in TASKS:
-        raise UsageError(f"--task: '{done}' is not served. Allowed: {', '.join(TASKS)}.")
-    problem = _problem(folder, done, config)
-    has_labels = done in LABELLED and problem != "regression"
+    task = task or _task(folder, architecture, config)
+    problem = _problem(folder, task, config)
+    has_labels = task in LABELLED and problem != "regression"
     named, are_named = _labels(folder, config, labels) if has_labels else ((), True)
     positions, trained = _positions(config), sentence_transformers.trained_length(folder)
-    return Found(
+    return CheckpointFacts(
         architecture=architecture,
-        task=done,
+        task=task,
         problem_type=problem,
         labels=named,
         labels_are_named=are_named,
@@ -87,28 +80,29 @@ def _architecture(folder: Path, config: Mapping[str, Any]) -> str:
     if name.endswith(DECODERS):
         raise broken(
             file,
-            f"architectures: {name} is a decoder alone, which writes on from a prompt, and nothing here serves one. "
-            "Served: encoders, and encoders with a decoder (docs/families.md).",
+            f"architectures: {name} is a decoder without an encoder, which no target serves. Served: encoders, and "
+            "encoders with a decoder (docs/families.md).",
         )
     return name
 
 
-def _task(folder: Path, architecture: str, config: Mapping[str, Any], ask: Ask) -> str:
+def _task(folder: Path, architecture: str, config: Mapping[str, Any]) -> str:
     kind = sentence_transformers.kind(folder, config)
     if kind == sentence_transformers.EMBEDDING:  # whatever head was trained with the encoder
         return "feature-extraction"
     head = next((head for head in TASKS_OF_HEADS if architecture.endswith(head)), None)
     if head is None:
-        return ask(f"{folder / 'config.json'}: architectures: {architecture} does not tell the task.", TASKS)
+        raise _ambiguous(folder, f"architectures: {architecture} does not determine the task.", TASKS)
     if head == "ForSequenceClassification" and _outputs(config) == 1 and not config.get("problem_type"):
         if kind == sentence_transformers.RERANKER:
             return "text-ranking"
-        return ask(
-            f"{folder / 'config.json'}: the head has one output and no problem_type, so it may rank texts "
-            "(text-ranking) or estimate a number (text-classification).",
-            ONE_OUTPUT,
-        )
+        problem = "the head has one output and no problem_type, so it may rank texts or estimate a number."
+        raise _ambiguous(folder, problem, ("text-ranking", "text-classification"))
     return TASKS_OF_HEADS[head]
+
+
+def _ambiguous(folder: Path, problem: str, tasks: Sequence[str]) -> UsageError:
+    return UsageError(f"{folder / 'config.json'}: {problem} Add --task {' or --task '.join(tasks)}.")
 
 
 def _problem(folder: Path, task: str, config: Mapping[str, Any]) -> str | None:
@@ -118,7 +112,7 @@ def _problem(folder: Path, task: str, config: Mapping[str, Any]) -> str | None:
     if problem == "regression" and _outputs(config) > 1:
         raise broken(
             folder / "config.json",
-            f"problem_type: is regression with {_outputs(config)} outputs, and one is served. Save a head for each.",
+            f"problem_type: is regression with {_outputs(config)} outputs; one is served. Save a head for each.",
         )
     if _outputs(config) == 1 and problem != "multi_label_classification":
         return "regression"
@@ -126,7 +120,7 @@ def _problem(folder: Path, task: str, config: Mapping[str, Any]) -> str | None:
 
 
 def _outputs(config: Mapping[str, Any]) -> int:
-    """Returns the number of the head's outputs as transformers counts them: two where nothing is said."""
+    """Returns the number of the head's outputs as transformers counts them: two by default."""
     if isinstance(named := config.get("id2label"), dict) and named:
         return len(named)
     count = config.get("num_labels") or 2
@@ -134,7 +128,7 @@ def _outputs(config: Mapping[str, Any]) -> int:
 
 
 def _labels(folder: Path, config: Mapping[str, Any], given: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """Returns the labels in the order of the head's outputs, and whether anybody named them."""
+    """Returns the labels in the order of the head's outputs, and whether they have names."""
     count = _outputs(config)
     if given:
         if len(given) != count:
