@@ -26,7 +26,7 @@ MAY_IMPORT = {
     READER: {READER},
     RECOMMENDER: {RECOMMENDER, "workloads", "aws_api", READER},
     f"{RECOMMENDER}.capacity": {f"{RECOMMENDER}.capacity", "workloads"},
-    f"{RECOMMENDER}.kserve": {f"{RECOMMENDER}.kserve"},
+    f"{RECOMMENDER}.kserve": {f"{RECOMMENDER}.kserve", "workloads"},
     f"{RECOMMENDER}.load_generator": {
         f"{RECOMMENDER}.load_generator",
         f"{RECOMMENDER}.kserve",

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import embedded_metrics
-from ..embedded_metrics import Metric
+from ..embedded_metrics import LogMetric
 from ..errors import ContainerError, RowsUnaccounted, exit_code_of
 from . import manifest
 from .arguments import add_max_bad_share, exit_code
@@ -72,9 +72,9 @@ def report(done: Account, environment: Mapping[str, str], at_s: float) -> dict[s
     stack, workload = environment.get("METRICS_STACK"), environment.get("METRICS_WORKLOAD")
     if not stack or not workload:
         return asdict(done)
-    metrics = [Metric("Rows", "Count", done.rows), Metric("BadRows", "Count", done.bad)]
+    metrics = [LogMetric("Rows", "Count", done.rows), LogMetric("BadRows", "Count", done.bad)]
     if done.rows_per_second is not None:
-        metrics.append(Metric("RowsPerSecond", "Count/Second", done.rows_per_second))
+        metrics.append(LogMetric("RowsPerSecond", "Count/Second", done.rows_per_second))
     return {**asdict(done), **embedded_metrics.document({"Workload": workload, "Stack": stack}, metrics, at_s)}
 
 
