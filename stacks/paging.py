@@ -4,7 +4,6 @@ It takes the alarms of any hosting. It does not know who is paged: subscribe to 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aws_cdk import Aws, RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -45,35 +44,35 @@ def sustained_alarm(
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PagingProps:
-    workload: str
-    alarms: Sequence[cloudwatch.IAlarm]
-    """Any one of them pages."""
-    own_key: bool = False
-    """Whether a key of the stack's own encrypts what they say, for 1 USD a month."""
-
-
 class Paging(Construct):
     """`topic` to subscribe to, and `alarm`, which is on as long as any of the given alarms is."""
 
-    def __init__(self, scope: Construct, id: str, props: PagingProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        workload: str,
+        alarms: Sequence[cloudwatch.IAlarm],
+        own_key: bool = False,
+    ) -> None:
         super().__init__(scope, id)
-        self.topic = self._topic(props)
+        self._own_key, self._workload = own_key, workload
+        self.topic = self._topic()
         self.alarm = cloudwatch.CompositeAlarm(
             self,
             "Alarm",
-            alarm_rule=cloudwatch.AlarmRule.any_of(*props.alarms),
-            alarm_description=f"{props.workload} needs somebody: at least one of its alarms is on.",
+            alarm_rule=cloudwatch.AlarmRule.any_of(*alarms),
+            alarm_description=f"{workload} needs somebody: at least one of its alarms is on.",
         )
         self.alarm.add_alarm_action(actions.SnsAction(self.topic))
         self.alarm.add_ok_action(actions.SnsAction(self.topic))
 
-    def _topic(self, props: PagingProps) -> sns.Topic:
+    def _topic(self) -> sns.Topic:
         topic = sns.Topic(
-            self, "Topic", master_key=self._key(props.workload) if props.own_key else None, enforce_ssl=True
+            self, "Topic", master_key=self._key(self._workload) if self._own_key else None, enforce_ssl=True
         )
-        if not props.own_key:
+        if not self._own_key:
             # CloudWatch cannot use the key that AWS keeps for SNS, so it is one of ours or none.
             acknowledge_to_checkov(
                 topic, "CKV_AWS_26", "It tells of alarms, nothing of users; hosting.kms_key_arn adds a key."

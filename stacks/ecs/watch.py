@@ -14,7 +14,7 @@ from constructs import Construct
 
 from stacks.ecs import metrics as ecs_metrics
 from stacks.ecs.service import MINUTE, EcsService
-from stacks.paging import Paging, PagingProps, sustained_alarm
+from stacks.paging import Paging, sustained_alarm
 from workloads import Candidate, LatencyObjective
 
 BUSY_CPU_PERCENT = 90
@@ -43,8 +43,7 @@ class EcsServiceWatch(Construct):
         self._props = props
         about_answers = [self._latency(), *(self._reported() if props.reports else ())]
         alarms = [*about_answers, *self._health()]
-        paging = PagingProps(workload=props.workload, alarms=alarms, own_key=props.own_key)
-        self.paging = Paging(self, "Paging", paging)
+        self.paging = Paging(self, "Paging", workload=props.workload, alarms=alarms, own_key=props.own_key)
         # The other alarms refer to the service, so the service cannot refer to them.
         props.service.service.enable_deployment_alarms(
             [alarm.alarm_name for alarm in about_answers], behavior=ecs.AlarmBehavior.ROLLBACK_ON_ALARM

@@ -276,10 +276,6 @@ def _batch(folder: WorkloadFolder, hosting: ScheduledBatchHosting, network: Shar
     found = folder.batch_recommendation()
     shards = found.recommended.shards if found else hosting.shards
     instance_type = found.recommended.instance_type if found else folder.workload.instance_types[0]
-    if instance_type.startswith("ml."):
-        quota = f"{instance_type} for processing job usage"
-        yield Quota(service="sagemaker", quota=quota, needed=shards, why=f"{shards} shards")
-        return
     why = f"{shards} {instance_type}, one for each shard"
     yield _on_demand(folder, instance_type, shards, why)
     yield from _on_ec2(folder, hosting, instance_type, network)

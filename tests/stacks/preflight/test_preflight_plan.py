@@ -112,13 +112,6 @@ def test_quotas_of_ec2_are_vcpus_and_add_up_over_the_stacks() -> None:
     ]
 
 
-def test_a_batch_on_sagemaker_asks_for_processing(edit_workload: Callable[..., WorkloadFolder]) -> None:
-    folder = edit_workload("duplicates", ('target = "inf1" ', 'target = "cpu" '), ('["c5.xlarge"]', '["ml.c5.xlarge"]'))
-    asked = [check.question for check in plan([folder], "beta")]
-    assert (only(Quota, asked).quota, only(Quota, asked).needed) == ("ml.c5.xlarge for processing job usage", 3)
-    assert not any(isinstance(question, AmiParameter | Offered) for question in asked)
-
-
 @pytest.fixture
 def edit_workload(tmp_path: Path) -> Callable[..., WorkloadFolder]:
     """Copies the TOML of a workload with replacements."""
