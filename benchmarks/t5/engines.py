@@ -116,21 +116,13 @@ def prepare(folder: Path, device: Device) -> None:
 
 
 def _trace(folder: Path) -> None:
-    import onnx
-
-    from model_build.tensorrt.precision import T5_CACHES, to_fp16
     from model_build.text2text import export
 
     limits = {"max_input_tokens": 64, "max_output_tokens": 11}
     for precision in ("fp32", "fp16"):
         made = folder / f"static-{precision}"
         made.mkdir()
-        model = export.load(folder / "checkpoint")
-        export.export(model, made, **limits, static=True)
-        if precision == "fp16":
-            for file in made.glob("*.onnx"):
-                onnx.save(to_fp16(onnx.load(file), half=T5_CACHES), file)
-        export.trace(model, made, **limits, half=precision == "fp16")
+        export.trace(export.load(folder / "checkpoint"), made, **limits, half=precision == "fp16")
 
 
 @contextlib.contextmanager
@@ -220,15 +212,14 @@ def _ours(precision: str, folder: Path, case: Case, threads: int) -> Made:
 
 
 @contextlib.contextmanager
-def _static(runtime: str, precision: str, device: Device, folder: Path, case: Case, threads: int) -> Made:
+def _static(precision: str, device: Device, folder: Path, case: Case, threads: int) -> Made:
     import torch
     from tokenizers import Tokenizer
 
-    from containers.text2text import onnx_static_engine, torch_engine
+    from containers.text2text import torch_engine
     from containers.text2text.generator import TextGenerator
 
-    load = torch_engine.load if runtime == "torch" else onnx_static_engine.load
-    engine = load(folder / f"static-{precision}", device, most_rows=1, longest=64)
+    engine = torch_engine.load(folder / f"static-{precision}", device, most_rows=1, longest=64)
     tokenizer = Tokenizer.from_file(str(folder / "checkpoint" / "tokenizer.json"))
     generator = TextGenerator(tokenizer, engine, _settings(case, threads))
     yield _decoding(generator, case, lambda: _now(torch.device(device)))
@@ -337,10 +328,8 @@ ENGINES: dict[Device, Mapping[str, Engine]] = {
         "huggingface fp16": _named(_hugging_face, "fp16", "cuda", {}),
         "huggingface compiled fp32": _named(_hugging_face, "fp32", "cuda", STATIC),
         "huggingface compiled fp16": _named(_hugging_face, "fp16", "cuda", STATIC),
-        "ours fp32": _named(_static, "torch", "fp32", "cuda"),
-        "ours fp16": _named(_static, "torch", "fp16", "cuda"),
-        "ours onnxruntime fp32": _named(_static, "onnxruntime", "fp32", "cuda"),
-        "ours onnxruntime fp16": _named(_static, "onnxruntime", "fp16", "cuda"),
+        "ours fp32": _named(_static, "fp32", "cuda"),
+        "ours fp16": _named(_static, "fp16", "cuda"),
     },
 }
 
@@ -354,11 +343,6 @@ def missing(engine: str, optimum_python: Path) -> str | None:
         )
     if engine.startswith("ctranslate2") and not find_spec("ctranslate2"):
         return "the package ctranslate2 is not installed here; `make bench` installs it"
-    if engine.startswith("ours onnxruntime"):
-        import onnxruntime
-
-        if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
-            return "this onnxruntime has no CUDA provider, which is in the package onnxruntime-gpu"
     return None
 
 
