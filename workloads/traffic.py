@@ -76,6 +76,25 @@ class Recommender(Document):
         description="The KMS key that `--kms-key` may name with the stack's roles, which get what they need of it; the "
         "key's own policy has to leave that to IAM. None: they may use no key.",
     )
+    role_arn: str | None = Field(
+        default=None, description="Role of jobs and of several generators. Default: the stack's."
+    )
+    bucket: str | None = Field(
+        default=None, description="Bucket of payloads. Default: SageMaker's bucket of account and region."
+    )
+    images: dict[Literal["cpu", "gpu", "inf1", "inf2", "all"], str] = Field(
+        default={},
+        description="Container image of an experiment's models on each kind of hardware. Default: the stack's, and for "
+        "other hardware the project's own image that was pushed last.",
+    )
+    host_ami: str | None = Field(
+        default=None, description="InferenceAmiVersion of an experiment's GPU instances. Default: the image's."
+    )
+    load: Literal["sagemaker", "load-test"] | None = Field(
+        default=None,
+        description="Load of an experiment: Inference Recommender's jobs, or the project's generator on temporary "
+        "endpoints. Default: load-test on instance types with drivers too old for a job, else sagemaker.",
+    )
     managed_policy: bool = Field(
         default=False,
         description="Attach AmazonSageMakerFullAccess to the recommender's role, as AWS documents for a job: for a "
