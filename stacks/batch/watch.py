@@ -49,13 +49,13 @@ class BatchWatch(Construct):
             period=period,
             label="Runs that failed or were stopped",
         )
-        description = "A run failed, or somebody stopped it. Its log says which step; start it again for the same day."
+        description = "A run failed or was stopped. Its log names the step. Start it again for the same day."
         return self._at_least_one("Failed", ended, description)
 
     def _late(self) -> cloudwatch.Alarm:
         late = self._steps.machine.metric_timed_out(period=Duration.minutes(5))
         hours = self._deadline_hours
-        description = f"A run took more than {hours} hours and was stopped. What it answered is kept."
+        description = f"A run took more than {hours} hours and was stopped. Its answers are kept."
         return self._at_least_one("Late", late, description)
 
     def _slow(self) -> cloudwatch.Alarm:
@@ -65,7 +65,7 @@ class BatchWatch(Construct):
             ecs_metrics.rows_per_second(self._workload).with_(period=Duration.hours(1)),
             cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             limit,
-            f"A run answered fewer rows a second than the objective, {limit:,g}.",
+            f"A run was slower than the objective, {limit:,g} rows a second.",
         )
 
     def _absent(self) -> cloudwatch.Alarm:
@@ -76,7 +76,7 @@ class BatchWatch(Construct):
             self._steps.machine.metric_succeeded(period=Duration.hours(1)),
             cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             1,
-            f"No run has succeeded in the last {hours} hours. It is on until the first run has, too.",
+            f"No run succeeded in the last {hours} hours. The alarm is also on before the first run.",
             periods=hours,
             missing=cloudwatch.TreatMissingData.BREACHING,
         )

@@ -48,7 +48,7 @@ class EndpointAlarms(Construct):
             "OverheadLatency",
             metrics.overhead_latency(),
             objective.overhead_latency_ms * MICROSECONDS_PER_MILLISECOND,
-            f"SageMaker added {objective.overhead_latency_ms:g} ms or more around the model, on average.",
+            f"Average overhead latency reached its limit, {objective.overhead_latency_ms:g} ms.",
         )
         return [model, overhead]
 
@@ -60,31 +60,42 @@ class EndpointAlarms(Construct):
             "ClientLatency",
             self._metrics.client_latency(objective.percentile.lower()),
             limit_ms,
-            f"{objective.percentile} of what callers waited reached {limit_ms:g} ms, the model's objective and the "
-            "overhead's limit together.",
+            f"{objective.percentile} client latency reached {limit_ms:g} ms, the objective plus the overhead limit.",
         )
 
     def _errors(self) -> list[cloudwatch.Alarm]:
         metrics, limit = self._metrics, self._objective.max_error_rate
         return [
             sustained_alarm(
-                self, "ServerErrors", metrics.server_error_rate(), limit, f"{limit:.2%} of requests got a 5xx."
+                self,
+                "ServerErrors",
+                metrics.server_error_rate(),
+                limit,
+                f"{limit:.2%} of requests failed with a 5xx status.",
             ),
             sustained_alarm(
-                self, "ModelErrors", metrics.model_error_rate(), limit, f"The container failed {limit:.2%} of requests."
+                self,
+                "ModelErrors",
+                metrics.model_error_rate(),
+                limit,
+                f"{limit:.2%} of requests failed in the container.",
             ),
         ]
 
     def _client_errors(self) -> cloudwatch.Alarm:
         limit = self._objective.max_error_rate
         return sustained_alarm(
-            self, "ClientErrors", self._metrics.client_error_rate(), limit, f"{limit:.2%} of requests got a 4xx."
+            self,
+            "ClientErrors",
+            self._metrics.client_error_rate(),
+            limit,
+            f"{limit:.2%} of requests failed with a 4xx status.",
         )
 
     def _saturation(self) -> list[cloudwatch.Alarm]:
         if (capacity := self._capacity_per_instance) is None:
             return []
-        text = f"Each instance gets {capacity:,.0f} invocations a minute or more, the most that kept the objective."
+        text = f"Invocations per minute and instance reached the measured capacity, {capacity:,.0f}."
         return [sustained_alarm(self, "Saturation", self._metrics.invocations_per_instance(), capacity, text)]
 
 

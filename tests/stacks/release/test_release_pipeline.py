@@ -133,7 +133,9 @@ def test_a_new_artifact_is_synthesised_beside_the_recommendation_of_the_one_befo
 
 def test_an_accelerators_model_is_built_by_a_processing_job_and_a_cpus_in_place(template: dict[str, Any]) -> None:
     commands = "\n".join(json.dumps(spec) for spec in build_specs(template))
-    assert re.search(r"build_model\.sh text_classification trt-db-ig --on sagemaker --role-arn", commands)
+    assert re.search(
+        r"build_model\.sh text_classification trt-db-ig --on sagemaker --set recommender\.role_arn=", commands
+    )
     assert re.search(r"build_model\.sh spellcheck cpu\b(?! --on)", commands)
 
 
