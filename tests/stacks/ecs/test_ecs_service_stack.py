@@ -408,9 +408,8 @@ def test_an_instance_type_without_known_chips_is_refused(repository: Repository)
     with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
-        f"{repository.recommendation_file}: inf1.3xlarge: how many vCPUs and chips it has is not known here. Known "
-        "are the sizes of inf1, inf2, c5, c6i, c7i, m5, m6i, m7i, written as EC2 does (inf1.6xlarge). Choose one of "
-        "them."
+        f"{repository.recommendation_file}: inf1.3xlarge: its vCPUs and chips are unknown. Use a size of inf1, inf2, "
+        "c5, c6i, c7i, m5, m6i, m7i, in EC2's notation (inf1.6xlarge)."
     )
 
 
