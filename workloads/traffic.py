@@ -102,12 +102,6 @@ class Recommender(Document):
     request_timeout_s: float = Field(
         default=60.0, ge=0.1, le=3600, description="A request without an answer by then has failed."
     )
-    role_arn: str | None = Field(
-        default=None, description="Role of jobs and of several generators. Default: the stack's."
-    )
-    bucket: str | None = Field(
-        default=None, description="Bucket of payloads. Default: SageMaker's bucket of account and region."
-    )
     images: dict[Literal["cpu", "gpu", "inf1", "inf2", "all"], str] = Field(
         default={},
         description="Container image of an experiment's models on each kind of hardware. Default: the stack's, and for "
