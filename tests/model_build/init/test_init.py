@@ -118,7 +118,7 @@ def test_ctrl_c_leaves_nothing(brought: Path, root: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr("model_build.init.new_workload.plan", interrupted)  # all files are written by then
     assert command_line.main(["init", "mine", "--from", str(brought / "bert_classifier")]) == 130
-    assert capsys.readouterr().err.endswith("Interrupted: nothing half-made was left.\n")
+    assert capsys.readouterr().err.endswith("Interrupted: no incomplete files remain.\n")
     assert list((root / "workloads").iterdir()) == list((root / "build").iterdir()) == []
 
 
