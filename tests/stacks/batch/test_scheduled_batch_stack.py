@@ -5,13 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import Environment
 
 from stacks.context import PRODUCTION, Options
 from tests.stacks.miniature import Repository, Synthesis, kinds, make_ec2_repository
 from tests.stacks.templates import api_problems, filled, in_ecs_case
-from workloads import UsageError, instances
-from workloads.errors import InvalidDocument
 
 
 @pytest.fixture(scope="module")
@@ -257,51 +254,6 @@ def test_a_task_reads_its_rows_and_deletes_none(batch: Synthesis) -> None:
         for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
             actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
             assert not [action for action in actions if "Delete" in action and action.startswith("s3")]
-
-
-@pytest.mark.parametrize("schedule", ["rate(1 hour)", "cron(0 * * * ? *)", "cron(0 2,14 * * ? *)", "rate(12 hours)"])
-def test_more_than_one_run_a_day_is_refused(repository: Repository, schedule: str) -> None:
-    repository.change_hosting(schedule=schedule)
-    with pytest.raises(InvalidDocument) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: hosting.schedule: got '{schedule}'; a run is named after its day, so at most "
-        "one can "
-        "start in it: cron(MINUTE HOUR …) with one minute and one hour, as in cron(0 2 * * ? *), or rate(N days)."
-    )
-
-
-def test_an_objective_of_latency_is_refused(tmp_path: Path) -> None:
-    repository = make_ec2_repository(tmp_path, "query_intent")
-    text = repository.workload_file.read_text("utf-8").replace('kind = "ecs-service"', 'kind = "scheduled-batch"')
-    repository.workload_file.write_text(f'{text}schedule = "rate(1 day)"\n', "utf-8")
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: objective: is a latency, but a scheduled batch is held to its throughput. "
-        "Set objective.rows_per_second and nothing else, or choose another hosting.kind."
-    )
-
-
-def test_a_type_of_sagemaker_is_rejected(repository: Repository) -> None:
-    repository.instance_types("inf1", "ml.inf1.6xlarge")
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: ml.inf1.6xlarge: its vCPUs and chips are unknown. Use a size of inf1, inf2, c5, "
-        "c6i, c7i, m5, m6i, m7i, in EC2's notation (inf1.6xlarge)."
-    )
-
-
-def test_a_region_without_the_instance_type_is_refused(repository: Repository) -> None:
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise(Environment(account="123456789012", region="eu-south-2"))
-    offered = ", ".join(sorted(instances.zones("inf1") or ()))
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: targets.inf1.instance_types: got 'inf1.6xlarge', which AWS does not have in "
-        "eu-south-2, "
-        f"only in {offered}. Deploy to one of these, or choose another instance type."
-    )
 
 
 def test_each_block_is_a_valid_api_call(batch: Synthesis) -> None:
