@@ -144,6 +144,6 @@ def test_the_bindings_must_be_of_the_images_tensorrt_and_cuda(
         (tmp_path / GPU_CUDA_12.name).write_text(lock)
         lock = tmp_path / GPU_CUDA_12.name
     environment = {"TRTEXEC": str(trtexec), "CUDA_VERSION": cuda, "PATH": "/usr/bin:/bin"}
-    command = ["sh", TRITON / "check-tensorrt", lock]
+    command = ["sh", str(TRITON / "check-tensorrt"), str(lock)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (int(bool(error)), "", error.format(folder=tmp_path))
