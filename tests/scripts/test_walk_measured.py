@@ -78,10 +78,6 @@ def recommended(deployed: RepositoryCopy) -> Recommendation:
     return Recommendation.model_validate_json(stdout)
 
 
-
-
-
-
 def test_the_job_becomes_a_recommendation_of_what_this_machine_did(
     deployed: RepositoryCopy, recommended: Recommendation
 ) -> None:
@@ -96,10 +92,6 @@ def test_the_job_becomes_a_recommendation_of_what_this_machine_did(
     assert chosen.model_latency_percentiles_ms.p99 is not None
     assert chosen.cost_per_hour_usd is not None
     assert (deployed.root / recommended.provenance.run / "report.html").read_text("utf-8").count("<svg") == 3
-
-
-
-
 
 
 def test_triton_killed_midway_fails_the_job_with_the_reason_and_keeps_what_was_measured(
@@ -134,10 +126,6 @@ def test_ctrl_c_stops_the_job_and_keeps_what_was_measured(deployed: RepositoryCo
     assert stderr.splitlines()[-1] == f"Interrupted: job {job} was stopped. What was measured is kept in runs/{job}."
     assert status(deployed, job) == "STOPPED"
     assert {server.pid for server in deployed.tritons()} == before
-
-
-
-
 
 
 def test_the_walk_itself_ends_with_a_recommendation_and_its_costs(tmp_path: Path, deployed: RepositoryCopy) -> None:

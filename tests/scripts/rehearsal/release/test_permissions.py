@@ -64,8 +64,6 @@ def allowing(*actions: str) -> list[dict[str, Any]]:
     return [{"Effect": "Allow", "Action": list(actions), "Resource": CONNECTION}]
 
 
-
-
 @pytest.mark.parametrize(("wrong", "where"), [("SourceRole", "Source/Clone"), ("BuildRole", "Beta/Propose")])
 def test_another_service_is_denied(wrong: str, where: str) -> None:
     """CDK grants only codestar-connections:UseConnection."""
