@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.repository_copy import RepositoryCopy, repository_copy
-from workloads import ROOT, ModelArtifact, NoVerdict, Recommendation, file_sha256
+from workloads import ROOT, NoVerdict, Recommendation, file_sha256
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
