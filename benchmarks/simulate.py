@@ -18,13 +18,12 @@ import time
 from dataclasses import asdict, dataclass
 
 from inference_recommender.simulate.curve import curve_of_candidate
-from inference_recommender.simulate.evidence import least_instances, recommended_policy, timing_of
-from inference_recommender.simulate.optimise import Search
 from inference_recommender.simulate.policy import Policy
-from inference_recommender.simulate.result import Result, Tolerance
-from inference_recommender.simulate.seeds import Case, Processes
+from inference_recommender.simulate.policy_result import PolicyResult, Tolerance
+from inference_recommender.simulate.policy_search import PolicySearch
+from inference_recommender.simulate.seeds import Processes, SimulationCase
 from inference_recommender.simulate.shapes import SHAPES, ShapeName, shape
-from inference_recommender.simulate.terminal import policy_in_words
+from inference_recommender.simulate.sized_service import least_instances, recommended_policy, timing_of
 from inference_recommender.sizing.fleet import Demand, fleet
 from workloads import Candidate, Workload, load_workload
 
@@ -88,9 +87,9 @@ def plain(workload: Workload) -> tuple[Candidate, Policy]:
     return candidate, recommended_policy(workload, sized.autoscaling)
 
 
-def case_of(workload: Workload, candidate: Candidate, name: ShapeName, days: int | None = None) -> Case:
+def case_of(workload: Workload, candidate: Candidate, name: ShapeName, days: int | None = None) -> SimulationCase:
     objective = workload.latency_objective
-    return Case(
+    return SimulationCase(
         traffic=shape(name, objective, workload.sizing, days),
         curve=curve_of_candidate(candidate, objective),
         timing=timing_of(workload),
@@ -109,7 +108,7 @@ def searched(workload: Workload, candidate: Candidate, policy: Policy, name: Sha
     case, tolerance = case_of(workload, candidate, name), Tolerance()
     began = time.perf_counter()
     with Processes(case, len(os.sched_getaffinity(0))) as workers:
-        found = Search(
+        found = PolicySearch(
             case=case,
             today=policy,
             given=(),
@@ -122,7 +121,7 @@ def searched(workload: Workload, candidate: Candidate, policy: Policy, name: Sha
         ).run()
         took = time.perf_counter() - began
         others = [
-            Result(
+            PolicyResult(
                 policy=each,
                 outcomes=workers.run(each, range(OTHER_SEEDS, OTHER_SEEDS + seeds), lambda _: None),
                 minutes=found.chosen.minutes,
@@ -134,28 +133,28 @@ def searched(workload: Workload, candidate: Candidate, policy: Policy, name: Sha
     chosen, today = found.chosen, found.today
     return Row(
         shape=name,
-        plain_kept=today.kept,
-        chosen_kept=chosen.kept,
+        plain_kept=today.is_within_tolerance,
+        chosen_kept=chosen.is_within_tolerance,
         plain_hours=today.instance_hours,
         chosen_hours=chosen.instance_hours,
         lower_bound_hours=chosen.lower_bound_hours,
         saving=1 - chosen.instance_hours / today.instance_hours,
         worse=worse(chosen, today),
-        plain_kept_on_others=others[1].kept,
-        chosen_kept_on_others=others[0].kept,
+        plain_kept_on_others=others[1].is_within_tolerance,
+        chosen_kept_on_others=others[0].is_within_tolerance,
         worse_on_others=worse(others[0], others[1]),
         confirmed_on=len(found.held_out or ()),
         policies=len(found.tried),
         seconds=took,
-        policy=policy_in_words(chosen.policy),
+        policy=chosen.policy.text,
     )
 
 
-def worse(chosen: Result, today: Result) -> bool:
+def worse(chosen: PolicyResult, today: PolicyResult) -> bool:
     """Tells whether a policy keeps the tolerance less well, or equally well at a higher cost."""
-    if chosen.kept != today.kept:
-        return today.kept
-    if not today.kept:
+    if chosen.is_within_tolerance != today.is_within_tolerance:
+        return today.is_within_tolerance
+    if not today.is_within_tolerance:
         return chosen.exceeding > today.exceeding
     return chosen.instance_hours > today.instance_hours
 

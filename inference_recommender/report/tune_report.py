@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from inference_recommender.capacity.limit import Limit
-from inference_recommender.report.document import Outcome, Plot, Report, Table, Value, table
+from inference_recommender.report.document import Plot, Report, ReportVerdict, Table, Value, table
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.plots import BLUE, GREY, INK, ORANGE, RED, drawn, legend, new_figure
 from inference_recommender.report.sections import CHANGING_TRAFFIC, COLD_START, OTHER_PAYLOADS, generator_table
@@ -103,7 +103,7 @@ def decision(result: TuneResult) -> str:
     )
 
 
-def _verdict(result: TuneResult) -> Outcome:
+def _verdict(result: TuneResult) -> ReportVerdict:
     if result.reason == Reason.NOTHING_KEEPS.value:
         return "missed"
     return "met" if result.is_known else "unknown"
