@@ -18,7 +18,7 @@ class Account(Protocol):
     def default_bucket(self) -> str:
         """Returns the name of SageMaker's own bucket of the account and region."""
 
-    def hurry(self) -> None:
+    def stop_retrying(self) -> None:
         """Lets every later call fail at once where AWS does not answer."""
 
     def upload(self, url: str, file: Path, kms_key: str | None) -> None:
@@ -51,8 +51,8 @@ class AwsAccount:
     def default_bucket(self) -> str:
         return self._aws.default_bucket()
 
-    def hurry(self) -> None:
-        self._aws.hurry()
+    def stop_retrying(self) -> None:
+        self._aws.stop_retrying()
 
     def upload(self, url: str, file: Path, kms_key: str | None) -> None:
         s3.upload_file(self._aws, url, file, kms_key=kms_key)

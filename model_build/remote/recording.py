@@ -63,7 +63,7 @@ class ChipAccount(Protocol):
     def log_tail(self, name: str, lines: int) -> Sequence[str]:
         """Returns the last lines of the container's log; none where it wrote none."""
 
-    def hurry(self) -> None:
+    def stop_retrying(self) -> None:
         """Lets every later call fail at once where AWS does not answer."""
 
 
@@ -94,8 +94,8 @@ class AwsChipAccount:
     def log_tail(self, name: str, lines: int) -> Sequence[str]:
         return logs.last_lines(self._aws, LOG_GROUP.format(name=name), lines)
 
-    def hurry(self) -> None:
-        self._aws.hurry()
+    def stop_retrying(self) -> None:
+        self._aws.stop_retrying()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -200,7 +200,7 @@ def _endpoint(endpoint: Endpoint, account: ChipAccount) -> Iterator[None]:
             raise
         yield
     except BaseException:
-        account.hurry()
+        account.stop_retrying()
         raise
     finally:
         try:

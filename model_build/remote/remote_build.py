@@ -94,7 +94,7 @@ def _run(builds: Sequence[RemoteBuild], account: Account, progress: Progress, sl
             _create(account, build.job, begun)
         _wait(account, builds, progress, sleep)
     except KeyboardInterrupt:
-        account.hurry()
+        account.stop_retrying()
         outcomes = "; ".join(_stop(account, job.name) for job in begun) or "no job had been started"
         raise Interrupted(
             f"Interrupted: {outcomes}. Nothing half-made was left; start the build again to repeat it."
@@ -102,7 +102,7 @@ def _run(builds: Sequence[RemoteBuild], account: Account, progress: Progress, sl
     except LostSight:
         raise
     except BaseException:
-        account.hurry()
+        account.stop_retrying()
         for job in begun:
             _stop(account, job.name)
         raise

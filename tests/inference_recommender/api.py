@@ -98,7 +98,7 @@ class FakeService:
         self.troubles: dict[str, list[Exception]] = {}
         """Errors by method; each call raises one before it answers."""
 
-    def hurry(self) -> None:
+    def stop_retrying(self) -> None:
         self.notify = None
 
     def upload(self, url: str, body: bytes) -> None:

@@ -56,7 +56,7 @@ class DiskAccount:
         self.notify: Notify | None = None
         state.mkdir(parents=True, exist_ok=True)
 
-    def hurry(self) -> None:
+    def stop_retrying(self) -> None:
         self.notify = None
 
     @property

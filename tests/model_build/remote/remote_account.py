@@ -121,7 +121,7 @@ class FakeAccount(Account):
     def default_bucket(self) -> str:
         return "sagemaker-us-east-1-123456789012"
 
-    def hurry(self) -> None:
+    def stop_retrying(self) -> None:
         self.hurried = True
 
     def upload(self, url: str, file: Path, kms_key: str | None) -> None:

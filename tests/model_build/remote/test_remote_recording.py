@@ -61,7 +61,7 @@ class Chip:
     def log_tail(self, name: str, lines: int) -> Sequence[str]:
         return ["/dev/neuron0 is not there."]
 
-    def hurry(self) -> None:
+    def stop_retrying(self) -> None:
         self.hurried = True
 
 
