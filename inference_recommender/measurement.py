@@ -13,7 +13,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.capacity.time_series import Series, SeriesFindings, series_findings
 from workloads import ColdStart, LatencyObjective, LatencyPercentiles
@@ -39,41 +40,6 @@ _FAILURE_CODES: Mapping[str, FailureCode] = {
 }
 
 
-class ProbeSeen(Document):
-    """A probe of a search: arrivals at a rate per instance, and their latency."""
-
-    invocations_per_minute: float
-    duration_s: float
-    latency_ms: float | None
-    """The objective's percentile, from intended send; None where too many were never answered."""
-    late_share: float
-    server: ServerTimes | None = None
-    """None where the server does not tell how long requests waited in it, and computed."""
-
-
-class OpenLoop(Document):
-    """The result of an open-loop search, at rates per instance."""
-
-    invocations_per_minute: float | None
-    """The highest rate within the limit; 0 if no rate is, None if the search ended before it was known."""
-    interval: tuple[float, float] | None = None
-    """95 % confidence interval of the rate at the limit, also of a search that ended early."""
-    at_least: float | None = None
-    """Lower bound of a search that ended early: the interval's low end, else the highest rate of a probe within the
-    limit."""
-    percentile: str
-    limit_ms: float
-    latency_ms: float | None = None
-    """The percentile in the probe nearest to that rate."""
-    reason: str
-    """Why the search ended."""
-    probes: tuple[ProbeSeen, ...] = ()
-
-    @property
-    def decides(self) -> bool:
-        return self.invocations_per_minute is not None
-
-
 class Measurement(Document):
     """One tested configuration, per instance."""
 
@@ -90,7 +56,7 @@ class Measurement(Document):
     percentile: str | None = None
     """The percentile of `model_latency_ms`, such as P99, where our own records gave it; None for a job's figure, of
     which the service documents none."""
-    open_loop: OpenLoop | None = None
+    open_loop: Capacity | None = None
     """None without an open-loop search."""
     server: ServerTimes | None = None
     """The server's view of the whole load of closed-loop users; None where it does not tell, as SageMaker's."""

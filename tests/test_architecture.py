@@ -36,7 +36,7 @@ MAY_IMPORT = {
         READER,
     },
     f"{RECOMMENDER}.client": {f"{RECOMMENDER}.client", f"{RECOMMENDER}.kserve", "workloads", "aws_api.errors"},
-    "local_aws": {"local_aws", "workloads", f"{RECOMMENDER}.load_generator", READER},
+    "local_aws": {"local_aws", "workloads", "aws_api.service_model", f"{RECOMMENDER}.load_generator", READER},
     "stacks": {"stacks", "workloads"},
     "stacks.preflight": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api"},
     "stacks.__main__": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api"},
@@ -80,6 +80,7 @@ ONLY_IN = {
     "tensorrt_rtx_bindings": {"model_build/tensorrt/*"},
     "tarfile": {
         "benchmarks/*",
+        "containers/archive_reader.py",
         "inference_recommender/measure/generator_fleet.py",
         "inference_recommender/payloads.py",
         "model_build/archive.py",
@@ -88,7 +89,7 @@ ONLY_IN = {
     },
 }
 """By folder. sagemaker-core is read as data, never imported: that takes seconds and pulls in pandas and SciPy.
-tarfile packs alone: what somebody else packed is read with containers/archive_reader.py."""
+Archives are read only with containers/archive_reader.py, which uses tarfile's parser of headers."""
 
 CLIENT_NEEDS_NONE_OF = ("matplotlib", "scipy", "uvloop", "httptools", "rich", "jinja2")
 ON_OTHER_MACHINES = {"model_build/remote/entry.py", "inference_recommender/measure/generator_entry.py"}

@@ -61,7 +61,7 @@ Traffic = Annotated[PhasedTraffic | StairTraffic, Field(discriminator="type")]
 
 
 class Recommender(Document):
-    """The properties that a job varies besides the instance type, and what the stack's roles may do for a test."""
+    """Facts of the account in which a workload is measured, and what a job varies besides the instance type."""
 
     environment: Annotated[
         dict[ParameterName, Annotated[tuple[ParameterValue, ...], Field(min_length=1, max_length=3)]],
@@ -73,8 +73,34 @@ class Recommender(Document):
     ] = {}
     kms_key_arn: KeyArn | None = Field(
         default=None,
-        description="The KMS key that `--kms-key` may name with the stack's roles, which get what they need of it; the "
-        "key's own policy has to leave that to IAM. None: they may use no key.",
+        description="KMS key that encrypts the volumes and the output of tests. The stack's roles are granted its use; "
+        "the key's own policy has to allow grants by IAM.",
+    )
+    model: str | None = Field(
+        default=None, description="Name of the SageMaker model, or ARN of a model package. Default: the stack's model."
+    )
+    role_arn: str | None = Field(
+        default=None, description="Role of jobs and of several generators. Default: the stack's."
+    )
+    bucket: str | None = Field(
+        default=None, description="Bucket of payloads. Default: SageMaker's bucket of account and region."
+    )
+    subnets: tuple[str, ...] = Field(default=(), description="Subnets of test endpoints and generators.")
+    security_groups: tuple[str, ...] = Field(default=(), description="Their security groups.")
+    tags: dict[str, str] = Field(default={}, description="Tags of jobs and their endpoints, beside our own.")
+    parallel_tests: int = Field(
+        default=3, ge=1, le=10, description="Tests of an advanced job that run at once; each needs endpoint quota."
+    )
+    generators: int | None = Field(
+        default=None, ge=1, description="Load generators, as one SageMaker Processing job. Default: this machine."
+    )
+    generator_type: str = Field(
+        default="ml.c5.2xlarge",
+        description="Instance type of each. A generator uses one core; the second is for the network.",
+    )
+    generator_image_uri: str | None = Field(default=None, description="Default: AWS's PyTorch image for CPUs.")
+    request_timeout_s: float = Field(
+        default=60.0, ge=0.1, le=3600, description="A request without an answer by then has failed."
     )
     managed_policy: bool = Field(
         default=False,

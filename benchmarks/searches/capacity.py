@@ -52,8 +52,9 @@ from benchmarks.searches.simulated_service import (
     true_capacity_per_minute,
 )
 from benchmarks.side_by_side import machine
-from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.search import MOST_PROBES, RESOLUTION, Reason, Search
+from inference_recommender.measure.search import SEARCH
 from workloads import ROOT, load_artifact
 
 START = 600.0
@@ -100,11 +101,11 @@ class Searched:
 def ours(case: Case, truth: float, seed: int, resolution: float = RESOLUTION) -> Searched:
     simulated = SimulatedService(case.service, seed)
     limit = Limit(percentile=99, latency_ms=case.limit_ms)
-    search = Search(probe=simulated.probe, limit=limit, start=START, resolution=resolution)
+    search = Search(send=simulated.probe, limit=limit, start=START, resolution=resolution)
     found = search.run()
-    rate = found.rate_at_limit
+    rate = search.rate_at_limit
     return Searched(
-        rate=None if rate is None else rate / truth,
+        rate=None if rate is None else rate.rate / truth,
         interval=None if found.interval is None else (found.interval[0] / truth, found.interval[1] / truth),
         probes=search.count,
         requests=simulated.requests,
@@ -251,7 +252,7 @@ def _run(url: str) -> Run:
     with tempfile.TemporaryDirectory(prefix="search_") as folder:
         before = _calculation_ms()
         began = time.monotonic()
-        command = ["capacity", "spellcheck", "--url", url, "--runs", folder, "--json"]
+        command = ["run", "spellcheck", "--url", url, "--runs", folder, "--json"]
         ended = subprocess.run(
             [sys.executable, "-m", "inference_recommender", *command],
             cwd=ROOT,
@@ -261,12 +262,13 @@ def _run(url: str) -> Run:
             text=True,
         )
         seconds = time.monotonic() - began
-        kept = list(Path(folder).glob("*/capacity.json"))
+        kept = list(Path(folder).glob("*/measurements.json"))
         if not kept:
             raise SystemExit(f"The search failed with exit code {ended.returncode}:\n{ended.stderr[-2000:]}")
-        found = json.loads(kept[0].read_text("utf-8"))
-        probes = [file for file in kept[0].parent.glob("probe-*") if file.is_dir()]
-    rate, interval = found["max_invocations_per_minute"], found["max_invocations_interval"]
+        (measured,) = json.loads(kept[0].read_text("utf-8"))
+        found = measured["open_loop"]
+        probes = [file for file in (kept[0].parent / SEARCH).glob("probe-*") if file.is_dir()]
+    rate, interval = found["invocations_per_minute"], found["interval"]
     known = interval is not None and None not in interval
     return Run(
         exit_code=ended.returncode,
@@ -274,7 +276,7 @@ def _run(url: str) -> Run:
         interval=None if interval is None else (interval[0], interval[1]),
         half_width=(interval[1] - interval[0]) / (interval[1] + interval[0]) if known else None,
         probes=len(probes),
-        requests=sum(probe["requests"] for probe in found["probes"]),
+        requests=sum(sum(probe["requests"]) for probe in found["probes"]),
         seconds=seconds,
         load_average=os.getloadavg()[0],
         calculation_ms=(before, _calculation_ms()),

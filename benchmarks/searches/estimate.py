@@ -24,8 +24,9 @@ from benchmarks.searches.simulated_service import (
     SimulatedService,
     true_capacity_per_minute,
 )
-from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.flow_equivalent import Estimate, records
+from inference_recommender.capacity.flow_equivalent import records
+from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.time_series import Series
 
 SERVICES = {"batching": BATCHING, "stalling": STALLING, "M/M/1": MM1, "noisy": NOISY}
@@ -55,7 +56,7 @@ def main() -> int:
     return int(min(held) < HOLDS)
 
 
-def estimate(service: Service, seed: int, *, disturbed: bool) -> Estimate:
+def estimate(service: Service, seed: int, *, disturbed: bool) -> Capacity:
     measured = series(service, seed, disturbed=disturbed)
     settled = records(measured, measured.latency_ms)
     assert settled is not None

@@ -39,11 +39,11 @@ from benchmarks.searches.simulated_service import (
     SimulatedService,
     true_capacity_per_minute,
 )
-from inference_recommender.capacity.search import Seen
+from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.cli.prove import DURATION_S
-from inference_recommender.measure.prove.proving import Origin, Proving
+from inference_recommender.measure.prove.proving import Proving
 from inference_recommender.measure.prove.sequential import SequentialTest, looks_s, warm_up
-from inference_recommender.measure.target import Target
+from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import limit_of
 from inference_recommender.sizing.fleet import Demand, fleet
 from local_aws.process.triton import TritonServer
@@ -52,7 +52,6 @@ from workloads import ROOT, Candidate, Provenance, Recommendation, Workload, loa
 SERVICES = {"batching": BATCHING, "stalling": STALLING, "M/M/1": MM1, "noisy": NOISY}
 INFLATED = 1.3
 ENOUGH = 0.95
-NO_ORIGIN = Origin(machine="simulated", measured_at="", run="")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,7 +153,7 @@ class Timed:
         self.spent_s = 0.0
         self._simulated = SimulatedService(service, seed)
 
-    def probe(self, rate_per_minute: float, duration_s: float) -> Seen:
+    def probe(self, rate_per_minute: float, duration_s: float) -> ProbeRecords:
         self.spent_s += duration_s
         return self._simulated.probe(rate_per_minute, duration_s)
 
@@ -170,15 +169,15 @@ def _proven(
     *,
     right: str,
 ) -> Row:
-    target = Target(name=name, instances=1, instance_type="simulated", archive_sha256=None, measured_on="local")
+    system = SystemUnderTest(name=name, instance_type="simulated", measured_on="local", machine="simulated")
     verdicts, spent_s = Counter[str](), list[float]()
     for seed in range(seeds):
         service = Timed(SERVICES[name], seed)
         proving = Proving(
-            recommendation=recommended, target=target, probe=service.probe, longest_s=longest_s, sizing=workload.sizing
+            recommendation=recommended, system=system, probe=service.probe, longest_s=longest_s, sizing=workload.sizing
         )
         proving.run()
-        verdicts[proving.proof(NO_ORIGIN).verdict] += 1
+        verdicts[proving.proof(machine="simulated", measured_at="", run="").verdict] += 1
         spent_s.append(service.spent_s)
     peak, loss = proving.peak.per_instance, proving.loss.per_instance
     assert recommended.recommended is not None
@@ -267,8 +266,8 @@ def _served(scratch: Path) -> Iterator[str]:
 
 
 def _searched(url: str, scratch: Path) -> float:
-    found = _asked("capacity", url, "--runs", str(scratch))
-    return float(found["max_invocations_per_minute"])
+    found = _asked("run", url, "--runs", str(scratch))
+    return float(found["candidates"][0]["max_invocations_per_minute"])
 
 
 def _asked(command: str, url: str, *more: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from math import exp, inf, log, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from inference_recommender.capacity.search import Seen
+from inference_recommender.capacity.probe import ProbeRecords
 
 Floats = npt.NDArray[np.float64]
 Lengths = Callable[[np.random.Generator, int], Floats]
@@ -165,10 +165,10 @@ class SimulatedService:
         sent, in_time = np.array(arrived[: len(finished)]), finished <= end
         return Requests(sent_s=sent[in_time] - begin, finished_s=finished[in_time] - begin)
 
-    def probe(self, rate_per_minute: float, duration_s: float) -> Seen:
+    def probe(self, rate_per_minute: float, duration_s: float) -> ProbeRecords:
         """Runs `open_loop` as the probe of a capacity search."""
         run = self.open_loop(rate_per_minute, duration_s)
-        return Seen(duration_s=duration_s, intended_s=run.sent_s, latencies_ms=run.latencies_ms)
+        return ProbeRecords(duration_s=duration_s, intended_s=run.sent_s, latencies_ms=run.latencies_ms)
 
     def _serve(self, arrived: list[float], end: float, think_s: float | None) -> Floats:
         """Returns when each request is done, batch by batch, up to the first batch that would start after `end`.

@@ -25,11 +25,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from benchmarks.searches.simulated_service import NOISY, Service, SimulatedService, true_capacity_per_minute
-from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.search import Search, SearchResult
+from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.search import Search
 from inference_recommender.cli.tune import SHORTEST_PROBE_S, Served
-from inference_recommender.measure.load_test import cores, machine_description
 from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.system import cores, machine_description, system_at_url
 from inference_recommender.payloads import payload_archive
 from inference_recommender.tune.evidence import Glimpse, glimpse
 from inference_recommender.tune.folder import TuneFolder, TunePlan
@@ -119,12 +120,12 @@ def brute_force_simulated(configured: Sequence[Configuration], seed: int) -> tup
     requests, found = 0, []
     for number, configuration in enumerate(configured):
         server = SimulatedService(service(configuration), 1_000_000 * seed + 500_000 + number)
-        found.append(Search(probe=server.probe, limit=LIMIT).run())
+        found.append(Search(send=server.probe, limit=LIMIT).run())
         requests += server.requests
     return configured[_highest(found)], requests
 
 
-def _highest(found: Sequence[SearchResult]) -> int:
+def _highest(found: Sequence[Capacity]) -> int:
     return max(range(len(found)), key=lambda place: found[place].invocations_per_minute or 0.0)
 
 
@@ -255,15 +256,17 @@ class Searches:
         self._triton.load(configuration)
         self._count += 1
         records = self._folder.path / "brute" / f"{self._count}"
-        probe = GeneratorProbe(self._folder.payloads, records, url=self._triton.url, seed=1000 * self._count)
+        probe = GeneratorProbe(
+            self._folder.payloads, records, system_at_url(self._triton.url, ""), seed=1000 * self._count
+        )
 
         def counting(rate: float, duration_s: float) -> Any:
             seen = probe(rate, duration_s)
             self.requests += len(seen.intended_s)
             return seen
 
-        found = Search(probe=counting, limit=self._limit, longest_s=LONGEST_S).run()
-        print(f"{configuration.label}: {found.invocations_per_minute} ({found.reason.value})", flush=True)
+        found = Search(send=counting, limit=self._limit, longest_s=LONGEST_S).run()
+        print(f"{configuration.label}: {found.invocations_per_minute} ({found.reason})", flush=True)
         return found.invocations_per_minute or 0.0
 
 

@@ -32,15 +32,13 @@ from inference_recommender.capacity.levels import (
     per_block,
     warm_up_s,
 )
+from inference_recommender.capacity.limit import CONFIDENCE, MARGIN, Limit
 from inference_recommender.capacity.statistics import Bools, Floats, effective_share, isotonic, samples_needed
 
 INTERVAL_S = 10.0
 """Seconds that a rate must be held to count as sustained."""
 MAX_ERROR_SHARE = 0.01
 """A level with a larger share of failures is no evidence."""
-MARGIN = 0.10
-"""A percentile over the limit by this share is taken for one that keeps it in at most 5 % of runs."""
-CONFIDENCE = 0.95
 RESAMPLES = 400
 CLEARLY = 3.0
 """Standard errors by which the rate at a lower load must be higher to be the capacity."""
@@ -51,20 +49,7 @@ class NeverSettled(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limit:
-    """The `percentile` (99.0 for P99) of the latency must not exceed `latency_ms`; None sets no limit."""
-
-    percentile: float
-    latency_ms: float | None
-
-    @property
-    def allowed(self) -> float:
-        """The share of requests that may be late: 0.01 for P99."""
-        return 1 - self.percentile / 100
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Capacity:
+class SustainedLoad:
     """The rate that a run sustained at its best load."""
 
     start_s: float
@@ -95,7 +80,9 @@ class _Level:
     """Whether a percentile over the limit by `MARGIN` can be excluded."""
 
 
-def capacity(finished_s: Floats, latencies_ms: Floats, succeeded: Bools, limit: Limit, end_s: float) -> Capacity | None:
+def capacity(
+    finished_s: Floats, latencies_ms: Floats, succeeded: Bools, limit: Limit, end_s: float
+) -> SustainedLoad | None:
     """Returns the highest rate sustained within the limit, or else the load of lowest latency; None without evidence.
 
     The three arrays have an entry per request of closed-loop users, in order of finish; requests that finish after
@@ -114,7 +101,7 @@ def capacity(finished_s: Floats, latencies_ms: Floats, succeeded: Bools, limit: 
 
 def sustained(
     finished_s: Floats, latencies_ms: Floats, succeeded: Bools, limit: Limit, end_s: float
-) -> Capacity | None:
+) -> SustainedLoad | None:
     """Returns the same as `capacity`, for a run at one load throughout, such as arrivals at a fixed rate."""
     if end_s <= 0 or not len(finished_s):
         return None
@@ -160,14 +147,14 @@ def _is_evidence(invocations: float, errors: float, limit: Limit) -> bool:
     return not failed and invocations >= samples_needed(limit.percentile)
 
 
-def _best(run: Blocks, levels: Sequence[_Level], limit: Limit, warm_up: float | None) -> Capacity | None:
+def _best(run: Blocks, levels: Sequence[_Level], limit: Limit, warm_up: float | None) -> SustainedLoad | None:
     evidence = [level for level in levels if level.is_evidence]
     keeping = _keeping(evidence, limit)
     best = _carries_most(keeping) if keeping else _misses_least(evidence, limit)
     if best is None:
         return None
     stretch = longest_stretch(best.members)
-    return Capacity(
+    return SustainedLoad(
         start_s=float(run.start_s[stretch[0]]),
         end_s=float(run.start_s[stretch[-1]]) + run.block_s,
         invocations_per_minute=float(best.invocations.mean()) * 60 / run.block_s,

@@ -32,8 +32,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from inference_recommender.capacity.closed_loop import CONFIDENCE, Limit
 from inference_recommender.capacity.levels import Indices
+from inference_recommender.capacity.limit import CONFIDENCE, Limit
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.statistics import Floats, isotonic
 from inference_recommender.capacity.time_series import Series, series_findings
 
@@ -161,18 +162,6 @@ class FlowEquivalentServer:
         return np.array([1 - np.interp(latency_ms, row, SHARES, left=0.0, right=1.0) for row in self.latencies_ms])
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Estimate:
-    """The highest rate of open arrivals within a limit, as closed-loop records let it be expected."""
-
-    invocations_per_minute: float
-    """0 where no rate is within the limit."""
-    interval: tuple[float, float]
-    """95 % confidence interval, from the spread of the records and from `MODEL_ERROR`."""
-    latency_ms: float
-    """The limit's percentile at that rate; for no rate, that of a request alone."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Records:
     """The settled periods of a closed-loop run; arrays have an entry per period."""
@@ -202,12 +191,17 @@ class Records:
             dispersion=self._dispersion(means, of_level),
         )
 
-    def estimate(self, limit: Limit) -> Estimate:
+    def estimate(self, limit: Limit) -> Capacity:
+        """Estimates the capacity for open arrivals. The interval has the error of the records and `MODEL_ERROR`."""
+        assert limit.latency_ms is not None
         server = self.server()
         rate = server.highest_rate(limit)
         resampled = [each.server().highest_rate(limit) for each in self._resampled()]
         low, high = np.percentile(resampled, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
-        return Estimate(
+        return Capacity(
+            basis="estimate",
+            percentile=limit.name,
+            limit_ms=limit.latency_ms,
             invocations_per_minute=rate,
             interval=(_end(rate, min(float(low), rate), -1), _end(rate, max(float(high), rate), 1)),
             latency_ms=server.latency_ms(rate or server.most * 1e-6, limit.percentile),

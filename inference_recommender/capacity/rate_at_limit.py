@@ -32,6 +32,7 @@ from math import exp, log
 
 import numpy as np
 
+from inference_recommender.capacity.probe import Probe
 from inference_recommender.capacity.statistics import Floats
 
 STEP, MOST_STEPS = 0.001, 1500
@@ -63,15 +64,6 @@ ODDS = np.linspace(-16.0, 12.0, 421)
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(11)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Counts:
-    """A probe's requests and those of them that were late, by block of time."""
-
-    rate: float
-    requests: Floats
-    late: Floats
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RateAtLimit:
     """The rate at which exactly the allowed share of requests is late, in the unit of the rates given."""
@@ -94,14 +86,14 @@ class RateAtLimit:
 
 
 def rate_at_limit(
-    probes: Sequence[Counts], allowed: float, confidence: float, *, limit: float, saturation: float | None = None
+    probes: Sequence[Probe], allowed: float, confidence: float, *, limit: float, saturation: float | None = None
 ) -> RateAtLimit:
     """Returns the rate at which the share `allowed` is late, with the two-sided interval of `confidence`.
 
     `limit` is the latency over which a request is late, in the rates' unit of time; `saturation` the most that the
     service can answer, if that is known.
     """
-    rates = np.log([probe.rate for probe in probes])
+    rates = np.log([probe.invocations_per_minute for probe in probes])
     first, last = rates.min() - BEYOND, rates.max() + BEYOND
     grid = np.linspace(first, last, min(int((last - first) / STEP) + 1, MOST_STEPS))
     prior = _slope_alone(grid)
@@ -123,7 +115,7 @@ def rate_at_limit(
 
 
 def _posterior(
-    probes: Sequence[Counts], rates: Floats, grid: Floats, allowed: float, effect: float, prior: Floats
+    probes: Sequence[Probe], rates: Floats, grid: Floats, allowed: float, effect: float, prior: Floats
 ) -> Floats:
     """Returns the probabilities by slope and rate at the limit, shape (slopes, rates), as `prior` has them before."""
     effects = design_effects(probes, allowed, effect)
@@ -173,9 +165,9 @@ def _prior_of_noise() -> Floats:
     return _of_one(prior)
 
 
-def _log_likelihoods(probe: Counts, effect: float, at_limit: float) -> Floats:
+def _log_likelihoods(probe: Probe, effect: float, at_limit: float) -> Floats:
     """Returns the logarithm of the probe's likelihood by the noise's deviation and log-odds, shape (noises, odds)."""
-    requests, late = float(probe.requests.sum()) / effect, float(probe.late.sum()) / effect
+    requests, late = sum(probe.requests) / effect, sum(probe.late) / effect
     deviation = np.sqrt(NOISES[:, None] ** 2 + (OFF * (ODDS - at_limit)) ** 2)
     median = ODDS - NOISES[:, None] ** 2 / 2
     odds = median[:, :, None] + deviation[:, :, None] * NODES
@@ -185,7 +177,7 @@ def _log_likelihoods(probe: Counts, effect: float, at_limit: float) -> Floats:
     return summed
 
 
-def design_effects(probes: Sequence[Counts], allowed: float, expected: float) -> list[float]:
+def design_effects(probes: Sequence[Probe], allowed: float, expected: float) -> list[float]:
     """Returns how many requests of each probe say as much as one independent request: at least 1.
 
     `expected` is what is assumed beforehand for a probe at the limit.
@@ -193,12 +185,13 @@ def design_effects(probes: Sequence[Counts], allowed: float, expected: float) ->
     squares, degrees = expected * expected * EFFECT_GROUPS, expected * EFFECT_GROUPS
     scales = []
     for probe in probes:
-        total, late = float(probe.requests.sum()), float(probe.late.sum())
+        requests, late_requests = np.array(probe.requests, np.float64), np.array(probe.late, np.float64)
+        total, late = float(requests.sum()), float(late_requests.sum())
         share = min(max(late / max(total, 1), allowed / EFFECT_RANGE), allowed * EFFECT_RANGE)
         scales.append((share / allowed) ** EFFECT_POWER)
-        blocks = int((probe.requests > 0).sum())
+        blocks = int((requests > 0).sum())
         if blocks < 2 or not 0 < late < total:
             continue
-        squares += float(((probe.late - late / total * probe.requests) ** 2).sum()) / scales[-1]
+        squares += float(((late_requests - late / total * requests) ** 2).sum()) / scales[-1]
         degrees += late * (1 - late / total) * (blocks - 1) / blocks
     return [max(squares / degrees * scale, 1.0) for scale in scales]

@@ -17,8 +17,9 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, StringConstraints, model_validator
 
-from inference_recommender.capacity.closed_loop import CONFIDENCE, INTERVAL_S, Limit
+from inference_recommender.capacity.closed_loop import INTERVAL_S
 from inference_recommender.capacity.levels import FEWEST_WINDOWS, Indices, load_levels, settled_from
+from inference_recommender.capacity.limit import CONFIDENCE, Limit
 from inference_recommender.capacity.statistics import Floats, isotonic, student_t
 from workloads.document import Document
 

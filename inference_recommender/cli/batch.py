@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from inference_recommender.cli import arguments
-from inference_recommender.measure.load_test import machine_description
+from inference_recommender.measure.system import machine_description
 from inference_recommender.output import Commands, add_command, number, stdout_console, tell
 from inference_recommender.sizing.batch import Throughput, check_one_model, measured, saving, sized
 from workloads import (

@@ -10,10 +10,9 @@ from typing import Any
 from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
+from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import DEFAULT_TRAFFIC
-from inference_recommender.cli.run import load_source
 from inference_recommender.experiment.account import Prepared
-from inference_recommender.experiment.aws import ExperimentAws
 from inference_recommender.experiment.cells import baseline_cell, cells
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.images import PLATFORMS, Platform, host_ami, resolved, stand_ins
@@ -23,7 +22,7 @@ from inference_recommender.experiment.plan import Experiment, batches, job_plan,
 from inference_recommender.experiment.resources import Access, model_request
 from inference_recommender.experiment.result import Result
 from inference_recommender.experiment.terminal import show
-from inference_recommender.measure.tested_model import TestedModel
+from inference_recommender.measure.job_requests import TestedModel
 from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
 from workloads import (
     ROOT,
@@ -103,7 +102,6 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--with",
         dest="load",
-        type=load_source,
         choices=["sagemaker", "load-test"],
         help="sagemaker: Inference Recommender jobs; load-test: our own generator on endpoints made for it; default: "
         "load-test on ml.g4dn and ml.g5, which a job starts with too old a driver, else sagemaker",
@@ -143,12 +141,12 @@ def image_argument(text: str) -> tuple[Platform | None, str]:
 
 
 def _experiment(options: argparse.Namespace, stderr: Console) -> int:
-    aws = ExperimentAws()
+    aws = SageMakerAccount()
     source, folder = _resumed(options) if options.resume else _begun(options)
     local = aws.is_on_this_machine()
     experiment = folder.experiment() if options.resume else _planned(options, source, folder, local=local)
-    if experiment.load == "sagemaker":
-        _refuse_old_drivers(experiment, source, local=local)
+    if experiment.load == "sagemaker" and not local:
+        _refuse_old_drivers(experiment, source)
     if options.dry_run:
         print(json.dumps(_to_show(options, aws, experiment, source, stderr), indent=2))
         return 0
@@ -167,7 +165,7 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
 
 
 def _measure(
-    prepared: Prepared, aws: ExperimentAws, folder: ExperimentFolder, stderr: Console, *, as_json: bool
+    prepared: Prepared, aws: SageMakerAccount, folder: ExperimentFolder, stderr: Console, *, as_json: bool
 ) -> int:
     tell(stderr, f"Experiment: {folder}")
     try:
@@ -214,12 +212,11 @@ def _source(workload: str, published: str | None) -> WorkloadFolder:
     return folder.as_published(published or next(iter(folder.workload.published), "NAME"))
 
 
-def _refuse_old_drivers(experiment: Experiment, source: WorkloadFolder, *, local: bool) -> None:
+def _refuse_old_drivers(experiment: Experiment, source: WorkloadFolder) -> None:
     """Raises `UsageError` before anything is made for cells that no job could start."""
-    instead = f"python -m inference_recommender experiment {experiment.workload} --with load-test"
     for batch in batches(experiment, experiment.cells, ()):
-        stand_in = TestedModel(model_name=batch.name, role_arn=STAND_IN_ROLE, payload_url="s3://bucket/payloads")
-        job_plan(experiment, batch, source.workload, stand_in).refuse_old_drivers(instead, local=local)
+        stand_in = TestedModel(model=batch.name, role_arn=STAND_IN_ROLE, payload_url="s3://bucket/payloads")
+        job_plan(experiment, batch, source.workload, stand_in).check_drivers()
 
 
 def _planned(
@@ -292,19 +289,21 @@ def _refuse_other_archives(
             )
 
 
-def _access(options: argparse.Namespace, aws: ExperimentAws, source: WorkloadFolder, experiment: Experiment) -> Access:
+def _access(
+    options: argparse.Namespace, aws: SageMakerAccount, source: WorkloadFolder, experiment: Experiment
+) -> Access:
     """Returns the role and the images named on the command line, or else the stack's and ours."""
     stack, workload = source.workload.stack_name, source.workload
     images = resolved(
         experiment.cells,
         workload,
         options.image_uri,
-        stacks=lambda: aws.image_uri(aws.stack_outputs(stack).model_name),
+        stacks=lambda: aws.image_uri(aws.stack_output(stack, "ModelName")),
         region=lambda: aws.region,
         root=ROOT,
     )
     return Access(
-        role_arn=options.role_arn or aws.stack_outputs(stack).role_arn,
+        role_arn=options.role_arn or aws.stack_output(stack, "RecommenderRoleArn"),
         images=images,
         bucket=options.payload_bucket or aws.default_bucket(),
         host_ami=options.host_ami or host_ami(workload, images),
@@ -312,7 +311,7 @@ def _access(options: argparse.Namespace, aws: ExperimentAws, source: WorkloadFol
 
 
 def _to_show(
-    options: argparse.Namespace, aws: ExperimentAws, experiment: Experiment, source: WorkloadFolder, stderr: Console
+    options: argparse.Namespace, aws: SageMakerAccount, experiment: Experiment, source: WorkloadFolder, stderr: Console
 ) -> dict[str, Any]:
     """Returns the plan and its requests, with names that stand for what AWS would have told where it cannot."""
     try:
@@ -338,7 +337,7 @@ def _to_show(
         job_plan(experiment, batch, source.workload, access.tested_model(source.workload.name, batch.name))
         for batch in planned
     ]
-    for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings_for(local=False)):
+    for warning in dict.fromkeys(warning for plan in plans for warning in (*plan.undocumented, *plan.warnings)):
         warn(stderr, warning)
     return {
         "experiment": experiment.model_dump(mode="json"),

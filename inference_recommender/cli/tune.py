@@ -9,9 +9,9 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from aws_api.session import AwsSession
-from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.measure.load_test import cores, machine_description
+from inference_recommender.capacity.limit import Limit
 from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.system import cores, machine_description, system_at_url
 from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.payloads import payload_archive
 from inference_recommender.sizing.prices import listed_price
@@ -191,7 +191,7 @@ class Served:
 
     def _drive(self, name: str) -> GeneratorProbe:
         folder = self._folder.path / "probes" / f"{self._count:04}-{name}"
-        return GeneratorProbe(self._folder.payloads, folder, url=self._triton.url, seed=self._count)
+        return GeneratorProbe(self._folder.payloads, folder, system_at_url(self._triton.url, ""), seed=self._count)
 
 
 def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, TunePlan]:

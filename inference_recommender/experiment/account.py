@@ -6,10 +6,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from aws_api.sagemaker import EndpointDescription
 from inference_recommender.experiment.plan import Experiment
 from inference_recommender.experiment.resources import Access
-from inference_recommender.measure.job_wait import Service
-from inference_recommender.measurement import DeployedEndpoint, Measurement
+from inference_recommender.measure.job_service import JobService
+from inference_recommender.measurement import Measurement
 from workloads import ModelArtifact, WorkloadFolder
 from workloads.instances import instance_shape
 
@@ -27,7 +28,7 @@ class Prepared:
     access: Access
 
 
-class Account(Service, Protocol):
+class Account(JobService, Protocol):
     """The port to AWS. Every method raises `AwsUnavailable` where the service is not there."""
 
     def upload_archive(self, url: str, file: Path) -> None:
@@ -42,14 +43,12 @@ class Account(Service, Protocol):
     def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
         """Calls CreateEndpointConfig and CreateEndpoint, or takes what exists under those names."""
 
-    def endpoint_status(self, name: str) -> tuple[str, str | None]:
-        """Returns EndpointStatus and FailureReason."""
+    def describe_endpoint(self, name: str) -> dict[str, Any]: ...
 
     def delete_endpoint(self, name: str) -> None:
         """Deletes an endpoint and its configuration of the same name. Succeeds also where there is none."""
 
-    def deployed_endpoint(self, name: str) -> DeployedEndpoint:
-        """Raises `AwsUnavailable` for an endpoint that cannot be measured."""
+    def endpoint_description(self, name: str) -> EndpointDescription: ...
 
     def gpu_utilization(self, endpoint: str, variant: str, start: datetime, end: datetime) -> float | None:
         """Returns the mean utilisation of the busiest minute, 0 to 100 × GPUs; None where there is no metric."""

@@ -2,15 +2,14 @@
 
 from datetime import UTC, datetime
 
-from aws_api.errors import is_this_machine
 from inference_recommender.experiment.account import Account, Prepared, with_gpus
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
 from inference_recommender.experiment.plan import Batch, cell_lifetime, failed
 from inference_recommender.experiment.resources import PRODUCTION_VARIANT, EndpointPlan, plan_endpoint
-from inference_recommender.measure import load_test
-from inference_recommender.measure.job_wait import Sleep
-from inference_recommender.measure.load_test import LoadTestFailed, machine_description
-from inference_recommender.measure.served import Served, endpoint_served, load_plan
+from inference_recommender.measure.job_service import Sleep
+from inference_recommender.measure.load_test import LoadTest, LoadTestFailed
+from inference_recommender.measure.run import RunSubject, measure
+from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder
@@ -35,46 +34,44 @@ def measure_by_load_test(
         planned = plan_endpoint(batch.name, number, cell.instance_type, prepared.access.host_ami, expires_at)
         run_folder = RunFolder(folder.job(batch).path / cell.instance_type)
         try:
-            measured = _measured(prepared, batch, planned, account, run_folder, progress, sleep)
+            system = _started(planned, account, progress, sleep)
+            _keep_origin(system, folder)
+            measured = _measured(prepared, batch, system, run_folder, progress)
         except (LoadTestFailed, NoVerdict) as error:
             measured = _failed(batch, cell.instance_type, run_folder, str(error))
         finally:
             account.delete_endpoint(planned.name)
         measured = with_gpus(measured, PRODUCTION_VARIANT, began, datetime.now(UTC), account)
-        _keep_origin(account, folder)
         folder.keep_cells([measured.model_copy(update={"variant": batch.variant})], prepared.experiment.cells)
 
 
-def _measured(
-    prepared: Prepared,
-    batch: Batch,
-    planned: EndpointPlan,
-    account: Account,
-    run_folder: RunFolder,
-    progress: Progress,
-    sleep: Sleep,
-) -> Measurement:
+def _started(planned: EndpointPlan, account: Account, progress: Progress, sleep: Sleep) -> SystemUnderTest:
     try:
         account.make_endpoint(planned.config, planned.endpoint)
         _wait(planned.name, account, progress, sleep)
-        deployed = account.deployed_endpoint(planned.name)
+        return system_of_endpoint(account.endpoint_description(planned.name), account.region)
     except KeyboardInterrupt:
         raise Interrupted(f"Interrupted: endpoint {planned.name} was deleted before it was measured.") from None
-    served = endpoint_served(deployed, account.region, account.runtime_host())
-    return load_test.measure(_prepared(prepared, batch, served, run_folder), load_test.alone, run_folder, progress)
 
 
-def _prepared(prepared: Prepared, batch: Batch, served: Served, run_folder: RunFolder) -> load_test.Prepared:
-    traffic = prepared.source.traffic(prepared.experiment.traffic)
-    payloads = (run_folder.path / load_test.PAYLOADS).absolute()
-    return load_test.Prepared(
-        source=prepared.source,
+def _measured(
+    prepared: Prepared, batch: Batch, system: SystemUnderTest, run_folder: RunFolder, progress: Progress
+) -> Measurement:
+    test = LoadTest(
+        system=system,
+        traffic=prepared.source.traffic(prepared.experiment.traffic),
+        request_timeout_s=prepared.source.workload.recommender.request_timeout_s,
+    )
+    (measured,) = measure(test, run_folder, progress, run_subject(prepared, batch))
+    return measured
+
+
+def run_subject(prepared: Prepared, batch: Batch) -> RunSubject:
+    return RunSubject(
+        workload=prepared.source.workload,
+        payloads=prepared.source.payloads(),
         artifact=prepared.artifacts[batch.variant],
-        traffic_name=prepared.experiment.traffic,
-        traffic=traffic,
-        served=served,
-        plan=load_plan(traffic, prepared.source.workload.latency_objective, served, payloads),
-        machine=machine_description(),
+        traffic=prepared.experiment.traffic,
     )
 
 
@@ -82,7 +79,8 @@ def _wait(name: str, account: Account, progress: Progress, sleep: Sleep) -> None
     """Returns when the endpoint is in service. Raises `LoadTestFailed`."""
     elapsed_s = 0.0
     while True:
-        status, reason = account.endpoint_status(name)
+        described = account.describe_endpoint(name)
+        status, reason = described["EndpointStatus"], described.get("FailureReason")
         progress.update(ProgressUpdate(job_name=name, status=f"endpoint {status}", elapsed_s=elapsed_s, expected_s=600))
         if status == "InService":
             return
@@ -100,14 +98,12 @@ def _failed(batch: Batch, instance_type: str, run_folder: RunFolder, why: str) -
     return failed(batch, instance_type, why)
 
 
-def _keep_origin(account: Account, folder: ExperimentFolder) -> None:
-    local = is_this_machine(account.runtime_host())
-    machine = machine_description()
+def _keep_origin(system: SystemUnderTest, folder: ExperimentFolder) -> None:
     folder.keep_origin(
         Origin(
-            measured_on="local" if local else "sagemaker",
-            machine=machine if local else f"endpoints of SageMaker, asked from {machine}",
-            region=account.region,
+            measured_on="local" if system.stands_in else "sagemaker",
+            machine=system.machine,
+            region=system.region,
             measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
     )

@@ -10,15 +10,16 @@ import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
+from aws_api.sagemaker import MEASURED_ON_TAG
 from inference_recommender.experiment.account import Account, Prepared, with_gpus
-from inference_recommender.experiment.by_load_test import measure_by_load_test
+from inference_recommender.experiment.by_load_test import measure_by_load_test, run_subject
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
 from inference_recommender.experiment.plan import Batch, batches, failed, job_plan, lifetime
 from inference_recommender.experiment.resources import model_request
-from inference_recommender.measure.job import JobFailed
-from inference_recommender.measure.job import measure as run_job
-from inference_recommender.measure.job_wait import Sleep
+from inference_recommender.measure.job import JobFailed, JobSource
+from inference_recommender.measure.job_service import Sleep
+from inference_recommender.measure.run import measure as measure_by
 from inference_recommender.measurement import Measurement, results
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
@@ -83,7 +84,8 @@ def _run_job(
     workload = prepared.source.workload
     plan = job_plan(prepared.experiment, batch, workload, prepared.access.tested_model(workload.name, batch.name))
     try:
-        run_job(plan, prepared.source, account, job, progress, sleep)
+        source = JobSource(plan=plan, service=account, sleep=sleep)
+        measure_by(source, job, progress, run_subject(prepared, batch))
     except (JobFailed, NoVerdict) as error:
         return str(error)
     return None
@@ -93,7 +95,7 @@ def _keep(batch: Batch, account: Account, folder: ExperimentFolder, cells: Itera
     """Keeps the job's cells and where they were measured; without a `why`, only cells whose test had ended."""
     job = folder.job(batch)
     described = job.description()
-    machine = account.measured_on(described["JobArn"])
+    machine = account.tags(described["JobArn"]).get(MEASURED_ON_TAG)
     ended = datetime.fromisoformat(described.get("CompletionTime") or described["LastModifiedTime"])
     folder.keep_origin(
         Origin(

@@ -5,14 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from inference_recommender.capacity.closed_loop import (
-    MAX_ERROR_SHARE,
-    Capacity,
-    Limit,
-    NeverSettled,
-    capacity,
-    sustained,
-)
+from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE, NeverSettled, SustainedLoad, capacity, sustained
+from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.statistics import Floats, samples_needed
 from inference_recommender.load_generator.plan import StoppingConditions
 from inference_recommender.load_generator.records import Rows, percentiles
@@ -176,7 +170,7 @@ def _unserved_share(measured: Measured) -> float | None:
     return measured.unserved_s / total_s if total_s else 0.0
 
 
-def _capacity(measured: Measured, limit: Limit) -> tuple[Capacity | None, float | None]:
+def _capacity(measured: Measured, limit: Limit) -> tuple[SustainedLoad | None, float | None]:
     """Returns the capacity and the seconds for which the service warmed up."""
     rows, end_s = measured.rows, measured.duration_s
     latencies_ms = rows.from_intended_ms if measured.open_loop else rows.latencies_ms
@@ -188,7 +182,9 @@ def _capacity(measured: Measured, limit: Limit) -> tuple[Capacity | None, float 
     return best, best.warm_up_s if best else None
 
 
-def _latencies(measured: Measured, best: Capacity | None) -> tuple[dict[str, float | None], dict[str, float | None]]:
+def _latencies(
+    measured: Measured, best: SustainedLoad | None
+) -> tuple[dict[str, float | None], dict[str, float | None]]:
     """Returns the percentiles from actual and from intended send, of the stretch at the best rate or of all."""
     rows = measured.rows
     start_s, end_s = (best.start_s, best.end_s) if best else (0.0, np.inf)

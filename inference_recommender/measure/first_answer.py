@@ -1,7 +1,7 @@
 """Times the start of an endpoint that has just come into service, until its first answer within the objective.
 
-Requests with the workload's payloads go one at a time, from this machine. Latency is the client's, which on AWS includes
-the network and SageMaker's overhead.
+Requests with the workload's payloads go one at a time, from this machine. Latency is the client's, which on AWS
+includes the network and SageMaker's overhead.
 """
 
 import itertools

@@ -77,9 +77,7 @@ class JobSource:
                 self._create(jobs, run_folder, number)
                 with _resumable(run_folder, AwsUnavailable):
                     place = (number, len(jobs.names))
-                    ended = wait_for_job(
-                        self.service, name, jobs.expected_s, progress, self.sleep, place, percentile
-                    )
+                    ended = wait_for_job(self.service, name, jobs.expected_s, progress, self.sleep, place, percentile)
             except KeyboardInterrupt:
                 ending = self._stop(name, jobs, run_folder, number, measured)
                 raise Interrupted(f"Interrupted: {ending}") from None
@@ -147,9 +145,7 @@ class JobSource:
         explained = "\n".join([f"{reason} The last lines of its container's log:", *lines])
         return measured.model_copy(update={"failure_reason": explained})
 
-    def _stop(
-        self, name: str, jobs: Jobs, run_folder: RunFolder, number: int, before: Sequence[Measurement]
-    ) -> str:
+    def _stop(self, name: str, jobs: Jobs, run_folder: RunFolder, number: int, before: Sequence[Measurement]) -> str:
         """Stops the job that the user interrupted and returns the outcome as a sentence."""
         self.service.stop_retrying()
         try:

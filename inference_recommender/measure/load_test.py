@@ -110,9 +110,7 @@ class LoadTest:
         machine = f"{self.system.machine}, load from {self.generators}" if self.generators else self.system.machine
         return provenance(self.system, machine, run_folder)
 
-    def _keep(
-        self, outcome: Outcome, plan: LoadPlan, run_folder: RunFolder, server: ServerTimes | None
-    ) -> Measurement:
+    def _keep(self, outcome: Outcome, plan: LoadPlan, run_folder: RunFolder, server: ServerTimes | None) -> Measurement:
         measured = measurement(outcome, plan, self.system).model_copy(update={"server": server})
         run_folder.keep_measurements((measured,))
         return measured

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from inference_recommender.capacity.search import Bottleneck, Seen
+from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, StoppingConditions
 from inference_recommender.load_generator.process import Outcome, generate
 from inference_recommender.load_generator.self_watch import LAGGED, STALLED
@@ -48,13 +49,13 @@ class GeneratorProbe:
         self._count = 0
         self._statistics = TritonStatistics(system.url)
 
-    def __call__(self, rate_per_minute: float, duration_s: float) -> Seen:
+    def __call__(self, rate_per_minute: float, duration_s: float) -> ProbeRecords:
         """Returns the attempt with the least time in stalls. Raises `Bottleneck` if the generator was the limit in each
         attempt, `Unavailable` if the service does not answer.
         """
         self._count += 1
         self._tell(f"probe {self._count}: {rate_per_minute:,.0f} invocations/min for {duration_s:.0f} s")
-        attempts: list[tuple[float, Seen]] = []
+        attempts: list[tuple[float, ProbeRecords]] = []
         for attempt in range(1, MOST_ATTEMPTS + 1):
             folder = self._folder / f"probe-{self._count:03}{'' if attempt == 1 else f'-{attempt}'}"
             try:
@@ -72,7 +73,7 @@ class GeneratorProbe:
                 self._tell(f"probe {self._count} is repeated: {why}")
         return min(attempts, key=lambda one: one[0])[1]
 
-    def _attempt(self, rate_per_minute: float, duration_s: float, folder: Path) -> tuple[float, Seen]:
+    def _attempt(self, rate_per_minute: float, duration_s: float, folder: Path) -> tuple[float, ProbeRecords]:
         """Returns the share of the time in stalls, and the requests outside them."""
         plan = LoadPlan(
             url=self._system.url,
@@ -103,7 +104,7 @@ class GeneratorProbe:
             raise Unavailable(f"{self._system.name}: {reason}. Measurements: {from_here(self._folder)}.")
 
 
-def seen(records: Path, duration_s: float) -> tuple[float, Seen]:
+def seen(records: Path, duration_s: float) -> tuple[float, ProbeRecords]:
     """Reads a generator's records. A request that failed or had no answer counts as infinitely late.
 
     Returns the share of the time in stalls of this machine, and the requests that no stall delayed.
@@ -120,5 +121,5 @@ def seen(records: Path, duration_s: float) -> tuple[float, Seen]:
         delayed |= (finished > start) & (intended > start - around) & (intended < end + around)
     order = np.argsort(intended, kind="stable")
     order = order[~delayed[order]]
-    found = Seen(duration_s=duration_s, intended_s=intended[order], latencies_ms=latencies[order])
+    found = ProbeRecords(duration_s=duration_s, intended_s=intended[order], latencies_ms=latencies[order])
     return float(np.diff(stalls, axis=1).sum()) / duration_s, found

@@ -63,8 +63,8 @@ def run(
     keeps what was measured however the run ends. Raises `UsageError`, or what the source raises.
     """
     if subject is not None:
-        _begin(source, subject, run_folder)
-    measured = source.measure(run_folder, progress)
+        _check_new(run_folder)
+    measured = measure(source, run_folder, progress, subject)
     if searching is not None:
         measured = _searched(measured, searching, run_folder, progress, search_all=search_all)
     workload, inputs = run_folder.workload(), run_folder.inputs()
@@ -77,12 +77,25 @@ def run(
     return recommendation
 
 
-def _begin(source: Source, subject: RunSubject, run_folder: RunFolder) -> None:
+def measure(
+    source: Source, run_folder: RunFolder, progress: Progress, subject: RunSubject | None
+) -> tuple[Measurement, ...]:
+    """Measures, or continues what `run_folder` has begun. Raises what the source raises."""
+    if subject is not None and not run_folder.begun:
+        _begin(source, subject, run_folder)
+    return source.measure(run_folder, progress)
+
+
+def _check_new(run_folder: RunFolder) -> None:
     if run_folder.begun:
         raise UsageError(
             f"{run_folder} already has a run. Continue it with `python -m inference_recommender run --resume "
             f"{run_folder}`, or choose another name with --name."
         )
+
+
+def _begin(source: Source, subject: RunSubject, run_folder: RunFolder) -> None:
+    """Writes all that the run consists of. Sends nothing."""
     rows = subject.workload.latency_objective.rows_per_invocation
     check_payloads(subject.workload.name, subject.payloads, rows)
     run_folder.keep_workload(subject.workload)

@@ -10,17 +10,18 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from aws_api.sagemaker import EndpointDescription
-from inference_recommender.capacity.search import Probe, Reason, Search, SearchResult, Seen
+from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.search import Reason, Search, SendProbe
 from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import first_answer, temporary_endpoint
 from inference_recommender.measure.load_test import provenance
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.start_stages import cold_start
 from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
-from inference_recommender.measurement import Measurement, OpenLoop, limit_of
+from inference_recommender.measurement import Measurement, limit_of
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS, RunFolder
-from inference_recommender.sizing.open_loop import open_loop
 from inference_recommender.sizing.verdict import initial_rate
 from workloads import Interrupted, LatencyObjective, Provenance, Unavailable
 
@@ -60,32 +61,28 @@ class OpenLoopSearch:
         """Raises `NoVerdict` if too little is known, or `Unavailable`."""
         objective = run_folder.workload().latency_objective
         probe = with_progress(probe_of(self.system, run_folder, progress), self.system.name, self.longest_s, progress)
-        search = Search(probe=probe, limit=limit_of(objective), longest_s=self.longest_s)
+        search = Search(send=probe, limit=limit_of(objective), longest_s=self.longest_s)
         try:
             result = search.run()
         except KeyboardInterrupt:
             self._keep(search.result(Reason.INTERRUPTED), search, run_folder)
             raise Interrupted(f"Interrupted: the search was stopped. Measurements: {run_folder}.") from None
         measured = self._keep(result, search, run_folder)
-        if result.reason is not Reason.NOTHING_KEEPS and (
-            result.invocations_per_minute is None or result.reason is Reason.BOTTLENECK
-        ):
+        if not result.decides or search.reason is Reason.BOTTLENECK:
             raise run_folder.no_verdict(why_none(result, search))
         return (measured,)
 
     def provenance(self, run_folder: RunFolder) -> Provenance:
         return provenance(self.system, self.system.machine, run_folder)
 
-    def _keep(self, result: SearchResult, search: Search, run_folder: RunFolder) -> Measurement:
-        objective = run_folder.workload().latency_objective
-        found = open_loop(result, objective, self.system.instances, search.complaint)
+    def _keep(self, found: Capacity, search: Search, run_folder: RunFolder) -> Measurement:
         measured = Measurement(
             instance_type=self.system.instance_type,
             endpoint_name=self.system.name,
             max_invocations_per_minute=None,
             model_latency_ms=None,
-            open_loop=found,
-            warm_up_s=result.warm_up_s,
+            open_loop=found.per_instance(self.system.instances),
+            warm_up_s=search.warm_up_s,
             instance_count=self.system.instances,
         )
         run_folder.keep_measurements((measured,))
@@ -148,22 +145,20 @@ def probe_of(system: SystemUnderTest, run_folder: RunFolder, progress: Progress,
     return GeneratorProbe(run_folder.path / PAYLOADS, run_folder.path / SEARCH / folder, system, tell=progress.say)
 
 
-def with_progress(probe: Probe, name: str, expected_s: float, progress: Progress) -> Probe:
+def with_progress(probe: SendProbe, name: str, expected_s: float, progress: Progress) -> SendProbe:
     """Returns the same probe, which also updates the progress."""
     began = time.monotonic()
 
-    def reporting(rate_per_minute: float, duration_s: float) -> Seen:
+    def reporting(rate_per_minute: float, duration_s: float) -> ProbeRecords:
         elapsed_s = time.monotonic() - began
-        progress.update(
-            ProgressUpdate(job_name=name, status="SEARCHING", elapsed_s=elapsed_s, expected_s=expected_s)
-        )
+        progress.update(ProgressUpdate(job_name=name, status="SEARCHING", elapsed_s=elapsed_s, expected_s=expected_s))
         return probe(rate_per_minute, duration_s)
 
     return reporting
 
 
 def searched(
-    measured: Measurement, probe: Probe, objective: LatencyObjective, longest_s: float, progress: Progress
+    measured: Measurement, probe: SendProbe, objective: LatencyObjective, longest_s: float, progress: Progress
 ) -> Measurement:
     """Returns the measurement with the search's result; unchanged if the closed-loop test had no rate. `probe` sends to
     all of its instances together.
@@ -173,17 +168,17 @@ def searched(
         return measured
     reporting = with_progress(probe, f"{measured.instance_type}, open-loop search", longest_s, progress)
     begin = start * measured.instance_count
-    search = Search(probe=reporting, limit=limit_of(objective), start=begin, longest_s=longest_s)
+    search = Search(send=reporting, limit=limit_of(objective), start=begin, longest_s=longest_s)
     try:
-        found = open_loop(search.run(), objective, measured.instance_count, search.complaint)
+        found = search.run().per_instance(measured.instance_count)
     except Unavailable as error:
         found = unknown(objective, str(error))
     return measured.model_copy(update={"open_loop": found})
 
 
-def unknown(objective: LatencyObjective, reason: str) -> OpenLoop:
+def unknown(objective: LatencyObjective, reason: str) -> Capacity:
     """Returns the result of a search that was not possible."""
-    return OpenLoop(
+    return Capacity(
         invocations_per_minute=None,
         percentile=objective.percentile,
         limit_ms=objective.model_latency_ms,
@@ -191,26 +186,26 @@ def unknown(objective: LatencyObjective, reason: str) -> OpenLoop:
     )
 
 
-def why_none(result: SearchResult, search: Search) -> str:
+def why_none(found: Capacity, search: Search) -> str:
     """Returns why there is no capacity, and what to do."""
-    match result.reason:
+    match search.reason:
         case Reason.BOTTLENECK:
             return (
                 f"{search.complaint}. Run the generator on another machine than the server, or on one with more cores."
             )
         case Reason.TIME:
             return (
-                f"too few samples: after {search.spent_s:.0f} s of probes the capacity is {_so_far(result)}. Search "
+                f"too few samples: after {search.spent_s:.0f} s of probes the capacity is {_so_far(found)}. Search "
                 "longer: --max-duration-s."
             )
         case Reason.NEVER_SETTLED:
             return f"the latency had not settled after {search.spent_s:.0f} s at {search.start:,.0f} invocations/min."
         case _:
-            return f"{result.reason.value}."
+            return f"{found.reason}."
 
 
-def _so_far(result: SearchResult) -> str:
-    low, high = result.interval or (0.0, float("inf"))
+def _so_far(found: Capacity) -> str:
+    low, high = found.interval or (found.at_least or 0.0, float("inf"))
     ends = [f"above {low:,.0f}"] if low else []
     ends += [f"below {high:,.0f}"] if high < float("inf") else []
     return f"{' and '.join(ends)} invocations/min (95 % interval)" if ends else "unknown"

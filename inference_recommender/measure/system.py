@@ -65,14 +65,16 @@ def system_at_url(
     """Describes a KServe v2 server. A URL without a path is completed to the infer URL of `model`; `fleet` is the
     argument of --instances. Raises `UsageError`.
     """
-    if not re.fullmatch(r"https?://[^/]+(/.*)?", url):
-        raise UsageError(f"--url: got '{url}'. Allowed: http://HOST:PORT or https://HOST, with the model's path or none.")
+    if not re.fullmatch(r"(https?|http\+unix)://[^/]+(/.*)?", url):
+        raise UsageError(
+            f"--url: got '{url}'. Allowed: http://HOST:PORT or https://HOST, with the model's path or none."
+        )
     instances, instance_type = 1, UNKNOWN_TYPE
     if fleet is not None:
         if (parts := FLEET.fullmatch(fleet)) is None:
             raise UsageError(f"--instances: got '{fleet}'. Allowed: TYPE or NxTYPE, such as 2xml.inf2.xlarge.")
         instances, instance_type = int(parts["count"] or 1), parts["type"]
-    here = is_this_machine(urlsplit(url).hostname or "")
+    here = url.startswith("http+unix:") or is_this_machine(urlsplit(url).hostname or "")
     return SystemUnderTest(
         name=url,
         url=infer_url(url, model),

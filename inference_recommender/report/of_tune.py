@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.limit import Limit
 from inference_recommender.report.document import Report, Table, Value, Verdict, table
 from inference_recommender.report.found import Found, generator_table
 from inference_recommender.report.of_run import COLD_START, ONE_KIND_OF_REQUEST, TRAFFIC_THAT_CHANGES

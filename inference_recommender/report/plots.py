@@ -22,9 +22,10 @@ from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.capacity.time_series import Series
-from inference_recommender.measurement import Measurement, OpenLoop
+from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.verdict import expected_latencies
 from workloads import Candidate, LatencyObjective, Proof
 
@@ -161,7 +162,7 @@ def of_proof(proof: Proof) -> Plot:
     return drawn(figure)
 
 
-def of_search(found: OpenLoop) -> Plot:
+def of_search(found: Capacity) -> Plot:
     """Draws the latency that each probe of a capacity search saw, the limit, and the rate that was found."""
     figure, axes = new_figure(WIDE_IN)
     known = [(probe.invocations_per_minute, probe.latency_ms) for probe in found.probes if probe.latency_ms is not None]

@@ -14,8 +14,9 @@ heaviest whose latency kept the limit, or the lightest where none did.
 from collections.abc import Sequence
 from itertools import chain
 
+from inference_recommender.capacity.probe import Probe
 from inference_recommender.capacity.server_times import ServerTimes
-from inference_recommender.measurement import Measurement, ProbeSeen
+from inference_recommender.measurement import Measurement
 from inference_recommender.report.document import Table, table
 from inference_recommender.report.plots import BLUE, GREEN, ORANGE, WIDE_IN, Plot, drawn, legend, new_figure
 from workloads import Workload
@@ -125,7 +126,7 @@ def _rows(measured: Measurement) -> list[tuple[str | int | float | None, ...]]:
     ]
 
 
-def _told(measured: Measurement) -> list[ProbeSeen]:
+def _told(measured: Measurement) -> list[Probe]:
     """Returns the probes whose server told its times, the lightest load first."""
     probes = measured.open_loop.probes if measured.open_loop else ()
     return sorted((each for each in probes if each.server), key=lambda each: each.invocations_per_minute)

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.statistics import Floats, isotonic
-from inference_recommender.measurement import OpenLoop
 from workloads import Candidate, LatencyObjective, UsageError
 
 NORMAL_95 = 1.959964
@@ -97,7 +97,7 @@ def capacity_in_words(candidate: Candidate) -> str:
     return f"{'estimated' if candidate.capacity_basis == 'estimate' else 'recommended'} capacity"
 
 
-def curve_of_search(found: OpenLoop, objective: LatencyObjective) -> LatencyCurve:
+def curve_of_search(found: Capacity, objective: LatencyObjective) -> LatencyCurve:
     """Returns the curve through the probes of a search that has a capacity.
 
     Raises `UsageError` if the lowest rate missed the objective, or the search was for another objective.

@@ -5,43 +5,18 @@ Its rate is the highest of arrivals that come whatever the answers do, and no jo
 above the 30,000 a minute at which a job of Inference Recommender stops.
 """
 
-from math import inf
 from typing import Any, Literal
 
 from pydantic import Field
 
-from inference_recommender.capacity.search import Reason, SearchResult
-from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
-from workloads import LatencyObjective
+from inference_recommender.capacity.probe import Probe
+from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.search import Reason
+from inference_recommender.measurement import Measurement
 from workloads.document import Document
 
 NAME = "capacity.json"
 UNKNOWN_TYPE = "unknown"
-
-
-def open_loop(found: SearchResult, objective: LatencyObjective, instances: int, complaint: str = "") -> OpenLoop:
-    """Returns a search's result per instance; `complaint` is why the generator was the bottleneck, where it was."""
-    low, high = found.interval or (0.0, inf)
-    rate = 0.0 if found.reason is Reason.NOTHING_KEEPS else found.invocations_per_minute
-    return OpenLoop(
-        invocations_per_minute=None if rate is None else rate / instances,
-        interval=(low / instances, high / instances) if rate != 0 and high < inf else None,
-        at_least=None if rate is not None or found.lower_bound is None else found.lower_bound / instances,
-        percentile=objective.percentile,
-        limit_ms=objective.model_latency_ms,
-        latency_ms=found.latency_ms,
-        reason=complaint or found.reason.value,
-        probes=tuple(
-            ProbeSeen(
-                invocations_per_minute=probe.invocations_per_minute / instances,
-                duration_s=probe.duration_s,
-                latency_ms=probe.latency_ms if probe.latency_ms < inf else None,
-                late_share=probe.late_share,
-                server=probe.server,
-            )
-            for probe in found.probed
-        ),
-    )
 
 
 class CapacityFound(Document):
@@ -79,23 +54,21 @@ class CapacityFound(Document):
             instance_count=self.instances,
         )
 
-    def open_loop(self) -> OpenLoop:
-        """Returns the same with every rate divided among the instances."""
+    def open_loop(self) -> Capacity:
+        """Returns the capacity per instance."""
         rate, (low, high) = self.max_invocations_per_minute, self.max_invocations_interval or (None, None)
         if rate is None and self.reason == Reason.NOTHING_KEEPS.value:
             rate = 0.0
-        return OpenLoop(
-            invocations_per_minute=None if rate is None else rate / self.instances,
-            interval=(
-                None if rate is None or low is None or high is None else (low / self.instances, high / self.instances)
-            ),
+        return Capacity(
+            invocations_per_minute=rate,
+            interval=None if rate is None or low is None or high is None else (low, high),
             percentile=self.percentile,
             limit_ms=self.latency_limit_ms,
             latency_ms=self.latency_ms,
             reason=self.reason,
             probes=tuple(
-                ProbeSeen(
-                    invocations_per_minute=point["invocations_per_minute"] / self.instances,
+                Probe(
+                    invocations_per_minute=point["invocations_per_minute"],
                     duration_s=point["duration_s"],
                     latency_ms=point["latency_ms"],
                     late_share=point["late_share"],
@@ -103,4 +76,4 @@ class CapacityFound(Document):
                 )
                 for point in self.probes
             ),
-        )
+        ).per_instance(self.instances)

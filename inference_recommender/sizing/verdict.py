@@ -16,10 +16,12 @@ threshold of an advanced job is a P95 whatever the objective. Where nothing else
 
 from dataclasses import dataclass, replace
 
-from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.flow_equivalent import Estimate, Records, model_latencies, records
+from inference_recommender.capacity.flow_equivalent import Records, model_latencies, records
+from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.probe import Probe
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.time_series import highest_within
-from inference_recommender.measurement import SERVERLESS, Measurement, OpenLoop, ProbeSeen, limit_of
+from inference_recommender.measurement import SERVERLESS, Measurement, limit_of
 from inference_recommender.sizing.fleet import Demand
 from workloads import LatencyObjective
 from workloads.recommendation import CapacityBasis
@@ -87,7 +89,7 @@ def _judge(measured: Measurement, demand: Demand) -> Verdict:
     if estimated is not None:
         if found and (contradiction := _contradiction(found, estimated)):
             return replace(_as_it_is(measured, meets=False, reason=contradiction), verified=False)
-        if found and found.at_least and found.at_least > estimated.invocations_per_minute:
+        if found and found.at_least and found.at_least > (estimated.invocations_per_minute or 0.0):
             return _by_lower_bound(measured, found, asked, found.at_least)
         return _by_estimate(measured, asked, estimated)
     if found and found.at_least:
@@ -109,7 +111,8 @@ def is_far_below_closed_loop(measured: Measurement, objective: LatencyObjective)
     """Returns whether the estimate is so far below the closed-loop rate that it needs a check."""
     users = measured.max_invocations_per_minute
     estimated = None if _why_no_capacity(measured) else _estimate(measured, limit_of(objective))
-    return bool(users and estimated and 0 < estimated.invocations_per_minute < FAR_BELOW * users)
+    rate = estimated and estimated.invocations_per_minute
+    return bool(users and rate and rate < FAR_BELOW * users)
 
 
 def initial_rate(measured: Measurement, objective: LatencyObjective) -> float | None:
@@ -119,7 +122,7 @@ def initial_rate(measured: Measurement, objective: LatencyObjective) -> float | 
     if _why_no_capacity(measured):
         return None
     expected = _estimate(measured, limit_of(objective))
-    if expected is not None and expected.invocations_per_minute > 0:
+    if expected is not None and expected.invocations_per_minute:
         return expected.invocations_per_minute
     users = measured.max_invocations_per_minute
     return None if users is None else users / 2
@@ -166,18 +169,10 @@ def _why_no_capacity(measured: Measurement) -> str | None:
     return None
 
 
-def _estimate(measured: Measurement, limit: Limit) -> Estimate | None:
-    """Estimates the capacity of the whole fleet, per instance."""
+def _estimate(measured: Measurement, limit: Limit) -> Capacity | None:
+    """Estimates the capacity of an instance."""
     settled = _records(measured, limit.percentile)
-    if settled is None:
-        return None
-    whole, instances = settled.estimate(limit), measured.instance_count
-    low, high = whole.interval
-    return Estimate(
-        invocations_per_minute=whole.invocations_per_minute / instances,
-        interval=(low / instances, high / instances),
-        latency_ms=whole.latency_ms,
-    )
+    return None if settled is None else settled.estimate(limit).per_instance(measured.instance_count)
 
 
 def _records(measured: Measurement, percentile: float) -> Records | None:
@@ -189,7 +184,7 @@ def _records(measured: Measurement, percentile: float) -> Records | None:
     return records(series, series.latency_ms if ours else model_latencies(series, f"p{percentile:g}"))
 
 
-def _by_search(measured: Measurement, found: OpenLoop, asked: str) -> Verdict:
+def _by_search(measured: Measurement, found: Capacity, asked: str) -> Verdict:
     """Judges by the highest rate within the limit that an open-loop search found."""
     if not (rate := found.invocations_per_minute):
         return _as_it_is(measured, meets=False, reason=f"Misses {asked} with open-loop arrivals: {found.reason}.")
@@ -209,7 +204,7 @@ def _by_search(measured: Measurement, found: OpenLoop, asked: str) -> Verdict:
     )
 
 
-def _by_lower_bound(measured: Measurement, found: OpenLoop, asked: str, rate: float) -> Verdict:
+def _by_lower_bound(measured: Measurement, found: Capacity, asked: str, rate: float) -> Verdict:
     """Judges by the lower bound of a search that did not finish."""
     return Verdict(
         meets=True,
@@ -221,9 +216,9 @@ def _by_lower_bound(measured: Measurement, found: OpenLoop, asked: str, rate: fl
     )
 
 
-def _by_estimate(measured: Measurement, asked: str, estimated: Estimate) -> Verdict:
+def _by_estimate(measured: Measurement, asked: str, estimated: Capacity) -> Verdict:
     """Judges by the flow-equivalent server of the closed-loop records."""
-    rate, users = estimated.invocations_per_minute, measured.max_invocations_per_minute
+    rate, users = estimated.invocations_per_minute or 0.0, measured.max_invocations_per_minute
     search = f" The open-loop search gave no capacity: {measured.open_loop.reason}." if measured.open_loop else ""
     if rate <= NO_LOAD_PER_MINUTE:
         reason = (
@@ -242,13 +237,13 @@ def _by_estimate(measured: Measurement, asked: str, estimated: Estimate) -> Verd
     )
 
 
-def _contradiction(found: OpenLoop, estimated: Estimate) -> str | None:
+def _contradiction(found: Capacity, estimated: Capacity) -> str | None:
     """Returns why a search without a capacity contradicts the estimate, as a sentence with both figures."""
-    rate = estimated.invocations_per_minute
+    rate = estimated.invocations_per_minute or 0.0
     if rate <= NO_LOAD_PER_MINUTE:
         return None
     words = f"Inconclusive: the estimate is {rate:,.0f} invocations/min, but"
-    if found.interval and found.interval[1] < estimated.interval[0]:
+    if found.interval and estimated.interval and found.interval[1] < estimated.interval[0]:
         low, high = found.interval
         return f"{words} the open-loop search found {low:,.0f} to {high:,.0f} (95 % interval)."
     within = max((one.invocations_per_minute for one in found.probes if _within(one, found.limit_ms)), default=0.0)
@@ -265,7 +260,7 @@ def _contradiction(found: OpenLoop, estimated: Estimate) -> str | None:
     )
 
 
-def _within(probe: ProbeSeen, limit_ms: float) -> bool:
+def _within(probe: Probe, limit_ms: float) -> bool:
     return probe.latency_ms is not None and probe.latency_ms <= limit_ms
 
 

@@ -13,9 +13,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from inference_recommender.capacity.closed_loop import CONFIDENCE, Limit
-from inference_recommender.capacity.rate_at_limit import Counts, rate_at_limit
-from inference_recommender.capacity.search import Seen
+from inference_recommender.capacity.limit import CONFIDENCE, Limit
+from inference_recommender.capacity.probe import Probe, ProbeRecords
+from inference_recommender.capacity.rate_at_limit import rate_at_limit
 from workloads.document import Document
 
 IN_FLUX = 0.1
@@ -50,7 +50,7 @@ class Glimpse(Document):
         return sum(self.late) / max(sum(self.requests), 1)
 
 
-def glimpse(rate_per_minute: float, seen: Seen, limit: Limit) -> Glimpse:
+def glimpse(rate_per_minute: float, seen: ProbeRecords, limit: Limit) -> Glimpse:
     """Counts the requests of a probe."""
     bound = inf if limit.latency_ms is None else limit.latency_ms
     begin = seen.duration_s * IN_FLUX
@@ -129,9 +129,12 @@ def _edge(glimpses: Sequence[Glimpse], limit: Limit) -> float:
     return min(glimpses, key=off).invocations_per_minute
 
 
-def _counts(each: Glimpse) -> Counts:
-    return Counts(
-        rate=each.invocations_per_minute,
-        requests=np.array(each.requests, dtype=np.float64),
-        late=np.array(each.late, dtype=np.float64),
+def _counts(each: Glimpse) -> Probe:
+    return Probe(
+        invocations_per_minute=each.invocations_per_minute,
+        duration_s=each.duration_s,
+        latency_ms=each.latency_ms,
+        late_share=each.late_share,
+        requests=each.requests,
+        late=each.late,
     )

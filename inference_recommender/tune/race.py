@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf, sqrt
 
-from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.tune.evidence import Estimate, Glimpse, estimate
 from inference_recommender.tune.space import Configuration

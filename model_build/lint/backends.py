@@ -1,15 +1,14 @@
-"""Checks the backend that serves a model and the file it loads. Pure.
+"""Checks the backend that serves a model and the file that it loads. Pure.
 
-Names and default files are those of Triton's core (src/constants.h) and its backends' repositories. A backend that is
-not listed is served all the same where the archive brings its library.
+Names and default files are those of Triton's core (src/constants.h) and its backends' repositories. An unlisted backend
+is accepted if the archive contains its library.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from model_build.lint.contents import Contents, join
-from model_build.lint.finding import Finding
-from model_build.lint.layout import Model
-from model_build.lint.model_config import ModelConfig
+from model_build.lint.finding import Finding, Place, finding
+from model_build.lint.layout import Model, Repository
 
 FILES: Mapping[str, str] = {
     "tensorrt": "model.plan",
@@ -27,138 +26,82 @@ PLATFORMS: Mapping[str, str] = {
     "tensorflow_graphdef": "tensorflow",
     "tensorflow_savedmodel": "tensorflow",
 }
-# Those whose platform Triton compares with the backend; a Python model may have any.
+# Triton compares the platform of these with the backend; a Python model may have any platform.
 PAIRED = ("tensorrt", "onnxruntime", "pytorch", "tensorflow")
 OTHER_BACKENDS = ("tensorflow", "dali", "fil", "identity", "repeat", "square", "tensorrtllm", "vllm")
-MADE_UP = "Triton makes one up from the model's file, with a maximum batch size of its own and no dynamic batching."
-COMPLETED: Mapping[str, str] = {
-    "tensorrt": MADE_UP,
-    "onnxruntime": MADE_UP,
-    "openvino": MADE_UP,
-    "python": "Unless model.py has auto_complete_config, the model has no inputs then and refuses every request.",
-}
+ALLOWED = f"backend {', '.join([*FILES, *OTHER_BACKENDS])}; platform {', '.join(PLATFORMS)}, ensemble"
 
 
 def backend_of(model: Model, contents: Contents) -> str | None:
-    """Returns the backend as Triton completes it; None for an ensemble and where nothing readable tells."""
-    if model.config is None and model.config_written:
-        return None
-    config = model.config or ModelConfig()
-    if config.ensemble:
+    """Returns the backend as Triton completes it; None for an ensemble and if no readable file names one."""
+    config = model.config
+    if not model.readable or model.is_ensemble:
         return None
     if config.backend or config.platform:
-        return config.backend or PLATFORMS.get(config.platform)
+        return str(config.backend or "") or PLATFORMS.get(config.platform)
     if config.default_model_filename:
         return _by_file([config.default_model_filename])
     return _by_file(contents.children(join(model.name, model.versions[0])) if model.versions else [])
 
 
 def model_file(model: Model, backend: str | None) -> str | None:
-    """Returns the file that every version needs; None where each GPU has its own or no rule is known."""
-    config = model.config or ModelConfig()
+    """Returns the file that every version needs; None if each GPU has its own or no rule is known."""
+    config = model.config
     if config.runtime.endswith(".py"):
         return None
-    if config.platform == "torch_aoti":
-        return config.default_model_filename or "model.pt2"
-    default = FILES.get(backend or "")
-    return default and (config.default_model_filename or default)
+    default = "model.pt2" if config.platform == "torch_aoti" else FILES.get(backend or "")
+    return default and str(config.default_model_filename or default)
 
 
-def check_backend(model: Model, contents: Contents) -> list[Finding]:
-    config = model.config
-    if config is None:
-        return [] if model.config_written or not model.versions else [_no_config(model, contents)]
-    if config.ensemble:
-        return []
+def check_backend(model: Model, repository: Repository) -> Iterator[Finding]:
+    config, contents = model.config, repository.contents
+    if not model.readable or model.is_ensemble:
+        return
     backend = backend_of(model, contents)
-    if backend is None:
-        return [_unknown(model, config)]
-    if config.backend in PAIRED and config.platform and PLATFORMS.get(config.platform) != backend:
-        return [_contradiction(model, config)]
-    known = backend in FILES or backend in OTHER_BACKENDS
-    return [] if known or _brings_library(model, backend, contents) else [_unknown(model, config)]
+    if not model.has_file:
+        if model.versions:
+            kind = {"python": "python", "tensorrt": "completed", "onnxruntime": "completed", "openvino": "completed"}
+            rule = f"no-config/{kind.get(backend or '', 'other')}"
+            yield finding(rule, Place(model.file), name=model.name)
+    elif backend is None:
+        case = "platform" if config.platform else "unset"
+        key = "platform" if config.platform else "backend"
+        yield finding(f"unknown-backend/{case}", model.place(key), got=config.platform, allowed=ALLOWED)
+    elif config.backend in PAIRED and config.platform and PLATFORMS.get(config.platform) != backend:
+        place = model.place("platform")
+        yield finding("unknown-backend/pair", place, backend=backend, platform=config.platform)
+    elif backend not in (*FILES, *OTHER_BACKENDS) and not _has_library(model, backend, contents):
+        yield finding("unknown-backend/backend", model.place("backend"), got=backend, allowed=ALLOWED)
 
 
-def check_files(model: Model, contents: Contents) -> list[Finding]:
-    """Checks the model's file in every version that is loaded."""
-    expected = model_file(model, backend_of(model, contents))
+def check_model_files(model: Model, repository: Repository) -> Iterator[Finding]:
+    """Checks the model's file in every version that Triton loads."""
+    expected = model_file(model, backend_of(model, repository.contents))
     if expected is None:
-        return []
-    named = model.config.cc_model_filenames if model.config else {}
-    findings = []
+        return
+    named = sorted(model.config.cc_model_filenames.items()) or [("", expected)]
     for version in model.versions:
         folder = join(model.name, version)
-        findings += [
-            _missing(model, folder, name, contents, f"cc_model_filenames names it for compute capability {capability}")
-            for capability, name in sorted(named.items())
-            if not contents.exists(join(folder, name))
-        ]
-        if not named and not contents.exists(join(folder, expected)):
-            findings.append(_missing(model, folder, expected, contents, "the backend loads it"))
-    return findings
+        for capability, name in named:
+            if not repository.contents.exists(join(folder, name)):
+                yield finding(
+                    f"missing-model-file/{'capability' if capability else 'backend'}",
+                    Place(join(folder, name)),
+                    name=name,
+                    capability=capability,
+                    present=_present(folder, repository.contents),
+                )
+
+
+def _present(folder: str, contents: Contents) -> str:
+    names = [name for name in contents.children(folder) if name != "__pycache__"]
+    return f"the folder holds {', '.join(names[:5])}" if names else "the folder is empty"
 
 
 def _by_file(names: list[str]) -> str | None:
     return next((backend for backend, file in FILES.items() if file in names), None)
 
 
-def _brings_library(model: Model, backend: str, contents: Contents) -> bool:
-    library = f"libtriton_{backend}.so"
+def _has_library(model: Model, backend: str, contents: Contents) -> bool:
     folders = [model.name, *(join(model.name, version) for version in model.versions)]
-    return any(contents.file(join(folder, library)) for folder in folders)
-
-
-def _no_config(model: Model, contents: Contents) -> Finding:
-    backend = backend_of(model, contents)
-    return Finding(
-        code="no-config",
-        severity="warning" if backend in COMPLETED else "error",
-        what=f"The model '{model.name}' has no config.pbtxt.",
-        file=model.config_file,
-        why=COMPLETED.get(backend or "", "Triton cannot make one up for a model of this kind and does not load it."),
-        fix=f"Write {model.config_file} with name, backend, max_batch_size, input and output.",
-    )
-
-
-def _unknown(model: Model, config: ModelConfig) -> Finding:
-    got = config.backend or config.platform
-    key = "backend" if config.backend or not config.platform else "platform"
-    return Finding(
-        code="unknown-backend",
-        severity="error",
-        what=f"'{got}' is no {key} of the Triton image." if got else "Neither backend nor platform is set.",
-        file=model.config_file,
-        line=model.line(key),
-        key=key,
-        why=f"Triton looks for libtriton_{got}.so in the image and in the model's folder, and loads nothing without it."
-        if config.backend
-        else "Triton does not know what to load the model with.",
-        fix=f"Allowed: backend {', '.join([*FILES, *OTHER_BACKENDS])}; platform {', '.join(PLATFORMS)}, ensemble; or "
-        "pack the backend's library beside the model.",
-    )
-
-
-def _contradiction(model: Model, config: ModelConfig) -> Finding:
-    return Finding(
-        code="unknown-backend",
-        severity="error",
-        what=f"backend '{config.backend}' and platform '{config.platform}' contradict each other.",
-        file=model.config_file,
-        line=model.line("platform"),
-        key="platform",
-        why="Triton refuses the pair with 'unexpected platform and backend pair'.",
-        fix="Write the backend alone.",
-    )
-
-
-def _missing(model: Model, folder: str, name: str, contents: Contents, reason: str) -> Finding:
-    present = [other for other in contents.children(folder) if other != "__pycache__"]
-    there = f"the folder holds {', '.join(present[:5])}" if present else "the folder is empty"
-    return Finding(
-        code="missing-model-file",
-        severity="error",
-        what=f"{name} is missing: {reason}, and {there}.",
-        file=join(folder, name),
-        why="Triton does not load the version, and the endpoint never answers /ping.",
-        fix="Rename or add the file, or name it in default_model_filename.",
-    )
+    return any(contents.file(join(folder, f"libtriton_{backend}.so")) for folder in folders)

@@ -1,302 +1,184 @@
 """Checks an ensemble's steps against the models it calls, and the flow of its tensors. Pure.
 
-The rules are those of ValidateEnsembleSchedulingConfig and ValidateEnsembleConfig in Triton's core. A composing model
-whose config.pbtxt leaves its tensors to the backend is not compared.
+The rules are those of ValidateEnsembleSchedulingConfig and ValidateEnsembleConfig in Triton's core. A model whose
+config.pbtxt leaves its tensors to the backend is not compared.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from model_build.lint.finding import Finding
-from model_build.lint.layout import Model
-from model_build.lint.model_config import ModelConfig, Step, Tensor
+from model_build.lint.finding import Finding, finding
+from model_build.lint.layout import Model, Repository
+from model_build.lint.model_config import enum_name, required_inputs
 
-
-def check_ensemble(model: Model, models: Mapping[str, Model]) -> list[Finding]:
-    config = model.config
-    if config is None or not config.ensemble:
-        return []
-    return [
-        *_settings(model, config),
-        *_steps(model, config, models),
-        *_made_twice(model, config),
-        *_types(model, config, models),
-        *_flow(model, config),
-        *_calls_itself(model, models),
-    ]
+FORBIDDEN = ("instance_group", "optimization", "model_warmup")
+Dims = tuple[int, ...]
 
 
-def called(config: ModelConfig | None) -> list[str]:
-    return [step.model for step in (config.steps or ())] if config else []
+def check_ensemble(model: Model, repository: Repository) -> Iterator[Finding]:
+    if not model.is_ensemble:
+        return
+    yield from _settings(model)
+    yield from _steps(model, repository.models)
+    yield from _made_twice(model)
+    yield from _types(model, repository.models)
+    # Only the first broken one of these is reported: the others follow from it.
+    yield from [*_unproduced(model)] or [*_cycle(model)] or [*_unused(model)]
+    if model.name in reachable(repository.models, model.calls):
+        yield finding("ensemble-cycle/self", model.place("ensemble_scheduling"))
 
 
-def _finding(
-    model: Model, code: str, key: str, what: str, *, fix: str, why: str = "Triton refuses the ensemble."
-) -> Finding:
-    return Finding(
-        code=code,
-        severity="error",
-        what=what,
-        file=model.config_file,
-        line=model.line(key),
-        key=key,
-        why=why,
-        fix=fix,
-    )
+def reachable(models: Mapping[str, Model], names: list[str]) -> set[str]:
+    """Returns the named models and all that they call as ensembles."""
+    seen, level = set[str](), names
+    while level:
+        seen |= set(level)
+        level = [name for each in level if each in models for name in models[each].calls if name not in seen]
+    return seen
 
 
 def _key(index: int) -> str:
     return f"ensemble_scheduling.step[{index}]"
 
 
-def _settings(model: Model, config: ModelConfig) -> Iterator[Finding]:
+def _enumerated(model: Model) -> list[tuple[int, Any]]:
+    return list(enumerate(model.config.ensemble_scheduling.step))
+
+
+def _settings(model: Model) -> Iterator[Finding]:
+    config = model.config
     if config.platform != "ensemble" or config.backend:
-        yield _finding(
-            model,
-            "ensemble-setting",
-            "backend" if config.backend else "platform",
-            f"An ensemble has platform 'ensemble' and no backend; got platform '{config.platform}' and backend "
-            f"'{config.backend}'.",
-            fix='Write `platform: "ensemble"` and no backend.',
-        )
-    if not config.steps:
-        yield _finding(
-            model, "ensemble-setting", "ensemble_scheduling", "The ensemble has no steps.", fix="Write its steps."
-        )
-    forbidden = {
-        "instance_group": bool(config.instance_groups),
-        "optimization": config.optimization,
-        "model_warmup": bool(config.warmups),
-    }
-    for key, present in forbidden.items():
-        if present:
-            yield _finding(
-                model,
-                "ensemble-setting",
-                key,
-                f"An ensemble cannot have {key}.",
-                fix=f"Move {key} into the models that it calls.",
-            )
+        place = model.place("backend" if config.backend else "platform")
+        yield finding("ensemble-setting/platform", place, platform=config.platform, backend=config.backend)
+    if not config.ensemble_scheduling.step:
+        yield finding("ensemble-setting/steps", model.place("ensemble_scheduling"))
+    present = {field.name for field, _ in config.ListFields()}
+    for key in FORBIDDEN:
+        if key in present:
+            yield finding("ensemble-setting/forbidden", model.place(key), key=key)
 
 
-def _steps(model: Model, config: ModelConfig, models: Mapping[str, Model]) -> Iterator[Finding]:
-    for index, step in enumerate(config.steps or ()):
-        if step.model not in models:
-            yield _finding(
-                model,
-                "ensemble-model",
-                _key(index),
-                f"Step {index} calls the model '{step.model}', which is not in the archive.",
-                why="Triton loads the ensemble only when every model that it calls is loaded.",
-                fix=f"Pack it, or call one of: {', '.join(sorted(set(models) - {model.name})) or 'none'}.",
-            )
-        elif (composing := models[step.model].config) is not None:
-            yield from _mapping(model, index, step, composing)
-            if 0 < composing.max_batch_size < config.max_batch_size:
-                yield _finding(
-                    model,
-                    "ensemble-batch-size",
-                    "max_batch_size",
-                    f"max_batch_size is {config.max_batch_size}, but '{step.model}' takes {composing.max_batch_size}.",
-                    fix="Lower the ensemble's or raise the model's.",
-                )
+def _steps(model: Model, models: Mapping[str, Model]) -> Iterator[Finding]:
+    for index, step in _enumerated(model):
+        called = models.get(step.model_name)
+        if called is None:
+            others = ", ".join(sorted(set(models) - {model.name})) or "none"
+            values = {"step": index, "model": step.model_name, "others": others}
+            yield finding("ensemble-model", model.place(_key(index)), **values)
+            continue
+        yield from _mapping(model, index, step, called)
+        size, maximum = model.config.max_batch_size, called.config.max_batch_size
+        if 0 < maximum < size:
+            place = model.place("max_batch_size")
+            yield finding("ensemble-batch-size", place, size=size, model=called.name, maximum=maximum)
 
 
-def _made_twice(model: Model, config: ModelConfig) -> Iterator[Finding]:
-    maker: dict[str, int] = {}
-    for index, step in enumerate(config.steps or ()):
-        for name in step.outputs.values():
-            if maker.setdefault(name, index) != index:
-                yield _finding(
-                    model,
-                    "ensemble-tensor",
-                    f"{_key(index)}.output_map",
-                    f"Steps {maker[name]} and {index} both make the tensor '{name}'.",
-                    fix="Give each its own name.",
-                )
-
-
-def _mapping(model: Model, index: int, step: Step, composing: ModelConfig) -> Iterator[Finding]:
-    for direction, mapped, tensors in (
-        ("input", step.inputs, composing.inputs),
-        ("output", step.outputs, composing.outputs),
-    ):
+def _mapping(model: Model, index: int, step: Any, called: Model) -> Iterator[Finding]:
+    maps = {"input": (step.input_map, called.config.input), "output": (step.output_map, called.config.output)}
+    for direction, (mapped, tensors) in maps.items():
         names = {tensor.name for tensor in tensors}
-        required = {tensor.name for tensor in tensors if not tensor.optional} if direction == "input" else set[str]()
         unknown = sorted(set(mapped) - names) if names else []
+        values = {"step": index, "direction": direction, "model": called.name, "names": ", ".join(sorted(names))}
         for name in unknown:
-            yield _finding(
-                model,
-                "ensemble-tensor",
-                f"{_key(index)}.{direction}_map",
-                f"Step {index} maps the {direction} '{name}' of '{step.model}', which has no such {direction}.",
-                fix=f"Its {direction}s are {', '.join(sorted(names))}.",
-            )
-        for name in sorted(required - set(mapped)) if not unknown else ():
-            yield _finding(
-                model,
-                "ensemble-tensor",
-                f"{_key(index)}.input_map",
-                f"Step {index} leaves the input '{name}' of '{step.model}' unmapped.",
-                fix="Map it to a tensor of the ensemble.",
-            )
+            yield finding("ensemble-tensor/unknown", model.place(f"{_key(index)}.{direction}_map"), name=name, **values)
+        if direction == "input" and not unknown:
+            for name in sorted(required_inputs(called.config) - set(mapped)):
+                yield finding("ensemble-tensor/unmapped", model.place(f"{_key(index)}.input_map"), name=name, **values)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Use:
-    """One place where an ensemble tensor has a type and a shape."""
+def _made_twice(model: Model) -> Iterator[Finding]:
+    maker: dict[str, int] = {}
+    for index, step in _enumerated(model):
+        for name in step.output_map.values():
+            if maker.setdefault(name, index) != index:
+                place = model.place(f"{_key(index)}.output_map")
+                yield finding("ensemble-tensor/twice", place, first=maker[name], step=index, name=name)
 
-    by: str
+
+class _Use(NamedTuple):
+    """One place where an ensemble's tensor has a type and a shape."""
+
+    user: str
     key: str
-    tensor: Tensor
+    data_type: str
+    dims: Dims
     batched: bool
 
     @property
-    def full_dims(self) -> tuple[int, ...]:
-        return (-1, *self.tensor.inner_dims) if self.batched else self.tensor.inner_dims
+    def full_dims(self) -> Dims:
+        return (-1, *self.dims) if self.batched else self.dims
+
+    def __str__(self) -> str:
+        return f"{self.data_type} {list(self.full_dims)}"
 
 
-def _uses(config: ModelConfig, models: Mapping[str, Model]) -> Iterator[tuple[str, _Use]]:
-    """Yields every ensemble tensor's uses: the ensemble's own signature first, then the steps in their order."""
-    for direction, own in (("input", config.inputs), ("output", config.outputs)):
-        for index, tensor in enumerate(own):
-            batched = config.max_batch_size > 0
-            yield tensor.name, _Use(by="the ensemble", key=f"{direction}[{index}]", tensor=tensor, batched=batched)
-    for index, step in enumerate(config.steps or ()):
-        composing = models[step.model].config if step.model in models else None
-        if composing is None:
+def _uses(model: Model, models: Mapping[str, Model]) -> Iterator[tuple[str, _Use]]:
+    """Yields the uses of every tensor: first the ensemble's own signature, then the steps in order."""
+    batched = model.config.max_batch_size > 0
+    for direction, tensors in (("input", model.config.input), ("output", model.config.output)):
+        for index, tensor in enumerate(tensors):
+            # Requests have the shape before a reshape, the ensemble's steps the one after it.
+            dims = tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims
+            key = f"{direction}[{index}]"
+            yield tensor.name, _Use("the ensemble", key, enum_name(tensor, "data_type"), tuple(dims), batched)
+    for index, step in _enumerated(model):
+        if (called := models.get(step.model_name)) is None:
             continue
-        for mapped, tensors in ((step.inputs, composing.inputs), (step.outputs, composing.outputs)):
+        batched = called.config.max_batch_size > 0
+        for mapped, tensors in ((step.input_map, called.config.input), (step.output_map, called.config.output)):
             by_name = {tensor.name: tensor for tensor in tensors}
-            for name, ensemble_tensor in mapped.items():
-                if name in by_name:
-                    yield (
-                        ensemble_tensor,
-                        _Use(
-                            by=f"'{step.model}'",
-                            key=_key(index),
-                            # A composing model's tensor has the shape that its requests have, before any reshape.
-                            tensor=_outer(by_name[name]),
-                            batched=composing.max_batch_size > 0,
-                        ),
-                    )
+            for name in sorted(set(mapped) & set(by_name)):
+                tensor = by_name[name]
+                use = _Use(f"'{called.name}'", _key(index), enum_name(tensor, "data_type"), tuple(tensor.dims), batched)
+                yield mapped[name], use
 
 
-def _outer(tensor: Tensor) -> Tensor:
-    return Tensor(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, inner_dims=tensor.dims)
+def _types(model: Model, models: Mapping[str, Model]) -> Iterator[Finding]:
+    known: dict[str, _Use] = {}
+    for name, use in _uses(model, models):
+        first = known.setdefault(name, use)
+        if first.data_type != use.data_type or not (
+            _fits(first.dims, use.dims) or _fits(first.full_dims, use.full_dims)
+        ):
+            values = {"first": first, "first_user": first.user, "second": use, "second_user": use.user}
+            yield finding("ensemble-type", model.place(use.key), name=name, **values)
 
 
-def _types(model: Model, config: ModelConfig, models: Mapping[str, Model]) -> Iterator[Finding]:
-    first: dict[str, _Use] = {}
-    for name, use in _uses(config, models):
-        before = first.setdefault(name, use)
-        if not _consistent(before, use):
-            yield _finding(
-                model,
-                "ensemble-type",
-                use.key,
-                f"The tensor '{name}' is {_described(before)} for {before.by}, but {_described(use)} for {use.by}.",
-                fix="Give both the same data_type and dims; -1 fits any size.",
-            )
-
-
-def _described(use: _Use) -> str:
-    return f"{use.tensor.data_type} {list(use.full_dims)}"
-
-
-def _consistent(first: _Use, second: _Use) -> bool:
-    if first.tensor.data_type != second.tensor.data_type:
-        return False
-    return _fits(first.tensor.inner_dims, second.tensor.inner_dims) or _fits(first.full_dims, second.full_dims)
-
-
-def _fits(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+def _fits(first: Dims, second: Dims) -> bool:
     return len(first) == len(second) and all(a == b or -1 in (a, b) for a, b in zip(first, second, strict=True))
 
 
-def _flow(model: Model, config: ModelConfig) -> list[Finding]:
-    """Every tensor comes from the request or from one step, nothing waits for itself, and every tensor is used.
-
-    Only the first of these that is broken is told: the others follow from it.
-    """
-    steps = config.steps or ()
-    given = {tensor.name for tensor in config.inputs}
-    produced = {tensor for step in steps for tensor in step.outputs.values()}
-    return (
-        [*_unproduced(model, config, given, produced)]
-        or [*_cycle(model, steps, given)]
-        or [*_unused(model, config, {tensor for step in steps for tensor in step.inputs.values()})]
-    )
+def _given(model: Model) -> set[str]:
+    return {tensor.name for tensor in model.config.input}
 
 
-def _unproduced(model: Model, config: ModelConfig, given: set[str], produced: set[str]) -> Iterator[Finding]:
-    for index, step in enumerate(config.steps or ()):
-        for name in sorted(set(step.inputs.values()) - given - produced):
-            yield _finding(
-                model,
-                "ensemble-unproduced",
-                f"{_key(index)}.input_map",
-                f"Step {index} reads the tensor '{name}', which is no input of the ensemble and no step's output.",
-                fix="Add it to the ensemble's inputs, or map a step's output to it.",
-            )
-    for index, tensor in enumerate(config.outputs):
+def _unproduced(model: Model) -> Iterator[Finding]:
+    """Yields the tensors that neither the request nor a step provides."""
+    produced = {name for _, step in _enumerated(model) for name in step.output_map.values()}
+    for index, step in _enumerated(model):
+        for name in sorted(set(step.input_map.values()) - _given(model) - produced):
+            yield finding("ensemble-unproduced/input", model.place(f"{_key(index)}.input_map"), step=index, name=name)
+    for index, tensor in enumerate(model.config.output):
         if tensor.name not in produced:
-            yield _finding(
-                model,
-                "ensemble-unproduced",
-                f"output[{index}]",
-                f"The output '{tensor.name}' is no step's output.",
-                fix="Map a step's output to it.",
-            )
+            yield finding("ensemble-unproduced/output", model.place(f"output[{index}]"), name=tensor.name)
 
 
-def _cycle(model: Model, steps: tuple[Step, ...], given: set[str]) -> Iterator[Finding]:
-    ready, left = set(given), list(range(len(steps)))
-    while runnable := [index for index in left if set(steps[index].inputs.values()) <= ready]:
-        ready |= {tensor for index in runnable for tensor in steps[index].outputs.values()}
-        left = [index for index in left if index not in runnable]
+def _cycle(model: Model) -> Iterator[Finding]:
+    """Yields the steps that wait for each other."""
+    ready, left = _given(model), dict(_enumerated(model))
+    while runnable := [index for index, step in left.items() if set(step.input_map.values()) <= ready]:
+        ready |= {name for index in runnable for name in left.pop(index).output_map.values()}
     if left:
-        yield _finding(
-            model,
-            "ensemble-cycle",
-            _key(left[0]),
-            f"Steps that wait for each other's tensors and never run: {', '.join(map(str, left))}.",
-            fix="Map each tensor to the step that makes it.",
-        )
+        yield finding("ensemble-cycle/steps", model.place(_key(next(iter(left)))), steps=", ".join(map(str, left)))
 
 
-def _unused(model: Model, config: ModelConfig, read: set[str]) -> Iterator[Finding]:
-    for index, tensor in enumerate(config.inputs):
+def _unused(model: Model) -> Iterator[Finding]:
+    """Yields the tensors that no step reads."""
+    read = {name for _, step in _enumerated(model) for name in step.input_map.values()}
+    for index, tensor in enumerate(model.config.input):
         if tensor.name not in read:
-            yield _finding(
-                model,
-                "ensemble-unused",
-                f"input[{index}]",
-                f"The input '{tensor.name}' is read by no step.",
-                fix="Map it to a step's input, or drop it.",
-            )
-    outputs = {tensor.name for tensor in config.outputs}
-    for index, step in enumerate(config.steps or ()):
-        for name in sorted(set(step.outputs.values()) - outputs - read):
-            yield _finding(
-                model,
-                "ensemble-unused",
-                f"{_key(index)}.output_map",
-                f"The tensor '{name}' of step {index} is read by no step and is no output.",
-                fix="Drop the mapping, or make it an output.",
-            )
-
-
-def _calls_itself(model: Model, models: Mapping[str, Model]) -> Iterator[Finding]:
-    seen, level = set[str](), called(model.config)
-    while level:
-        seen |= set(level)
-        level = [name for step in level if step in models for name in called(models[step].config) if name not in seen]
-    if model.name in seen:
-        yield _finding(
-            model,
-            "ensemble-cycle",
-            "ensemble_scheduling",
-            "The ensemble calls itself, directly or through another.",
-            fix="Remove one of the calls.",
-        )
+            yield finding("ensemble-unused/input", model.place(f"input[{index}]"), name=tensor.name)
+    outputs = {tensor.name for tensor in model.config.output}
+    for index, step in _enumerated(model):
+        for name in sorted(set(step.output_map.values()) - outputs - read):
+            yield finding("ensemble-unused/output", model.place(f"{_key(index)}.output_map"), step=index, name=name)

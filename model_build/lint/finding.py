@@ -1,24 +1,39 @@
-"""A finding says what is wrong, where, why it fails on SageMaker and how to mend it; and findings as text. Pure."""
+"""A finding: a problem, its place, its effect on SageMaker and the fix. The texts are in rules.toml."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import indent
-from typing import Literal
+from typing import Literal, NamedTuple, cast
 
 from model_build.lint.runtime_context import UnmadeCheck
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # the Python of the image for Inf1
+    import tomli as tomllib
+
 Severity = Literal["error", "warning"]
 """An error keeps the endpoint from starting or from answering; a warning costs money, time or safety."""
+RULES: Mapping[str, Mapping[str, str]] = tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))
+"""Severity and texts of each rule. The part of a name after the slash is a case of the rule."""
+
+
+class Place(NamedTuple):
+    file: str
+    """A path inside the archive, the archive itself, a payload file, or `environment`."""
+    line: int | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
     code: str
-    """Stable and short, for people who filter: `name-mismatch`."""
+    """Stable and short, for filters: `name-mismatch`."""
     severity: Severity
     what: str
     file: str
-    """A path inside the archive, the archive itself, a payload file, or `environment`."""
     line: int | None = None
     key: str | None = None
     why: str
@@ -31,34 +46,40 @@ class Finding:
         return place if self.key is None else f"{place}: {self.key}"
 
 
+def finding(rule: str, place: Place, **values: object) -> Finding:
+    """Returns the finding of a rule; `values` fill the places in its texts."""
+    texts = RULES[rule]
+    return Finding(
+        code=rule.partition("/")[0],
+        severity=cast(Severity, texts["severity"]),
+        what=texts["what"].format(**values),
+        file=place.file,
+        line=place.line,
+        key=place.key,
+        why=texts["why"].format(**values),
+        fix=texts["fix"].format(**values),
+    )
+
+
 def listing(names: Sequence[str], shown: int = 3) -> str:
-    """The first few names and how many there are besides."""
+    """Returns the first names and the number of the others."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(f"'{name}'" for name in names[:shown]) + more
 
 
 def render(findings: Sequence[Finding], unmade: Sequence[UnmadeCheck] = ()) -> str:
-    """Errors first, then warnings, a line of totals, and the checks that could not be made."""
-    ordered = sorted(findings, key=lambda finding: finding.severity != "error")
-    blocks = [_block(finding) for finding in ordered]
-    return "\n\n".join([*blocks, _totals(findings), *_unmade(unmade)])
+    """Returns errors, then warnings, a line of totals, and the checks that were not made."""
+    ordered = sorted(findings, key=lambda each: each.severity != "error")
+    errors = sum(each.severity == "error" for each in findings)
+    totals = f"{_count(errors, 'error')}, {_count(len(findings) - errors, 'warning')}."
+    lacking = [f"  {check.check} (needs {check.needs})" for check in unmade]
+    return "\n\n".join([*map(_block, ordered), totals, *(["\n".join(["Not checked:", *lacking])] if lacking else [])])
 
 
-def _block(finding: Finding) -> str:
-    details = [f"where  {finding.where}", f"why    {finding.why}", f"fix    {finding.fix}"]
-    return f"{finding.severity} {finding.code}: {finding.what}\n" + indent("\n".join(details), "  ")
-
-
-def _totals(findings: Sequence[Finding]) -> str:
-    errors = sum(finding.severity == "error" for finding in findings)
-    return f"{_count(errors, 'error')}, {_count(len(findings) - errors, 'warning')}."
+def _block(found: Finding) -> str:
+    details = [f"where  {found.where}", f"why    {found.why}", f"fix    {found.fix}"]
+    return f"{found.severity} {found.code}: {found.what}\n" + indent("\n".join(details), "  ")
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _unmade(unmade: Sequence[UnmadeCheck]) -> list[str]:
-    if not unmade:
-        return []
-    return ["\n".join(["Not checked:", *(f"  {check.check} (needs {check.needs})" for check in unmade)])]

@@ -1,22 +1,21 @@
 """Checks the archive against where it will run: default model, devices, host driver, shared memory, logging. Pure.
 
-Sources: the container's `serve` script (docker/sagemaker/serve in triton-inference-server/server) for what it does with
-the SAGEMAKER_TRITON_* variables, among them 16 MiB of shared memory for each Python model instance; the Python
-backend's README for what takes shared memory; AWS's "Custom Inference Code with Hosting Services", which runs a
-container as `docker run IMAGE serve`; Docker's own default of 64 MiB for /dev/shm. No document of AWS states the size
-on an endpoint: exceeding Docker's default is a warning, exceeding a size measured there is an error.
+Sources: the container's `serve` script (docker/sagemaker/serve in triton-inference-server/server) for the
+SAGEMAKER_TRITON_* variables, among them 16 MiB of shared memory per Python model instance; the Python backend's README
+for the use of shared memory; AWS's "Custom Inference Code with Hosting Services", which runs a container as
+`docker run IMAGE serve`; Docker's own default of 64 MiB for /dev/shm. No document of AWS states the size on an
+endpoint: exceeding Docker's default is a warning, exceeding a size measured there is an error.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 
 from model_build.lint.backends import backend_of
-from model_build.lint.contents import Contents
-from model_build.lint.ensemble import called
-from model_build.lint.finding import Finding, listing
-from model_build.lint.layout import Model
-from model_build.lint.model_config import ModelConfig
-from model_build.lint.runtime_context import NO_HOST_AMI, RuntimeContext
+from model_build.lint.ensemble import reachable
+from model_build.lint.finding import Finding, Place, finding, listing
+from model_build.lint.layout import Model, Repository
+from model_build.lint.model_config import enum_name
+from model_build.lint.runtime_context import NO_HOST_AMI
 from workloads.instances import HOST_AMIS, OLD_DRIVER_FAMILIES, family, hardware
 
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
@@ -28,252 +27,133 @@ MIN_STUB_BYTES = 1 << 20
 DOCKER_SHARED_MEMORY_BYTES = 64 << 20
 
 
-def default_model(models: Mapping[str, Model], context: RuntimeContext) -> str | None:
-    """Returns the model that /invocations answers with; None where it is not known or not there."""
-    named = (context.environment or {}).get(DEFAULT_MODEL)
+def default_model(repository: Repository) -> str | None:
+    """Returns the model that answers /invocations; None if it is not known or does not exist."""
+    models = repository.models
+    named = (repository.context.environment or {}).get(DEFAULT_MODEL)
     if named:
         return named if named in models else None
     return next(iter(models)) if len(models) == 1 else None
 
 
-def answering(models: Mapping[str, Model], default: str) -> set[str]:
-    """Returns the default model and all that its ensemble calls."""
-    seen, level = set[str](), [default]
-    while level:
-        seen |= set(level)
-        level = [
-            name for model in level for name in called(models[model].config) if name in models and name not in seen
-        ]
-    return seen
+def _answering(repository: Repository) -> list[Model]:
+    """Returns the default model and all that it calls; every model if the default is not known."""
+    default, models = default_model(repository), repository.models
+    names = reachable(models, [default]) & set(models) if default else set(models)
+    return [models[name] for name in sorted(names)]
 
 
-def check_hosting(models: Mapping[str, Model], contents: Contents, context: RuntimeContext) -> list[Finding]:
-    return [
-        *_default(models, contents.folders(""), context),
-        *_unloaded(models, context),
-        *_decoupled(models, context),
-        *_devices(models, contents, context),
-        *_driver(context),
-        *_shared_memory(models, contents, context),
-        *_verbose(context),
-    ]
-
-
-def _default(models: Mapping[str, Model], folders: list[str], context: RuntimeContext) -> Iterator[Finding]:
-    """Checks the default model. The container counts folders: it does not know yet which of them are models."""
-    if context.environment is None:
+def check_default(repository: Repository) -> Iterator[Finding]:
+    """Checks the default model. The container counts folders, whether they are models or not."""
+    environment, models = repository.context.environment, repository.models
+    if environment is None:
         return
-    named = context.environment.get(DEFAULT_MODEL)
+    named, folders = environment.get(DEFAULT_MODEL), repository.contents.folders("")
+    values, place = {"key": DEFAULT_MODEL, "got": named}, Place("environment", key=DEFAULT_MODEL)
     if named and named not in models:
-        yield Finding(
-            code="default-model",
-            severity="error",
-            what=f"{DEFAULT_MODEL} is '{named}', which is no model of the archive.",
-            file="environment",
-            key=DEFAULT_MODEL,
-            why="The container stops: 'Directory with provided SAGEMAKER_TRITON_DEFAULT_MODEL_NAME does not exist'.",
-            fix=f"Allowed: {', '.join(models)}.",
-        )
+        yield finding("default-model/unknown", place, allowed=", ".join(models), **values)
     elif not named and len(folders) > 1:
-        yield Finding(
-            code="default-model",
-            severity="error",
-            what=f"There are {len(folders)} top-level folders ({listing(folders)}) and {DEFAULT_MODEL} is not set.",
-            file="environment",
-            key=DEFAULT_MODEL,
-            why="The container stops: 'More than 1 model directory found in model repository'.",
-            fix="Set it to the model that /invocations answers with; of an ensemble and its parts, the ensemble.",
-        )
+        yield finding("default-model/unset", place, count=len(folders), names=listing(folders), **values)
 
 
-def _unloaded(models: Mapping[str, Model], context: RuntimeContext) -> Iterator[Finding]:
-    default = default_model(models, context)
+def check_loaded(repository: Repository) -> Iterator[Finding]:
+    default, models = default_model(repository), repository.models
     if default is None:
         return
-    asked = set(re.findall(r"--load-model[= ](\S+)", (context.environment or {}).get(ADDITIONAL, "")))
-    loaded = {name for start in {default, *asked} & set(models) for name in answering(models, start)}
-    left = [name for name in models if name not in loaded]
-    if left and "*" not in asked:
-        yield Finding(
-            code="model-not-loaded",
-            severity="warning",
-            what=f"Models that are never loaded: {listing(left)}.",
-            file=left[0],
-            why=f"The container loads '{default}' and what it calls as an ensemble, nothing else: a call to another "
-            "model from Python code fails.",
-            fix=f"Leave them out, or add `--load-model=MODEL` to {ADDITIONAL}.",
-        )
+    arguments = (repository.context.environment or {}).get(ADDITIONAL, "")
+    chosen = re.findall(r"--load-model[= ](\S+)", arguments)
+    unloaded = [name for name in models if name not in reachable(models, [default, *chosen])]
+    if unloaded and "*" not in chosen:
+        yield finding("model-not-loaded", Place(unloaded[0]), names=listing(unloaded), default=default)
 
 
-def _decoupled(models: Mapping[str, Model], context: RuntimeContext) -> Iterator[Finding]:
-    default = default_model(models, context)
-    for name in sorted(answering(models, default) if default else models):
-        config = models[name].config
-        if config and config.decoupled:
-            key = "model_transaction_policy.decoupled"
-            yield Finding(
-                code="decoupled",
-                severity="error",
-                what=f"The model '{name}' is decoupled.",
-                file=models[name].config_file,
-                line=models[name].line(key),
-                key=key,
-                why="SageMaker's front end gives one response to one request and refuses decoupled models, also "
-                "inside an ensemble.",
-                fix="Return one response, or hide the model behind a Python model that collects its responses.",
-            )
+def check_decoupled(repository: Repository) -> Iterator[Finding]:
+    for model in _answering(repository):
+        if model.config.model_transaction_policy.decoupled:
+            yield finding("decoupled", model.place("model_transaction_policy.decoupled"), name=model.name)
 
 
-def _devices(models: Mapping[str, Model], contents: Contents, context: RuntimeContext) -> Iterator[Finding]:
-    types = context.instance_types
-    if not types:
-        return
-    without = list(types) if context.cpu_image else [name for name in types if hardware(name) != "GPU"]
+def check_devices(repository: Repository) -> Iterator[Finding]:
+    context, models = repository.context, repository.models.values()
+    types = context.instance_types or ()
+    without = types if context.cpu_image else [name for name in types if hardware(name) != "GPU"]
     if without:
-        place = f"the image {context.image} has no CUDA" if context.cpu_image else f"{listing(without)} has none"
-        for model in models.values():
-            yield from _needs_gpu(model, contents, place)
-    if context.gpu_types and (on_cpu := _all_on_cpu(models)):
-        yield Finding(
-            code="cpu-on-gpu",
-            severity="warning",
-            what=f"Every model is KIND_CPU, but the instance types have GPUs: {listing(context.gpu_types)}.",
-            file=on_cpu[0].config_file,
-            line=on_cpu[0].line("instance_group"),
-            key="instance_group",
-            why="The GPU is paid for and never used.",
-            fix="Use KIND_GPU, or an instance type without a GPU.",
-        )
+        reason = f"the image {context.image} has no CUDA" if context.cpu_image else f"{listing(without)} has none"
+        for model in models:
+            yield from _needs_gpu(model, repository, reason)
+    running = [model for model in models if not model.is_ensemble]
+    if context.gpu_types and running and all(_kinds(model) == {"KIND_CPU"} for model in running):
+        yield finding("cpu-on-gpu", running[0].place("instance_group"), names=listing(context.gpu_types))
 
 
-def _needs_gpu(model: Model, contents: Contents, place: str) -> Iterator[Finding]:
-    groups = model.config.instance_groups if model.config else ()
-    on_gpu = next((index for index, group in enumerate(groups) if group.kind == "KIND_GPU"), None)
-    tensorrt = backend_of(model, contents) == "tensorrt"
-    if on_gpu is None and not tensorrt:
-        return
-    key = "backend" if on_gpu is None else f"instance_group[{on_gpu}]"
-    yield Finding(
-        code="gpu-on-cpu",
-        severity="error",
-        what=f"'{model.name}' needs a GPU ({'TensorRT' if tensorrt else 'KIND_GPU'}), and {place}.",
-        file=model.config_file,
-        line=model.line(key),
-        key=key,
-        why="Triton refuses the model and does not start.",
-        fix="Use KIND_CPU and a model for the CPU, or an instance type with a GPU and the image for it.",
-    )
+def _kinds(model: Model) -> set[str]:
+    """Returns an empty set without an instance group: Triton then uses a GPU if there is one."""
+    return {enum_name(group, "kind") for group in model.config.instance_group}
 
 
-def _all_on_cpu(models: Mapping[str, Model]) -> list[Model]:
-    """Returns the models that run themselves, if each of them runs on the CPU."""
-    running = [model for model in models.values() if not (model.config and model.config.ensemble)]
-    return running if all(_on_cpu(model.config) for model in running) else []
+def _needs_gpu(model: Model, repository: Repository, reason: str) -> Iterator[Finding]:
+    kinds = [enum_name(group, "kind") for group in model.config.instance_group]
+    tensorrt = backend_of(model, repository.contents) == "tensorrt"
+    if "KIND_GPU" in kinds or tensorrt:
+        key = f"instance_group[{kinds.index('KIND_GPU')}]" if "KIND_GPU" in kinds else "backend"
+        need = "TensorRT" if tensorrt else "KIND_GPU"
+        yield finding("gpu-on-cpu", model.place(key), name=model.name, need=need, reason=reason)
 
 
-def _on_cpu(config: ModelConfig | None) -> bool:
-    """False without an instance group: Triton then takes the GPU where there is one."""
-    groups = config.instance_groups if config else ()
-    return bool(groups) and all(group.kind == "KIND_CPU" for group in groups)
-
-
-def _driver(context: RuntimeContext) -> Iterator[Finding]:
+def check_driver(repository: Repository) -> Iterator[Finding]:
+    context = repository.context
     version, host_ami = context.triton_version, context.host_ami
-    wanted = HOST_AMIS.get(version or "")
+    needed = HOST_AMIS.get(version or "")
     types = [name for name in context.gpu_types if family(name) in OLD_DRIVER_FAMILIES]
-    if context.cpu_image or not types or wanted is None or host_ami in (None, wanted):
+    if context.cpu_image or not types or needed is None or host_ami in (None, needed):
         return
     got = "sets no InferenceAmiVersion" if host_ami == NO_HOST_AMI else f"has InferenceAmiVersion '{host_ami}'"
-    yield Finding(
-        code="host-ami",
-        severity="error",
-        what=f"The variant {got}; Triton {version} on {listing(types)} needs '{wanted}'.",
-        file="endpoint configuration",
-        key="InferenceAmiVersion",
-        why="The CUDA in the image does not start on another host driver: the container hangs without a log until "
-        "SageMaker gives up.",
-        fix=f"Set InferenceAmiVersion to '{wanted}' on the production variant.",
-    )
+    place = Place("endpoint configuration", key="InferenceAmiVersion")
+    yield finding("host-ami", place, got=got, version=version, names=listing(types), needed=needed)
 
 
-def _shared_memory(models: Mapping[str, Model], contents: Contents, context: RuntimeContext) -> Iterator[Finding]:
+def check_shared_memory(repository: Repository) -> Iterator[Finding]:
+    context = repository.context
     if context.environment is None:
         return
-    written = context.environment.get(SHARED_MEMORY)
-    size = _bytes(written)
+    place, got = Place("environment", key=SHARED_MEMORY), context.environment.get(SHARED_MEMORY)
+    size = _bytes(got)
     if size is None or size < MIN_STUB_BYTES:
-        yield _stub_size(written)
+        values = {"key": SHARED_MEMORY, "got": got, "minimum": MIN_STUB_BYTES, "default": STUB_BYTES}
+        yield finding("shared-memory/size", place, **values)
         return
-    default = default_model(models, context)
-    stubs = {
-        name: sum(_instances(models[name]))
-        for name in sorted(answering(models, default) if default else models)
-        if backend_of(models[name], contents) == "python"
-    }
-    demand, available = size * sum(stubs.values()), context.shared_memory_bytes
-    if demand > (available or DOCKER_SHARED_MEMORY_BYTES):
-        yield _too_little(stubs, size, available)
+    counts = _python_instances(repository)
+    available = context.shared_memory_bytes or DOCKER_SHARED_MEMORY_BYTES
+    total = size * sum(counts.values())
+    if total > available:
+        yield finding(
+            f"shared-memory/{'measured' if context.shared_memory_bytes else 'docker'}",
+            place,
+            key=SHARED_MEMORY,
+            count=sum(counts.values()),
+            parts=", ".join(f"{count} of '{name}'" for name, count in counts.items()),
+            size=size,
+            total=total,
+            available=available,
+        )
 
 
-def _bytes(written: str | None) -> int | None:
-    if not written:
+def _bytes(text: str | None) -> int | None:
+    if not text:
         return STUB_BYTES
-    return int(written) if re.fullmatch(r"[0-9]{1,18}", written) else None
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
 
 
-def _instances(model: Model) -> list[int]:
-    """Returns the model instances of each group; a group that names no GPUs has at least one."""
-    groups = model.config.instance_groups if model.config else ()
-    return [group.count * max(len(group.gpus), 1) for group in groups] or [1]
+def _python_instances(repository: Repository) -> Mapping[str, int]:
+    """Returns the number of model instances of each Python model that answers requests."""
+    return {
+        model.name: sum(max(group.count, 1) * max(len(group.gpus), 1) for group in model.config.instance_group) or 1
+        for model in _answering(repository)
+        if backend_of(model, repository.contents) == "python"
+    }
 
 
-def _stub_size(written: str | None) -> Finding:
-    return Finding(
-        code="shared-memory",
-        severity="error",
-        what=f"{SHARED_MEMORY} is '{written}'.",
-        file="environment",
-        key=SHARED_MEMORY,
-        why=f"The Python backend takes a whole number of bytes, {MIN_STUB_BYTES:,} at least, and loads no model "
-        "otherwise.",
-        fix=f"Write a number of bytes, or leave it out for {STUB_BYTES:,}.",
-    )
-
-
-def _too_little(stubs: Mapping[str, int], size: int, available: int | None) -> Finding:
-    parts = ", ".join(f"{count} of '{name}'" for name, count in stubs.items())
-    room = (
-        f"/dev/shm has {available:,}"
-        if available
-        else f"a container that is run without --shm-size has {DOCKER_SHARED_MEMORY_BYTES:,}"
-    )
-    doubt = (
-        "" if available else " AWS documents no size of its own; measure it with `df -B1 /dev/shm` in the container."
-    )
-    total = sum(stubs.values())
-    return Finding(
-        code="shared-memory",
-        severity="error" if available else "warning",
-        what=f"{total} Python model instances ({parts}) of {size:,} bytes want {total * size:,} bytes of shared "
-        f"memory; {room}.",
-        file="environment",
-        key=SHARED_MEMORY,
-        why="Each instance of a Python model takes that much of /dev/shm when it starts; one that finds none left "
-        f"fails with 'Unable to initialize shared memory key', and SageMaker has no setting for the size.{doubt}",
-        fix=f"Lower {SHARED_MEMORY} (1,048,576 is the backend's own default) or the number of model instances.",
-    )
-
-
-def _verbose(context: RuntimeContext) -> Iterator[Finding]:
-    if context.environment is None or context.environment.get(VERBOSE, "").lower() in ("false", "0"):
-        return
-    yield Finding(
-        code="verbose-logging",
-        severity="warning",
-        what=f"{VERBOSE} is not false.",
-        file="environment",
-        key=VERBOSE,
-        why="The container's default is true: Triton writes several lines to CloudWatch for every request, which costs "
-        "latency and money.",
-        fix=f"Set {VERBOSE} to false.",
-    )
+def check_verbose(repository: Repository) -> Iterator[Finding]:
+    environment = repository.context.environment
+    if environment is not None and environment.get(VERBOSE, "").lower() not in ("false", "0"):
+        yield finding("verbose-logging", Place("environment", key=VERBOSE), key=VERBOSE)

@@ -55,82 +55,57 @@ def test_tars_without_an_end_marker_and_several_gzip_streams_are_read() -> None:
 
 
 SPARSE = {"GNU.sparse.major": "1", "GNU.sparse.name": "a"}
+OUT = "could lead out of the folder"
+NUMBER = b"\xff" * 12
+PREFIXED = tar.changed(header("x"), magic=b"ustar\00000", prefix=b"../..")
+DEEP = repr("a/" * 30 + "…" + "/a" * 29 + "/b")
+NO_NAME = "cannot be created (File name too long)"
+TWICE = "a pax header sets the path or the size twice, or for every entry"
+REPEATED = header("p", b"x", 18) + tar.padded(b"9 path=a\n9 path=b\n")
+EXTENDED = "two extended headers describe one entry"
 REFUSED: list[tuple[str, bytes, str]] = [
-    ("a name that climbs", packed(file("a/../../b")), "'a/../../b' could lead out of the folder"),
-    ("an absolute name", packed(file("/etc/x")), "'/etc/x' could lead out of the folder"),
-    ("an absolute pax name", packed(pax({"path": "/etc/x"}), file("a")), "'/etc/x' could lead out of the folder"),
-    ("a climbing long name", packed(tar.long_name(b"../x\0"), file("a")), "'../x' could lead out of the folder"),
-    (
-        "a climbing prefix",
-        packed(tar.changed(header("x"), magic=b"ustar\00000", prefix=b"../..")),
-        "'../../x' could lead out of the folder",
-    ),
-    ("no name", packed(tar.changed(header("a"), name=bytes(100))), "'' could lead out of the folder"),
-    ("a symbolic link", packed(header("a", b"2", target="b")), f"'a' is a symbolic link; {ONLY}"),
-    ("a hard link", packed(file("b"), header("a", b"1", target="b")), f"'a' is a hard link; {ONLY}"),
-    ("a pipe", packed(header("a", b"6")), f"'a' is a device or a pipe; {ONLY}"),
-    ("a sparse file", packed(header("a", b"S")), f"'a' is a member of tar's type b'S'; {ONLY}"),
-    ("a part of several volumes", packed(header("a", b"M")), f"'a' is a member of tar's type b'M'; {ONLY}"),
-    ("a sparse file of pax", packed(pax(SPARSE), file("a")), f"a pax header has GNU.sparse.major; {ONLY}"),
-    ("another character set", packed(pax({"hdrcharset": "BINARY"}), file("a")), f"a pax header has hdrcharset; {ONLY}"),
-    (
-        "a path for every entry",
-        packed(pax({"path": "b"}, b"g"), file("a")),
-        "a global pax header names the path or the size of every entry",
-    ),
-    ("a NUL in a name", packed(pax({"path": "a\0b"}), file("a")), "a pax header has a name with a NUL byte"),
-    ("a size that is none", packed(pax({"size": "-1"}), file("a")), "a pax header has a size that is no number: b'-1'"),
-    (
-        "a key twice",
-        packed(header("p", b"x", 18) + tar.padded(b"9 path=a\n9 path=b\n"), file("a")),
-        "a pax header has 'path' twice",
-    ),
+    ("a name that climbs", packed(file("a/../../b")), f"'a/../../b' {OUT}"),
+    ("an absolute name", packed(file("/etc/x")), f"'/etc/x' {OUT}"),
+    ("an absolute pax name", packed(pax({"path": "/etc/x"}), file("a")), f"'/etc/x' {OUT}"),
+    ("a climbing long name", packed(tar.long_name(b"../x\0"), file("a")), f"'../x' {OUT}"),
+    ("a climbing prefix", packed(PREFIXED), f"'../../x' {OUT}"),
+    ("no name", packed(tar.changed(header("a"), name=bytes(100))), f"'' {OUT}"),
+    ("a NUL in a name", packed(pax({"path": "a\0b"}), file("a")), f"'a\\x00b' {OUT}"),
+    ("a symbolic link", packed(header("a", b"2", target="b")), f"'a' is a symlink; {ONLY}"),
+    ("a hard link", packed(file("b"), header("a", b"1", target="b")), f"'a' is a hardlink; {ONLY}"),
+    ("a pipe", packed(header("a", b"6")), f"'a' is a device; {ONLY}"),
+    ("a sparse file", packed(header("a", b"S")), f"'a' has tar's type b'S'; {ONLY}"),
+    ("a part of several volumes", packed(header("a", b"M")), f"'a' has tar's type b'M'; {ONLY}"),
+    ("a sparse file of pax", packed(pax(SPARSE), file("a")), f"a pax header has 'GNU.sparse.major' of b'1'; {ONLY}"),
+    ("a character set", packed(pax({"hdrcharset": "B"}), file("a")), f"a pax header has 'hdrcharset' of b'B'; {ONLY}"),
+    ("a negative pax size", packed(pax({"size": "-1"}), file("a")), f"a pax header has 'size' of b'-1'; {ONLY}"),
+    ("a path for every entry", packed(pax({"path": "b"}, b"g"), file("a")), TWICE),
+    ("a key twice", packed(REPEATED, file("a")), TWICE),
     ("a pax header cut", packed(header("p", b"x", 9) + tar.padded(b"99 path=a")), "a pax header is damaged"),
-    (
-        "two pax headers",
-        packed(pax({"path": "a"}), pax({"path": "b"}), file("c")),
-        "two extended headers belong to one entry (pax and pax)",
-    ),
-    (
-        "two formats' names",
-        packed(tar.long_name(b"a\0"), pax({"path": "b"}), file("c")),
-        "two extended headers belong to one entry (name and pax)",
-    ),
-    ("a header for nothing", packed(pax({"path": "a"})), "it ends behind an extended header"),
-    ("no UTF-8", packed(tar.long_name(b"\xff\0"), file("a")), "'\\udcff' is a name that is no UTF-8"),
-    (
-        "too deep",
-        packed(tar.long_name(b"a/" * 65 + b"b"), file("a")),
-        repr("a/" * 30 + "…" + "/a" * 29 + "/b") + " is a name that is too long or too deep",
-    ),
-    ("a file twice", packed(file("a"), file("./a")), "'./a' is there twice"),
-    ("a folder where a file is", packed(file("a"), header("a/", b"5")), "'a/' is there twice"),
-    ("a file where a folder is", packed(file("a/b"), file("a")), "'a' is there twice"),
-    ("a file in a file", packed(file("a"), file("a/b/c")), "'a/b/c' lies in a file"),
-    ("a file like a folder", packed(file("a/")), "'a/' is a file with the name of a folder"),
-    ("a folder with content", packed(header("a", b"5", 3) + tar.padded(b"abc")), "'a/' is no file, and has content"),
-    ("a damaged header", packed(file("a"), header("b")[:-1] + b"x"), "a tar header is damaged: its checksum is wrong"),
-    (
-        "a size of letters",
-        packed(tar.changed(header("a"), size=b"many")),
-        "a tar header is damaged: a number in it is none",
-    ),
-    (
-        "a negative size",
-        packed(tar.changed(header("a"), size=b"\xff" * 12)),
-        "a tar header is damaged: a number in it is none",
-    ),
-    ("no tar", packed(tar.changed(header("a"), magic=b"rubbish")), "a tar header is of no known format"),
+    ("two pax headers", packed(pax({"path": "a"}), pax({"path": "b"}), file("c")), EXTENDED),
+    ("two formats' names", packed(tar.long_name(b"a\0"), pax({"path": "b"}), file("c")), EXTENDED),
+    ("a header for nothing", packed(pax({"path": "a"})), "it ends after an extended header"),
+    ("no UTF-8", packed(tar.long_name(b"\xff\0"), file("a")), "an extended tar header is not UTF-8"),
+    ("too deep", packed(tar.long_name(b"a/" * 65 + b"b"), file("a")), f"{DEEP} is a name that is too long or too deep"),
+    ("a part too long", packed(tar.long_name(b"a" * 256), file("a")), f"'{'a' * 60}…{'a' * 60}' {NO_NAME}"),
+    ("a file twice", packed(file("a"), file("./a")), "'./a' cannot be created (File exists)"),
+    ("a folder over a file", packed(file("a"), header("a/", b"5")), "'a' cannot be created (File exists)"),
+    ("a file over a folder", packed(file("a/b"), file("a")), "'a' cannot be created (File exists)"),
+    ("a file in a file", packed(file("a"), file("a/b/c")), "'a/b/c' cannot be created (Not a directory)"),
+    ("a folder with content", packed(header("a", b"5", 3), tar.padded(b"abc")), "'a' has content and is not a file"),
+    ("a damaged header", packed(file("a"), header("b")[:-1] + b"x"), "a tar header is damaged (bad checksum)"),
+    ("letters as size", packed(tar.changed(header("a"), size=b"many")), "a tar header is damaged (invalid header)"),
+    ("a negative size", packed(tar.changed(header("a"), size=NUMBER)), "a tar header is damaged (negative size)"),
     ("an entry cut", gzip.compress(header("a", size=600) + b"x" * 512), "it ends in the middle of 'a'"),
     ("padding cut", gzip.compress(header("a", size=5) + b"x" * 5), "it ends in the middle of 'a'"),
     ("a header cut", gzip.compress(header("a")[:300]), "it ends in the middle of a tar header"),
     ("a long name cut", gzip.compress(header("a", b"L", 600)), "it ends in the middle of an extended header"),
     ("a giant long name", gzip.compress(header("a", b"L", 1 << 30)), "an extended tar header has 1,073,741,824 bytes"),
-    ("an archive behind the end", packed(file("a"), end=bytes(1024) + file("b")), "there is data behind its end"),
-    ("nothing", b"", "it is empty"),
+    ("a second archive", packed(file("a"), end=bytes(1024) + file("b")), "data follows the end of its tar"),
+    ("nothing", b"", "it is not gzip"),
     ("no gzip", b"PK\3\4", "it is not gzip"),
     ("gzip cut", packed(file("a"))[:-3], "its gzip stream ends early"),
-    ("bytes behind gzip", packed(file("a")) + b"\0", "there is data behind its gzip stream"),
+    ("bytes after gzip", packed(file("a")) + b"\0", "data follows its gzip stream"),
 ]
 
 
@@ -151,7 +126,7 @@ def test_what_is_no_plain_file_or_folder_is_refused_and_leaves_nothing(
 def test_the_archive_that_got_out_of_pythons_filter_does_not_get_out_of_ours(tmp_path: Path) -> None:
     """It writes over a file on Python 3.11.7, with `tarfile.extractall(filter="data")`: CVE-2025-4517."""
     (tmp_path / tar.OUTSIDE).write_text("mine")
-    with pytest.raises(ArchiveRefused, match="is a symbolic link"):
+    with pytest.raises(ArchiveRefused, match="is a symlink"):
         unpack(io.BytesIO(tar.leaves_the_folder()), tmp_path / "in")
     assert [path.name for path in tmp_path.iterdir()] == [tar.OUTSIDE]
     assert (tmp_path / tar.OUTSIDE).read_text() == "mine"
@@ -239,9 +214,9 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Entry, "write", full)
+    monkeypatch.setattr(Entry, "blocks", full)
     with pytest.raises(OSError, match="No space left"):
-        unpack(io.BytesIO(packed(file("a/b"))), tmp_path / "new")
+        unpack(io.BytesIO(packed(file("a/b", b"1"))), tmp_path / "new")
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == []
 
@@ -249,7 +224,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_entries_tell_also_of_links_and_of_names_that_lead_out() -> None:
     archive = packed(header("../a", b"2", target="b"), file("c", b"123"), header("d/", b"5"))
     found = [(entry.name, entry.kind, entry.target, entry.size) for entry in entries(io.BytesIO(archive))]
-    assert found == [("../a", "symlink", "b", 0), ("c", "file", "", 3), ("d/", "folder", "", 0)]
+    assert found == [("../a", "symlink", "b", 0), ("c", "file", "", 3), ("d", "folder", "", 0)]
 
 
 @pytest.mark.parametrize("most", [0, 2, -1])

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from inference_recommender.measure.job_wait import JobNameTaken
+
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
-from inference_recommender.measure.job_wait import JobNameTaken
 from inference_recommender.measurement import DeployedEndpoint
 
 CREATED = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

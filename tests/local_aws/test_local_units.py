@@ -57,7 +57,7 @@ def test_a_link_that_leads_out_of_the_repository_is_refused(tmp_path: Path) -> N
         link = tarfile.TarInfo("link")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc"
         stream.addfile(link)
-    with pytest.raises(Unavailable, match=r"'link' is a symbolic link; only plain files and folders are unpacked\.$"):
+    with pytest.raises(Unavailable, match=r"'link' is a symlink; only plain files and folders are unpacked\.$"):
         model_archive.unpack(buffer.getvalue(), URL, tmp_path / "repository")
 
 

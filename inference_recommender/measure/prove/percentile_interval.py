@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from inference_recommender.capacity.levels import Indices, per_block
-from inference_recommender.capacity.search import IN_FLUX, Seen
+from inference_recommender.capacity.probe import IN_FLUX, ProbeRecords
 from inference_recommender.capacity.statistics import EffectiveShare, Floats, design_effect, few_blocks_effect
 
 Verdict = Literal["kept", "missed", "unclear"]
@@ -58,7 +58,7 @@ class PercentileInterval:
 
 
 def percentile_interval(
-    seen: Sequence[Seen], percentile: float, limit_ms: float, error: float = ERROR
+    seen: Sequence[ProbeRecords], percentile: float, limit_ms: float, error: float = ERROR
 ) -> PercentileInterval:
     """Judges the requests of runs at one rate; the beginning of each run is left out (`IN_FLUX`)."""
     blocks, allowed = _blocks(seen), 1 - percentile / 100
@@ -96,7 +96,7 @@ class _Blocks:
     duration_s: float
 
 
-def _blocks(seen: Sequence[Seen]) -> _Blocks:
+def _blocks(seen: Sequence[ProbeRecords]) -> _Blocks:
     kept_s = [run.duration_s * (1 - IN_FLUX) for run in seen]
     block_s = max(BLOCK_S, sum(kept_s) / BLOCKS)
     latencies: list[Floats] = []

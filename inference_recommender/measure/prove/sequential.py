@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.levels import warm_up_s
-from inference_recommender.capacity.search import IN_FLUX, Probe, Seen
+from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.probe import IN_FLUX, ProbeRecords
+from inference_recommender.capacity.search import SendProbe
 from inference_recommender.capacity.statistics import samples_needed
 from inference_recommender.measure.prove.percentile_interval import (
     ERROR,
@@ -63,7 +64,7 @@ def first_conclusive_s(rate_per_minute: float, percentile: float, looks: tuple[f
     return next(enough, looks[-1])
 
 
-def warm_up(probe: Probe, rate_per_minute: float, limit: Limit) -> None:
+def warm_up(probe: SendProbe, rate_per_minute: float, limit: Limit) -> None:
     """Sends the rate until the latency has settled within the limit, for `LONGEST_WARM_UP_S` at most.
 
     A service that has just started can settle above the limit first: its queue is full until it is warm.
@@ -85,12 +86,12 @@ def warm_up(probe: Probe, rate_per_minute: float, limit: Limit) -> None:
 class SequentialTest:
     """One test. `seen` and `interval` can be read at any time, also after an interruption."""
 
-    probe: Probe
+    probe: SendProbe
     rate_per_minute: float
     limit: Limit
     looks_s: tuple[float, ...]
     on_look: Callable[[PercentileInterval], None] = lambda interval: None
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[ProbeRecords] = field(default_factory=list)
     passed_s: float = 0.0
     interval: PercentileInterval | None = None
     """The result of the latest look; None before the first."""

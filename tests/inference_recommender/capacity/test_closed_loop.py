@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.searches.simulated_service import COLD, STALLING, Requests, SimulatedService
-from inference_recommender.capacity.closed_loop import Capacity, Limit, capacity, sustained
+from inference_recommender.capacity.closed_loop import SustainedLoad, capacity, sustained
+from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.statistics import samples_needed
 
 P99 = Limit(percentile=99, latency_ms=50)
@@ -21,20 +22,20 @@ def _closed_loop(users: Sequence[int], rates: Sequence[int]) -> tuple[np.ndarray
     return finished, np.repeat(np.array(users) / np.array(rates) * 1000, rates)
 
 
-def _capacity(finished: np.ndarray, latencies: np.ndarray, end_s: float, failed: int = 0) -> Capacity | None:
+def _capacity(finished: np.ndarray, latencies: np.ndarray, end_s: float, failed: int = 0) -> SustainedLoad | None:
     succeeded = np.ones(len(finished), dtype=bool)
     succeeded[:failed] = False
     return capacity(finished, latencies, succeeded, P99, end_s)
 
 
-def _estimate(run: Requests, limit: Limit, end_s: float) -> Capacity | None:
+def _estimate(run: Requests, limit: Limit, end_s: float) -> SustainedLoad | None:
     return capacity(run.finished_s, run.latencies_ms, np.ones(len(run.finished_s), dtype=bool), limit, end_s)
 
 
 def test_the_highest_load_within_the_limit_is_the_capacity() -> None:
     finished, latencies = _closed_loop([1] * 10 + [4] * 10 + [24] * 10, [100] * 10 + [200] * 10 + [300] * 10)
     estimate = _capacity(finished, latencies, 30)
-    assert estimate == Capacity(
+    assert estimate == SustainedLoad(
         start_s=10,
         end_s=20,
         invocations_per_minute=200 * 60,

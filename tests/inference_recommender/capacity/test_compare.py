@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.searches.simulated_service import COLD, Service, SimulatedService
-from inference_recommender.capacity.closed_loop import Limit, capacity
+from inference_recommender.capacity.closed_loop import capacity
 from inference_recommender.capacity.compare import Result, compare
+from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.time_series import Series
 from workloads import LatencyObjective
 

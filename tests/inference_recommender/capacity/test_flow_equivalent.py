@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from benchmarks.searches.simulated_service import BATCHING, MM1, STALLING, Service, SimulatedService
-from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.flow_equivalent import (
     SHARES,
     Dispersion,
@@ -15,6 +14,7 @@ from inference_recommender.capacity.flow_equivalent import (
     model_latencies,
     records,
 )
+from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.capacity.time_series import Series
 
@@ -130,7 +130,7 @@ def test_a_minute_of_closed_loop_users_tells_the_capacity_for_arrivals(model: Se
     found = _records(model, 0).estimate(P99)
     assert found.invocations_per_minute == pytest.approx(truth, rel=0.12)
     assert found.latency_ms == pytest.approx(50, rel=0.01)
-    low, high = found.interval
+    low, high = found.interval or (0.0, 0.0)
     assert low <= truth <= high
 
 
@@ -153,7 +153,7 @@ def _half_as_fast(series: Series, periods: range) -> Series:
 
 def test_periods_in_which_the_machine_stalled_do_not_enter_the_estimate() -> None:
     series = _series(MM1, 0)
-    truth = _records(MM1, 0).estimate(P99).invocations_per_minute
+    truth = _records(MM1, 0).estimate(P99).invocations_per_minute or 0.0
     disturbed = _half_as_fast(series, range(30, 60, 2))
     found = records(disturbed, disturbed.latency_ms)
     assert found is not None
@@ -161,7 +161,7 @@ def test_periods_in_which_the_machine_stalled_do_not_enter_the_estimate() -> Non
     counted = disturbed.model_copy(update={"stalled_s": ()})
     unaware = records(counted, counted.latency_ms)
     assert unaware is not None
-    assert unaware.estimate(P99).invocations_per_minute < 0.8 * truth
+    assert (unaware.estimate(P99).invocations_per_minute or 0.0) < 0.8 * truth
 
 
 def test_a_machine_that_stalled_nearly_all_the_time_is_measured_as_a_whole() -> None:

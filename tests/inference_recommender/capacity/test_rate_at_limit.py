@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from inference_recommender.capacity.rate_at_limit import Counts, rate_at_limit
+from inference_recommender.capacity.probe import Probe
+from inference_recommender.capacity.rate_at_limit import rate_at_limit
 
 LIMIT = 0.05 / 60
 """50 ms in minutes; rates are per minute."""
@@ -14,14 +15,25 @@ RATES = (9_400.0, 9_700.0, 10_000.0, 10_300.0, 10_600.0)
 
 def _counts(
     random: np.random.Generator, rates: Sequence[float], *, slope: float, noise: float = 0.0, bursts: int = 1
-) -> list[Counts]:
+) -> list[Probe]:
     """Returns probes of a minute in thirty blocks, around 10,000 a minute at the limit, late in `bursts` together."""
     probes = []
     for rate in rates:
         share = 0.01 * (rate / 10_000) ** slope * np.exp(random.normal(-(noise**2) / 2, noise))
-        late = bursts * random.poisson(rate / 30 * share / bursts, 30).astype(np.float64)
-        probes.append(Counts(rate=rate, requests=np.full(30, rate / 30), late=late))
+        late = bursts * random.poisson(rate / 30 * share / bursts, 30)
+        probes.append(_probe(rate, [round(rate / 30)] * 30, late.tolist()))
     return probes
+
+
+def _probe(rate: float, requests: Sequence[int], late: Sequence[int]) -> Probe:
+    return Probe(
+        invocations_per_minute=rate,
+        duration_s=60.0,
+        latency_ms=None,
+        late_share=sum(late) / sum(requests),
+        requests=tuple(requests),
+        late=tuple(late),
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +64,7 @@ def test_noise_between_probes_widens_the_interval() -> None:
 
 
 def test_without_late_requests_only_the_low_end_is_known() -> None:
-    probe = Counts(rate=10_000.0, requests=np.full(60, 500.0), late=np.zeros(60))
+    probe = _probe(10_000.0, [500] * 60, [0] * 60)
     found = rate_at_limit([probe], 0.01, 0.95, limit=LIMIT)
     assert 10_000 < found.low < 12_000
     assert found.high == float("inf")
@@ -60,7 +72,7 @@ def test_without_late_requests_only_the_low_end_is_known() -> None:
 
 
 def test_where_all_are_late_only_the_high_end_is_known() -> None:
-    probe = Counts(rate=10_000.0, requests=np.full(60, 500.0), late=np.full(60, 500.0))
+    probe = _probe(10_000.0, [500] * 60, [500] * 60)
     found = rate_at_limit([probe], 0.01, 0.95, limit=LIMIT)
     assert found.low == 0
     assert found.high < 10_000
@@ -68,7 +80,7 @@ def test_where_all_are_late_only_the_high_end_is_known() -> None:
 
 def test_the_saturation_bounds_what_little_evidence_leaves_open() -> None:
     """A single short probe: the most that is answered is a tenth above it."""
-    probe = Counts(rate=40_000.0, requests=np.array([500.0, 500.0]), late=np.array([0.0, 0.0]))
+    probe = _probe(40_000.0, [500, 500], [0, 0])
     found = rate_at_limit([probe], 0.01, 0.95, limit=LIMIT, saturation=44_000)
     assert 32_000 < found.low < found.rate < found.high < 46_000
     assert found.low < found.surely < found.rate

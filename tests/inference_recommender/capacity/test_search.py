@@ -14,8 +14,10 @@ from benchmarks.searches.simulated_service import (
     SimulatedService,
     mm1_capacity_per_minute,
 )
-from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.search import Bottleneck, Probe, Reason, Search, SearchResult, Seen
+from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.search import Bottleneck, Reason, Search, SendProbe
 
 P99_80 = Limit(percentile=99, latency_ms=80)
 P99_50 = Limit(percentile=99, latency_ms=50)
@@ -27,8 +29,8 @@ It counts the late requests of all runs together; the mean of ten runs' percenti
 lower."""
 
 
-def _search(service: Service, limit: Limit, seed: int) -> SearchResult:
-    return Search(probe=SimulatedService(service, seed).probe, limit=limit, longest_s=3600).run()
+def _search(service: Service, limit: Limit, seed: int) -> Capacity:
+    return Search(send=SimulatedService(service, seed).probe, limit=limit, longest_s=3600).run()
 
 
 def _long_run_percentile_ms(
@@ -91,32 +93,35 @@ def test_the_simulator_is_an_mm1_queue_where_it_should_be() -> None:
 
 
 def test_a_search_returns_interval_warm_up_and_probes() -> None:
-    result = _search(COLD, P99_80, 1000)
-    assert result.reason is Reason.RESOLVED
+    search = Search(send=SimulatedService(COLD, 1000).probe, limit=P99_80, longest_s=3600)
+    result = search.run()
+    assert (search.reason, result.reason) == (Reason.RESOLVED, Reason.RESOLVED.value)
     assert result.interval is not None
     assert result.invocations_per_minute is not None
     assert result.interval[0] < TRUE_CAPACITY < result.interval[1]
     assert result.interval[1] - result.interval[0] <= 0.10 * TRUE_CAPACITY * 1.02
-    assert result.warm_up_s is not None
-    assert 4 < result.warm_up_s < 30
+    assert search.warm_up_s is not None
+    assert 4 < search.warm_up_s < 30
     assert result.latency_ms == pytest.approx(80, rel=0.5)
-    assert 6 <= len(result.probed) <= 12
+    assert 6 <= len(result.probes) <= 12
 
 
 def test_a_warm_service_has_no_warm_up() -> None:
-    assert Search(probe=SimulatedService(MM1, 3).probe, limit=P99_50, longest_s=30).run().warm_up_s == 0
+    search = Search(send=SimulatedService(MM1, 3).probe, limit=P99_50, longest_s=30)
+    search.run()
+    assert search.warm_up_s == 0
 
 
-def _independent(capacity: float, fail: float = 0.0) -> Probe:
+def _independent(capacity: float, fail: float = 0.0) -> SendProbe:
     """Independent exponential latencies, whose mean goes to infinity at `capacity` a minute; `fail` of them fail."""
     random = np.random.default_rng(1)
 
-    def probe(rate_per_minute: float, duration_s: float) -> Seen:
+    def probe(rate_per_minute: float, duration_s: float) -> ProbeRecords:
         count = int(random.poisson(rate_per_minute / 60 * duration_s))
         mean_ms = 2 / max(1 - rate_per_minute / capacity, 1e-3)
         latencies = random.exponential(mean_ms, count)
         latencies[random.random(count) < fail] = np.inf
-        return Seen(
+        return ProbeRecords(
             duration_s=duration_s, intended_s=np.sort(random.uniform(0, duration_s, count)), latencies_ms=latencies
         )
 
@@ -124,53 +129,53 @@ def _independent(capacity: float, fail: float = 0.0) -> Probe:
 
 
 def test_a_limit_below_the_time_of_one_request_is_kept_at_no_rate() -> None:
-    result = Search(probe=_independent(6_000), limit=Limit(percentile=99, latency_ms=1)).run()
-    assert (result.reason, result.invocations_per_minute, result.interval) == (Reason.NOTHING_KEEPS, None, None)
+    result = Search(send=_independent(6_000), limit=Limit(percentile=99, latency_ms=1)).run()
+    assert (result.reason, result.invocations_per_minute, result.interval) == (Reason.NOTHING_KEEPS.value, 0, None)
 
 
 def test_requests_that_fail_are_late() -> None:
-    result = Search(probe=_independent(6_000, fail=0.05), limit=P99_50).run()
-    assert (result.reason, result.invocations_per_minute) == (Reason.NOTHING_KEEPS, None)
+    result = Search(send=_independent(6_000, fail=0.05), limit=P99_50).run()
+    assert (result.reason, result.invocations_per_minute) == (Reason.NOTHING_KEEPS.value, 0)
 
 
 def test_a_service_that_bears_all_that_may_be_tried_has_no_capacity_here() -> None:
-    result = Search(probe=_independent(1e9), limit=P99_50, most=100_000).run()
-    assert (result.reason, result.invocations_per_minute) == (Reason.BEARS_MORE, None)
+    result = Search(send=_independent(1e9), limit=P99_50, most=100_000).run()
+    assert (result.reason, result.invocations_per_minute) == (Reason.BEARS_MORE.value, None)
 
 
 def test_a_search_ends_when_its_time_is_over() -> None:
-    search = Search(probe=_independent(60_000), limit=P99_50, longest_s=12)
+    search = Search(send=_independent(60_000), limit=P99_50, longest_s=12)
     result = search.run()
-    assert (result.reason, result.invocations_per_minute) == (Reason.TIME, None)
+    assert (result.reason, result.invocations_per_minute) == (Reason.TIME.value, None)
     assert search.spent_s <= 12
-    assert result.probed
+    assert result.probes
 
 
 def test_a_search_whose_time_is_over_tells_what_it_found_by_then() -> None:
     """The M/M/1 queue's capacity is hard to tell: ±5 % would take ten minutes."""
-    search = Search(probe=SimulatedService(MM1, 1001).probe, limit=P99_50, longest_s=120)
+    search = Search(send=SimulatedService(MM1, 1001).probe, limit=P99_50, longest_s=120)
     result = search.run()
     truth = mm1_capacity_per_minute(MM1, 99, 50)
-    assert result.reason is Reason.TIME
+    assert search.reason is Reason.TIME
     assert result.interval is not None
     assert result.invocations_per_minute is not None
-    assert result.rate_at_limit is not None
+    assert search.rate_at_limit is not None
     assert 0.10 * truth < result.interval[1] - result.interval[0] < 0.30 * truth
     assert result.interval[0] < truth < result.interval[1]
-    assert result.interval[0] < result.invocations_per_minute <= result.rate_at_limit < result.interval[1]
-    assert result.rate_at_limit == pytest.approx(truth, rel=0.1)
+    assert result.interval[0] < result.invocations_per_minute <= search.rate_at_limit.rate < result.interval[1]
+    assert search.rate_at_limit.rate == pytest.approx(truth, rel=0.1)
     assert 110 < search.spent_s <= 120
 
 
 def test_a_search_whose_time_is_over_keeps_the_interval_that_was_too_wide() -> None:
-    result = Search(probe=SimulatedService(MM1, 1000).probe, limit=P99_50, longest_s=40).run()
-    assert (result.reason, result.invocations_per_minute) == (Reason.TIME, None)
+    result = Search(send=SimulatedService(MM1, 1000).probe, limit=P99_50, longest_s=40).run()
+    assert (result.reason, result.invocations_per_minute) == (Reason.TIME.value, None)
     assert result.interval is not None
     assert result.interval[0] < mm1_capacity_per_minute(MM1, 99, 50) < result.interval[1]
 
 
 def test_five_minutes_and_twelve_probes_are_enough_for_an_interval() -> None:
-    search = Search(probe=SimulatedService(MM1, 1002).probe, limit=P99_50)
+    search = Search(send=SimulatedService(MM1, 1002).probe, limit=P99_50)
     assert search.run().invocations_per_minute is not None
     assert search.spent_s <= 300
     assert search.count <= 12
@@ -180,34 +185,35 @@ def test_a_service_that_the_start_rate_is_too_much_for_is_searched_below_it() ->
     """It answers 300 requests a minute, and the search starts with 600."""
     slow = Service(max_batch=1, fixed_ms=0.0, per_unit_ms=200.0, lengths=EXPONENTIAL)
     limit = Limit(percentile=90, latency_ms=1000)
-    result = Search(probe=SimulatedService(slow, 1).probe, limit=limit, longest_s=900).run()
+    result = Search(send=SimulatedService(slow, 1).probe, limit=limit, longest_s=900).run()
     assert result.invocations_per_minute == pytest.approx(mm1_capacity_per_minute(slow, 90, 1000), rel=0.1)
 
 
 def test_a_cold_service_is_warmed_up_below_a_start_rate_that_it_could_not_answer_yet() -> None:
     """Cold, it answers a fifth of what it answers later; a search that began at the start rate took that for all."""
-    search = Search(probe=SimulatedService(COLD, 1001).probe, limit=P99_80, start=0.7 * TRUE_CAPACITY)
+    search = Search(send=SimulatedService(COLD, 1001).probe, limit=P99_80, start=0.7 * TRUE_CAPACITY)
     assert search.run().invocations_per_minute == pytest.approx(TRUE_CAPACITY, rel=0.06)
-    assert search.probed[0].invocations_per_minute == 600
+    assert search.probes[0].invocations_per_minute == 600
 
 
 def test_a_service_that_grows_faster_all_the_time_never_settles() -> None:
     """Ten times faster each minute."""
     clock = [0.0]
 
-    def probe(rate_per_minute: float, duration_s: float) -> Seen:
+    def probe(rate_per_minute: float, duration_s: float) -> ProbeRecords:
         count = int(rate_per_minute / 60 * duration_s)
         at = np.linspace(0, duration_s, count, endpoint=False)
         latencies = 1000 * 10 ** (-(clock[0] + at) / 60)
         clock[0] += duration_s
-        return Seen(duration_s=duration_s, intended_s=at, latencies_ms=latencies)
+        return ProbeRecords(duration_s=duration_s, intended_s=at, latencies_ms=latencies)
 
-    result = Search(probe=probe, limit=P99_50).run()
-    assert (result.reason, result.invocations_per_minute, result.warm_up_s) == (Reason.NEVER_SETTLED, None, None)
+    search = Search(send=probe, limit=P99_50)
+    assert search.run().invocations_per_minute is None
+    assert (search.reason, search.warm_up_s) == (Reason.NEVER_SETTLED, None)
 
 
-def _up_to(most: float, probe: Probe) -> Callable[[float, float], Seen]:
-    def limited(rate_per_minute: float, duration_s: float) -> Seen:
+def _up_to(most: float, probe: SendProbe) -> Callable[[float, float], ProbeRecords]:
+    def limited(rate_per_minute: float, duration_s: float) -> ProbeRecords:
         if rate_per_minute > most:
             raise Bottleneck("generator lagged: it used 99% of its core, so it was the bottleneck")
         return probe(rate_per_minute, duration_s)
@@ -216,15 +222,15 @@ def _up_to(most: float, probe: Probe) -> Callable[[float, float], Seen]:
 
 
 def test_a_generator_that_cannot_follow_ends_the_search_without_a_verdict() -> None:
-    search = Search(probe=_up_to(20_000, _independent(1e6)), limit=P99_50)
+    search = Search(send=_up_to(20_000, _independent(1e6)), limit=P99_50)
     result = search.run()
-    assert (result.reason, result.invocations_per_minute) == (Reason.BOTTLENECK, None)
-    assert search.complaint == "generator lagged: it used 99% of its core, so it was the bottleneck"
+    assert (search.reason, result.invocations_per_minute) == (Reason.BOTTLENECK, None)
+    assert result.reason == search.complaint == "generator lagged: it used 99% of its core, so it was the bottleneck"
 
 
 def test_a_step_that_the_generator_cannot_follow_is_made_smaller() -> None:
     """Four times 9,600 is too much for it, but the service is over its limit long before."""
     capacity = 12_000 * (1 - 2 * np.log(100) / 50)
-    result = Search(probe=_up_to(14_000, _independent(12_000)), limit=P99_50).run()
-    assert result.reason is Reason.RESOLVED
+    result = Search(send=_up_to(14_000, _independent(12_000)), limit=P99_50).run()
+    assert result.reason == Reason.RESOLVED.value
     assert result.invocations_per_minute == pytest.approx(capacity, rel=0.05)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.time_series import Series, series_findings
 from inference_recommender.measurement import measurements
 

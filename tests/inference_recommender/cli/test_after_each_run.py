@@ -9,27 +9,29 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
+from inference_recommender.capacity.probe import Probe
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.search import Reason
-from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
+from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import Jobs, RunFolder, RunInputs
 from tests.inference_recommender.measure.prove.recommended import a_candidate, a_recommendation
 from workloads import Autoscaling, Candidate, load_workload
 
 OBJECTIVE = load_workload("spellcheck").workload.latency_objective
 PROBES = (
-    ProbeSeen(invocations_per_minute=15_000.0, duration_s=20.0, latency_ms=13.0493, late_share=0.0001),
-    ProbeSeen(invocations_per_minute=36_000.0, duration_s=20.0, latency_ms=80.0, late_share=0.03),
+    Probe(invocations_per_minute=15_000.0, duration_s=20.0, latency_ms=13.0493, late_share=0.0001),
+    Probe(invocations_per_minute=36_000.0, duration_s=20.0, latency_ms=80.0, late_share=0.03),
 )
-SLOW = (ProbeSeen(invocations_per_minute=60.0, duration_s=20.0, latency_ms=61.5, late_share=0.9),)
+SLOW = (Probe(invocations_per_minute=60.0, duration_s=20.0, latency_ms=61.5, late_share=0.9),)
 REFUSED_BY_FLEET = "--fleet: "
 """`prove` has read the recommendation and goes on to compare the fleet with the target."""
 NO_FILE = "does not exist"
 FAILED = "The test failed without a reason."
 
 
-def searched(rate: float | None, reason: str, probes: tuple[ProbeSeen, ...] = PROBES, **more: Any) -> OpenLoop:
+def searched(rate: float | None, reason: str, probes: tuple[Probe, ...] = PROBES, **more: Any) -> Capacity:
     objective: dict[str, Any] = {"percentile": OBJECTIVE.percentile, "limit_ms": OBJECTIVE.model_latency_ms}
-    return OpenLoop(invocations_per_minute=rate, reason=reason, probes=probes, **objective, **more)
+    return Capacity(invocations_per_minute=rate, reason=reason, probes=probes, **objective, **more)
 
 
 def candidate(**changes: Any) -> Candidate:
@@ -37,7 +39,7 @@ def candidate(**changes: Any) -> Candidate:
     return a_candidate(**{"count": 10, "capacity": 30_000.0, "autoscaling": scaling, **changes})
 
 
-def measured(search: OpenLoop | None = None, **changes: Any) -> Measurement:
+def measured(search: Capacity | None = None, **changes: Any) -> Measurement:
     members: dict[str, Any] = {
         "instance_type": "ml.c5.xlarge",
         "endpoint_name": "e",

@@ -2,17 +2,18 @@
 
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from inference_recommender.cli.capacity import document, recommend, sentence, told, why_none
 
 from inference_recommender.__main__ import main
-from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.search import Reason, Search, SearchResult, Seen
+from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.search import Reason, Search
 from inference_recommender.cli import capacity as command_line
-from inference_recommender.cli.capacity import document, recommend, sentence, told, why_none
 from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure.probe import seen
 from inference_recommender.payloads import request_bodies
@@ -24,54 +25,58 @@ from tests.inference_recommender.server import INFERENCE, serving
 from workloads import load_workload
 
 P99 = Limit(percentile=99, latency_ms=50)
-FOUND = SearchResult(
+FOUND = Capacity(
     invocations_per_minute=11_900.0,
-    rate_at_limit=11_950.0,
     interval=(11_500.0, 12_400.0),
+    percentile="P99",
+    limit_ms=50.0,
     latency_ms=48.0,
-    warm_up_s=2.5,
-    probed=(),
-    reason=Reason.RESOLVED,
+    reason=Reason.RESOLVED.value,
 )
 
 
-def _nothing(rate_per_minute: float, duration_s: float) -> Seen:
-    return Seen(duration_s=duration_s, intended_s=np.array([]), latencies_ms=np.array([]))
+def _nothing(rate_per_minute: float, duration_s: float) -> ProbeRecords:
+    return ProbeRecords(duration_s=duration_s, intended_s=np.array([]), latencies_ms=np.array([]))
 
 
 def test_the_sentence_tells_capacity_interval_and_warm_up() -> None:
-    assert sentence(FOUND, P99, "P99") == (
+    assert sentence(FOUND, 2.5) == (
         "P99 ≤ 50 ms: 11,900 invocations/min (95 % interval 11,500 to 12,400; the capacity is known to its "
         "resolution). It warmed up for 2.5 s, which do not count."
     )
-    none = replace(FOUND, invocations_per_minute=None, interval=None, reason=Reason.NOTHING_KEEPS)
-    assert sentence(none, P99, "P99") == "P99 ≤ 50 ms: no rate from 60 a minute on keeps the limit."
+    changes = {"invocations_per_minute": 0.0, "interval": None, "reason": Reason.NOTHING_KEEPS.value}
+    assert (
+        sentence(FOUND.model_copy(update=changes), 2.5) == "P99 ≤ 50 ms: no rate from 60 a minute on keeps the limit."
+    )
 
 
 def test_why_there_is_no_verdict_says_what_to_do() -> None:
-    search = Search(probe=_nothing, limit=P99, spent_s=1790.0, complaint="generator lagged: it used 99% of its core")
-    assert why_none(replace(FOUND, reason=Reason.BOTTLENECK), search) == (
+    search = Search(send=_nothing, limit=P99, spent_s=1790.0, complaint="generator lagged: it used 99% of its core")
+    assert why_none(search.result(Reason.BOTTLENECK), search) == (
         "generator lagged: it used 99% of its core. Run it from a machine that is not the server's, or with more "
         "cores; or spread the load with `run --with load-test --generators N`."
     )
-    assert why_none(replace(FOUND, reason=Reason.NEVER_SETTLED), search) == (
+    assert why_none(search.result(Reason.NEVER_SETTLED), search) == (
         "after 1790 s at 600 invocations/min its latency had not settled."
     )
 
 
 @pytest.mark.parametrize(
-    ("interval", "so_far"),
+    ("interval", "at_least", "so_far"),
     [
-        ((11_500.0, 13_400.0), "known only to be above 11,500 and below 13,400 invocations/min (95 % interval)"),
-        ((11_500.0, np.inf), "known only to be above 11,500 invocations/min (95 % interval)"),
-        ((0.0, 13_400.0), "known only to be below 13,400 invocations/min (95 % interval)"),
-        ((0.0, np.inf), "not known"),
-        (None, "not known"),
+        ((11_500.0, 13_400.0), 1.0, "known only to be above 11,500 and below 13,400 invocations/min (95 % interval)"),
+        (None, 11_500.0, "known only to be above 11,500 invocations/min (95 % interval)"),
+        ((0.0, 13_400.0), 1.0, "known only to be below 13,400 invocations/min (95 % interval)"),
+        (None, None, "not known"),
     ],
 )
-def test_a_search_whose_time_was_over_tells_what_it_knows(interval: tuple[float, float] | None, so_far: str) -> None:
-    search = Search(probe=_nothing, limit=P99, spent_s=1790.0)
-    assert why_none(replace(FOUND, invocations_per_minute=None, interval=interval, reason=Reason.TIME), search) == (
+def test_a_search_whose_time_was_over_tells_what_it_knows(
+    interval: tuple[float, float] | None, at_least: float | None, so_far: str
+) -> None:
+    search = Search(send=_nothing, limit=P99, spent_s=1790.0)
+    search.result(Reason.TIME)
+    found = FOUND.model_copy(update={"invocations_per_minute": None, "interval": interval, "at_least": at_least})
+    assert why_none(found, search) == (
         f"too few samples: after 1790 s of probes the capacity is {so_far}. Give it longer with --max-duration-s."
     )
 
@@ -79,20 +84,15 @@ def test_a_search_whose_time_was_over_tells_what_it_knows(interval: tuple[float,
 def test_every_probe_tells_what_it_saw() -> None:
     latencies = np.array([10.0] * 96 + [60.0] * 4)
 
-    def probe(rate_per_minute: float, duration_s: float) -> Seen:
+    def probe(rate_per_minute: float, duration_s: float) -> ProbeRecords:
         lost = latencies if rate_per_minute < 1000 else np.full(100, np.inf)
-        return Seen(duration_s=duration_s, intended_s=np.linspace(1, 10, 100), latencies_ms=lost)
+        return ProbeRecords(duration_s=duration_s, intended_s=np.linspace(1, 10, 100), latencies_ms=lost)
 
     heard: list[str] = []
     telling = told(probe, P99, "P99", heard.append)
     assert telling(600, 10).duration_s == 10
     telling(1200, 10)
     assert heard == ["    P99 60.0 ms, 4.00% late", "    P99 no answer, 100.00% late"]
-
-
-def test_the_document_has_no_infinities() -> None:
-    found = document(replace(FOUND, interval=(11_500.0, float("inf"))), P99, "P99")
-    assert json.loads(json.dumps(found, allow_nan=False))["max_invocations_interval"] == [11_500.0, None]
 
 
 def test_requests_that_failed_or_were_never_answered_are_infinitely_late(tmp_path: Path) -> None:
@@ -206,8 +206,9 @@ def test_a_capacity_above_the_rates_of_a_job_becomes_a_recommendation_for_review
 ) -> None:
     """96,000 a minute on two instances; a job stops at 30,000."""
     folder, run_folder = load_workload("spellcheck", workloads_copy), RunFolder(tmp_path / "runs" / "capacity-1")
+    rate = {"invocations_per_minute": 96_000.0, "interval": (94_000.0, 98_000.0)}
     found = {
-        **document(replace(FOUND, invocations_per_minute=96_000.0, interval=(94_000.0, 98_000.0)), P99, "P99"),
+        **document(FOUND.model_copy(update=rate), Search(send=_nothing, limit=P99), "P99"),
         "url": "http://service.internal:8000/v2/models/spellcheck/infer",
         "instance_type": "ml.g5.xlarge",
         "instances": 2,

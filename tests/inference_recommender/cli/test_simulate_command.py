@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
+from inference_recommender.capacity.probe import Probe
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.cli import simulate
-from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
+from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate import evidence, optimise, seeds, terminal
 from inference_recommender.simulate.policy import Policy
@@ -440,8 +442,8 @@ def test_the_probes_are_those_of_the_recommendations_own_run_wherever_the_output
     recommendation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(evidence, "ROOT", tmp_path)
-    probe = ProbeSeen(invocations_per_minute=33_000.0, duration_s=30.0, latency_ms=80.0, late_share=0.03)
-    found = OpenLoop(invocations_per_minute=30_000.0, percentile="P99", limit_ms=50.0, reason="found", probes=(probe,))
+    probe = Probe(invocations_per_minute=33_000.0, duration_s=30.0, latency_ms=80.0, late_share=0.03)
+    found = Capacity(invocations_per_minute=30_000.0, percentile="P99", limit_ms=50.0, reason="found", probes=(probe,))
     run = RunFolder(recommendation.parent / "runs" / "job-1")
     run.keep_recommendation(a_recommendation(CHOSEN, target="tensorrt", objective=OBJECTIVE))
     run.keep_measurements(

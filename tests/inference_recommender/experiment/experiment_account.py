@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from inference_recommender.measure.job_wait import JobNameTaken
+
 from aws_api.errors import AwsUnavailable
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
@@ -24,7 +26,6 @@ from inference_recommender.experiment.images import PLATFORMS
 from inference_recommender.experiment.measure import run
 from inference_recommender.experiment.plan import Experiment
 from inference_recommender.experiment.resources import Access
-from inference_recommender.measure.job_wait import JobNameTaken
 from inference_recommender.measurement import DeployedEndpoint
 from inference_recommender.progress import Silent
 from tests.artifacts import an_artifact

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from inference_recommender.measure.served import url_served
 
-from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.search import probed
+from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.probe import Probe
 from inference_recommender.load_generator.http import SWEEP_S
 from inference_recommender.load_generator.load_run import DRAIN_S
 from inference_recommender.load_generator.merge import merge
@@ -19,7 +20,6 @@ from inference_recommender.load_generator.records import TIMED_OUT
 from inference_recommender.load_generator.timeline import Timeline
 from inference_recommender.measure.load_test_result import measurement
 from inference_recommender.measure.probe import seen
-from inference_recommender.measure.served import url_served
 from tests.inference_recommender.load_generator.virtual_run import (
     START_S,
     drive,
@@ -244,5 +244,5 @@ def test_a_capacity_search_takes_what_timed_out_for_infinitely_late(tmp_path: Pa
     _, late = seen(outcome.records, 10.0)
     assert outcome.summary is not None
     assert np.isinf(late.latencies_ms).sum() == outcome.summary["errors"] > 0
-    counted = probed(1200, late, Limit(percentile=99.0, latency_ms=500.0))
+    counted = Probe.of(1200, late, Limit(percentile=99.0, latency_ms=500.0))
     assert counted.late_share > 0

@@ -9,7 +9,8 @@ import pytest
 
 from aws_api.errors import AwsUnavailable
 from benchmarks.searches.simulated_service import MM1, SimulatedService
-from inference_recommender.capacity.search import Probe, Seen
+from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.capacity.search import SendProbe
 from inference_recommender.measure import first_answer
 from inference_recommender.measure import search as open_arrivals
 from inference_recommender.measure.search import TemporaryEndpoints, search_s, searched
@@ -97,7 +98,7 @@ def _own(
     simulated = SimulatedService(MM1, seed=0)
     account.probes = []
 
-    def probe_of(payloads: Path, folder: Path, **target: Any) -> Probe:
+    def probe_of(payloads: Path, folder: Path, **target: Any) -> SendProbe:
         account.probes.append(target)
         return simulated.probe
 
@@ -220,7 +221,7 @@ def test_a_search_begins_where_the_users_records_tell_to_look() -> None:
     rates: list[float] = []
     simulated = SimulatedService(MM1, seed=0)
 
-    def gone_when_warm(rate_per_minute: float, duration_s: float) -> Seen:
+    def gone_when_warm(rate_per_minute: float, duration_s: float) -> ProbeRecords:
         rates.append(rate_per_minute)
         if rate_per_minute > rates[0]:
             raise Unavailable("it is gone.")

@@ -4,7 +4,8 @@ import json
 import re
 from urllib.parse import unquote
 
-from inference_recommender.measurement import OpenLoop, ProbeSeen
+from inference_recommender.capacity.probe import Probe
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.report.page import draw, page
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
@@ -78,7 +79,7 @@ def test_a_test_without_a_time_series_is_said_to_have_none(kept: RunFolder) -> N
 
 
 INFORMED = {
-    "open_loop": OpenLoop(
+    "open_loop": Capacity(
         invocations_per_minute=9_600.0,
         interval=(9_000.0, 10_500.0),
         percentile="P99",
@@ -86,8 +87,8 @@ INFORMED = {
         latency_ms=48.0,
         reason="the capacity is known to its resolution",
         probes=(
-            ProbeSeen(invocations_per_minute=9_000.0, duration_s=20.0, latency_ms=40.0, late_share=0.004),
-            ProbeSeen(invocations_per_minute=10_400.0, duration_s=20.0, latency_ms=None, late_share=0.03),
+            Probe(invocations_per_minute=9_000.0, duration_s=20.0, latency_ms=40.0, late_share=0.004),
+            Probe(invocations_per_minute=10_400.0, duration_s=20.0, latency_ms=None, late_share=0.03),
         ),
     ),
     "warm_up_s": 6.0,

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from inference_recommender.capacity.probe import Probe
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.server_times import ComputeTimes, ServerTimes
 from inference_recommender.cli.report import report
-from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
+from inference_recommender.measurement import Measurement
 from inference_recommender.report.cold_start import in_words
 from inference_recommender.report.page import page_of
 from inference_recommender.report.queue import advice, queue_against_compute, queue_table
@@ -33,18 +35,18 @@ COLD = ColdStart(
 )
 
 
-def probe(rate: float, queue_ms: float, infer_ms: float, *, rows: float = 1.0, latency_ms: float = 20.0) -> ProbeSeen:
+def probe(rate: float, queue_ms: float, infer_ms: float, *, rows: float = 1.0, latency_ms: float = 20.0) -> Probe:
     times = ServerTimes(
         queue_ms=queue_ms,
         compute_ms=ComputeTimes(input=0.0, infer=infer_ms, output=0.0),
         requests=round(rate),
         rows_per_execution=rows,
     )
-    return ProbeSeen(invocations_per_minute=rate, duration_s=60.0, latency_ms=latency_ms, late_share=0.0, server=times)
+    return Probe(invocations_per_minute=rate, duration_s=60.0, latency_ms=latency_ms, late_share=0.0, server=times)
 
 
-def measured(*probes: ProbeSeen) -> Measurement:
-    searched = OpenLoop(
+def measured(*probes: Probe) -> Measurement:
+    searched = Capacity(
         invocations_per_minute=900.0, percentile="P99", limit_ms=50.0, reason="found", probes=tuple(probes)
     )
     return Measurement(
@@ -101,7 +103,7 @@ def delayed(workload: Workload, delay_ms: float) -> Workload:
     ],
     ids=["delay", "computing", "nothing left", "free instance", "one probe"],
 )
-def test_what_waiting_against_computing_advises(probes: tuple[ProbeSeen, ...], delay_ms: float, said: str) -> None:
+def test_what_waiting_against_computing_advises(probes: tuple[Probe, ...], delay_ms: float, said: str) -> None:
     assert advice(delayed(WORKLOAD, delay_ms), measured(*probes)) == said
 
 
@@ -120,7 +122,7 @@ def test_the_table_has_a_row_for_each_load_the_lightest_first_and_the_plot_its_p
 
 
 def test_where_no_server_told_there_is_neither() -> None:
-    silent = measured(ProbeSeen(invocations_per_minute=60.0, duration_s=1.0, latency_ms=1.0, late_share=0.0))
+    silent = measured(Probe(invocations_per_minute=60.0, duration_s=1.0, latency_ms=1.0, late_share=0.0))
     assert queue_table(WORKLOAD, [silent]) is None
     assert queue_against_compute([silent]) is None
     assert advice(WORKLOAD, silent) is None

@@ -8,7 +8,8 @@ import pytest
 
 from benchmarks.searches.simulated_service import ALIKE, EXPONENTIAL, SimulatedService
 from benchmarks.searches.simulated_service import Service as Queue
-from inference_recommender.measurement import OpenLoop, ProbeSeen
+from inference_recommender.capacity.probe import Probe
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.simulate.curve import LatencyCurve, curve_of_candidate, curve_of_search
 from inference_recommender.simulate.policy import FIRST_MONDAY, Load, Policy, Timing
 from inference_recommender.simulate.simulation import simulate
@@ -68,10 +69,10 @@ def capacity_of(late: Callable[[float], float], most: float) -> float:
 def searched(capacity: float, probes: list[tuple[float, float]]) -> LatencyCurve:
     """Returns the curve of a search with probes of a rate per second and a late share."""
     seen = tuple(
-        ProbeSeen(invocations_per_minute=rate * 60, duration_s=60.0, latency_ms=None, late_share=late)
+        Probe(invocations_per_minute=rate * 60, duration_s=60.0, latency_ms=None, late_share=late)
         for rate, late in probes
     )
-    found = OpenLoop(invocations_per_minute=capacity * 60, percentile="P80", limit_ms=50.0, reason="found", probes=seen)
+    found = Capacity(invocations_per_minute=capacity * 60, percentile="P80", limit_ms=50.0, reason="found", probes=seen)
     return curve_of_search(found, OBJECTIVE)
 
 
@@ -147,8 +148,8 @@ def test_a_service_that_bears_more_has_its_curve_stretched() -> None:
 
 
 def test_an_objective_that_the_lowest_rate_missed_is_refused() -> None:
-    slow = ProbeSeen(invocations_per_minute=60.0, duration_s=30.0, latency_ms=61.5, late_share=0.9)
-    found = OpenLoop(invocations_per_minute=0.0, percentile="P80", limit_ms=50.0, reason="nothing", probes=(slow,))
+    slow = Probe(invocations_per_minute=60.0, duration_s=30.0, latency_ms=61.5, late_share=0.9)
+    found = Capacity(invocations_per_minute=0.0, percentile="P80", limit_ms=50.0, reason="nothing", probes=(slow,))
     with pytest.raises(UsageError) as refused:
         curve_of_search(found, OBJECTIVE)
     assert str(refused.value) == (
@@ -158,7 +159,7 @@ def test_an_objective_that_the_lowest_rate_missed_is_refused() -> None:
 
 
 def test_a_measurement_of_another_objective_is_refused() -> None:
-    found = OpenLoop(invocations_per_minute=600.0, percentile="P99", limit_ms=20.0, reason="found")
+    found = Capacity(invocations_per_minute=600.0, percentile="P99", limit_ms=20.0, reason="found")
     with pytest.raises(UsageError) as refused:
         curve_of_search(found, OBJECTIVE)
     assert str(refused.value) == (

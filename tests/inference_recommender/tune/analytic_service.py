@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.limit import Limit
 from inference_recommender.tune.evidence import Glimpse
 from inference_recommender.tune.space import Configuration
 from workloads import Serving

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tomllib
 
-from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.limit import Limit
 from inference_recommender.cli.tune import Served
 from inference_recommender.payloads import payload_archive
 from inference_recommender.tune.folder import TuneFolder, TunePlan

@@ -102,13 +102,14 @@ def put(name: str, content: bytes) -> Callable[[Tree], None]:
             lambda tree: tree.pop("model.16.neuron.pt"),
             "missing-model-file",
             "model.16.neuron.pt",
-            "model.16.neuron.pt is missing, which pad_to of settings.json asks for; there is 'model.32.neuron.pt'.",
+            "model.16.neuron.pt is missing, which pad_to of settings.json requires. The archive has "
+            "'model.32.neuron.pt'.",
         ),
         (
             put("model.32.neuron.pt", TORCH_SAVE),
             "missing-model-file",
             "model.32.neuron.pt",
-            "model.32.neuron.pt is no TorchScript file, which torch.jit.save writes.",
+            "model.32.neuron.pt is not a TorchScript file, which torch.jit.save writes.",
         ),
         (
             put(GOLDENS, to_json([Golden(1, 32, (2,), (0,), {"logits": [1.0]})]).encode()),
@@ -141,7 +142,7 @@ def test_a_type_without_neuron_cores_is_refused(tmp_path: Path, tree: Tree) -> N
     [finding] = found(tree, tmp_path, RuntimeContext(instance_types=("ml.inf2.xlarge", "ml.g5.xlarge")))
     assert (finding.code, finding.what) == (
         "wrong-hardware",
-        "The model is compiled for NeuronCores, and 'ml.g5.xlarge' has none.",
+        "The model is compiled for NeuronCores, which 'ml.g5.xlarge' lacks.",
     )
 
 

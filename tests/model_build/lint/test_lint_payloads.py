@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_build.lint import Finding, RuntimeContext, lint
-from model_build.lint.model_config import ModelConfig, parse
+from model_build.lint.model_config import Misread, parse
 from model_build.lint.payloads import check_body
 from tests.model_build.lint.good_archives import ON_CPU, SCORE, SCORING, Tree, write
 from tests.model_build.lint.requests_to_scoring import BAD_REQUESTS, GOOD_REQUESTS, TENSOR, body
@@ -49,8 +49,11 @@ def test_rows_are_checked_as_the_requests_they_become(scoring: Check) -> None:
     assert scoring("payloads.jsonl", b'{"text": "hello"}\n\n{"text": "you"}\n') == []
     wrong = scoring("payloads.jsonl", b'{"text": "hello"}\n{"query": "a"}\n{"text": "b"}\n{"query": "c"}\n')
     assert [(finding.where, finding.what) for finding in wrong] == [
-        ("payloads.jsonl:2", "The request has the input 'QUERY', which 'pipeline' has not. So do 1 more lines."),
-        ("payloads.jsonl:2", "The request lacks the input 'TEXT' of 'pipeline'. So do 1 more lines."),
+        (
+            "payloads.jsonl:2",
+            "The request has the input 'QUERY', which 'pipeline' does not have. 2 lines have this problem.",
+        ),
+        ("payloads.jsonl:2", "The request lacks the input 'TEXT' of 'pipeline'. 2 lines have this problem."),
     ]
 
 
@@ -97,8 +100,9 @@ def test_a_payload_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     )
 )
 def test_no_json_is_a_traceback(document: object) -> None:
-    config = parse(SCORING["tokenise/config.pbtxt"])  # type: ignore[arg-type]
-    assert isinstance(config, ModelConfig)
+    parsed = parse(SCORING["tokenise/config.pbtxt"])  # type: ignore[arg-type]
+    assert not isinstance(parsed, Misread)
+    config, _ = parsed
     for request in (
         document,
         {"inputs": document},

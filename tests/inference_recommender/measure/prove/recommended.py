@@ -3,9 +3,10 @@
 from typing import Any
 
 import numpy as np
-
-from inference_recommender.capacity.search import Probe, Seen
 from inference_recommender.measure.target import Target
+
+from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.capacity.search import SendProbe
 from workloads import Autoscaling, Candidate, LatencyObjective, Provenance, Recommendation
 
 OBJECTIVE = LatencyObjective(percentile="P90", model_latency_ms=50.0, peak_invocations_per_minute=12_000)
@@ -51,13 +52,15 @@ def a_recommendation(chosen: Candidate | None = None, **changes: Any) -> Recomme
     return Recommendation(**{**members, **changes})
 
 
-def bearing(capacity_per_minute: float, seed: int = 0) -> Probe:
+def bearing(capacity_per_minute: float, seed: int = 0) -> SendProbe:
     """Returns a service of independent latencies, whose P90 is 50 ms at that rate and in proportion to it elsewhere."""
     random = np.random.default_rng(seed)
 
-    def probe(rate_per_minute: float, duration_s: float) -> Seen:
+    def probe(rate_per_minute: float, duration_s: float) -> ProbeRecords:
         intended = np.sort(random.uniform(0, duration_s, random.poisson(rate_per_minute / 60 * duration_s)))
         mean = 50.0 / np.log(10) * rate_per_minute / capacity_per_minute
-        return Seen(duration_s=duration_s, intended_s=intended, latencies_ms=random.exponential(mean, len(intended)))
+        return ProbeRecords(
+            duration_s=duration_s, intended_s=intended, latencies_ms=random.exponential(mean, len(intended))
+        )
 
     return probe

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference_recommender.capacity.search import Seen
+from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.measure.prove.percentile_interval import ERROR, PercentileInterval, percentile_interval
 
 SECONDS = 40.0
 
 
-def _seen(latencies: np.ndarray, duration_s: float = SECONDS) -> Seen:
+def _seen(latencies: np.ndarray, duration_s: float = SECONDS) -> ProbeRecords:
     """Spreads the latencies evenly over the time after the beginning, which is left out."""
     intended = np.linspace(duration_s * 0.1, duration_s, len(latencies), endpoint=False)
-    return Seen(duration_s=duration_s, intended_s=intended, latencies_ms=latencies.astype(np.float64))
+    return ProbeRecords(duration_s=duration_s, intended_s=intended, latencies_ms=latencies.astype(np.float64))
 
 
 def _interval(
-    seen: Sequence[Seen], percentile: float, error: float = ERROR, limit_ms: float = np.inf
+    seen: Sequence[ProbeRecords], percentile: float, error: float = ERROR, limit_ms: float = np.inf
 ) -> PercentileInterval:
     return percentile_interval(seen, percentile, limit_ms, error)
 
@@ -67,7 +67,7 @@ def test_the_order_of_runs_does_not_count(latencies: np.ndarray, first: int) -> 
 
 
 def test_a_runs_beginning_is_left_out() -> None:
-    settling = Seen(duration_s=SECONDS, intended_s=np.linspace(0, 3.9, 100), latencies_ms=np.full(100, 1e6))
+    settling = ProbeRecords(duration_s=SECONDS, intended_s=np.linspace(0, 3.9, 100), latencies_ms=np.full(100, 1e6))
     assert _interval([settling], 99.0).requests == 0
 
 
@@ -89,7 +89,7 @@ def test_requests_that_fail_are_later_than_any_latency() -> None:
     assert failing.errors == 200
 
 
-def _with_late(places: np.ndarray, count: int = 10_000) -> Seen:
+def _with_late(places: np.ndarray, count: int = 10_000) -> ProbeRecords:
     latencies = np.full(count, 5.0)
     latencies[places] = 60.0
     return _seen(latencies)
@@ -124,11 +124,11 @@ def test_the_verdict_and_the_interval_agree() -> None:
         assert (interval.verdict == "kept") == (interval.high_ms <= 46.0 + seed % 3 * 4)
 
 
-def _independent(random: np.random.Generator) -> Seen:
+def _independent(random: np.random.Generator) -> ProbeRecords:
     return _seen(random.exponential(10.0, 3000))
 
 
-def _in_bursts(random: np.random.Generator) -> Seen:
+def _in_bursts(random: np.random.Generator) -> ProbeRecords:
     """Every second has a level of its own, so that its requests are late together."""
     return _seen(np.repeat(random.exponential(10.0, 40), 75))
 

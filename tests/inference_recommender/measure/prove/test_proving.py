@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inference_recommender.capacity.search import Probe, Seen
+from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.capacity.search import SendProbe
 from inference_recommender.measure.prove.proving import Origin, Proving
 from tests.inference_recommender.measure.prove.recommended import TARGET, a_candidate, a_recommendation, bearing
 from workloads import Candidate, Proof, Sizing, UsageError
@@ -15,7 +16,7 @@ from workloads.document import Document
 ORIGIN = Origin(machine="a laptop", measured_at="2026-11-23T03:00:00+00:00", run="runs/spellcheck-proof-1")
 
 
-def _proving(probe: Probe, chosen: Candidate | None = None, **changes: Any) -> Proving:
+def _proving(probe: SendProbe, chosen: Candidate | None = None, **changes: Any) -> Proving:
     members: dict[str, Any] = {
         "recommendation": a_recommendation(chosen),
         "target": TARGET,
@@ -26,7 +27,7 @@ def _proving(probe: Probe, chosen: Candidate | None = None, **changes: Any) -> P
     return Proving(**{**members, **changes})
 
 
-def _proof(probe: Probe, chosen: Candidate | None = None, **changes: Any) -> Proof:
+def _proof(probe: SendProbe, chosen: Candidate | None = None, **changes: Any) -> Proof:
     proving = _proving(probe, chosen, **changes)
     proving.run()
     return proving.proof(ORIGIN)
@@ -142,9 +143,9 @@ def test_a_rate_at_the_capacity_is_inconclusive() -> None:
     assert "ms (95 % interval " in proof.reason
 
 
-def _refusing(rate_per_minute: float, duration_s: float) -> Seen:
+def _refusing(rate_per_minute: float, duration_s: float) -> ProbeRecords:
     intended = np.linspace(0, duration_s, int(rate_per_minute / 60 * duration_s))
-    return Seen(duration_s=duration_s, intended_s=intended, latencies_ms=np.full(len(intended), np.inf))
+    return ProbeRecords(duration_s=duration_s, intended_s=intended, latencies_ms=np.full(len(intended), np.inf))
 
 
 def test_a_service_that_fails_every_request_misses_and_the_proof_is_plain_json() -> None:
@@ -161,7 +162,7 @@ def test_an_interrupted_proof_keeps_its_results() -> None:
     calls = [0]
     answers = bearing(18_000)
 
-    def interrupted(rate_per_minute: float, duration_s: float) -> Seen:
+    def interrupted(rate_per_minute: float, duration_s: float) -> ProbeRecords:
         calls[0] += 1
         if calls[0] > 2:
             raise KeyboardInterrupt

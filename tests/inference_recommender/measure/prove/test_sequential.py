@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.search import Seen
+from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.measure.prove.percentile_interval import ERROR, PercentileInterval
 from inference_recommender.measure.prove.sequential import (
     SequentialTest,
@@ -93,12 +93,12 @@ def _probed_s(latency_ms: float, falls_by: float, saturated_s: float = 0.0) -> f
     """
     spent = [0.0]
 
-    def probe(rate_per_minute: float, duration_s: float) -> Seen:
+    def probe(rate_per_minute: float, duration_s: float) -> ProbeRecords:
         intended = np.linspace(0, duration_s, 200, endpoint=False)
         latencies = latency_ms * np.exp(-falls_by * (spent[0] + intended))
         latencies[spent[0] + intended < saturated_s] = 500.0
         spent[0] += duration_s
-        return Seen(duration_s=duration_s, intended_s=intended, latencies_ms=latencies)
+        return ProbeRecords(duration_s=duration_s, intended_s=intended, latencies_ms=latencies)
 
     warm_up(probe, 1200, Limit(percentile=99.0, latency_ms=50.0))
     return spent[0]
