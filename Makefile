@@ -37,7 +37,7 @@ TORCH := requirements/torch-cpu.txt requirements/torch-cuda.txt scripts/install_
 # Prints the time that passes and the number of packages while an installation runs; its own output goes to the log.
 INSTALL = $(PYTHON) scripts/install.py
 
-.PHONY: help run test test-all busy-test fuzz lint lock rehearse rehearse-release bench setup machine triton inf1 uv peers $(OUTSIDE) clean
+.PHONY: help run test test-all fuzz lint lock rehearse rehearse-release bench setup machine triton inf1 uv peers $(OUTSIDE) clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -57,9 +57,6 @@ test-all: setup uv $(VENV)/.tensorrt-check $(if $(INF1_PYTHON),inf1) ## the same
 	-@PIP_RETRIES=1 $(MAKE) --no-print-directory --keep-going $(OUTSIDE)
 	@python -m scripts.run_tests --hypothesis-profile new-examples
 
-busy-test: setup ## the tests with three seeds, the last time beside four busy processes
-	@python -m scripts.busy_test
-
 fuzz: setup ## ten minutes of malformed and hostile input for all that reads what strangers send
 	@python -m scripts.fuzz
 
@@ -71,15 +68,13 @@ lint: setup ## format, lint and types
 lock: setup uv ## the pins and hashes of every environment, from pyproject.toml; UPGRADE="--upgrade-package NAME" moves one
 	@PATH="$$PATH:$(CURDIR)/$(UV)/bin" python -m scripts.lock $(UPGRADE)
 
-rehearse: setup ## every stack deployed, checked, changed, broken and destroyed; writes docs/rehearsal.md
-	@set -o pipefail; mkdir -p build docs; bash scripts/rehearse.sh | tee build/rehearsal.log
-	@python -m scripts.rehearsal.transcript < build/rehearsal.log > build/rehearsal.md
-	@mv build/rehearsal.md docs/rehearsal.md
+rehearse: setup ## deploy every stack to a local account, change it, break it and destroy it
+	@set -o pipefail; mkdir -p build; bash scripts/rehearse.sh | tee build/rehearsal.log
 
-rehearse-release: setup aws-cli uv ## releases through the synthesised pipeline, each as it should end; writes docs/release-rehearsal.md
+rehearse-release: setup aws-cli uv ## run four releases through the synthesised pipeline, on a local account
 	@python -m scripts.rehearsal.release
 
-BENCHMARKS := spellcheck_latency t5/latency t5/cache batch warm_up build_memory synth proxy serving unpack \
+BENCHMARKS := spellcheck_latency t5/latency t5/cache batch warm_up build_memory synth serving unpack \
   searches/capacity searches/prove generator/compare
 
 bench: setup ## this project beside its peers

@@ -116,11 +116,6 @@ class SageMakerAccount(AwsSession):
         """Returns whether the credentials are a role's rather than a user's."""
         return ":assumed-role/" in self.call("sts", "get_caller_identity")["Arn"]
 
-    def runtime_host(self) -> str:
-        """Returns the host that receives the requests of endpoints, without its port."""
-        url: str = self.client("sagemaker-runtime").meta.endpoint_url
-        return url.partition("://")[2].partition("/")[0].partition(":")[0]
-
     def upload(self, url: str, body: bytes) -> None:
         """Writes an S3 object; creates the bucket if it does not exist."""
         s3.upload(self, url, body)

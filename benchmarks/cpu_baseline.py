@@ -5,8 +5,8 @@
 The model that AWS's tables of Inf1 have, with seeded random weights: PyTorch as it is, and traced and frozen as
 TorchScript, in fp32. Every row has all 128 tokens. Each engine runs alone in a process of its own, in turn, round after
 round, at the fastest of several batch sizes and numbers of threads, tried first; loading does not count. The fastest
-engine's median is the baseline of `python -m inference_recommender batch duplicates`, whose other side is the figure
-that AWS states for one inf1.6xlarge. `--instance-type` is what this machine stands for: its price is that type's, its
+engine's median is a baseline for `size --workload duplicates`, whose other side is the figure that AWS states for one
+inf1.6xlarge. `--instance-type` is what this machine stands for: its price is that type's, its
 speed this machine's own, so run it on that type. What else runs shows in `load_average`.
 
 Prints the rates, what `batch` says, and one JSON document on the last line.

@@ -10,7 +10,6 @@ Exits with 1 when a warmed first request took more than FACTOR times the steady 
 """
 
 import argparse
-import http.client
 import json
 import shutil
 import statistics
@@ -18,7 +17,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from local_aws.process.triton import TritonServer
 from model_build.triton.config_pbtxt import warm_up_sizes
@@ -82,11 +80,9 @@ def one_server(name: str, bodies: dict[int, bytes], *, warm: bool) -> dict[int, 
             environment=artifact.environment,
             log_file=Path(scratch) / "triton.log",
         ) as server:
-            address = urlsplit(server.sagemaker_url)
-            connection, path = http.client.HTTPConnection(address.netloc), f"{address.path}/invocations"
-            firsts = {size: ask(connection, path, sent) for size, sent in bodies.items()}
+            firsts = {size: ask(server, sent) for size, sent in bodies.items()}
             return {
-                size: (firsts[size], statistics.median(ask(connection, path, sent) for _ in range(STEADY_REQUESTS)))
+                size: (firsts[size], statistics.median(ask(server, sent) for _ in range(STEADY_REQUESTS)))
                 for size, sent in bodies.items()
             }
 
@@ -104,15 +100,13 @@ def body(rows: list[Row]) -> bytes:
     return json.dumps({"inputs": tensors}).encode()
 
 
-def ask(connection: http.client.HTTPConnection, path: str, sent: bytes) -> float:
+def ask(server: TritonServer, sent: bytes) -> float:
     """Returns the milliseconds until the answer is read."""
     start = time.perf_counter()
-    connection.request("POST", path, sent, {"Content-Type": "application/json"})
-    response = connection.getresponse()
-    answer = response.read()
+    answer = server.invoke(sent, {"Content-Type": "application/json"})
     taken = time.perf_counter() - start
-    if response.status != 200:
-        raise RuntimeError(f"{response.status}: {answer[:300]!r}")
+    if answer.status != 200:
+        raise RuntimeError(f"{answer.status}: {answer.body[:300]!r}")
     return taken * 1000
 
 

@@ -32,11 +32,8 @@ COMMANDS = (
     "experiment",
     "simulate",
     "size",
-    "batch",
-    "prices",
     "compare",
     "report",
-    "reports",
     "invoke",
     "register",
     "jobs",
@@ -91,16 +88,10 @@ def _add(name: str, commands: Commands) -> None:
             from inference_recommender.cli import simulate as added  # type: ignore[no-redef]
         case "size":
             from inference_recommender.cli import size as added  # type: ignore[no-redef]
-        case "batch":
-            from inference_recommender.cli import batch as added  # type: ignore[no-redef]
-        case "prices":
-            from inference_recommender.cli import prices as added  # type: ignore[no-redef]
         case "compare":
             from inference_recommender.cli import compare as added  # type: ignore[no-redef]
         case "report":
             from inference_recommender.cli import report as added  # type: ignore[no-redef]
-        case "reports":
-            from inference_recommender.cli import reports as added  # type: ignore[no-redef]
         case "jobs":
             from inference_recommender.cli import jobs as added  # type: ignore[no-redef]
         case _:

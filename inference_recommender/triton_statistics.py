@@ -1,8 +1,7 @@
 """Asks a Triton for what it has counted, before a load and after it.
 
-A Triton at a URL of its own answers `GET /v2/models/stats`, a local endpoint's proxy `GET /statistics` beside
-/invocations. SageMaker's InvokeEndpoint leads to neither, other servers have none, and a Triton may keep it to itself:
-then nothing is known, which is no error. What is made of the counters is in `capacity.server_times`.
+A Triton answers `GET /v2/models/stats`. SageMaker's InvokeEndpoint does not lead there, other servers lack it, and a
+Triton may restrict it: then nothing is known, which is no error. `capacity.server_times` evaluates the counters.
 """
 
 import json
@@ -12,8 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import urllib3
 
-from aws_api.errors import is_this_machine
 from inference_recommender.capacity.server_times import Counters, ServerTimes, answered, read_counters, server_times
+from inference_recommender.load_generator import unix_socket
 
 TIMEOUT_S = 2.0
 MODELS = "/v2/models/"
@@ -28,17 +27,14 @@ Sleep = Callable[[float], None]
 def statistics_url(url: str | None) -> str | None:
     """Returns where the server whose requests go to `url` tells what it counted; None where there is no such place."""
     parts = urlsplit(url or "")
-    if parts.path.endswith("/infer") and MODELS in parts.path:
-        path = f"{parts.path.partition(MODELS)[0]}{MODELS}stats"
-    elif parts.path.endswith("/invocations") and is_this_machine(parts.hostname or ""):
-        path = f"{parts.path.removesuffix('invocations')}statistics"
-    else:
+    if not parts.path.endswith("/infer") or MODELS not in parts.path:
         return None
+    path = f"{parts.path.partition(MODELS)[0]}{MODELS}stats"
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
 def fetch(url: str) -> bytes:
-    response = urllib3.request("GET", url, timeout=TIMEOUT_S, retries=False)
+    response = unix_socket.request("GET", url, timeout=TIMEOUT_S, retries=False)
     return response.data if response.status == 200 else b""
 
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Rehearses a release on this machine: deploys every stack, checks, changes and breaks it, and takes it down.
-# `make rehearse` calls this and keeps what it prints as docs/rehearsal.md. Works in a copy of the repository, below
-# build/rehearsal or the folder that is its argument: your own files stay as they are.
+# Deploys every stack to a local account, changes a recommendation, breaks an archive and destroys the stacks.
+# `make rehearse` calls this. It works in a copy of the repository, below build/rehearsal or the folder in $1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 origin=$PWD tree=${1:-$PWD/build/rehearsal}
@@ -54,7 +53,7 @@ start_account() {
   source "$exports"
 }
 
-ask() { # sends each endpoint a request of its workload
+invoke_all() {
   run python -m inference_recommender invoke spellcheck "ergonomic webcam for travelles"
   run python -m inference_recommender invoke text_classification "It works without any trouble."
   run python -m inference_recommender invoke question_answering \
@@ -62,7 +61,7 @@ ask() { # sends each endpoint a request of its workload
 }
 
 rm -rf "$tree"
-mkdir -p "$tree" docs
+mkdir -p "$tree"
 tar --create --exclude='./.*' --exclude=./node_modules --exclude=./build --exclude=./runs --exclude=./cdk.out \
   --exclude=__pycache__ --exclude='*.egg-info' --exclude=recommendation.json --exclude=./tests . | tar --extract --directory "$tree"
 cd "$tree"
@@ -73,7 +72,6 @@ run python -m model_build build --all --target cpu
 say "2. An AWS account on this machine"
 start_account
 run cdk bootstrap --ci -c hosting-target=cpu
-run python -m scripts.rehearsal.inventory --write .local_aws/before.json
 
 say "3. Deploy every stack"
 for workload in $SCALED; do
@@ -85,29 +83,23 @@ for stack in $STACKS; do
   run cdk deploy "$stack" --app assembly --require-approval never --ci
 done
 
-say "4. Is what the templates asked for what the services' APIs tell?"
-# shellcheck disable=SC2086
-run python -m scripts.rehearsal.check_deployed $STACKS
+say "4. Invoke each endpoint: a real Triton answers"
+invoke_all
 
-say "5. Ask the endpoints: a real Triton answers for each"
-ask
-
-say "6. Another recommendation: the scaling changes, the fleet keeps its size"
-run python -m scripts.rehearsal.fleet SpellcheckStack
+say "5. Another recommendation: the scaling changes, the number of instances does not"
+run python -m scripts.rehearsal.show_fleet SpellcheckStack
 run python -m scripts.rehearsal.recommend spellcheck --count 5 --min 1 --max 9 --each 4800
 run cdk deploy SpellcheckStack -c hosting-target=cpu --require-approval never --ci
-run python -m scripts.rehearsal.fleet SpellcheckStack
+run python -m scripts.rehearsal.show_fleet SpellcheckStack
 
-say "7. A broken archive: the update fails, is rolled back, and the old endpoint keeps answering"
+say "6. A broken archive: the update is rolled back, and the old endpoint still answers"
 run python -m scripts.rehearsal.break_archive spellcheck --target cpu
 run python -m scripts.rehearsal.recommend spellcheck --count 5 --min 1 --max 9 --each 4800
 run_failing cdk deploy SpellcheckStack -c hosting-target=cpu --require-approval never --ci
-run python -m scripts.rehearsal.fleet SpellcheckStack
+run python -m scripts.rehearsal.show_fleet SpellcheckStack
 run python -m inference_recommender invoke spellcheck "ergonomic webcam for travelles"
 
-say "8. Take everything down: what templates retain on purpose is deleted by hand, and nothing is left"
-for stack in $(printf '%s\n' $STACKS | tac); do # the shared network last: destroying it destroys what is in it
+say "7. Destroy every stack"
+for stack in $(printf '%s\n' $STACKS | tac); do # the shared network last: the other stacks are in it
   run cdk destroy "$stack" --app assembly --force --ci
 done
-run python -m scripts.rehearsal.delete_retained .local_aws/before.json
-run python -m scripts.rehearsal.inventory --compare .local_aws/before.json

@@ -186,7 +186,7 @@ def _measure_command(props: WorkloadStackProps) -> str:
     """Returns the command that writes a recommendation."""
     run = f"python -m inference_recommender run {props.folder.workload.name}"
     if isinstance(props.folder.workload.hosting, EcsServiceHosting):
-        return f"{run} --with load-test --url URL"  # Inference Recommender measures models on SageMaker alone
+        return f"{run} --url URL --instances TYPE"  # Inference Recommender measures models on SageMaker alone
     if any(needs_host_ami(name) for name in props.folder.workload.instance_types):
-        return f"{run} --with load-test"  # on this stack's endpoint: a job's hosts have too old a driver
+        return run  # on this stack's endpoint: a job's hosts have too old a driver
     return f"{run} --job advanced"

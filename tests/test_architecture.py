@@ -58,7 +58,6 @@ ONLY_IN = {
         "model_build/neuron/*",
         "model_build/text2text/*",
         "model_build/torch_threads.py",
-        "scripts/rehearsal/stand_ins/neuron.py",
         "workloads/train.py",
     },
     "transformers": {"benchmarks/*", "model_build/*", "workloads/train.py"},

@@ -29,7 +29,7 @@ from workloads import ROOT, load_workload, workload_names
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted(page for page in (ROOT / "docs").glob("*.md") if "rehearsal" not in page.name),
+    *sorted((ROOT / "docs").glob("*.md")),
 ]
 KINDS = {"sh", "output", "text", "python", "json", "toml", "mermaid"}
 STACKS = {load_workload(name).workload.stack_name for name in workload_names(ROOT / "workloads")}
@@ -173,7 +173,7 @@ def test_documents_inside_a_page_are_sound(page: Path) -> None:
 
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text("utf-8")
-    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md", "rehearsal.md", "release-rehearsal.md"}
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
     assert {name for name in pages if f"]({name})" not in index} == set()
 
 

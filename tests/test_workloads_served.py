@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -67,11 +66,9 @@ class Served:
 
     def ask(self, row: Row) -> dict[str, Any]:
         """Returns the answer to one request, by output."""
-        request = urllib.request.Request(
-            f"{self.server.sagemaker_url}/invocations", request_body(row), {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=300) as response:
-            return {output["name"]: output["data"][0] for output in json.load(response)["outputs"]}
+        answer = self.server.invoke(request_body(row), {"Content-Type": "application/json"})
+        assert answer.status == 200, answer
+        return {output["name"]: output["data"][0] for output in json.loads(answer.body)["outputs"]}
 
     def ask_all(self, rows: list[Row]) -> list[dict[str, Any]]:
         with ThreadPoolExecutor(8) as threads:

@@ -262,7 +262,7 @@ def _served(scratch: Path) -> Iterator[str]:
         environment=artifact.environment,
         log_file=scratch / "triton.log",
     ) as server:
-        yield f"{server.sagemaker_url}/invocations"
+        yield server.invocations_url
 
 
 def _searched(url: str, scratch: Path) -> float:

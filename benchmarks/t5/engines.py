@@ -7,7 +7,6 @@ environment has none of our dependencies, so only engines of ours import ours.
 """
 
 import contextlib
-import http.client
 import json
 import shutil
 import sys
@@ -17,7 +16,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.side_by_side import pairs, timed
@@ -281,12 +279,9 @@ def _triton(precision: str, folder: Path, case: Case, threads: int) -> Made:
     tensor = {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [text]}
     body = json.dumps({"inputs": [tensor]}).encode()
     with TritonServer.start(repository, default_model="t5", log_file=folder / "triton.log") as server:
-        address = urlsplit(server.sagemaker_url)
-        connection = http.client.HTTPConnection(address.netloc)
 
         def ask() -> list[int]:
-            connection.request("POST", f"{address.path}/invocations", body, {"Content-Type": "application/json"})
-            answer = json.loads(connection.getresponse().read())
+            answer = json.loads(server.invoke(body, {"Content-Type": "application/json"}).body)
             return [vocabulary[word] for word in answer["outputs"][0]["data"][0].split()]
 
         yield Call(ask)

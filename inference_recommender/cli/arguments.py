@@ -1,6 +1,33 @@
-"""Parses the values of options that several commands have; argparse prints what is wrong with one, and its option."""
+"""Parses the values of options that several commands have; argparse prints the error with the option."""
 
 import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tomllib
+
+from workloads import UsageError
+from workloads.document import Document
+
+Settings = TypeVar("Settings", bound=Document)
+
+
+def with_settings(settings: Sequence[str], table: str, document: Settings) -> Settings:
+    """Returns the table of workload.toml with the keys that `--set TABLE.KEY=VALUE` replaces. Raises `UsageError`."""
+    given: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        prefix, _, key = name.strip().rpartition(".")
+        if not equals or prefix != table:
+            raise UsageError(f"--set: got '{setting}'. Allowed: {table}.KEY=VALUE.")
+        try:
+            given[key] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            given[key] = text.strip()
+    if not given:
+        return document
+    return type(document).from_table(Path(f"--set {table}"), {**document.model_dump(mode="json"), **given})
 
 
 def positive(text: str) -> float:

@@ -6,20 +6,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.measure.first_answer import GIVE_UP_S, log_lines, start_of
 from inference_recommender.measure.start_stages import Stages, cold_start, stages
 from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
 from inference_recommender.measure.temporary_endpoint import EndpointSpec, temporary_endpoint
-from inference_recommender.output import number, stdout_console, tell
+from inference_recommender.output import stdout_console, tell
 from inference_recommender.payloads import request_bodies
-from inference_recommender.report.cold_start import in_words, stage_rows
+from inference_recommender.report.document import Report, objective_text
 from inference_recommender.report.rewrite import rewrite
-from workloads import ColdStart, Interrupted, Recommendation, Unavailable, WorkloadFolder
+from inference_recommender.report.sections import cold_start_table
+from inference_recommender.report.text import show
+from workloads import ColdStart, Interrupted, Recommendation, Unavailable, Workload, WorkloadFolder
 from workloads.files import from_here
 
 STARTS = 3
@@ -42,7 +42,7 @@ def measure(options: argparse.Namespace, account: SageMakerAccount, folder: Work
     if options.json:
         print(result.model_dump_json(indent=2))
     else:
-        _show(result, folder)
+        show(cold_start_report(folder.workload, result), stdout_console())
     if options.endpoint:
         return 0
     _keep(result, folder, options.runs, stderr)
@@ -110,17 +110,17 @@ def _mismatch(result: ColdStart, recommendation: Recommendation) -> str | None:
     return None if result.measured_on == origin else f"it was measured on {origin}, the start on {result.measured_on}"
 
 
-def _show(result: ColdStart, folder: WorkloadFolder) -> None:
-    console = stdout_console()
-    table = Table(
-        title=f"{folder.workload.name} on {result.instance_type}, {result.starts} start{'s' * (result.starts != 1)}",
-        title_justify="left",
-        box=SIMPLE_HEAD,
+def cold_start_report(workload: Workload, result: ColdStart) -> Report:
+    stages = cold_start_table(result, detail=False)
+    known = result.total_s is not None
+    return Report(
+        kind="cold-start",
+        name=f"{result.starts} start{'s' * (result.starts != 1)} of {result.instance_type}",
+        workload=workload.name,
+        objective=objective_text(workload.latency_objective),
+        verdict="met" if known else "unknown",
+        decision="The time until the first answer is known."
+        if known
+        else "The time until the first answer is unknown.",
+        tables=(stages,) if stages else (),
     )
-    table.add_column("stage")
-    for head in ("median s", "shortest s", "longest s"):
-        table.add_column(head, justify="right")
-    for name, *figures in stage_rows(result):
-        table.add_row(name, *(number(value, ".3f") for value in figures))
-    console.print(table)
-    tell(console, in_words(result))

@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from aws_api.expiry import TAG
 from aws_api.sagemaker import MEASURED_ON_TAG, SageMakerAccount
@@ -17,19 +15,27 @@ from inference_recommender.measure.cleanup import CleanupResult, Suspended, clea
 from inference_recommender.measure.job_service import TERMINAL, stop_and_wait
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.output import (
-    MISSING,
     Commands,
     add_command,
-    cores,
-    cpu_utilization,
-    number,
     stdout_console,
     tell,
 )
+from inference_recommender.report.candidates import cores, cpu_utilization
+from inference_recommender.report.document import Report, Table, table
+from inference_recommender.report.text import show
 from inference_recommender.run_folder import as_json
 from workloads import Interrupted, Unavailable, UsageError
 from workloads.instances import instance_shape
 
+JOBS = tuple((name, name, "") for name in ("job", "kind", "status", "created, UTC", "model"))
+TESTS = (
+    ("test", "test", ""),
+    ("max_invocations_per_minute", "max inv/min per instance", ",.0f"),
+    ("model_latency_ms", "model latency, ms", ".4g"),
+    ("cpu", "CPU %", ""),
+    ("memory_percent", "memory %", ".0f"),
+)
+RESOURCES = tuple((name, name, "") for name in ("kind", "name", "expires, UTC", "outcome"))
 LATEST = 20
 """Default number of jobs that `list` shows."""
 DESCRIPTION = f"""list [WORKLOAD]   the latest jobs, or those whose name contains the workload's
@@ -71,12 +77,17 @@ def _list(options: argparse.Namespace, account: SageMakerAccount, stderr: Consol
     if not jobs:
         tell(stderr, "No jobs.")
         return 0
-    table = _columns("job", "kind", "status", "created, UTC", "model")
-    for job in jobs:
-        model = job.get("ModelName") or job.get("ModelPackageVersionArn", "").rpartition("model-package/")[2]
-        created = f"{job['CreationTime']:%Y-%m-%d %H:%M}"
-        table.add_row(job["JobName"], job["JobType"], job["Status"], created, model)
-    stdout_console().print(table)
+    rows = [
+        (
+            job["JobName"],
+            job["JobType"],
+            job["Status"],
+            f"{job['CreationTime']:%Y-%m-%d %H:%M}",
+            job.get("ModelName") or job.get("ModelPackageVersionArn", "").rpartition("model-package/")[2],
+        )
+        for job in jobs
+    ]
+    show(_report("latest first", table("jobs", "Jobs", JOBS, rows), f"{len(jobs)} jobs."), stdout_console())
     return 0
 
 
@@ -85,14 +96,13 @@ def _describe(options: argparse.Namespace, account: SageMakerAccount, stderr: Co
     if options.json:
         print(as_json({"job": described, "steps": steps}))
         return 0
-    console = stdout_console()
-    tell(console, _head(described))
     tests = measurements(described, steps, {})
     machine = account.tags(described["JobArn"]).get(MEASURED_ON_TAG)
-    console.print(_tests(tests, cores(machine) if machine else None))
-    for test in tests:
-        if test.failure_reason:
-            tell(console, f"{_name(test)}: {test.failure_reason}")
+    failures = tuple(f"{_name(test)}: {test.failure_reason}" for test in tests if test.failure_reason)
+    report = _report(
+        _head(described), _tests(tests, cores(machine) if machine else None), described["Status"], failures
+    )
+    show(report, stdout_console())
     return 0
 
 
@@ -148,20 +158,21 @@ def _head(described: Mapping[str, Any]) -> str:
 
 def _tests(tests: tuple[Measurement, ...], local_vcpus: int | None) -> Table:
     """Returns a row for each test; `local_vcpus` is of the machine that stands in for every instance type, if any."""
-    table = _columns("test")
-    for head in ("max inv/min\nper instance", "model latency\nms", "CPU\n%", "memory\n%"):
-        table.add_column(head, justify="right")
+    rows = []
     for test in tests:
         shape = instance_shape(test.instance_type)
         vcpus = local_vcpus or (shape.vcpus if shape else None)
-        table.add_row(
-            _name(test),
-            number(test.max_invocations_per_minute, ",.0f"),
-            number(test.model_latency_ms, ".4g"),
-            cpu_utilization(test.cpu_utilization_percent, vcpus) or MISSING,
-            number(test.memory_utilization_percent, ".0f"),
+        cpu = cpu_utilization(test.cpu_utilization_percent, vcpus)
+        rows.append(
+            (
+                _name(test),
+                test.max_invocations_per_minute,
+                test.model_latency_ms,
+                cpu or None,
+                test.memory_utilization_percent,
+            )
         )
-    return table
+    return table("tests", "Tests", TESTS, rows)
 
 
 def _name(test: Measurement) -> str:
@@ -174,22 +185,24 @@ def _show(results: Sequence[CleanupResult], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"resources": [one.model_dump(mode="json") for one in results]}, indent=2))
         return
-    console = stdout_console()
-    if results:
-        table = _columns("kind", "name", "expires, UTC", "outcome")
-        for one in results:
-            table.add_row(one.kind, one.name, f"{one.expires_at.astimezone(UTC):%Y-%m-%d %H:%M}", one.outcome)
-        console.print(table)
+    rows = [(one.kind, one.name, f"{one.expires_at.astimezone(UTC):%Y-%m-%d %H:%M}", one.outcome) for one in results]
     counts = ", ".join(f"{count} {outcome}" for outcome, count in _count(results).items())
-    tell(console, f"{counts}." if counts else f"No resource has the tag {TAG}.")
+    decision = f"{counts}." if counts else f"No resource has the tag {TAG}."
+    show(_report("expiring resources", table("resources", "Resources", RESOURCES, rows), decision), stdout_console())
 
 
 def _count(results: Sequence[CleanupResult]) -> Counter[str]:
     return Counter(one.outcome for one in results)
 
 
-def _columns(*heads: str) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    for head in heads:
-        table.add_column(head, overflow="fold")
-    return table
+def _report(objective: str, table: Table, decision: str, notes: tuple[str, ...] = ()) -> Report:
+    return Report(
+        kind="jobs",
+        name="jobs",
+        workload=None,
+        objective=objective,
+        verdict="unknown",
+        decision=decision,
+        tables=(table,),
+        notes=notes,
+    )

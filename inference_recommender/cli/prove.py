@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.capacity.search import Bottleneck
@@ -24,7 +22,7 @@ from inference_recommender.measure.prove.checks import (
 )
 from inference_recommender.measure.prove.loads import Load
 from inference_recommender.measure.prove.percentile_interval import PercentileInterval
-from inference_recommender.measure.prove.proving import Proving, interval_in_words, late_in_words, milliseconds
+from inference_recommender.measure.prove.proving import Proving, late_in_words, milliseconds
 from inference_recommender.measure.prove.sequential import LONGEST_WARM_UP_S, WARM_UP_PROBE_S
 from inference_recommender.measure.system import (
     SystemUnderTest,
@@ -32,10 +30,12 @@ from inference_recommender.measure.system import (
     system_at_url,
     system_of_endpoint,
 )
-from inference_recommender.output import Commands, add_command, number, stdout_console, tell, warn
+from inference_recommender.output import Commands, add_command, stdout_console, tell, warn
 from inference_recommender.payloads import payload_archive
-from inference_recommender.report.of_run import PROOF_VERDICTS
+from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.rewrite import rewrite
+from inference_recommender.report.run_report import proof_report
+from inference_recommender.report.text import show
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from workloads import (
     ROOT,
@@ -140,7 +140,9 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     if options.json:
         print(json.dumps(proof.model_dump(mode="json"), indent=2, ensure_ascii=False))
     else:
-        _show(proof, recommendation)
+        show(proof_report(run_folder.path.name, proof, workload, read_inputs(run_folder.path)), stdout_console())
+    for sentence in proof.not_tested:
+        tell(stderr, sentence)
     if report:
         tell(stderr, f"Report: {from_here(report)}")
     elif recommendation.provenance.run:
@@ -212,46 +214,6 @@ def _print_look(
         f"    {_words(load.name)}: {objective.percentile} {milliseconds(latency)} at {rate:,.0f} invocations/min "
         f"(limit {objective.model_latency_ms:g} ms): {late_in_words(interval)}",
     )
-
-
-def _show(proof: Proof, recommendation: Recommendation) -> None:
-    console, chosen = stdout_console(), recommendation.recommended
-    assert chosen is not None, "checked before the proof"
-    table = Table(
-        title=f"{recommendation.workload}: {chosen.instance_count} × {chosen.instance_type}, {proof.percentile} ≤ "
-        f"{proof.limit_ms:g} ms at {recommendation.objective.peak}",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-    )
-    table.add_column("load")
-    percentile = f"{proof.percentile}\nlatency"
-    for head in (
-        "instances\nleft",
-        "invocations\n/min",
-        percentile,
-        "95 %\ninterval",
-        "requests\nlate",
-        "late\nallowed",
-    ):
-        table.add_column(head, justify="right")
-    table.add_column("seconds", justify="right")
-    table.add_column("verdict")
-    for each in proof.scenarios:
-        table.add_row(
-            _words(each.name),
-            str(each.instances_left),
-            number(each.invocations_per_minute, ",.0f"),
-            milliseconds(each.latency_ms),
-            interval_in_words(each.latency_interval_ms),
-            number(each.late, ",d"),
-            number(each.late_allowed, ",d"),
-            f"{each.duration_s:.0f}",
-            PROOF_VERDICTS[each.verdict],
-        )
-    console.print(table)
-    for sentence in proof.not_tested:
-        tell(console, sentence)
-    tell(console, f"{PROOF_VERDICTS[proof.verdict].capitalize()}: {proof.reason}")
 
 
 def _words(name: str) -> str:

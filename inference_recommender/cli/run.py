@@ -28,8 +28,10 @@ from inference_recommender.measure.job_requests import (
 from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.measure.search import CandidateSearch
 from inference_recommender.measure.system import UNKNOWN_TYPE, system_of_endpoint
-from inference_recommender.output import Commands, JobProgress, add_command, show, stdout_console, tell, warn
+from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
 from inference_recommender.payload_lengths import known_lengths
+from inference_recommender.report.run_report import recommendation_report
+from inference_recommender.report.text import show
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
 from workloads.files import from_here
@@ -102,6 +104,7 @@ def _run(options: argparse.Namespace, stderr: Console) -> int:
     folder = with_settings(
         deployed_workload(options.workload, options.target, known, options.endpoint), options.settings
     )
+    folder.workload.latency_objective  # noqa: B018 - raises for a batch
     if options.cold_start:
         from inference_recommender.cli import cold_start  # the client and its calls, which a job does without
 
@@ -241,7 +244,7 @@ def conclude(
     if options.json:
         print(recommendation.model_dump_json(indent=2))
     else:
-        show(recommendation, stdout_console())
+        show(recommendation_report(recommendation), stdout_console())
     tell(stderr, f"Report: {from_here(run_folder.report)}")
     if recommendation.recommended is None:
         return NO_CANDIDATE

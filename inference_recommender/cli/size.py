@@ -1,10 +1,13 @@
-"""`size`: a fleet from what was measured, or a cost from a plain table; without AWS."""
+"""`size`: a fleet, a batch's shards or a cost from evidence; without AWS. Also shows and refreshes the prices."""
 
 import argparse
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -15,172 +18,271 @@ from inference_recommender.output import (
     MISSING,
     Commands,
     add_command,
-    none_chosen,
-    notes,
     number,
     stdout_console,
     tell,
     warn,
 )
-from inference_recommender.sizing.decision import cheapest
-from inference_recommender.sizing.evidence import read_evidence
+from inference_recommender.report.candidates import no_candidate, notes
+from inference_recommender.sizing import prices
+from inference_recommender.sizing.batch import (
+    Throughput,
+    holds_throughput,
+    read_throughput,
+    size_batch,
+)
+from inference_recommender.sizing.decision import cheapest, size_candidates
+from inference_recommender.sizing.evidence import Evidence, read_evidence
 from inference_recommender.sizing.fleet import Demand
-from inference_recommender.sizing.sized import PlainCost, document, plain_cost, sized
-from workloads import Candidate, Sizing, UsageError, Workload, load_workload
+from inference_recommender.sizing.prices import Catalogue
+from workloads import (
+    ROOT,
+    BatchFleet,
+    BatchRecommendation,
+    BatchSizing,
+    Candidate,
+    ModelArtifact,
+    ScheduledBatchHosting,
+    Sizing,
+    UsageError,
+    Workload,
+    WorkloadFolder,
+    load_workload,
+    workload_names,
+)
+from workloads.files import from_here
 
 NO_CANDIDATE = 1
-HEADROOM = ("headroom", "burst_factor", "spare_instances", "availability_zones")
-"""Options that replace the keys of [sizing] of the same names."""
-OF_A_JOB = ("peak_invocations_per_minute", "latency_limit_ms", "percentile", "workload", "region", *HEADROOM)
-OF_A_TABLE = ("price_per_hour", "baseline_throughput", "baseline_price")
+NO_PRICE = 1
+DEFAULT_REGION = "us-east-1"
+"""The region of a batch's prices."""
+OF_A_FLEET = ("peak_invocations_per_minute", "latency_limit_ms", "percentile")
+OF_A_BATCH = ("baseline", "rows_per_run", "recommend")
+TYPED = re.compile(r"((?:ml\.)?[a-z0-9-]+\.[a-z0-9-]+)=(.+)")
+PRINTED = (
+    "instance_type",
+    "variant",
+    "environment",
+    "max_invocations_per_minute",
+    "capacity_basis",
+    "model_latency_ms",
+    "objective_latency_ms",
+    "instance_count",
+    "instance_count_parts",
+    "cost_per_hour_usd",
+    "cost_per_million_invocations_usd",
+    "meets_objective",
+)
+"""Fields of a candidate in the document of `size --json`."""
 
-DESCRIPTION = """From a job's results: the instances that a peak needs and what they cost, for every configuration
-tested, and the cheapest that meets the objective. From a plain table: the cost per million invocations, and the saving
-against a baseline. ModelLatency is taken for milliseconds, unless it can only be microseconds: the reason says so."""
+DESCRIPTION = """Prints the instances that a peak needs, their cost, and the cheapest configuration that meets the
+objective. The file or folder decides what the evidence is.
+
+- a job: the JSON of DescribeInferenceRecommendationsJob
+- a run: its folder, that of an experiment or a search, or capacity.json
+- a batch: the reports of `python -m containers.batch --summary`, one for each shard, or their folder
+- a rate: JSON with rows_per_second and source; instance_type and price_per_hour_usd may be there too
+
+A batch or a rate needs --workload, whose objective and [sizing] give the shards. --recommend writes
+recommendation.json, which the stack deploys. --explain alone prints the price catalogue."""
 
 
 def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "size",
-        "a fleet from a job's results, without AWS",
+        "a fleet or a batch's shards from evidence, without AWS",
         "size --from runs/NAME --peak-invocations-per-minute 60000",
         DESCRIPTION,
     )
-    subject = parser.add_mutually_exclusive_group(required=True)
-    subject.add_argument(
-        "--from",
-        type=Path,
-        dest="source",
-        metavar="PATH",
-        help="a response of DescribeInferenceRecommendationsJob as JSON, the folder of a run or an experiment, or "
-        "capacity.json or its folder",
+    parser.add_argument(
+        "--from", nargs="+", dest="source", metavar="[TYPE=]PATH", help="the evidence; TYPE is a batch's instance type"
     )
-    subject.add_argument(
-        "--throughput-per-second", type=arguments.positive, metavar="X", help="of one instance, with its price"
+    parser.add_argument(
+        "--workload",
+        metavar="NAME",
+        help="take objective and [sizing] from this workload; default: the folder's, else latency is not judged",
     )
-    _add_demand(parser.add_argument_group("with --from"))
-    plain = parser.add_argument_group("with --throughput-per-second")
-    plain.add_argument("--price-per-hour", type=arguments.positive, metavar="USD", help="of one instance")
-    plain.add_argument(
-        "--baseline-throughput", type=arguments.positive, metavar="X", help="per second, of what to compare with"
+    parser.add_argument(
+        "--peak-invocations-per-minute", type=arguments.positive, metavar="N", help="default: the workload's"
     )
-    plain.add_argument(
-        "--baseline-price", type=arguments.positive, metavar="USD", help="per hour, of what to compare with"
+    parser.add_argument("--latency-limit-ms", type=arguments.positive, metavar="N", help="limit of model latency")
+    parser.add_argument(
+        "--percentile",
+        type=arguments.percentile,
+        metavar="P",
+        help="of the limit; default: the folder's, else the job's one figure is judged",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="sizing.KEY=VALUE",
+        help="replace a key of [sizing], such as sizing.headroom=0.3; may be repeated",
+    )
+    parser.add_argument(
+        "--baseline", nargs="+", metavar="[TYPE=]PATH", help="reports or a rate to compare a batch with"
+    )
+    parser.add_argument(
+        "--rows-per-run", type=arguments.count, metavar="N", help="of a batch; default: the rows in its reports"
+    )
+    parser.add_argument(
+        "--region", metavar="REGION", help="region of the prices; default: the job's, and us-east-1 for a batch"
+    )
+    parser.add_argument("--recommend", action="store_true", help="write the batch's recommendation.json for review")
+    parser.add_argument("--explain", action="store_true", help="print the source of each price")
+    parser.add_argument(
+        "--refresh-prices",
+        action="store_true",
+        help="fetch prices from the Price List API into prices.json, for review",
     )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(command=_size)
 
 
-def _add_demand(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument(
-        "--peak-invocations-per-minute",
-        type=arguments.positive,
-        metavar="N",
-        help="default: the workload's, where it is known",
-    )
-    group.add_argument(
-        "--latency-limit-ms", type=arguments.positive, metavar="N", help="the most that model latency may be"
-    )
-    group.add_argument(
-        "--percentile",
-        type=arguments.percentile,
-        metavar="P",
-        help="of the limit; default: the folder's, else none, and a job's one figure is judged",
-    )
-    group.add_argument(
-        "--workload",
-        metavar="NAME",
-        help="take objective and [sizing] from this workload; default: the one in the folder, else latency is not "
-        "judged",
-    )
-    group.add_argument("--region", metavar="REGION", help="whose prices to take; default: the job's")
-    group.add_argument(
-        "--headroom",
-        type=float,
-        metavar="H",
-        help="capacity above the peak, as its fraction; default: [sizing]'s, else 0.2",
-    )
-    group.add_argument(
-        "--burst-factor", type=float, metavar="B", help="what the peak is multiplied by; default: [sizing]'s, else 1"
-    )
-    group.add_argument("--spare-instances", type=int, metavar="N", help="may fail at the peak, N+1 is 1; default: 0")
-    group.add_argument(
-        "--availability-zones", type=int, metavar="N", help="of which one may fail at the peak; default: none may"
-    )
-
-
 def _size(options: argparse.Namespace, stderr: Console) -> int:
-    if options.source is None:
-        _refuse(options, OF_A_JOB, "--from PATH")
-        return _size_plainly(options)
-    _refuse(options, OF_A_TABLE, "--throughput-per-second X")
-    evidence = read_evidence(options.source)
-    workload = evidence.workload
-    if options.workload:
-        tested = workload.hosting.target if workload else None
-        workload = load_workload(options.workload).measured_on(tested).workload
-    demand, sizing = _demand(options, workload), _sizing(options, workload)
-    for caution in evidence.cautions:
-        warn(stderr, caution)
-    candidates = sized(evidence, demand, sizing, options.region)
-    chosen = cheapest(candidates)
-    if options.json:
-        print(json.dumps(document(candidates, chosen), indent=2, ensure_ascii=False))
-    else:
-        _show(candidates, chosen, demand)
-    return 0 if chosen else NO_CANDIDATE
+    paths, _ = _typed(options.source or ())
+    if paths and holds_throughput(paths[0]):
+        _refuse(options, OF_A_FLEET, "a job, a run or a search")
+        return _size_batch(options, stderr)
+    _refuse(options, OF_A_BATCH, "a batch's reports or a rate")
+    evidence = _evidence(paths) if paths else None
+    if options.refresh_prices:
+        code = _refresh(options.region, evidence, stderr)
+        if evidence is None:
+            return code
+    return _size_fleet(options, evidence, stderr) if evidence else _show_catalogue(options)
 
 
-def _demand(options: argparse.Namespace, workload: Workload | None) -> Demand:
-    _refuse_half_an_objective(options)
-    known = Demand.of(workload.latency_objective) if workload else None
-    peak = options.peak_invocations_per_minute or (known.peak_invocations_per_minute if known else None)
-    if peak is None:
-        raise UsageError(
-            "size --from needs --peak-invocations-per-minute N, or --workload NAME, whose objective has one."
-        )
-    own_limit = options.latency_limit_ms is not None
-    demand = (
-        known
-        if known and not own_limit
-        else Demand(
-            peak_invocations_per_minute=peak,
-            percentile=options.percentile or (known.percentile if known else None),
-            model_latency_ms=options.latency_limit_ms,
-        )
-    )
-    trough = min(known.trough_invocations_per_minute, peak) if known else 0
-    return replace(demand, peak_invocations_per_minute=peak, trough_invocations_per_minute=trough)
+def _typed(sources: Sequence[str]) -> tuple[list[Path], str | None]:
+    """Returns the paths of [TYPE=]PATH arguments, and the instance type."""
+    typed = [TYPED.fullmatch(source) for source in sources]
+    paths = [Path(match[2] if match else source) for match, source in zip(typed, sources, strict=True)]
+    return paths, next((match[1] for match in typed if match), None)
+
+
+def _evidence(paths: Sequence[Path]) -> Evidence:
+    if len(paths) > 1:
+        raise UsageError(f"--from: got {len(paths)} paths. Only the reports of a batch may be several.")
+    return read_evidence(paths[0])
 
 
 def _refuse(options: argparse.Namespace, names: Sequence[str], belongs_to: str) -> None:
     for name in names:
-        if getattr(options, name) is not None:
-            raise UsageError(f"--{name.replace('_', '-')} goes with {belongs_to}.")
+        if getattr(options, name):
+            raise UsageError(f"--{name.replace('_', '-')}: is only for {belongs_to}.")
 
 
-def _refuse_half_an_objective(options: argparse.Namespace) -> None:
+def _size_fleet(options: argparse.Namespace, evidence: Evidence, stderr: Console) -> int:
+    workload = evidence.workload
+    if options.workload:
+        target = workload.hosting.target if workload else None
+        workload = load_workload(options.workload).measured_on(target).workload
+    demand = _demand(options, workload)
+    sizing = arguments.with_settings(options.settings, "sizing", workload.sizing if workload else Sizing())
+    for caution in evidence.cautions:
+        warn(stderr, caution)
+    candidates = size_candidates(evidence, demand, sizing, options.region)
+    chosen = cheapest(candidates)
+    if options.json:
+        print(json.dumps(document(candidates, chosen), indent=2, ensure_ascii=False))
+    else:
+        _show_fleet(candidates, chosen, demand, explain=options.explain)
+    return 0 if chosen else NO_CANDIDATE
+
+
+def _demand(options: argparse.Namespace, workload: Workload | None) -> Demand:
     if options.latency_limit_ms is None and options.percentile:
-        raise UsageError("--percentile is of a limit: give --latency-limit-ms N too.")
+        raise UsageError("--percentile: needs --latency-limit-ms N.")
     if options.latency_limit_ms is not None and options.workload:
-        raise UsageError("--latency-limit-ms and --workload both give the objective: leave one out.")
+        raise UsageError("--latency-limit-ms, --workload: both give the objective. Leave one out.")
+    demand = Demand.of(workload.latency_objective) if workload else None
+    peak = options.peak_invocations_per_minute or (demand.peak_invocations_per_minute if demand else None)
+    if peak is None:
+        raise UsageError("--peak-invocations-per-minute: is missing. Give it, or --workload NAME for its objective.")
+    percentile = options.percentile or (demand.percentile if demand else None)
+    if demand is None or options.latency_limit_ms is not None:
+        trough = demand.trough_invocations_per_minute if demand else 0
+        demand = Demand(
+            peak_invocations_per_minute=peak,
+            trough_invocations_per_minute=trough,
+            percentile=percentile,
+            model_latency_ms=options.latency_limit_ms,
+        )
+    trough = min(demand.trough_invocations_per_minute, peak)
+    return replace(demand, peak_invocations_per_minute=peak, trough_invocations_per_minute=trough)
 
 
-def _sizing(options: argparse.Namespace, workload: Workload | None) -> Sizing:
-    """Returns the workload's [sizing], with what the command line says instead."""
-    own = (workload.sizing if workload else Sizing()).model_dump()
-    given = {key: value for key in HEADROOM if (value := getattr(options, key)) is not None}
-    return Sizing.from_table(Path("the command line"), {**own, **given})
+def document(candidates: Sequence[Candidate], chosen: Candidate | None) -> dict[str, Any]:
+    """Returns the document of `size --json`."""
+    return {"candidates": [_plain(each) for each in candidates], "recommended": _plain(chosen) if chosen else None}
 
 
-def _show(candidates: tuple[Candidate, ...], chosen: Candidate | None, demand: Demand) -> None:
+def _plain(candidate: Candidate) -> dict[str, Any]:
+    plain = {name: getattr(candidate, name) for name in PRINTED}
+    return {**plain, "reason": f"{candidate.reason} Price: {candidate.cost_reason}"}
+
+
+def _size_batch(options: argparse.Namespace, stderr: Console) -> int:
+    if options.workload is None:
+        raise UsageError("--workload: is missing. A batch's shards follow from the objective of a workload.")
+    folder = load_workload(options.workload)
+    workload, hosting = folder.workload, folder.workload.hosting
+    if not isinstance(hosting, ScheduledBatchHosting):
+        raise UsageError(
+            f"{folder.file}: hosting.kind: is not scheduled-batch. Measure it with `python -m inference_recommender "
+            f"run {workload.name}`."
+        )
+    from inference_recommender.measure.system import machine_description  # needs SciPy
+
+    def read(sources: Sequence[str]) -> Throughput:
+        paths, instance_type = _typed(sources)
+        throughput = read_throughput(paths, hosting.max_bad_share, machine_description())
+        return replace(throughput, instance_type=instance_type or throughput.instance_type)
+
+    sizing = arguments.with_settings(options.settings, "sizing", workload.sizing)
+    result = size_batch(
+        workload.model_copy(update={"sizing": sizing}),
+        read(options.source),
+        read(options.baseline) if options.baseline else None,
+        _built(folder),
+        options.rows_per_run,
+        options.region or DEFAULT_REGION,
+    )
+    if options.json:
+        print(result.model_dump_json(indent=2))
+    else:
+        _show_batch(result, explain=options.explain)
+    if options.recommend:
+        _write(result, folder, stderr)
+    return 0
+
+
+def _built(folder: WorkloadFolder) -> dict[str, ModelArtifact]:
+    """Returns the artifacts of the workload's builds on this machine, by sha256 of their archive."""
+    files = (ROOT / "build" / folder.workload.name).glob("*/artifact.json")
+    return {artifact.archive_sha256: artifact for artifact in map(ModelArtifact.from_json, files)}
+
+
+def _write(result: BatchSizing, folder: WorkloadFolder, stderr: Console) -> None:
+    if not isinstance(result, BatchRecommendation):
+        raise UsageError(
+            "--recommend: needs measured reports. Write shards from a stated rate into workload.toml, hosting.shards, "
+            "with their source."
+        )
+    result.write_json(folder.recommendation_file)
+    tell(stderr, f"Written: {from_here(folder.recommendation_file)}. The next `cdk deploy` uses it.")
+
+
+def _show_fleet(candidates: Sequence[Candidate], chosen: Candidate | None, demand: Demand, *, explain: bool) -> None:
     console = stdout_console()
-    table = Table(title=f"At {demand.peak_invocations_per_minute:,.0f} invocations/min", title_justify="left")
-    table.box = SIMPLE_HEAD
+    judged = f"{demand.percentile}\nms" if demand.percentile else "judged\nms"
+    table = Table(
+        title=f"At {demand.peak_invocations_per_minute:,.0f} invocations/min", title_justify="left", box=SIMPLE_HEAD
+    )
     for head in ("instance type", "variant"):
         table.add_column(head)
-    judged = f"{demand.percentile}\nms" if demand.percentile else "judged\nms"
     for head in (
         "capacity\n/min",
         "method",
@@ -196,11 +298,13 @@ def _show(candidates: tuple[Candidate, ...], chosen: Candidate | None, demand: D
         table.add_row(*_cells(candidate), style="" if candidate.meets_objective else "dim")
     console.print(table)
     for candidate in candidates:
-        reasons = " ".join((candidate.reason, *notes(candidate)))
-        tell(console, f"{candidate.instance_type}: {reasons} Price: {candidate.cost_reason}")
-    console.print(
-        f"Recommended: {chosen.instance_count} × {chosen.instance_type}." if chosen else none_chosen(candidates),
-        highlight=False,
+        reasons = [candidate.reason, *notes(candidate)]
+        if explain or candidate.cost_per_hour_usd is None:
+            reasons.append(f"Price: {candidate.cost_reason}")
+        tell(console, f"{candidate.instance_type}: {' '.join(reasons)}")
+    tell(
+        console,
+        f"Recommended: {chosen.instance_count} × {chosen.instance_type}." if chosen else no_candidate(candidates),
     )
 
 
@@ -220,21 +324,82 @@ def _cells(candidate: Candidate) -> tuple[str, ...]:
     )
 
 
-def _size_plainly(options: argparse.Namespace) -> int:
-    if options.price_per_hour is None:
-        raise UsageError("--throughput-per-second needs --price-per-hour USD.")
-    if (options.baseline_throughput is None) != (options.baseline_price is None):
-        raise UsageError("A baseline has --baseline-throughput X and --baseline-price USD: give both.")
-    baseline = options.baseline_throughput and (options.baseline_throughput, options.baseline_price)
-    cost = plain_cost(options.throughput_per_second, options.price_per_hour, baseline)
-    print(cost.model_dump_json(indent=2) if options.json else _sentence(cost))
+def _show_batch(result: BatchSizing, *, explain: bool) -> None:
+    console = stdout_console()
+    title = f"{result.workload}: {result.objective.rows_per_second:,g} rows/s"
+    if result.rows_per_run:
+        title += f", {result.rows_per_run:,} rows a run"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    for head in ("", "instance type", "rate"):
+        table.add_column(head)
+    for head in ("rows/s", "shards", "run\ns", "$/h", "$/run", "$/1M"):
+        table.add_column(head, justify="right")
+    fleets = {"recommended": result.recommended, **({"baseline": result.baseline} if result.baseline else {})}
+    for name, fleet in fleets.items():
+        table.add_row(name, *_batch_cells(fleet))
+    console.print(table)
+    for name, fleet in fleets.items():
+        words = f"{name.capitalize()}: {fleet.rows_per_second:,.4g} rows/s on {fleet.instance_type}: {fleet.source}."
+        price = f" Price: {fleet.cost_reason}" if explain or fleet.cost_per_hour_usd is None else ""
+        tell(console, f"{words}{price}")
+    if result.saving_percent is not None:
+        change = "less" if result.saving_percent >= 0 else "more"
+        tell(console, f"A row costs {abs(result.saving_percent):.1f} % {change} than on the baseline.")
+    tell(console, result.reason)
+
+
+def _batch_cells(fleet: BatchFleet) -> tuple[str, ...]:
+    return (
+        fleet.instance_type,
+        fleet.known_by if fleet.known_by == "stated" else f"measured, {fleet.known_by}",
+        f"{fleet.rows_per_second:,.4g}",
+        str(fleet.shards),
+        number(fleet.run_s, ",.0f"),
+        number(fleet.cost_per_hour_usd, ",.3f"),
+        number(fleet.cost_per_run_usd, ",.4f"),
+        number(fleet.cost_per_million_rows_usd, ",.4f"),
+    )
+
+
+def _show_catalogue(options: argparse.Namespace) -> int:
+    if not options.explain:
+        raise UsageError("--from: is missing. Give evidence to size from, or --explain to print the price catalogue.")
+    catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
+    if options.json:
+        print(catalogue.model_dump_json(indent=2))
+        return 0
+    table = Table("region", "instance type", box=SIMPLE_HEAD)
+    table.add_column("$/h", justify="right")
+    table.add_column("collected")
+    table.add_column("source")
+    for region, listed in catalogue.regions.items():
+        for name, price in listed.items():
+            table.add_row(region, name, f"{price.usd_per_hour:g}", price.collected, price.source)
+    for name, why in catalogue.unlisted.items():
+        table.add_row(MISSING, name, MISSING, MISSING, why)
+    stdout_console().print(table)
     return 0
 
 
-def _sentence(cost: PlainCost) -> str:
-    price = f"${cost.cost_per_million_invocations_usd:,.4f} per million invocations"
-    if cost.saving_percent is None:
-        return f"{price}."
-    change = f"{abs(cost.saving_percent):.1f} % {'less' if cost.saving_percent >= 0 else 'more'}"
-    baseline = f"${cost.baseline_cost_per_million_invocations_usd:,.4f} of the baseline"
-    return f"{price}: {change} than the {baseline}, at {cost.throughput_ratio:.2f} times its throughput."
+def _refresh(region: str | None, evidence: Evidence | None, stderr: Console) -> int:
+    """Fetches the prices of the measured types, or of all types that the catalogue or a workload names."""
+    from inference_recommender.sizing.price_list import connected, fresh_prices, named_types  # needs boto3
+
+    catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
+    region = region or (evidence.region if evidence else None)
+    regions = [region] if region else list(catalogue.regions)
+    if evidence:
+        types = {one.instance_type for one in evidence.measured}
+    else:
+        workloads = (load_workload(name).workload for name in workload_names(ROOT / "workloads"))
+        types = {*catalogue.instance_types, *catalogue.unlisted, *named_types(workloads)}
+    fresh, unclear = fresh_prices(regions, sorted(types), connected(), datetime.now(UTC).date().isoformat())
+    for sentence in unclear:
+        warn(stderr, sentence)
+    count = sum(len(listed) for listed in fresh.regions.values())
+    if not count:
+        return NO_PRICE
+    catalogue.joined_by(fresh).write_json(prices.CATALOGUE_FILE)
+    prices.committed_catalogue.cache_clear()
+    tell(stderr, f"{count} prices written for review: {from_here(prices.CATALOGUE_FILE)}")
+    return 0

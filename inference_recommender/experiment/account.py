@@ -53,9 +53,6 @@ class Account(JobService, Protocol):
     def gpu_utilization(self, endpoint: str, variant: str, start: datetime, end: datetime) -> float | None:
         """Returns the mean utilisation of the busiest minute, 0 to 100 × GPUs; None where there is no metric."""
 
-    def runtime_host(self) -> str:
-        """Returns the host that receives the requests of endpoints."""
-
 
 def with_gpus(
     measured: Measurement, production_variant: str | None, began: datetime, ended: datetime, account: Account

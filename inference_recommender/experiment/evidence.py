@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from inference_recommender.experiment.result import Result, Row
 from inference_recommender.experiment.terminal import locality
 from inference_recommender.report.configuration import configuration_table
-from inference_recommender.report.document import Report, Value, asked, table
-from inference_recommender.report.found import Found, generator_table
-from inference_recommender.report.of_run import COLD_START, ONE_KIND_OF_REQUEST
+from inference_recommender.report.document import Report, Value, objective_text, table
+from inference_recommender.report.inputs import FolderInputs
+from inference_recommender.report.sections import COLD_START, OTHER_PAYLOADS, generator_table
 from workloads import Workload
 
 CELLS = (
@@ -31,7 +31,7 @@ COMPARED = (
 )
 
 
-def experiment_report(name: str, result: Result, workload: Workload, found: Found) -> Report:
+def experiment_report(name: str, result: Result, workload: Workload, inputs: FolderInputs) -> Report:
     compared = result.baseline is not None
     cells = table(
         "cells",
@@ -44,7 +44,7 @@ def experiment_report(name: str, result: Result, workload: Workload, found: Foun
     candidates = [row.candidate for row in result.rows if row.candidate]
     tables = (
         cells,
-        generator_table(found),
+        generator_table(inputs),
         configuration_table(workload, candidates, result.baseline.variant if result.baseline else None),
     )
     origin = result.origin
@@ -53,21 +53,21 @@ def experiment_report(name: str, result: Result, workload: Workload, found: Foun
         name=name,
         workload=result.workload,
         description=workload.description,
-        asked=asked(result.objective),
+        objective=objective_text(result.objective),
         verdict="unknown" if result.why_no_verdict else "met" if result.recommended else "missed",
         decision=decision(result),
         cautions=_cautions(result),
         tables=tuple(table for table in tables if table is not None),
         not_tested=tuple(_untested(result)),
         environment={
-            "fingerprint": found.fingerprint(origin.machine, origin.measured_on, result.model, result.traffic),
+            "fingerprint": inputs.fingerprint(origin.machine, origin.measured_on, result.model, result.traffic),
             "experiment": result.experiment,
             "model": result.model,
             "measured on": f"{origin.measured_on}: {origin.machine}",
             "traffic": result.traffic,
             "measured at": origin.measured_at,
             "region": origin.region,
-            **{f"sha256 of the {name}": value for name, value in found.hashes.items()},
+            **inputs.facts(),
         },
     )
 
@@ -128,5 +128,5 @@ def _untested(result: Result) -> Iterator[str]:
             yield f"{row.cell} was not measured."
     if result.recommended:
         yield "No cell's fleet was proven with open arrivals; the command prove does it for the deployed one."
-    yield ONE_KIND_OF_REQUEST
+    yield OTHER_PAYLOADS
     yield COLD_START

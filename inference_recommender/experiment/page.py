@@ -13,9 +13,9 @@ from inference_recommender.experiment.terminal import (
     optimised,
     optimised_figures,
 )
-from inference_recommender.report.found import NOTHING, Found, found
+from inference_recommender.report.document import Plot
+from inference_recommender.report.inputs import FolderInputs, read_inputs
 from inference_recommender.report.page import UNKNOWN, render
-from inference_recommender.report.plots import Plot
 from workloads import Workload
 from workloads.instances import shapes_source
 
@@ -49,7 +49,7 @@ def conclude(folder: ExperimentFolder) -> Result:
     """Sizes and compares the cells measured so far, and writes result and page into the folder."""
     concluded = concluded_from(folder)
     folder.keep_result(concluded)
-    folder.keep_page(page(concluded, folder.workload(), found(folder.path)))
+    folder.keep_page(page(concluded, folder.workload(), read_inputs(folder.path)))
     return concluded
 
 
@@ -60,7 +60,7 @@ def concluded_from(folder: ExperimentFolder) -> Result:
     return result(experiment, workload, measured, folder.origin(), folder.job_arns())
 
 
-def page(result: Result, workload: Workload, found: Found = NOTHING) -> str:
+def page(result: Result, workload: Workload, inputs: FolderInputs | None = None) -> str:
     """Returns the whole page."""
     objective = result.objective
     return render(
@@ -68,7 +68,7 @@ def page(result: Result, workload: Workload, found: Found = NOTHING) -> str:
         folder=Path(__file__).parent,
         result=result,
         description=workload.description,
-        report=experiment_report(result.experiment, result, workload, found),
+        report=experiment_report(result.experiment, result, workload, inputs or FolderInputs()),
         asked=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms at "
         f"{objective.peak_invocations_per_minute:,} invocations per minute",
         chosen=next((row for row in result.rows if row.cheapest and row.candidate), None),

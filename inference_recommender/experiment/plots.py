@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from inference_recommender.experiment.result import Result, Row
+from inference_recommender.report.document import Plot
 from inference_recommender.report.plots import (
     BLUE,
     GREEN,
@@ -16,7 +17,6 @@ from inference_recommender.report.plots import (
     INK,
     ORANGE,
     RED,
-    Plot,
     asked,
     drawn,
     legend,

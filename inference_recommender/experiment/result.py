@@ -19,7 +19,8 @@ from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.folder import Origin
 from inference_recommender.experiment.plan import Experiment
 from inference_recommender.measurement import Measurement
-from inference_recommender.sizing.decision import cost_per_million_usd, decide, why_invalid
+from inference_recommender.sizing.decision import decide, why_invalid
+from inference_recommender.sizing.fleet import cost_per_million_usd
 from inference_recommender.sizing.prices import price
 from workloads import Candidate, InstanceGroup, LatencyObjective, Provenance, RandomWeights, Serving, Workload
 from workloads.document import Document

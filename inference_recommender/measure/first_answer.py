@@ -8,12 +8,14 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import urllib3
 
 from inference_recommender.capacity.server_times import warm_up_s
 from inference_recommender.client import InferenceFailed, SageMakerEndpoint
 from inference_recommender.client.kserve import Body
+from inference_recommender.load_generator.unix_socket import connection_pool
 from inference_recommender.measure.start_stages import LogLine, Stages, stages
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.triton_statistics import TritonStatistics
@@ -86,12 +88,12 @@ def first_answer_s(
 
 
 def ask_url(url: str) -> Ask:
-    pool = urllib3.PoolManager(retries=False, timeout=REQUEST_TIMEOUT_S)
+    pool, path = connection_pool(url, retries=False, timeout=REQUEST_TIMEOUT_S), urlsplit(url).path
     headers = {"Content-Type": "application/json"}
 
     def ask(body: bytes) -> bool:
         try:
-            return pool.request("POST", url, body=body, headers=headers).status == 200
+            return pool.request("POST", path, body=body, headers=headers).status == 200
         except urllib3.exceptions.HTTPError:
             return False
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from inference_recommender.measurement import Measurement
 from inference_recommender.payloads import check_payloads, payload_archive
 from inference_recommender.progress import Progress
-from inference_recommender.report.page import draw
+from inference_recommender.report.run_report import draw
 from inference_recommender.run_folder import PAYLOADS, RunFolder, RunInputs
 from inference_recommender.sizing.decision import decide, why_inconclusive
 from inference_recommender.sizing.verdict import initial_rate, is_far_below_closed_loop

@@ -22,7 +22,7 @@ MeasuredOn = Literal["sagemaker", "local", "service"]
 UNKNOWN_TYPE = "unknown"
 ARCHIVE_KEY = re.compile(r"/([0-9a-f]{64})\.tar\.gz$")
 """The S3 key that the stacks give a model archive."""
-FLEET = re.compile(r"(?:(?P<count>[1-9]\d*)x)?(?P<type>[a-z0-9][a-z0-9.-]*)")
+FLEET = re.compile(r"(?:(?P<count>[1-9]\d*)x)?(?P<type>(?:ml\.)?[a-z]+\d[a-z0-9-]*\.[a-z0-9-]+)")
 """Instances behind a URL: "2xml.inf2.xlarge", or a type alone for one instance."""
 
 

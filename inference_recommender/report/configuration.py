@@ -37,7 +37,8 @@ def configuration_table(workload: Workload, candidates: Sequence[Candidate], bas
         "Configuration, as a diff",
         COLUMNS,
         rows,
-        "" if rows else "Everything is as the defaults have it.",
+        "" if rows else "All settings are the defaults.",
+        detail=True,
     )
 
 

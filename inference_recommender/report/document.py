@@ -1,27 +1,48 @@
-"""The report of a run, a proof, a search, a survey, a simulation, an experiment or a comparison, before it is drawn.
+"""The result of a command: one typed document, which `text`, `page`, `markdown` and `as_json` render.
 
-`report --format json` prints it as it is; the Markdown and the page are drawn from it, so that all three say the same.
-Figures are numbers with their unit in the column's name; what is not known is null, never 0.
+A command builds a `Report` and hands it to a renderer. It formats no table of its own:
+
+    report = Report(
+        kind="comparison",
+        name="new against old",
+        workload="spellcheck",
+        objective="P99 model latency ≤ 50 ms at 30,000 invocations/min",
+        verdict="met",
+        decision="No regression was found.",
+        highlights=(Highlight(label="P99 (limit 50 ms)", value="38 ms"),),
+        cautions=("Measured on this machine, not on SageMaker.",),
+        tables=(table("figures", "Figures", (("figure", "figure", ""), ("ms", "ms", ",.4g")), [("P99", 38.0)]),),
+    )
+    show(report, stdout_console())  # report/text.py
+    page(report, plots)             # report/page.py
+    markdown(report)                # report/markdown.py
+    print(as_json(report))
+
+Figures are numbers, with their unit in the column's name. An unknown figure is None, never 0.
 """
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import quote
 
 from pydantic import Field
 
 from workloads import LatencyObjective, Proof
 from workloads.document import Document
 
-Kind = Literal["run", "proof", "capacity", "tune", "simulation", "experiment", "comparison"]
-Verdict = Literal["met", "missed", "unknown"]
+ReportKind = Literal["run", "proof", "capacity", "tune", "simulation", "experiment", "comparison", "cold-start", "jobs"]
+Outcome = Literal["met", "missed", "unknown"]
 Value = str | int | float | bool | None
 MISSING = "–"
+"""Shown for an unknown figure."""
 
 
 class Column(Document):
     name: str = Field(description="The key in a row, with the unit.")
     title: str = Field(description="The head of the column, for people.")
-    spec: str = Field(default="", exclude=True, description="The format of a number.")
+    spec: str = Field(default="", exclude=True, description="The format of a number; empty for text.")
 
 
 class Table(Document):
@@ -31,41 +52,72 @@ class Table(Document):
     title: str
     columns: tuple[Column, ...]
     rows: tuple[dict[str, Value], ...]
-    note: str = Field(default="", description="What a reader must know of the figures.")
+    note: str = Field(default="", description="How to read the figures.")
+    detail: bool = Field(default=False, description="Whether only the page and folded Markdown show the table.")
 
     def cells(self, row: Mapping[str, Value]) -> tuple[str, ...]:
         """Returns a row's figures as text, in the order of the columns."""
         return tuple(shown(row[column.name], column.spec) for column in self.columns)
 
 
-class Report(Document):
-    """The evidence for one decision."""
+class Highlight(Document):
+    """A figure of the report's first screen."""
 
-    kind: Kind
-    name: str = Field(description="The folder's name.")
-    workload: str | None = Field(description="None where the folder does not say it.")
-    description: str = Field(default="", description="The workload's own.")
-    asked: str = Field(description="The objective in words.")
-    verdict: Verdict = Field(description="Met: measured or proven. Unknown: nothing shows it, or a proof is unclear.")
+    label: str
+    value: str
+
+
+class Report(Document):
+    """The result of a command and the evidence for its decision."""
+
+    kind: ReportKind
+    name: str = Field(description="The folder's name, or that of the command's subject.")
+    workload: str | None = Field(description="None if the folder does not name one.")
+    description: str = Field(default="", description="The workload's description.")
+    objective: str = Field(description="The objective in words.")
+    verdict: Outcome = Field(description="Met: measured or proven. Unknown: not measured, or inconclusive.")
     decision: str = Field(description="What to do, in a sentence.")
-    cautions: tuple[str, ...] = Field(default=(), description="What the figures must not be used for.")
-    tables: tuple[Table, ...]
+    highlights: tuple[Highlight, ...] = Field(default=(), description="Figures of the first screen.")
+    cautions: tuple[str, ...] = Field(default=(), description="Limits of the figures, the most important first.")
+    tables: tuple[Table, ...] = Field(description="The main table first.")
+    notes: tuple[str, ...] = Field(default=(), description="A caveat or an explanation a line, below the main table.")
     proof: Proof | None = Field(default=None, description="The last proof; null: none was made.")
-    patch: str | None = Field(default=None, description="Lines for workload.toml; null: nothing is to be changed.")
-    not_tested: tuple[str, ...] = Field(description="What the figures do not show, a sentence each.")
-    environment: dict[str, str] = Field(description="What was measured, on what, when, and the hashes of its inputs.")
+    patch: str | None = Field(default=None, description="Lines for workload.toml; null: no change is proposed.")
+    not_tested: tuple[str, ...] = Field(default=(), description="What the measurements do not cover.")
+    environment: dict[str, str] = Field(default={}, description="Subject, machine, time and hashes of the inputs.")
 
     def table(self, name: str) -> Table | None:
         return next((table for table in self.tables if table.name == name), None)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plot:
+    svg: str
+    """An <svg> element without prologue, date or fixed size, in the page's colours."""
+    csv: str
+    """The drawn points, a line each, with the series' name in the legend."""
+    wide: bool = False
+    """Whether the plot takes the page's whole width."""
+
+    @property
+    def csv_link(self) -> str:
+        """A link that holds the data itself."""
+        return f"data:text/csv;charset=utf-8,{quote(self.csv)}"
+
+
 def table(
-    name: str, title: str, columns: Sequence[tuple[str, str, str]], rows: Sequence[Sequence[Value]], note: str = ""
+    name: str,
+    title: str,
+    columns: Sequence[tuple[str, str, str]],
+    rows: Sequence[Sequence[Value]],
+    note: str = "",
+    *,
+    detail: bool = False,
 ) -> Table:
-    """Returns a table of `columns`, each a name, a head and a format, and of `rows` in their order."""
+    """Returns a table of `columns`, each a name, a head and a number format, and of `rows` in their order."""
     heads = tuple(Column(name=key, title=head, spec=spec) for key, head, spec in columns)
     keyed = tuple(dict(zip((head.name for head in heads), row, strict=True)) for row in rows)
-    return Table(name=name, title=title, columns=heads, rows=keyed, note=note)
+    return Table(name=name, title=title, columns=heads, rows=keyed, note=note, detail=detail)
 
 
 def shown(value: Value, spec: str) -> str:
@@ -81,10 +133,11 @@ def shown(value: Value, spec: str) -> str:
             return value
 
 
-def asked(objective: LatencyObjective) -> str:
+def objective_text(objective: LatencyObjective) -> str:
     """Returns the objective in words."""
     return f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms at {objective.peak}"
 
 
-def as_json(report: Report) -> dict[str, Any]:
-    return report.model_dump(mode="json")
+def as_json(report: Report) -> str:
+    """Returns the report as a JSON document, without a newline at its end."""
+    return json.dumps(report.model_dump(mode="json"), indent=2, ensure_ascii=False)

@@ -1,16 +1,12 @@
-"""A report as GitHub's Markdown, for the body of a pull request: the decision first, then the table, the proof, and
-what was not tested. Pure.
-"""
+"""A report as GitHub's Markdown, for the body of a pull request. Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from inference_recommender.report.document import Report, Table
 
-FOLDED = frozenset({"generator", "configuration", "client-latency", "frontier", "worst-day", "assumptions", "left-out"})
-"""Tables that a reader opens when the others leave a question."""
 PROVABLE = frozenset({"run", "capacity", "experiment"})
-"""Kinds of reports that say it where no proof was made."""
+"""Kinds of reports that mention a missing proof."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
 
@@ -21,36 +17,45 @@ def markdown(report: Report) -> str:
 
 def _blocks(report: Report) -> Iterator[str]:
     yield f"**{_text(report.decision)}**"
-    yield f"Asked: {_text(report.asked)}."
+    yield f"Objective: {_text(report.objective)}."
+    if report.highlights:
+        yield _bullets(f"{each.label}: {each.value}" for each in report.highlights)
     for caution in report.cautions:
         yield f"> {_text(caution)}"
     for table in report.tables:
-        if table.name not in FOLDED:
+        if not table.detail:
+            yield f"### {_text(table.title)}"
             yield from _table(table)
+    if report.notes:
+        yield _bullets(report.notes)
     if report.patch:
         yield f"### For workload.toml\n\n```toml\n{report.patch.rstrip()}\n```"
     if report.kind in PROVABLE and report.proof is None and report.table("proof") is None:
         yield "### Proof\n\nNone was made."
     if report.not_tested:
         yield "### Not tested"
-        yield "\n".join(f"- {_text(each)}" for each in report.not_tested)
+        yield _bullets(report.not_tested)
     for table in report.tables:
-        if table.name in FOLDED:
-            yield _folded(table.title, "\n\n".join(list(_table(table))[1:]))
+        if table.detail:
+            yield _folded(table.title, "\n\n".join(_table(table)))
     facts = "\n".join(f"- {_text(name)}: {_code(value)}" for name, value in report.environment.items())
-    yield _folded("Where this is from", facts)
+    yield _folded("Provenance", facts)
 
 
 def _table(table: Table) -> Iterator[str]:
-    yield f"### {_text(table.title)}"
     lines = [
         [_text(column.title) for column in table.columns],
         ["--:" if column.spec else ":--" for column in table.columns],
         *([_text(cell) for cell in table.cells(row)] for row in table.rows),
     ]
-    yield "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    if table.rows:
+        yield "\n".join(f"| {' | '.join(line)} |" for line in lines)
     if table.note:
         yield _text(table.note)
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {_text(line)}" for line in lines)
 
 
 def _folded(title: str, body: str) -> str:
@@ -58,7 +63,7 @@ def _folded(title: str, body: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Returns text in which nothing is read as markup, on one line; names such as max_batch_size stay as they are."""
+    """Escapes Markdown's characters and joins lines. Names such as max_batch_size stay readable."""
     return re.sub(r"(?<=\w)\\_(?=\w)", "_", _SPECIAL.sub(r"\\\1", " ".join(text.split())))
 
 

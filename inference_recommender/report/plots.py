@@ -8,10 +8,8 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
-from urllib.parse import quote
 
 import matplotlib as mpl
 import numpy as np
@@ -26,6 +24,7 @@ from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
+from inference_recommender.report.document import Plot
 from inference_recommender.sizing.verdict import expected_latencies
 from workloads import Candidate, LatencyObjective, Proof
 
@@ -64,23 +63,12 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
 }
 SIZE_IN, WIDE_IN = (5.4, 3.4), (10.6, 3.2)
+WIDE_PAGE_IN = 10.0
+"""Figures from this width on take the page's whole width."""
 MOST_LIMITS = 3.0
 """Latencies beyond so many times the limit are cut off: an overloaded queue has no end."""
 MOST_PHASE_NAMES = 8
 """Where a test has more phases, their numbers stand alone."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plot:
-    svg: str
-    """An <svg> element without prologue, date or fixed size, in the page's colours."""
-    csv: str
-    """The points that are drawn, a line each, with the series' name in the legend."""
-
-    @property
-    def csv_link(self) -> str:
-        """A link that holds the data itself."""
-        return f"data:text/csv;charset=utf-8,{quote(self.csv)}"
 
 
 def latency_against_rate(
@@ -279,7 +267,7 @@ def drawn(figure: Figure) -> Plot:
     text = re.sub(r'width="[^"]*pt" height="[^"]*pt"', 'width="100%"', text[text.index("<svg") :], count=1)
     for colour, name in VARIABLES.items():
         text = text.replace(colour, f"var(--plot-{name})")
-    return Plot(svg=text, csv=_csv(figure))
+    return Plot(svg=text, csv=_csv(figure), wide=figure.get_figwidth() >= WIDE_PAGE_IN)
 
 
 def _csv(figure: Figure) -> str:

@@ -17,8 +17,8 @@ from itertools import chain
 from inference_recommender.capacity.probe import Probe
 from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.measurement import Measurement
-from inference_recommender.report.document import Table, table
-from inference_recommender.report.plots import BLUE, GREEN, ORANGE, WIDE_IN, Plot, drawn, legend, new_figure
+from inference_recommender.report.document import Plot, Table, table
+from inference_recommender.report.plots import BLUE, GREEN, ORANGE, WIDE_IN, drawn, legend, new_figure
 from workloads import Workload
 
 DELAYED = 0.5
@@ -49,7 +49,7 @@ def queue_table(workload: Workload, measured: Sequence[Measurement]) -> Table | 
     advised = [(each, words) for each in measured if (words := advice(workload, each)) is not None]
     said = [f"{_name(each)}: {words}" if several else words for each, words in advised]
     heads = "Means of a request inside Triton, by its own counters; a request computes as long as the batch it is in."
-    return table("queue", "Waiting against computing", COLUMNS, rows, " ".join([heads, *said]))
+    return table("queue", "Queue against compute", COLUMNS, rows, " ".join([heads, *said]), detail=True)
 
 
 def advice(workload: Workload, measured: Measurement) -> str | None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from inference_recommender.report.page import draw
+from inference_recommender.report.run_report import draw
 from inference_recommender.run_folder import RunFolder
 from workloads import Recommendation
 

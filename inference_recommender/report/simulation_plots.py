@@ -16,7 +16,8 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
-from inference_recommender.report.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, Plot, drawn, legend, new_figure
+from inference_recommender.report.document import Plot
+from inference_recommender.report.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, drawn, legend, new_figure
 from inference_recommender.simulate.kept import FIXED, RECOMMENDED, Simulated, Simulation
 from workloads import LatencyObjective
 

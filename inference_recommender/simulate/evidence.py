@@ -17,10 +17,9 @@ from inference_recommender.simulate.curve import (
     curve_of_search,
 )
 from inference_recommender.simulate.policy import Policy, Timing
-from inference_recommender.sizing.decision import cheapest
+from inference_recommender.sizing.decision import cheapest, size_candidates
 from inference_recommender.sizing.evidence import read_evidence
 from inference_recommender.sizing.fleet import Demand
-from inference_recommender.sizing.sized import sized
 from workloads import (
     ROOT,
     Autoscaling,
@@ -149,7 +148,7 @@ def measured_service(workload: Workload, path: Path, region: str | None) -> Serv
     """Reads a measurement and sizes a fleet from it. Raises `UsageError`."""
     evidence = read_evidence(path)
     objective = workload.latency_objective
-    candidates = sized(evidence, Demand.of(objective), workload.sizing, region)
+    candidates = size_candidates(evidence, Demand.of(objective), workload.sizing, region)
     chosen = cheapest(candidates) or next((each for each in candidates if each.autoscaling is not None), None)
     if chosen is None or chosen.autoscaling is None:
         for measured in evidence.measured:

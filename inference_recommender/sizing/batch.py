@@ -1,4 +1,4 @@
-"""The shards of a batch from its measured throughput, what a run costs, and the saving against another fleet. Pure.
+"""The shards of a batch from its rows per second, the cost of a run, and the saving against another fleet.
 
     shards               = as an endpoint's fleet: ceil(objective · burst factor · (1 + headroom) / rows per second), …
     duration of a run    = rows / (shards · rows per second) + mean time to load the models
@@ -6,29 +6,47 @@
     cost per million     = price of an instance / (rows per second · 3600) · 10⁶
     saving               = 1 - cost per million / the baseline's
 
-A throughput is the mean of the batch program's own reports (its --summary files), one for each shard of a run. Where
-nothing was measured, a document that states one stands in, and the result says so.
+A throughput is the mean of the batch program's reports, one for each shard of a run. A file may also state one:
+
+    {"rows_per_second": 4380, "source": "a table of 2024", "instance_type": "inf1.6xlarge", "price_per_hour_usd": 1.18}
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from inference_recommender.sizing.decision import cost_per_million_usd
-from inference_recommender.sizing.fleet import Demand, fleet
-from inference_recommender.sizing.prices import listed_price, why_unlisted
-from workloads import BatchFleet, ModelArtifact, NoVerdict, Sizing, ThroughputObjective, UsageError
+from inference_recommender.sizing.fleet import Demand, cost_per_million_usd, fleet
+from inference_recommender.sizing.prices import Price, listed_price, why_unlisted
+from workloads import (
+    BatchFleet,
+    BatchRecommendation,
+    BatchSizing,
+    ModelArtifact,
+    NoVerdict,
+    Sizing,
+    ThroughputObjective,
+    UsageError,
+    Workload,
+)
+from workloads.document import Document
 from workloads.recommendation import KnownBy
 
 SHORTEST_S = 10.0
-"""A report of less says little: a worker's last chunk is awaited while the others have none."""
+"""Shorter reports are dominated by the wait for the last chunk of a worker."""
+OF_A_RUN = {"workload.json", "measurements.json", "experiment.json", "capacity.json"}
+NEITHER = (
+    "is neither a report nor a stated rate. Give a file of `python -m containers.batch --summary FILE`, or one with "
+    "rows_per_second and source."
+)
 
 
-class Report(BaseModel):
-    """A summary file of the batch program, as far as it is read."""
+class BatchReport(BaseModel):
+    """The part of the batch program's summary that sizing reads."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -40,83 +58,122 @@ class Report(BaseModel):
     stack: str | None = None
 
 
+class StatedRate(Document):
+    """A throughput of one instance that a document states."""
+
+    rows_per_second: float = Field(gt=0, allow_inf_nan=False)
+    source: str = Field(min_length=1, description="The document: of which model, and when.")
+    instance_type: str | None = None
+    price_per_hour_usd: float | None = Field(default=None, gt=0, description="None: the catalogue's.")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Throughput:
-    """Rows a second of one instance. `archive_sha256` and `rows` are None where they are `stated`."""
+    """Rows per second of one instance. `archive_sha256` and `rows` are None if the rate is stated."""
 
     rows_per_second: float
     known_by: KnownBy
     source: str
+    instance_type: str | None = None
+    price_per_hour_usd: float | None = None
     measured: tuple[float, ...] = ()
     load_s: float | None = None
     rows: int | None = None
     archive_sha256: str | None = None
 
-    @classmethod
-    def stated(cls, rows_per_second: float, source: str) -> "Throughput":
-        return cls(rows_per_second=rows_per_second, known_by="stated", source=source)
+    def price(self, region: str) -> Price:
+        if self.price_per_hour_usd is not None:
+            return Price(usd_per_hour=self.price_per_hour_usd, reason=f"Stated: {self.source}.")
+        if self.instance_type is None:
+            return Price(usd_per_hour=None, reason="The instance type is unknown.")
+        return listed_price(self.instance_type, region) or Price(
+            usd_per_hour=None, reason=f"No price: {why_unlisted(self.instance_type, region)}"
+        )
 
 
-def measured(paths: Sequence[Path], max_bad_share: float, machine: str) -> Throughput:
-    """Reads reports, or folders of them. `machine` is named where no stack's run made them.
+def holds_throughput(path: Path) -> bool:
+    """Returns whether a file has a batch's report or a stated rate, or a folder is not that of a run."""
+    if path.is_dir():
+        files = {file.name for file in path.glob("*.json")}
+        return bool(files) and not files & OF_A_RUN
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and "rows_per_second" in document
 
-    Raises `UsageError` for what is no report, and `NoVerdict` where the reports say too little.
+
+def read_throughput(paths: Sequence[Path], max_bad_share: float, machine: str) -> Throughput:
+    """Reads reports, folders of them, or one stated rate. `machine` is the source of reports that no stack made.
+
+    Raises `UsageError` or `InvalidDocument` for other files, and `NoVerdict` if the reports are too short.
     """
-    reports = dict(_reports(paths))
-    answered = {file: report for file, report in reports.items() if report.rows_per_second is not None}
-    if not answered:
+    read = dict(_documents(paths))
+    stated = [each for each in read.values() if isinstance(each, StatedRate)]
+    if stated and len(read) > 1:
+        raise UsageError(f"{_names(paths)}: has a stated rate among {len(read)} files. Give only the stated rate.")
+    if stated:
+        return Throughput(known_by="stated", **dict(stated[0]))
+    return _measured(paths, read, max_bad_share, machine)
+
+
+def _measured(
+    paths: Sequence[Path], read: Mapping[Path, BatchReport | StatedRate], max_bad_share: float, machine: str
+) -> Throughput:
+    reports = {
+        file: each for file, each in read.items() if isinstance(each, BatchReport) and each.rows_per_second is not None
+    }
+    if not reports:
         raise NoVerdict(f"{_names(paths)}: no report of a run that answered any row. Give those of a whole run.")
-    for file, report in answered.items():
-        _refuse(file, report, max_bad_share)
-    archives = {report.archive_sha256 for report in answered.values()}
+    for file, report in reports.items():
+        _check(file, report, max_bad_share)
+    archives = {report.archive_sha256 for report in reports.values()}
     if len(archives) > 1:
-        raise UsageError(f"{_names(paths)}: are of {len(archives)} archives. Give the reports of one.")
-    rates = tuple(report.rows_per_second or 0.0 for report in answered.values())
-    stacks = sorted({report.stack for report in answered.values() if report.stack})
-    of_a_stack = len(stacks) == 1 and all(report.stack for report in answered.values())
-    where = f"a run of {stacks[0]}" if of_a_stack else f"this project's batch program on {machine}"
+        raise UsageError(f"{_names(paths)}: has reports of {len(archives)} archives. Give the reports of one.")
+    rates = tuple(report.rows_per_second or 0.0 for report in reports.values())
+    stacks = {report.stack for report in reports.values()}
+    stack = stacks.pop() if len(stacks) == 1 else None
     count = f"{len(rates)} reports" if len(rates) > 1 else "1 report"
     return Throughput(
         rows_per_second=fmean(rates),
-        known_by="stack" if of_a_stack else "local",
-        source=f"{count} of {where}",
+        known_by="stack" if stack else "local",
+        source=f"{count} of {f'a run of {stack}' if stack else f'the batch program on {machine}'}",
         measured=rates,
-        load_s=fmean(report.load_seconds for report in answered.values()),
-        rows=sum(report.rows for report in answered.values()),
+        load_s=fmean(report.load_seconds for report in reports.values()),
+        rows=sum(report.rows for report in reports.values()),
         archive_sha256=archives.pop(),
     )
 
 
-def _reports(paths: Sequence[Path]) -> Iterator[tuple[Path, Report]]:
+def _documents(paths: Sequence[Path]) -> Iterator[tuple[Path, BatchReport | StatedRate]]:
     for path in paths:
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
         if not files:
-            raise UsageError(f"{path}: holds no .json. Give the --summary files of the batch program.")
+            raise UsageError(f"{path}: holds no .json file. Give the --summary files of the batch program.")
         for file in files:
             try:
-                yield file, Report.model_validate_json(file.read_bytes())
-            except (OSError, ValueError):
-                raise UsageError(
-                    f"{file}: is no report of the batch program. Give what `python -m containers.batch --summary FILE` "
-                    "wrote."
-                ) from None
+                document = json.loads(file.read_bytes())
+                stated = isinstance(document, dict) and "source" in document
+                yield file, StatedRate.from_json(file) if stated else BatchReport.model_validate(document)
+            except (OSError, ValueError, RecursionError):
+                raise UsageError(f"{file}: {NEITHER}") from None
 
 
-def _refuse(file: Path, report: Report, max_bad_share: float) -> None:
+def _check(file: Path, report: BatchReport, max_bad_share: float) -> None:
     rate = report.rows_per_second or 0.0
     if rate <= 0 or report.rows / rate < SHORTEST_S:
         raise NoVerdict(
-            f"{file}: too few rows: {report.rows:,} were answered in {report.rows / rate if rate else 0:.1f} s, and "
-            f"{SHORTEST_S:g} s are the least. Give the batch more rows."
+            f"{file}: too few rows: {report.rows:,} rows took {report.rows / rate if rate else 0:.1f} s, and the "
+            f"minimum is {SHORTEST_S:g} s. Give the batch more rows."
         )
     if report.bad_share > max_bad_share:
         raise NoVerdict(
-            f"{file}: {report.bad_share:.1%} of the rows are bad, more than max_bad_share {max_bad_share:g}: such a "
-            "run has failed. Mend the input and measure again."
+            f"{file}: {report.bad_share:.1%} of the rows are bad, more than max_bad_share {max_bad_share:g}. Correct "
+            "the input and measure again."
         )
     if report.archive_sha256 is None:
         raise UsageError(
-            f"{file}: archive_sha256: is null, for the model was a folder. Run the batch with the archive that is "
+            f"{file}: archive_sha256: is null, because the model was a folder. Run the batch with the archive that is "
             "deployed: --model build/WORKLOAD/TARGET/model.tar.gz."
         )
 
@@ -125,23 +182,82 @@ def _names(paths: Sequence[Path]) -> str:
     return ", ".join(map(str, paths))
 
 
-def sized(
+def size_batch(
+    workload: Workload,
     throughput: Throughput,
-    instance_type: str,
-    objective: ThroughputObjective,
-    sizing: Sizing,
+    baseline: Throughput | None,
+    built: Mapping[str, ModelArtifact],
     rows_per_run: int | None,
     region: str,
+) -> BatchSizing:
+    """Sizes and prices a batch. `built` has the artifacts of the workload's builds by sha256 of their archive.
+
+    Returns a `BatchRecommendation` if the rate was measured. Raises `UsageError` for rates of different checkpoints.
+    """
+    objective = workload.objective
+    assert isinstance(objective, ThroughputObjective), "the caller checks it"
+    artifact = _artifact(throughput, built, "--from")
+    target = artifact.variant if artifact else workload.hosting.target
+    throughput = _on_instance(throughput, workload, target, "--from")
+    other = _artifact(baseline, built, "--baseline") if baseline else None
+    if baseline:
+        baseline = _on_instance(baseline, workload, other.variant if other else None, "--baseline")
+    if artifact and other and artifact.checkpoint_sha256 != other.checkpoint_sha256:
+        raise UsageError(
+            f"--baseline: was measured on {other.variant}, which was built of another checkpoint. Build both of one."
+        )
+    rows = rows_per_run or throughput.rows
+    recommended = batch_fleet(throughput, objective, workload.sizing, rows, region)
+    compared = batch_fleet(baseline, objective, workload.sizing, rows, region) if baseline else None
+    percent, reason = saving(recommended, compared)
+    result = BatchSizing(
+        workload=workload.name,
+        target=target,
+        objective=objective,
+        rows_per_run=rows,
+        recommended=recommended,
+        baseline=compared,
+        saving_percent=percent,
+        reason=reason,
+        region=region,
+        decided_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    return BatchRecommendation(**dict(result), archive_sha256=artifact.archive_sha256) if artifact else result
+
+
+def _artifact(throughput: Throughput, built: Mapping[str, ModelArtifact], option: str) -> ModelArtifact | None:
+    """Returns the build whose archive was measured, or None for a stated rate."""
+    if throughput.archive_sha256 is None:
+        return None
+    if (artifact := built.get(throughput.archive_sha256)) is None:
+        raise UsageError(
+            f"{option}: was measured on the archive {throughput.archive_sha256[:12]}…, which is none of this machine's "
+            "builds. Build it, or measure the archive that is built."
+        )
+    return artifact
+
+
+def _on_instance(throughput: Throughput, workload: Workload, target: str | None, option: str) -> Throughput:
+    """Fills in the first instance type of a target if the throughput names none."""
+    if throughput.instance_type:
+        return throughput
+    types = workload.targets[workload.variant(target).target].instance_types if target else ()
+    if not types:
+        raise UsageError(f"{option}: names no instance type. Give it as {option} TYPE=PATH.")
+    return replace(throughput, instance_type=types[0])
+
+
+def batch_fleet(
+    throughput: Throughput, objective: ThroughputObjective, sizing: Sizing, rows_per_run: int | None, region: str
 ) -> BatchFleet:
-    """Returns the instances of a type that reach the objective, and their cost."""
+    """Returns the instances that reach the objective, and their cost."""
     rate = throughput.rows_per_second
     needed = fleet(rate * 60, Demand(peak_invocations_per_minute=objective.rows_per_second * 60), sizing)
-    price = listed_price(instance_type, region)
-    per_hour = price.usd_per_hour if price else None
-    shards = needed.instance_count
+    price = throughput.price(region)
+    per_hour, shards = price.usd_per_hour, needed.instance_count
     run_s = None if rows_per_run is None else rows_per_run / (shards * rate) + (throughput.load_s or 0.0)
     return BatchFleet(
-        instance_type=instance_type,
+        instance_type=throughput.instance_type or "unknown",
         rows_per_second=rate,
         known_by=throughput.known_by,
         source=throughput.source,
@@ -153,7 +269,7 @@ def sized(
         cost_per_hour_usd=None if per_hour is None else shards * per_hour,
         cost_per_million_rows_usd=None if per_hour is None else cost_per_million_usd(per_hour, rate * 60),
         cost_per_run_usd=None if per_hour is None or run_s is None else shards * per_hour * run_s / 3600,
-        cost_reason=price.reason if price else f"Of no known price: {why_unlisted(instance_type, region)}",
+        cost_reason=price.reason,
     )
 
 
@@ -163,25 +279,12 @@ def saving(recommended: BatchFleet, baseline: BatchFleet | None) -> tuple[float 
         return None, "No baseline was named."
     cost, other = recommended.cost_per_million_rows_usd, baseline.cost_per_million_rows_usd
     if cost is None or other is None:
-        return None, "A price is not known, so no saving is."
+        return None, "The saving is unknown, because a price is unknown."
     stated = [fleet.instance_type for fleet in (recommended, baseline) if fleet.known_by == "stated"]
-    caution = (
-        f"The rate on {' and on '.join(stated)} is stated and not measured: this is a scenario, and holds where both "
+    basis = (
+        f"The rate on {' and on '.join(stated)} is stated, not measured. The saving is a scenario: it holds if both "
         "rates are of one model."
         if stated
         else "Both rates are of the same checkpoint."
     )
-    return (1 - cost / other) * 100, caution
-
-
-def check_one_model(measured: ModelArtifact, baseline: ModelArtifact | None, baseline_sha256: str) -> None:
-    """Raises `UsageError` where the baseline is of no build here, or of another checkpoint than what was measured."""
-    if baseline is None:
-        raise UsageError(
-            f"--baseline: was measured on the archive {baseline_sha256[:12]}…, which no build has here. Build the "
-            "baseline's target, and measure that archive."
-        )
-    if baseline.checkpoint_sha256 != measured.checkpoint_sha256:
-        raise UsageError(
-            f"--baseline: was measured on {baseline.variant}, which was built of another checkpoint. Build both of one."
-        )
+    return (1 - cost / other) * 100, basis

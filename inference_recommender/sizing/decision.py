@@ -1,12 +1,9 @@
-"""From measurements to a recommendation: each candidate is judged by the demand, sized as a fleet and priced. Pure.
+"""Judges measurements, sizes and prices each as a fleet, and chooses the cheapest that meets the objective. Pure.
 
     cost per hour        = instance count · price of an instance
     cost per million     = cost per hour / (peak · 60) · 10⁶
 
-`fleet` computes the instance count, `prices` knows what an instance costs.
-
-`verdict` judges: whether the objective is kept, at which rate, and how that is known. Every candidate with a rate is
-sized and priced, whether it keeps the objective or not: `meets_objective` tells.
+Every candidate with a rate is sized and priced, also those that miss the objective.
 """
 
 import math
@@ -16,11 +13,25 @@ from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE
 from inference_recommender.capacity.statistics import samples_needed
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
-from inference_recommender.sizing.fleet import Demand, fleet
-from inference_recommender.sizing.prices import Price, price
+from inference_recommender.sizing.evidence import Evidence
+from inference_recommender.sizing.fleet import Demand, cost_per_million_usd, fleet
+from inference_recommender.sizing.prices import Price, price, price_elsewhere
 from inference_recommender.sizing.verdict import is_contradicted, judge
 from workloads import Candidate, LatencyObjective, PayloadLengths, Provenance, Recommendation, Sizing, Workload
 
+COPIED = (
+    "instance_type",
+    "variant",
+    "environment",
+    "model_latency_ms",
+    "cpu_utilization_percent",
+    "memory_utilization_percent",
+    "warm_up_s",
+    "client_latency_ms",
+    "client_latency_from_intended_ms",
+    "scaling_advice",
+)
+"""Fields that a candidate takes from its measurement unchanged."""
 MEASURE_LONGER = "Measure with longer traffic: another --traffic NAME, or longer phases in workload.toml."
 
 
@@ -32,20 +43,15 @@ def decide(
     lengths: PayloadLengths | None = None,
 ) -> Recommendation:
     """Judges and sizes every measurement; recommends the cheapest that meets the objective. `lengths` are those of the
-    payloads that were sent, where they are known.
+    payloads that were sent, if they are known.
     """
     profile = workload.traffic.get(provenance.traffic)  # None for a default job, whose traffic the service chooses
-    job_limit = profile.stop.max_invocations_per_minute if profile else None
-    candidates = tuple(
-        candidate(
-            measurement,
-            Demand.of(workload.latency_objective),
-            workload.sizing,
-            price(measurement.instance_type, provenance.region, measurement.price_per_hour_usd),
-            job_limit,
-        )
-        for measurement in measured
+    evidence = Evidence(
+        measured=tuple(measured),
+        region=provenance.region,
+        job_limit_per_minute=profile.stop.max_invocations_per_minute if profile else None,
     )
+    candidates = size_candidates(evidence, Demand.of(workload.latency_objective), workload.sizing, None)
     recommended = cheapest(candidates)
     return Recommendation(
         workload=workload.name,
@@ -77,26 +83,17 @@ def candidate(
     sized = fleet(rate, demand, sizing) if rate else None
     per_hour = sized.instance_count * price.usd_per_hour if sized and price.usd_per_hour is not None else None
     return Candidate(
-        instance_type=measured.instance_type,
-        variant=measured.variant,
-        environment=measured.environment,
+        **{name: getattr(measured, name) for name in COPIED},
         max_invocations_per_minute=rate,
         max_invocations_interval=verdict.interval,
         capacity_basis=verdict.basis,
         closed_loop_invocations_per_minute=measured.max_invocations_per_minute,
         closed_loop_invocations_interval=measured.max_invocations_interval,
-        model_latency_ms=measured.model_latency_ms,
         objective_latency_ms=verdict.latency_ms,
         model_latency_percentiles_ms=measured.percentiles_ms,
-        cpu_utilization_percent=measured.cpu_utilization_percent,
-        memory_utilization_percent=measured.memory_utilization_percent,
         instance_count=sized.instance_count if sized else None,
         instance_count_parts=sized.parts if sized else {},
-        warm_up_s=measured.warm_up_s,
-        client_latency_ms=measured.client_latency_ms,
-        client_latency_from_intended_ms=measured.client_latency_from_intended_ms,
         autoscaling=sized.autoscaling if sized else None,
-        scaling_advice=measured.scaling_advice,
         cost_per_hour_usd=per_hour,
         cost_per_million_invocations_usd=(
             cost_per_million_usd(per_hour, demand.peak_invocations_per_minute) if per_hour is not None else None
@@ -105,6 +102,19 @@ def candidate(
         meets_objective=verdict.meets,
         verified=verdict.verified,
         reason=verdict.reason,
+    )
+
+
+def size_candidates(evidence: Evidence, demand: Demand, sizing: Sizing, region: str | None) -> tuple[Candidate, ...]:
+    """Judges and sizes every measurement. Prices are the job's, unless `region` is another."""
+
+    def priced(one: Measurement) -> Price:
+        if region and evidence.region and region != evidence.region:
+            return price_elsewhere(one.instance_type, region, evidence.region)
+        return price(one.instance_type, region or evidence.region, one.price_per_hour_usd)
+
+    return tuple(
+        candidate(one, demand, sizing, priced(one), evidence.job_limit_per_minute) for one in evidence.measured
     )
 
 
@@ -123,10 +133,6 @@ def cheapest(candidates: Iterable[Candidate]) -> Candidate | None:
         ),
         default=None,
     )
-
-
-def cost_per_million_usd(cost_per_hour_usd: float, invocations_per_minute: float) -> float:
-    return cost_per_hour_usd / (invocations_per_minute * 60) * 1e6
 
 
 def why_refused(measured: Sequence[Measurement]) -> str | None:

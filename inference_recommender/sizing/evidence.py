@@ -1,19 +1,14 @@
-"""Evidence to size a fleet from: measurements in a run's or an experiment's folder, what `capacity` found, or a job's
-response in a file.
+"""Evidence to size a fleet from: the folder of a run or an experiment, a search's result, or a job's description.
 
-The file holds a response of DescribeInferenceRecommendationsJob as boto3 or the AWS CLI prints it. Only the keys that
-sizing needs are read: others may be there or not, times may be text or numbers. A number that is NaN, infinite, null
-or absent is None. The result of an existing endpoint does not say on which instances the endpoint runs: its capacity
-counts as one instance's, and a caution says so.
-
-ModelLatency is in milliseconds today; the sample in the developer guide is in microseconds. A response is read as
-microseconds only where one of its latencies cannot be anything else, because SageMaker ends an invocation after a
-minute; each measurement then says so. Where milliseconds would mean more concurrent requests than a job is likely to
-have, a caution asks the user to check.
+A job's description is a response of DescribeInferenceRecommendationsJob as boto3 or the AWS CLI prints it. NaN,
+infinite, null and absent numbers are None. Its ModelLatency is in milliseconds today, but in microseconds in the
+developer guide's sample. It is read as microseconds only if one of its latencies is above the timeout of an invocation.
+If milliseconds would mean an unlikely number of concurrent requests, a caution asks the user to check.
 """
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +22,7 @@ from workloads import UsageError, Workload
 from workloads.errors import InvalidDocument
 
 ON_EXISTING = (
-    "The response does not say on which instances the existing endpoint runs: its capacity is taken for one instance's."
+    "The response does not name the instances of the existing endpoint. Its capacity counts as that of one instance."
 )
 
 LONGEST_INVOCATION_MS = 60_000
@@ -36,14 +31,14 @@ LONGEST_INVOCATION_MS = 60_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """Measurements, and what is known about how they were made."""
+    """Measurements and their origin."""
 
     measured: tuple[Measurement, ...]
     region: str | None = None
     """The region whose prices the measurements may hold."""
     job_limit_per_minute: int | None = None
     workload: Workload | None = None
-    """The workload that was measured, where the evidence is a folder of ours."""
+    """The workload that was measured; None for a job's description."""
     cautions: tuple[str, ...] = ()
     """Sentences that a user should read before trusting the result."""
 
@@ -58,66 +53,50 @@ def read_evidence(path: Path) -> Evidence:
         return described_job(path, path.read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{path} cannot be read: {error}. --from takes a response of DescribeInferenceRecommendationsJob in a "
-            f"file, {NAME}, or the folder of a run, an experiment or a search."
+            f"{path} cannot be read: {error}. Allowed: the JSON of DescribeInferenceRecommendationsJob, {NAME}, or the "
+            "folder of a run, an experiment or a search."
         ) from error
 
 
 def _from_folder(path: Path) -> Evidence:
-    """An experiment's folder reads as a run's, but keeps its traffic, region and machine in files of its own."""
+    """Reads a run's folder, or an experiment's, which keeps traffic, region and machine in two files of its own."""
     folder = RunFolder(path)
     workload = folder.workload()
-    traffic, region, machine = _experiment(path) if (path / "experiment.json").exists() else _run(folder)
+    origin: Mapping[str, Any] = {}
+    if (path / "experiment.json").exists():
+        origin = {**_json(path / "origin.json"), "traffic": _json(path / "experiment.json").get("traffic")}
+    elif (path / "recommendation.json").exists():
+        origin = dict(folder.recommendation().provenance)
+    profile = workload.traffic.get(origin.get("traffic") or "")
     return Evidence(
         measured=folder.measurements(),
-        region=region,
-        job_limit_per_minute=_limit(workload, traffic),
+        region=origin.get("region"),
+        job_limit_per_minute=profile.stop.max_invocations_per_minute if profile else None,
         workload=workload,
-        cautions=(f"Measured on this machine ({machine}), not on SageMaker.",) if machine else (),
+        cautions=_locality(origin.get("measured_on"), origin.get("machine")),
     )
 
 
 def _from_capacity(file: Path, folder: Path) -> Evidence:
-    """Reads what `capacity` found, and the workload beside it, if it is there."""
-    found = CapacityFound.from_json(file)
+    """Reads a search's result, and the workload in the same folder, if there is one."""
+    search = CapacityFound.from_json(file)
     return Evidence(
-        measured=(found.measurement(),),
+        measured=(search.measurement(),),
         workload=RunFolder(folder).workload() if (folder / "workload.json").exists() else None,
-        cautions=(f"Measured on this machine ({found.machine}), not on SageMaker.",)
-        if found.measured_on == "local"
-        else (),
+        cautions=_locality(search.measured_on, search.machine),
     )
 
 
-def _run(folder: RunFolder) -> tuple[str | None, str | None, str | None]:
-    """Returns traffic, region and the machine that stood in for SageMaker; None where the run came to no verdict."""
-    if not (folder.path / "recommendation.json").exists():
-        return None, None, None
-    origin = folder.recommendation().provenance
-    return origin.traffic, origin.region, origin.machine if origin.measured_on == "local" else None
-
-
-def _experiment(path: Path) -> tuple[str | None, str | None, str | None]:
-    """Returns the same of an experiment, from the files that `experiment.folder` writes."""
-    plan, origin = _json(path / "experiment.json"), _json(path / "origin.json")
-    return (
-        plan.get("traffic"),
-        origin.get("region"),
-        origin.get("machine") if origin.get("measured_on") == "local" else None,
-    )
+def _locality(measured_on: str | None, machine: str | None) -> tuple[str, ...]:
+    return (f"Measured on this machine ({machine}), not on SageMaker.",) if measured_on == "local" else ()
 
 
 def _json(file: Path) -> dict[str, Any]:
-    """Returns an empty object where the file is missing, because the experiment has not come that far."""
+    """Returns an empty object if the file is missing, because the experiment has measured nothing yet."""
     try:
         return dict(json.loads(file.read_text("utf-8"))) if file.exists() else {}
     except (ValueError, RecursionError) as error:
         raise InvalidDocument(file, [f"cannot be read: {error}"]) from error
-
-
-def _limit(workload: Workload, traffic: str | None) -> int | None:
-    profile = workload.traffic.get(traffic) if traffic else None
-    return profile.stop.max_invocations_per_minute if profile else None
 
 
 def _finite(value: Any) -> Any:
@@ -188,7 +167,7 @@ _KEYS = {_Recommendation: "InferenceRecommendations", _Performance: "EndpointPer
 
 
 def described_job(file: Path, text: str) -> Evidence:
-    """Reads a response's text. Raises `UsageError` with a sentence about `file`."""
+    """Reads a response's text. Raises `UsageError`, which names `file`."""
     response = _response(file, text)
     if not response.InferenceRecommendations and not response.EndpointPerformances:
         raise _not_a_description(file, _why_empty(response))
@@ -209,13 +188,13 @@ def described_job(file: Path, text: str) -> Evidence:
 
 
 def _not_a_description(file: Path, why: str) -> UsageError:
-    return UsageError(f"{file} is no response of DescribeInferenceRecommendationsJob that can be sized from: {why}.")
+    return UsageError(f"{file} is not a usable response of DescribeInferenceRecommendationsJob: {why}.")
 
 
 def _unfinished(status: str | None) -> tuple[str, ...]:
     if status in (None, "COMPLETED"):
         return ()
-    return (f"The job's Status is {status}: what it had not tested by then is missing, and its rates may be too low.",)
+    return (f"The job's Status is {status}: untested configurations are missing, and its rates may be too low.",)
 
 
 def _response(file: Path, text: str) -> _Response:
@@ -265,7 +244,7 @@ def _measurement(result: _Recommendation | _Performance, in_us: bool) -> Measure
 
 
 def _variant(result: _Recommendation | _Performance) -> str | None:
-    """Returns the inference specification's name, which the user chose, or else the production variant's."""
+    """Returns the name of the inference specification, or else of the production variant."""
     if isinstance(result, _Performance):
         return None
     return result.ModelConfiguration.InferenceSpecificationName or result.EndpointConfiguration.VariantName
@@ -281,7 +260,7 @@ def _doubt(measured: Measurement) -> str:
     users = rate / 60 * latency / 1000
     return (
         f"{measured.instance_type}: {latency:g} ms at {rate:,.0f} invocations/min means "
-        f"{users:,.0f} requests under way at once. If the job had not as many users, its ModelLatency is in µs."
+        f"{users:,.0f} concurrent requests. If the job had fewer users, its ModelLatency is in µs."
     )
 
 

@@ -1,20 +1,17 @@
-"""The instance count that a load needs with the headroom asked for, and the bounds of its autoscaling. Pure.
+"""The instance count for a load with headroom, the bounds of its autoscaling, and cost per million. Pure.
 
     load             = peak · burst factor · (1 + headroom)
     n                = ceil(load / max invocations)
-    n + spare        any `spare_instances` of them may fail, and the rest bear the load
-    n + ceil(n / (zones - 1))   one zone of an even spread may fail, and the rest bear the load
+    n + spare        any `spare_instances` of them may fail, and the rest sustain the load
+    n + ceil(n / (zones - 1))   one zone of an even spread may fail, and the rest sustain the load
     instance count   = the largest of these and min_instances
     target value     = max invocations · safety factor    (per minute and instance; AWS: max_rps · factor · 60)
     max capacity     = the same with ceil(load / target value) for n, at least the instance count
     min capacity     = the same for the trough, with ceil(load / target value) for n
 
-The instances left after a failure still bear burst factor and headroom. A zone and single instances are not assumed to
-fail together: the zone's instances count as the spare ones. Target tracking holds each instance at the target value, so
-max capacity follows from that value and not from the capacity of an instance: with a smaller ceiling the fleet would
-stop growing before it reaches the load it was sized for.
-
-Numbers are taken as they are written (0.2 is a fifth), so an exact division needs no extra instance.
+The instances left after a failure still sustain burst factor and headroom. A zone and single instances are not assumed
+to fail together. Target tracking keeps each instance at the target value, so max capacity follows from that value.
+Numbers count as they are written (0.2 is a fifth), so an exact division needs no extra instance.
 """
 
 import math
@@ -24,7 +21,7 @@ from fractions import Fraction
 from workloads import Autoscaling, LatencyObjective, Sizing
 
 ROUNDING = Fraction(1, 10**13)
-"""A ratio this little above a whole number is that number: a third of a capacity loses digits as a float."""
+"""A ratio this close above a whole number is that number: a third of a capacity loses digits as a float."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,11 +54,15 @@ class Fleet:
     autoscaling: Autoscaling
 
 
+def cost_per_million_usd(cost_per_hour_usd: float, invocations_per_minute: float) -> float:
+    return cost_per_hour_usd / (invocations_per_minute * 60) * 1e6
+
+
 def fleet(max_invocations_per_minute: float, demand: Demand, sizing: Sizing) -> Fleet:
-    """Sizes a fleet for the demand's peak from instances that each bear `max_invocations_per_minute` (> 0)."""
-    rate = _exactly(max_invocations_per_minute)
-    target = rate * _exactly(sizing.safety_factor)
-    peak, trough = _exactly(demand.peak_invocations_per_minute), _exactly(demand.trough_invocations_per_minute)
+    """Sizes a fleet for the demand's peak from instances that each sustain `max_invocations_per_minute` (> 0)."""
+    rate = _fraction(max_invocations_per_minute)
+    target = rate * _fraction(sizing.safety_factor)
+    peak, trough = _fraction(demand.peak_invocations_per_minute), _fraction(demand.trough_invocations_per_minute)
     parts = _parts(peak, rate, sizing)
     count = sum(parts.values())
     return Fleet(
@@ -76,25 +77,25 @@ def fleet(max_invocations_per_minute: float, demand: Demand, sizing: Sizing) -> 
 
 
 def _parts(peak: Fraction, rate: Fraction, sizing: Sizing) -> dict[str, int]:
-    """Returns the instances of capacity `rate` for the peak alone, and those each kind of headroom adds, in order."""
-    burst = peak * _exactly(sizing.burst_factor)
+    """Returns the instances of capacity `rate` for the peak, and those that each kind of headroom adds, in order."""
+    burst = peak * _fraction(sizing.burst_factor)
     bare, bursting = _instances(peak, rate), _instances(burst, rate)
-    bearing = _instances(burst * (1 + _exactly(sizing.headroom)), rate)
-    spared = bearing + sizing.spare_instances
-    zoned = max(spared, _with_a_zone_to_lose(bearing, sizing.availability_zones))
+    needed = _instances(burst * (1 + _fraction(sizing.headroom)), rate)
+    spared = needed + sizing.spare_instances
+    zoned = max(spared, _with_spare_zone(needed, sizing.availability_zones))
     return {
         "peak": bare,
         "burst_factor": bursting - bare,
-        "headroom": bearing - bursting,
-        "spare_instances": spared - bearing,
+        "headroom": needed - bursting,
+        "spare_instances": spared - needed,
         "availability_zones": zoned - spared,
         "min_instances": max(sizing.min_instances - zoned, 0),
     }
 
 
-def _with_a_zone_to_lose(bearing: int, zones: int | None) -> int:
-    """Returns the fewest instances of which `bearing` are left when the fullest of `zones` fails."""
-    return bearing + math.ceil(Fraction(bearing, zones - 1)) if zones else bearing
+def _with_spare_zone(needed: int, zones: int | None) -> int:
+    """Returns the fewest instances of which `needed` are left when the fullest of `zones` fails."""
+    return needed + math.ceil(Fraction(needed, zones - 1)) if zones else needed
 
 
 def _instances(load: Fraction, rate: Fraction) -> int:
@@ -102,6 +103,6 @@ def _instances(load: Fraction, rate: Fraction) -> int:
     return max(math.ceil(load / rate * (1 - ROUNDING)), 1)
 
 
-def _exactly(number: float) -> Fraction:
-    """Returns the number as it is written: Fraction(0.1) is not a tenth, Fraction("0.1") is."""
+def _fraction(number: float) -> Fraction:
+    """Returns the decimal number: Fraction(0.1) is not a tenth, Fraction("0.1") is."""
     return Fraction(repr(float(number)))

@@ -1,8 +1,8 @@
-"""Prices from the AWS Price List API: the questions, the answers read, and the client that asks.
+"""Fetches prices from the AWS Price List API.
 
-GetProducts answers with products as JSON texts; an on-demand price per hour is at
-terms.OnDemand.*.priceDimensions.*.pricePerUnit.USD, where the unit is Hrs. SageMaker's hosting instances are products
-of AmazonSageMaker and their names begin with "ml."; all others are AmazonEC2's, for Linux on shared hardware.
+GetProducts returns products as JSON texts. An on-demand price per hour is at
+terms.OnDemand.*.priceDimensions.*.pricePerUnit.USD, where the unit is Hrs. Types that begin with "ml." are products of
+AmazonSageMaker; all others are of AmazonEC2, for Linux on shared hardware.
 """
 
 import json
@@ -12,16 +12,17 @@ from typing import Any
 from aws_api.errors import translate_aws_errors
 from aws_api.session import AwsSession
 from inference_recommender.sizing.prices import Catalogue, Listing
+from workloads import SageMakerEndpointHosting, Workload
 
 API_REGION = "us-east-1"
 """The region of the API itself; it lists the prices of every region."""
 
-Ask = Callable[[dict[str, Any]], Iterable[str]]
+GetProducts = Callable[[dict[str, Any]], Iterable[str]]
 """Sends a request of GetProducts and returns the products of all its pages, as JSON."""
 
 
-def connected() -> Ask:
-    """Returns an `Ask` of AWS. Both raise `AwsUnavailable`."""
+def connected() -> GetProducts:
+    """Returns a client of AWS. Both raise `AwsUnavailable`."""
     paginator = AwsSession(region=API_REGION).client("pricing").get_paginator("get_products")
 
     def products(query: dict[str, Any]) -> Iterator[str]:
@@ -33,9 +34,9 @@ def connected() -> Ask:
 
 
 def fresh_prices(
-    regions: Sequence[str], instance_types: Sequence[str], ask: Ask, day: str
+    regions: Sequence[str], instance_types: Sequence[str], get_products: GetProducts, day: str
 ) -> tuple[Catalogue, tuple[str, ...]]:
-    """Returns the prices of every type in every region, and a sentence about each that the API does not list clearly.
+    """Returns the prices of every type in every region, and a warning for each that has no single price.
 
     `day` is written into each listing, YYYY-MM-DD.
     """
@@ -44,7 +45,7 @@ def fresh_prices(
     for region in regions:
         for name in instance_types:
             query = product_query(region, name)
-            prices = hourly_usd(ask(query))
+            prices = hourly_usd(get_products(query))
             if len(prices) == 1:
                 source = f"AWS Price List API, {_product(query)}, on demand"
                 listed.setdefault(region, {})[name] = Listing(usd_per_hour=prices[0], source=source, collected=day)
@@ -87,3 +88,14 @@ def _hourly(product: dict[str, Any]) -> Iterator[float]:
 
 def _product(query: dict[str, Any]) -> str:
     return "AmazonSageMaker Hosting" if query["ServiceCode"] == "AmazonSageMaker" else "AmazonEC2 Linux, shared tenancy"
+
+
+def named_types(workloads: Iterable[Workload]) -> set[str]:
+    """Returns the instance types in targets, published experiments and hosting."""
+    names: set[str] = set()
+    for workload in workloads:
+        for table in (*workload.targets.values(), *workload.published.values()):
+            names.update(table.instance_types)
+        if isinstance(workload.hosting, SageMakerEndpointHosting):
+            names.update(workload.hosting.fallback_instance_types)
+    return names

@@ -1,9 +1,8 @@
-"""The price of an instance per hour: the job's own report, else the committed catalogue's, else unknown.
+"""The price of an instance per hour: the job's own report, else that of the committed catalogue, else unknown.
 
 `prices.json` is the catalogue: on-demand USD per hour by region and instance type, each with its source and date. A
-source in brackets names two independent public lists that agree on the figure; where lists disagree, as for
-SageMaker's Inf1 types, the catalogue has the reason in `unlisted` instead. SageMaker's types begin with "ml."; the
-others are EC2's. `prices refresh` writes the file; nothing is fetched here.
+source in brackets names two public lists that agree. If lists disagree, `unlisted` has the reason instead.
+`size --refresh-prices` writes the file.
 """
 
 import functools
@@ -22,7 +21,7 @@ CATALOGUE_FILE = Path(__file__).with_name("prices.json")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Price:
-    """The price of an instance. None is unknown; `reason` says why, or where the price is from."""
+    """The price of an instance, or None; `reason` is its source, or why it is unknown."""
 
     usd_per_hour: float | None
     reason: str
@@ -32,7 +31,7 @@ def _day(text: str) -> str:
     try:
         date.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"got '{text}'. Allowed: the day on which the price was looked up, as YYYY-MM-DD.") from None
+        raise ValueError(f"got '{text}'. Allowed: the day of the look-up as YYYY-MM-DD.") from None
     return text
 
 
@@ -64,7 +63,7 @@ class Catalogue(Document):
     def joined_by(self, fresh: "Catalogue") -> "Catalogue":
         """Returns this catalogue with the listings of `fresh` added or replaced, in alphabetical order.
 
-        A type that `fresh` lists needs no reason any more.
+        Reasons for types that `fresh` lists are removed.
         """
         names = sorted({*self.regions, *fresh.regions})
         joined = {name: {**self.regions.get(name, {}), **fresh.regions.get(name, {})} for name in names}
@@ -79,7 +78,7 @@ def price(instance_type: str, region: str | None, reported_usd_per_hour: float |
     if reported_usd_per_hour:
         return Price(usd_per_hour=reported_usd_per_hour, reason="Reported by the job.")
     if region is None:
-        return Price(usd_per_hour=None, reason="The job reported no price, and its region is not known.")
+        return Price(usd_per_hour=None, reason="The job reported no price, and its region is unknown.")
     listed = listed_price(instance_type, region)
     return listed or Price(
         usd_per_hour=None, reason=f"The job reported no price, and {why_unlisted(instance_type, region)}"
@@ -103,7 +102,7 @@ def listed_price(instance_type: str, region: str) -> Price | None:
 
 
 def why_unlisted(instance_type: str, region: str) -> str:
-    """Returns the end of a sentence that says that the catalogue has no price, and why where it knows."""
+    """Returns the end of a sentence: the catalogue has no price, and the reason if it is known."""
     why = committed_catalogue().unlisted.get(instance_type)
     return f"prices.json has none for {instance_type} in {region}{f': {why}' if why else ''}."
 

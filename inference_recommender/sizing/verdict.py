@@ -1,7 +1,6 @@
-"""Judges one measurement: whether an instance keeps the objective, at which rate of open arrivals, and how that is
-known. Pure.
+"""Judges one measurement: whether an instance meets the objective, at which rate, and by which method. Pure.
 
-Callers do not wait for each other's answers, so the rate that sizes a fleet is one of open arrivals:
+Callers do not wait for each other's answers, so open arrivals size a fleet:
 
     open-loop     an open-loop search measured it, or a lower bound of it
     estimate      from the closed-loop records (`capacity.flow_equivalent`)
@@ -9,9 +8,8 @@ Callers do not wait for each other's answers, so the rate that sizes a fleet is 
 
 Probes that contradict the estimate leave no verdict: the run is inconclusive.
 
-A percentile is judged by figures of which it is known to be one: by our own records, or by the endpoint's ModelLatency
-in CloudWatch. The ModelLatency of a job's response is no such figure: AWS documents no percentile for it, and the
-threshold of an advanced job is a P95 whatever the objective. Where nothing else is there, the verdict is "unverified".
+A percentile is judged by the load generator's records or by the endpoint's ModelLatency in CloudWatch. AWS documents no
+percentile for the ModelLatency in a job's response. If only that is known, the verdict is "unverified".
 """
 
 from dataclasses import dataclass, replace
@@ -27,8 +25,7 @@ from workloads import LatencyObjective
 from workloads.recommendation import CapacityBasis
 
 SAME_RATE = 0.05
-"""A job's own figure is its best minute, CloudWatch's is the mean of several: so much more is the same rate. Where
-every load that there was keeps the objective, the job's figure stands whatever it is."""
+"""Rates within this share are equal: a job reports its best minute, and CloudWatch's figure is a mean of several."""
 NO_LOAD_PER_MINUTE = 1e-6
 """Rates below this count as zero."""
 SHOWN = (0.2, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.88, 0.91, 0.94, 0.96, 0.98)
@@ -309,7 +306,7 @@ def _by_the_jobs_figure(measured: Measurement, limit_ms: float) -> Verdict:
 
 
 def _as_it_is(measured: Measurement, *, meets: bool, reason: str, latency_ms: float | None = None) -> Verdict:
-    """Takes the rate that there is as it is; one of a job's users is said to be theirs."""
+    """Sizes by the search's rate, else by the closed-loop rate, with a caution."""
     found = measured.open_loop
     if found is not None and found.invocations_per_minute:
         rate, interval = found.invocations_per_minute, found.interval

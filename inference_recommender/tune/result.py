@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from inference_recommender.output import interval_text
-from inference_recommender.sizing.decision import cost_per_million_usd
+from inference_recommender.sizing.fleet import cost_per_million_usd
 from inference_recommender.tune.race import Entrant, Race
 from inference_recommender.tune.space import Configuration, LeftOut
 from workloads import LatencyObjective, Workload

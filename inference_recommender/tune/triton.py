@@ -64,7 +64,7 @@ class TunedTriton:
     @property
     def url(self) -> str:
         assert self._process is not None, "a configuration is loaded first"
-        return f"{self._process.told['url']}/invocations"
+        return self._process.told["url"]
 
     @property
     def repository(self) -> Path:

@@ -28,6 +28,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 def main(arguments: list[str]) -> int:
     pid_fd, grace_s, remove, command = int(arguments[0]), float(arguments[1]), arguments[2], arguments[3:]
+    os.umask(0o077)  # files of the command are for their owner only
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # Makes the command's orphans our children, so that we can end them.
     wake = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)

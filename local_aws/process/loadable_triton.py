@@ -1,7 +1,7 @@
 """Runs a Triton whose models another process loads and unloads: `python -m local_aws.process.loadable_triton REPOSITORY
 --model NAME --log FILE`.
 
-Standard output gets one line once the model is ready: {"url": of the proxy, "socket": of Triton's own HTTP API,
+Standard output gets one line once the model is ready: {"url": for invocations, "socket": of Triton's own HTTP API,
 "header": and "key": what the API wants there to load and unload}. It serves until standard input is closed, so that it
 ends with the process that started it. The container's environment variables are read from the first line of standard
 input, a JSON object. Exit code 3, with a sentence on standard error: there is no Triton, or it does not start.
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     with server:
-        told = {"url": server.sagemaker_url, "socket": str(server.socket), "header": CONTROL_HEADER, "key": key}
+        told = {"url": server.invocations_url, "socket": str(server.socket), "header": CONTROL_HEADER, "key": key}
         print(json.dumps(told), flush=True)
         sys.stdin.read()
     return 0

@@ -1,34 +1,51 @@
-"""A running server of a model with our proxy before it, as an endpoint's container answers: `/ping`, `/invocations`.
+"""A running model server, which answers an endpoint's invocations and health checks.
 
-How a server is started is in `triton` and `neuron`; what is the same for both is here. It does not know endpoints,
-archives or jobs.
+`triton` and `neuron` start one. This module knows neither endpoints, archives nor jobs.
 """
 
 import contextlib
-import http.client
-import json
+import http
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
+from urllib3 import Timeout
+from urllib3.exceptions import HTTPError, ReadTimeoutError
+
+from inference_recommender.load_generator.unix_socket import connection_pool
 from local_aws.process.guarded_process import GuardedProcess
 from workloads import Unavailable
 
 START_TIMEOUT_S = 120.0
-DEATH_TOLD_S = 5.0
-"""Seconds within which the guard of a server that died has cleaned up and told so."""
+INVOCATION_TIMEOUT_S = 60.0
+"""SageMaker's limit for an answer to an invocation."""
+PING_TIMEOUT_S = 2.0
+"""SageMaker's limit for an answer to a health check."""
+MAX_ANSWER_BYTES = 6_291_456
+"""SageMaker's limit for an answer."""
+DEATH_REPORT_S = 5.0
+"""Seconds within which the guard reports that its server has ended."""
 GRACE_S = 5.0
 """Seconds between SIGTERM and SIGKILL."""
+IDLE_CONNECTIONS = 64
 _NOISE = "NODELAY NOT SUPPORTED"
-"""Triton's HTTP library says so of every connection to its socket."""
+"""Triton's HTTP library logs this for each connection to its socket."""
 
 
 class ModelDidNotLoad(Unavailable):
     """The server ended before its model was ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswer:
+    status: int
+    content_type: str
+    body: bytes
 
 
 class ModelServer:
@@ -37,27 +54,70 @@ class ModelServer:
     KIND = ""
     """The server's name in messages."""
 
-    def __init__(self, process: GuardedProcess, repository: Path, url: str, pid: int, log_file: Path) -> None:
-        self._process = process
+    def __init__(
+        self, process: GuardedProcess, repository: Path, url: str, health_paths: Sequence[str], log_file: Path
+    ) -> None:
+        """The server is ready when it answers 200 to each of `health_paths`."""
         self.repository = repository
         """The folder that has the model."""
-        self.sagemaker_url = url
-        """The URL before `/ping` and `/invocations`. It holds a key: whoever knows it is answered."""
-        self.pid = pid
-        """The process id of the server itself; what it starts are its children."""
+        self.invocations_url = url
+        """The URL to which a load generator sends invocations."""
+        self.pid = process.pid
         self.log_file = log_file
         self.preparations: tuple[tuple[float, str], ...] = ()
         """The steps before the server was started: Unix seconds and words for each."""
+        self._process = process
+        self._health_paths = health_paths
+        self._pool = connection_pool(url, maxsize=IDLE_CONNECTIONS, retries=False)
+
+    def invoke(self, body: bytes, headers: Mapping[str, str]) -> ModelAnswer:
+        """Sends an invocation. Status 504 means that the server did not answer in time, 500 that it is gone."""
+        try:
+            response = self._pool.request(
+                "POST",
+                urlsplit(self.invocations_url).path,
+                body=body,
+                headers=headers,
+                timeout=Timeout(total=INVOCATION_TIMEOUT_S),
+                preload_content=False,
+            )
+            with contextlib.closing(response):
+                content = response.read(MAX_ANSWER_BYTES + 1)
+                if len(content) > MAX_ANSWER_BYTES:
+                    return _failure(500, f"The model's answer is longer than {MAX_ANSWER_BYTES} bytes.")
+                response.release_conn()
+            return ModelAnswer(response.status, self._content_type(response.headers), content)
+        except ReadTimeoutError:
+            return _failure(http.HTTPStatus.GATEWAY_TIMEOUT, "")
+        except (HTTPError, OSError) as error:
+            return _failure(500, f"The model's server did not answer: {error}")
+
+    def extra_headers(self, content_type: str) -> Mapping[str, str]:
+        """Returns the headers that a load generator adds to invocations of a content type."""
+        return {}
+
+    def _content_type(self, headers: Mapping[str, str]) -> str:
+        return headers.get("Content-Type", "application/octet-stream")
+
+    def is_ready(self) -> bool:
+        """Returns whether the health check passes."""
+        try:
+            return all(
+                self._pool.request("GET", path, timeout=PING_TIMEOUT_S).status == http.HTTPStatus.OK
+                for path in self._health_paths
+            )
+        except HTTPError:
+            return False
 
     @property
     def exit_status(self) -> int | None:
         return self._process.exit_status
 
     def exit_status_if_silent(self) -> int | None:
-        """Returns the exit status of a server that does not answer. Its guard tells of a death a moment after it."""
-        if not _pings(self.sagemaker_url):
+        """Returns the exit status of a server that does not answer. Its guard reports the end a moment later."""
+        if not self.is_ready():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return self._process.wait(DEATH_TOLD_S)
+                return self._process.wait(DEATH_REPORT_S)
         return self.exit_status
 
     def alive(self) -> bool:
@@ -69,23 +129,32 @@ class ModelServer:
 
     def log_tail(self, lines: int = 20) -> str:
         with contextlib.suppress(OSError):
-            said = self.log_file.read_text("utf-8", "replace").splitlines()
-            return "\n".join([line for line in said if _NOISE not in line][-lines:])
+            logged = self.log_file.read_text("utf-8", "replace").splitlines()
+            return "\n".join([line for line in logged if _NOISE not in line][-lines:])
         return ""
 
     def request_stop(self) -> None:
-        """Asks it to end and returns at once; `stop` must still follow."""
+        """Requests its end and returns at once; `stop` must still follow."""
+        self._pool.close()  # Triton waits for the end of every connection
         self._process.request_stop()
 
     def stop(self) -> None:
         """Sends SIGTERM, and after a grace period SIGKILL to the whole group. May be called twice."""
+        self._pool.close()
         self._process.stop()
 
     def wait_until_ready(self, model: str, timeout_s: float) -> None:
-        """Returns when `/ping` says 200.
+        """Returns when the health check passes.
 
-        Raises `Unavailable` where the server ends before or takes too long; it may still run then.
+        Raises `Unavailable` if the server ends before or takes too long, and stops it.
         """
+        try:
+            self._wait_until_ready(model, timeout_s)
+        except BaseException:  # Ctrl-C, too, must not leave a server behind
+            self.stop()
+            raise
+
+    def _wait_until_ready(self, model: str, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if (status := self.exit_status) is not None:
@@ -93,7 +162,7 @@ class ModelServer:
                     f"{self.KIND} could not load the model '{model}' and ended with exit status {status}. "
                     f"Its whole log is {self.log_file}.{self._last_lines()}"
                 )
-            if _pings(self.sagemaker_url):
+            if self.is_ready():
                 return
             time.sleep(0.05)
         raise Unavailable(
@@ -114,41 +183,30 @@ class ModelServer:
         self.stop()
 
 
-def launch(
-    command: Sequence[str], kind: str, log_file: Path, remove: Sequence[str], grace_s: float = GRACE_S
-) -> tuple[GuardedProcess, Mapping[str, int]]:
-    """Starts a server by a command of `serve_model.plan_command`, and returns what that told: `port` and `pid`.
+def _failure(status: int, reason: str) -> ModelAnswer:
+    return ModelAnswer(status, "text/plain", reason.encode())
 
-    `remove` are patterns of files that the guard removes in the end. Raises `Unavailable`.
+
+def launch(
+    command: Sequence[str],
+    kind: str,
+    log_file: Path,
+    *,
+    environment: Mapping[str, str],
+    remove: Sequence[str],
+    grace_s: float = GRACE_S,
+) -> GuardedProcess:
+    """Starts a server, which inherits no environment variable from this process. Raises `Unavailable`.
+
+    The guard removes the files that match the patterns in `remove` when the server has ended.
     """
     log_file.parent.mkdir(parents=True, exist_ok=True)
     log_file.unlink(missing_ok=True)
     log_file.touch(mode=0o600)
-    with log_file.open("ab") as log:  # appends: the guard and the proxy write to it, too
-        process = GuardedProcess.start(
-            command,
-            environment={"PATH": "/usr/local/bin:/usr/bin:/bin"},
-            stdout=subprocess.PIPE,
-            stderr=log,
-            grace_s=grace_s,
-            remove=remove,
-        )
-    with process.stdout as told:
-        line = told.readline()
-    if not line:
-        process.stop()
-        last = log_file.read_text("utf-8", "replace").splitlines()[-1:]
-        raise Unavailable(f"{kind} could not be started: {' '.join(last)}. The whole log is {log_file}.")
-    return process, json.loads(line)
-
-
-def _pings(url: str) -> bool:
-    address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.netloc, timeout=5)
-    try:
-        connection.request("GET", f"{address.path}/ping")
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
+    with log_file.open("ab") as log:
+        try:
+            return GuardedProcess.start(
+                command, environment=environment, stdout=log, stderr=log, grace_s=grace_s, remove=remove
+            )
+        except OSError as error:
+            raise Unavailable(f"{kind} could not be started: {error}. The whole log is {log_file}.") from error

@@ -1,14 +1,12 @@
-"""Starts the Neuron server of containers/neuron with a proxy before it, where something stands in for the chip.
+"""Starts the Neuron server of containers/neuron on a machine where something stands in for the chip.
 
-It takes the folder that a model archive unpacks to, and runs the container's own `serve` in the container's
-environment: SageMaker's port, the model's folder, and as many NeuronCores as the instance has. The package that loads
-the graphs comes from a `NeuronStandIn`, without which an account refuses Inferentia.
+It runs the container's own `serve` in the container's environment. The package that loads the graphs comes from a
+`NeuronStandIn`, without which an account refuses Inferentia.
 
-The server listens on a loopback port of its own, without the proxy's key: it cannot listen on a socket's path, because
-its workers share the port. Any process of this machine that finds the port is answered.
+The server listens on a loopback port, without a key, because its workers share the port. Every process of this machine
+can connect to it.
 """
 
-import secrets
 import socket
 import sys
 import tempfile
@@ -17,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local_aws.process.model_server import ModelServer, launch
-from local_aws.process.serve_model import plan_command
 from workloads import ROOT
 from workloads.instances import Hardware, hardware, instance_shape
 
@@ -68,23 +65,17 @@ class NeuronServer(ModelServer):
         """
         stand_in.note(f"the chips of {instance_type}", f"{stand_in.told}, for containers/neuron as it is")
         scratch = Path(tempfile.mkdtemp(prefix="local_aws_neuron_"))
-        port, key = _free_port(), secrets.token_urlsafe(16)
-        command = plan_command(
-            str(scratch),
-            root=str(ROOT),
-            command=["/bin/sh", str(SERVE)],
+        port = _free_port()
+        process = launch(
+            ["/bin/sh", str(SERVE)],
+            cls.KIND,
+            log_file,
             environment=container_environment(folder, stand_in, instance_type, port, scratch) | dict(environment),
-            socket=port,
-            model=None,
-            key=key,
+            remove=[str(scratch)],
+            grace_s=GRACE_S,
         )
-        process, started = launch(command, cls.KIND, log_file, [str(scratch)], GRACE_S)
-        server = cls(process, folder, f"http://127.0.0.1:{started['port']}/{key}", started["pid"], log_file)
-        try:
-            server.wait_until_ready(folder.name, start_timeout_s)
-        except BaseException:  # Ctrl-C, too, must not leave a server behind
-            server.stop()
-            raise
+        server = cls(process, folder, f"http://127.0.0.1:{port}/invocations", ("/ping",), log_file)
+        server.wait_until_ready(folder.name, start_timeout_s)
         return server
 
 

@@ -1,37 +1,44 @@
-"""Starts a Triton server with a proxy before it (`/ping`, `/invocations`), as the SageMaker Triton container answers.
+"""Starts a Triton server that answers invocations as the SageMaker Triton container does.
 
-It takes a model repository on disk and the container's environment, and provides a URL that answers. The toolchain is a
-virtual environment with `nvidia-pytriton`, whose wheel carries the server; it stands for the container. This module
-does not know endpoints, archives or jobs.
+It takes a model repository and the container's environment. The toolchain is a virtual environment with
+`nvidia-pytriton`, whose wheel contains the server.
 
-Triton listens on a socket in a private folder, which no other user and no web page reaches, and what loads code there
-is restricted to a secret besides. Its own front end for SageMaker is off: it listens on all interfaces and loads models
-for whoever asks.
+Triton listens only on a Unix socket in a private folder. No other user and no web page can connect to it. APIs that
+load code require a secret besides. Triton's own front end for SageMaker is off, because it listens on all interfaces.
 """
 
 import contextlib
+import json
 import os
 import platform
+import re
 import secrets
 import shlex
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
+from inference_recommender.load_generator.unix_socket import socket_url
 from local_aws.process.guarded_process import GuardedProcess
-from local_aws.process.model_server import START_TIMEOUT_S, ModelServer, launch
-from local_aws.process.serve_model import plan_command
+from local_aws.process.model_server import MAX_ANSWER_BYTES, START_TIMEOUT_S, ModelAnswer, ModelServer, launch
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
-from workloads import ROOT, Unavailable
+from workloads import Unavailable
 
 LIFE_FLAGS: tuple[str, ...] = ("--exit-timeout-secs=3",)
 """Flags that say how a Triton starts and ends, and nothing of what it answers."""
 RESTRICTED_APIS = ("model-repository", "shared-memory", "logging", "trace")
-"""They load code, read memory or write files, and the proxy needs none of them."""
+"""They load code, read memory or write files, and no invocation needs them."""
 CONTROL_HEADER = "local-aws-key"
 SOCKET_PATH_BYTES = 107
 """The most bytes that fit into struct sockaddr_un."""
+BINARY = "application/vnd.sagemaker-triton.binary+json;json-header-size="
+"""The Content-Type of a body that is JSON and then tensors; the number of bytes of JSON follows."""
+JSON_SIZE = "Inference-Header-Content-Length"
+"""The header of Triton's own API with that number."""
+_NOT_JSON = b'{"error":"failed to parse the request JSON buffer'
 PYTHON_ENVIRONMENTS = Path("/tmp")
 _PREFIX = "SAGEMAKER_TRITON_"
 
@@ -53,12 +60,12 @@ class TritonServer(ModelServer):
 
     KIND = "Triton"
 
-    def __init__(
-        self, process: GuardedProcess, repository: Path, socket: Path, url: str, pid: int, log_file: Path
-    ) -> None:
-        super().__init__(process, repository, url, pid, log_file)
+    def __init__(self, process: GuardedProcess, repository: Path, socket: Path, model: str, log_file: Path) -> None:
+        path = f"/v2/models/{quote(model, safe='')}"
+        url = socket_url(str(socket), f"{path}/infer")
+        super().__init__(process, repository, url, ("/v2/health/ready", f"{path}/ready"), log_file)
         self.socket = socket
-        """Triton's own HTTP API, for whoever may open files of ours."""
+        """Triton's own HTTP API."""
 
     @classmethod
     def start(
@@ -74,51 +81,77 @@ class TritonServer(ModelServer):
     ) -> "TritonServer":
         """Starts Triton on `repository` and returns when `default_model` is ready.
 
-        Whoever knows `control_key` may load and unload models over `socket`; without one nobody may.
-        Raises `Unavailable` without a toolchain, and where the model does not load or takes too long; nothing is left
-        running then.
+        Callers that send `control_key` may load and unload models over `socket`; without a key nobody can.
+        Raises `Unavailable` without a toolchain, or if the model does not load in time. No process is left then.
         """
         tools = TritonToolchain.locate(toolchain, platform.system(), platform.machine())
-        server = cls._launch(tools, repository, default_model, environment or {}, log_file, control_key)
-        try:
-            server.wait_until_ready(default_model, start_timeout_s)
-        except BaseException:  # Ctrl-C, too, must not leave a server behind
-            server.stop()
-            raise
-        return server
-
-    @classmethod
-    def _launch(
-        cls,
-        tools: TritonToolchain,
-        repository: Path,
-        default_model: str,
-        environment: Mapping[str, str],
-        log_file: Path,
-        control_key: str | None,
-    ) -> "TritonServer":
         scratch = Path(tempfile.mkdtemp(prefix="local_aws_triton_"))
-        key, socket = secrets.token_urlsafe(16), scratch / "http"
+        socket = scratch / "http"
         if len(os.fsencode(socket)) > SOCKET_PATH_BYTES:
             scratch.rmdir()
             raise Unavailable(
                 f"Triton's socket cannot be made: {socket} is too long a name. Set TMPDIR to a shorter one."
             )
-        command = plan_command(
-            str(scratch),
-            root=str(ROOT),
-            command=[
-                *triton_command(tools, repository, default_model, scratch, environment),
-                *private_flags(socket, control_key),
-            ],
+        environment = environment or {}
+        command = triton_command(tools, repository, default_model, scratch, environment)
+        process = launch(
+            [*command, *private_flags(socket, control_key)],
+            cls.KIND,
+            log_file,
             environment=triton_environment(tools, default_model, scratch, environment),
-            socket=str(socket),
-            model=default_model,
-            key=key,
+            # The prefix of the shared memory lets the guard remove what a killed Triton leaves behind.
+            remove=[str(scratch), f"/dev/shm/{scratch.name}*"],
         )
-        # With a name of our own, the guard can remove the shared memory that a killed Triton leaves behind.
-        process, started = launch(command, cls.KIND, log_file, [str(scratch), f"/dev/shm/{scratch.name}*"])
-        return cls(process, repository, socket, f"http://127.0.0.1:{started['port']}/{key}", started["pid"], log_file)
+        server = cls(process, repository, socket, default_model, log_file)
+        server.wait_until_ready(default_model, start_timeout_s)
+        return server
+
+    def invoke(self, body: bytes, headers: Mapping[str, str]) -> ModelAnswer:
+        """Answers like Triton's front end for SageMaker (triton-inference-server/server, src/sagemaker_server.cc).
+
+        That front end reads only Content-Type, and turns a model's 500 into 400.
+        """
+        try:
+            binary = binary_headers(headers.get("Content-Type", ""), len(body))
+        except ValueError as error:
+            return ModelAnswer(400, "application/json", _error(str(error)))
+        answer = super().invoke(body, binary)
+        by_model = answer.status == 500 and answer.content_type == "application/json"
+        if by_model and not answer.body.startswith(_NOT_JSON):
+            return replace(answer, status=400)
+        return answer
+
+    def extra_headers(self, content_type: str) -> Mapping[str, str]:
+        try:
+            return binary_headers(content_type, MAX_ANSWER_BYTES)
+        except ValueError as error:
+            raise Unavailable(f"ContentType '{content_type}': {error}") from error
+
+    def _content_type(self, headers: Mapping[str, str]) -> str:
+        size = headers.get(JSON_SIZE)
+        return f"{BINARY}{size}" if size else "application/json"
+
+
+def binary_headers(content_type: str, length: int) -> dict[str, str]:
+    """Returns the header for Triton of a body that is JSON and then tensors, or none. Raises ValueError.
+
+    SageMaker's clients give the size of the JSON in the Content-Type.
+    """
+    at = content_type.find(BINARY)
+    if at < 0:
+        return {}
+    size = content_type.removeprefix(BINARY)
+    if at > 0:
+        raise ValueError(f"expect MIME type for binary data starts with '{BINARY}', got: {content_type}")
+    if not re.fullmatch(r"[0-9]{1,10}", size):
+        raise ValueError(f"Unable to parse inference header size, got: {size}")
+    if int(size) > length:
+        raise ValueError(f"inference header size should be in range (0, {length}), got: {size}")
+    return {JSON_SIZE: size}
+
+
+def _error(reason: str) -> bytes:
+    return json.dumps({"error": reason}, separators=(",", ":")).encode()
 
 
 def remove_leftovers(folder: Path = PYTHON_ENVIRONMENTS) -> None:

@@ -261,7 +261,7 @@ class LocalEndpoint(FakeEndpoint):
         tags = {tag["Key"]: tag["Value"] for tag in self.tags if tag["Key"] != INVOCATIONS_URL}
         picked = self.pick(None)
         if self._fleet is not None and picked is not None and self._fleet.servers(picked[0]) == 1:
-            tags[INVOCATIONS_URL] = f"{picked[1].sagemaker_url}/invocations"
+            tags[INVOCATIONS_URL] = picked[1].invocations_url
         self.tags = [{"Key": key, "Value": value} for key, value in tags.items()]
 
     def _failed(self, error: Exception, *, updating: bool) -> None:

@@ -161,7 +161,8 @@ class LoadTestRunner:
 
     def _generator_plan(self, server: ModelServer, left_s: float) -> dict[str, Any]:
         return {
-            "url": f"{server.sagemaker_url}/invocations",
+            "url": server.invocations_url,
+            "headers": server.extra_headers(self.plan.content_type),
             "payloads": str(self.payloads),
             "content_type": self.plan.content_type,
             "traffic_pattern": self.plan.traffic_pattern,

@@ -1,9 +1,8 @@
 """`sagemaker-runtime.invoke_endpoint`: a WSGI middleware that passes invocations on before moto sees them.
 
 Errors have the shape and the words of the service: 413 for a body over 6 MB, 400 for a request that the service model
-does not allow or an endpoint that does not answer, 424 for all that goes wrong behind the endpoint. ModelLatency is the
-time that the proxy before Triton takes for `/invocations`, as SageMaker's is the container's; OverheadLatency is the
-rest of the invocation's time. Source:
+rejects, 424 for everything that fails behind the endpoint. ModelLatency is the time of the model server's answer,
+OverheadLatency the rest. Source:
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_runtime_InvokeEndpoint.html
 """
 
@@ -14,22 +13,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
-from urllib.parse import urlsplit
 
 from moto.sagemaker.exceptions import ValidationError
 
 from local_aws import service_model
 from local_aws.owner_only import CLAIM
 from local_aws.permissions.wire_form import INVOCATION
-from local_aws.process.model_server import ModelServer
+from local_aws.process.model_server import ModelAnswer, ModelServer
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
 
 MAX_BODY_BYTES = 6_291_456
-"""The service's limit for a request. The proxy before Triton holds a response to the same."""
-
-TIMEOUT_S = 65.0
-"""Longer than the proxy waits for the model, which tells what happened; this bounds the proxy itself."""
+"""The service's limit for a request."""
 TIMED_OUT = (
     "Your invocation timed out while waiting for a response from container primary. Review the latency metrics for "
     "each container in Amazon CloudWatch, resolve the issue, and try again."
@@ -42,16 +37,9 @@ Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RuntimeAnswer:
     status: int
     headers: Mapping[str, str]
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ModelAnswer:
-    status: int
-    content_type: str
     body: bytes
 
 
@@ -84,7 +72,7 @@ class InvocationMiddleware:
         start_response(f"{answer.status} {http.client.responses.get(answer.status, 'Error')}", list(headers.items()))
         return [answer.body]
 
-    def _invoke(self, name: str, environ: Mapping[str, Any]) -> Answer:
+    def _invoke(self, name: str, environ: Mapping[str, Any]) -> RuntimeAnswer:
         started = time.perf_counter()
         try:
             service_model.check("sagemaker-runtime", "InvokeEndpoint", _request(name, environ))
@@ -99,21 +87,21 @@ class InvocationMiddleware:
                 return self._no_variant(endpoint, environ)
             variant, server = picked
             instances = endpoint.instance_count(variant)
-            asked = time.perf_counter()
-            model = _ask(server, body, _forwarded(environ))
+            sent = time.perf_counter()
+            model = server.invoke(body, _forwarded(environ))
             answered = time.perf_counter()
         answer = _answer(model, variant, server)
         self._metrics.record(
             name,
             variant,
             status=model.status,
-            model_us=round((answered - asked) * 1e6),
-            overhead_us=round((time.perf_counter() - answered + asked - started) * 1e6),
+            model_us=round((answered - sent) * 1e6),
+            overhead_us=round((time.perf_counter() - answered + sent - started) * 1e6),
             instances=instances,
         )
         return answer
 
-    def _no_variant(self, endpoint: LocalEndpoint, environ: Mapping[str, Any]) -> Answer:
+    def _no_variant(self, endpoint: LocalEndpoint, environ: Mapping[str, Any]) -> RuntimeAnswer:
         name = endpoint.endpoint_name
         wanted = environ.get("HTTP_X_AMZN_SAGEMAKER_TARGET_VARIANT")
         if wanted and endpoint.pick(None) is not None:
@@ -141,24 +129,6 @@ def _request(name: str, environ: Mapping[str, Any]) -> dict[str, Any]:
     return {"EndpointName": name, "Body": b"", **given}
 
 
-def _ask(server: ModelServer, body: bytes, headers: Mapping[str, str]) -> ModelAnswer:
-    """Asks the model. A server that cannot be reached counts as status 500, one that is silent as 504."""
-    # A new connection for each call costs 0.1 ms on loopback, and none is closed by the other side just then.
-    address = urlsplit(server.sagemaker_url)
-    connection = http.client.HTTPConnection(address.netloc, timeout=TIMEOUT_S)
-    try:
-        connection.request("POST", f"{address.path}/invocations", body, dict(headers))
-        response = connection.getresponse()
-        content_type = response.headers.get("Content-Type", "application/octet-stream")
-        return ModelAnswer(response.status, content_type, response.read())
-    except TimeoutError:
-        return ModelAnswer(http.HTTPStatus.GATEWAY_TIMEOUT, "text/plain", b"")
-    except (OSError, http.client.HTTPException) as error:
-        return ModelAnswer(500, "text/plain", f"The model's server did not answer: {error}".encode())
-    finally:
-        connection.close()
-
-
 def _forwarded(environ: Mapping[str, Any]) -> dict[str, str]:
     """Returns the headers that SageMaker passes on to a container."""
     headers = {"Content-Type": environ.get("CONTENT_TYPE") or "application/octet-stream"}
@@ -170,13 +140,15 @@ def _forwarded(environ: Mapping[str, Any]) -> dict[str, str]:
     return headers
 
 
-def _answer(model: ModelAnswer, variant: str, server: ModelServer) -> Answer:
+def _answer(model: ModelAnswer, variant: str, server: ModelServer) -> RuntimeAnswer:
     if model.status != http.HTTPStatus.OK:
         return _model_error(model, server)
-    return Answer(200, {"Content-Type": model.content_type, "x-Amzn-Invoked-Production-Variant": variant}, model.body)
+    return RuntimeAnswer(
+        200, {"Content-Type": model.content_type, "x-Amzn-Invoked-Production-Variant": variant}, model.body
+    )
 
 
-def _model_error(model: ModelAnswer, server: ModelServer) -> Answer:
+def _model_error(model: ModelAnswer, server: ModelServer) -> RuntimeAnswer:
     """Returns 424 in the service's words, with Triton's log file in place of CloudWatch Logs."""
     original, status = model.body.decode("utf-8", "replace")[:ORIGINAL_CHARACTERS], model.status
     if status == http.HTTPStatus.GATEWAY_TIMEOUT:
@@ -192,8 +164,8 @@ def _model_error(model: ModelAnswer, server: ModelServer) -> Answer:
     )
 
 
-def _error(code: str, message: str, **more: object) -> Answer:
+def _error(code: str, message: str, **more: object) -> RuntimeAnswer:
     headers = {"Content-Type": "application/json", "x-amzn-errortype": code}
     # Both spellings: botocore reads the error's message from `message`, and the service model has `Message`.
     body = json.dumps({"message": message, "Message": message, **more})
-    return Answer(_ERROR_STATUS[code], headers, body.encode())
+    return RuntimeAnswer(_ERROR_STATUS[code], headers, body.encode())

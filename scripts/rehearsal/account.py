@@ -1,12 +1,10 @@
-"""`python -m scripts.rehearsal.account`: a local account with stand-ins for machines that are not here.
+"""`python -m scripts.rehearsal.account`: `python -m local_aws`, with stand-ins for hardware.
 
-It is `python -m local_aws`, its arguments and its exports, and besides
-- the Neuron server of containers/neuron answers for instance types with Inferentia chips, over graphs of the stand-in
-  for Neuron's compiler, which run on the CPU. Inference Recommender jobs measure that, and say so;
-- processing jobs run as processes of this machine, with their role's credentials;
-- a model's image of the account's own registry has to be in its ECR.
+- The Neuron server answers for Inferentia instance types. Its graphs come from a fake compiler and run on the CPU.
+- Processing jobs run as processes of this machine, with their role's credentials.
+- An image of the account's own registry must exist in ECR.
 
-What was replaced is listed in `stand_ins.log` of the state folder, or in the file that $STAND_INS_LOG names.
+$STAND_INS_LOG, or stand_ins.log in the state folder, lists what was replaced.
 """
 
 import os
@@ -19,8 +17,8 @@ from local_aws.process.neuron import NeuronStandIn
 from local_aws.sagemaker.processing_jobs import Runner
 from scripts.rehearsal.release.machine import ONE_THREAD
 from scripts.rehearsal.stand_ins import processing_job
-from scripts.rehearsal.stand_ins.neuron import write_package
 from scripts.rehearsal.stand_ins.notes import LOG, note
+from tests.fake_neuron import write_fake
 from workloads.instances import Hardware
 from workloads.program import exit_code
 
@@ -28,9 +26,9 @@ PACKAGES: dict[Hardware, str] = {"Inferentia 1": "torch_neuron", "Inferentia 2":
 
 
 def neuron_stand_in(folder: Path) -> NeuronStandIn:
-    """Writes AWS's package for each chip, as this machine has it, below `folder`."""
+    """Writes the fake compiler of each chip below `folder`."""
     for package in PACKAGES.values():
-        write_package(folder / package, package)
+        write_fake(folder / package, package)
     return NeuronStandIn(
         packages={kind: folder / package for kind, package in PACKAGES.items()},
         told="a stand-in for Inferentia",
@@ -40,9 +38,9 @@ def neuron_stand_in(folder: Path) -> NeuronStandIn:
 
 def serve() -> int:
     state = parser().parse_args().state.resolve()
-    notes = os.environ.setdefault(LOG, str(state / "stand_ins.log"))
+    log = os.environ.setdefault(LOG, str(state / "stand_ins.log"))
     with tempfile.TemporaryDirectory(prefix="rehearsal_account_") as scratch:
-        runner = Runner(command=[sys.executable, processing_job.__file__], environment={LOG: notes, **ONE_THREAD})
+        runner = Runner(command=[sys.executable, processing_job.__file__], environment={LOG: log, **ONE_THREAD})
         return main(neuron=neuron_stand_in(Path(scratch)), processing=runner, images_must_exist=True)
 
 

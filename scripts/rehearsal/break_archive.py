@@ -1,7 +1,7 @@
-"""`python -m scripts.rehearsal.break_archive WORKLOAD --target T`: puts a model that cannot load into the archive.
+"""`python -m scripts.rehearsal.break_archive WORKLOAD --target T`: replaces a built model by one that cannot load.
 
-Every model.py of build/WORKLOAD/T/model.tar.gz fails when Triton initialises it, and artifact.json names the new
-archive's hash: nothing before the endpoint can see that the model is bad. Works below the folder that it is run in.
+Every model.py of build/WORKLOAD/T/model.tar.gz raises an error in Triton, and artifact.json has the new archive's hash.
+Only the endpoint can find out. Works below the working folder.
 """
 
 import argparse
@@ -28,12 +28,11 @@ def main() -> int:
     archive.write_bytes(broken(archive.read_bytes()))
     changes = {"archive_sha256": file_sha256(archive), "archive_bytes": archive.stat().st_size}
     artifact.model_copy(update=changes).write_json(file)
-    print(f"{archive.relative_to(Path.cwd())}: its model fails as soon as it is loaded")
+    print(f"{archive.relative_to(Path.cwd())}: its model fails to load")
     return 0
 
 
 def broken(archive: bytes) -> bytes:
-    """Returns the archive with every model.py replaced by one that fails."""
     buffer = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as old,

@@ -1,33 +1,31 @@
 """`python -m scripts.rehearsal.recommend WORKLOAD --count N --min N --max N --each N`: writes a recommendation.
 
-The numbers are chosen by hand for a rehearsal and were never measured, as its provenance says. Writes
-workloads/WORKLOAD/recommendation.json below the folder that it is run in, and says what it wrote.
+The numbers are invented, as its provenance says. Writes workloads/WORKLOAD/recommendation.json below the working
+folder.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-from workloads import (
-    Autoscaling,
-    Candidate,
-    Provenance,
-    Recommendation,
-    load_artifact,
-    load_workload,
-)
+from workloads import Autoscaling, Candidate, Provenance, Recommendation, load_artifact, load_workload
 from workloads.program import exit_code
 
-UNMEASURED = "a rehearsal: chosen by hand, not measured"
+JOB_ARN = "arn:aws:sagemaker:us-east-1:123456789012:inference-recommendations-job/rehearsal"
 
 
 def main() -> int:
-    options = _options()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workload")
+    parser.add_argument("--target", default="cpu")
+    for name in ("count", "min", "max"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--each", type=float, required=True, help="target invocations per minute and instance")
+    options = parser.parse_args()
     root = Path.cwd()
     folder = load_workload(options.workload, root / "workloads")
-    artifact = load_artifact(root, options.workload, options.target)
-    target, objective = folder.target(options.target), folder.hosted_on(options.target).workload.latency_objective
-    chosen = Candidate(
+    target = folder.target(options.target)
+    candidate = Candidate(
         instance_type=target.instance_types[0] if target.instance_types else "ml.c5.xlarge",
         environment={},
         instance_count=options.count,
@@ -37,38 +35,27 @@ def main() -> int:
         meets_objective=True,
         reason="Chosen for a rehearsal.",
     )
-    recommendation = Recommendation(
+    Recommendation(
         workload=options.workload,
         target=options.target,
-        archive_sha256=artifact.archive_sha256,
-        objective=objective,
-        recommended=chosen,
-        candidates=(chosen,),
+        archive_sha256=load_artifact(root, options.workload, options.target).archive_sha256,
+        objective=folder.hosted_on(options.target).workload.latency_objective,
+        recommended=candidate,
+        candidates=(candidate,),
         provenance=Provenance(
             measured_on="local",
-            machine=UNMEASURED,
+            machine="a rehearsal: chosen by hand, not measured",
             job_name="rehearsal",
-            job_arn="arn:aws:sagemaker:us-east-1:123456789012:inference-recommendations-job/rehearsal",
+            job_arn=JOB_ARN,
             traffic="none",
             percentile="P99",
             measured_at="2026-01-01T00:00:00Z",
             region="us-east-1",
             run="none",
         ),
-    )
-    recommendation.write_json(folder.recommendation_file)
+    ).write_json(folder.recommendation_file)
     print(f"{folder.recommendation_file.relative_to(root)}: {options.count} instances, {options.min} to {options.max}")
     return 0
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workload")
-    parser.add_argument("--target", default="cpu")
-    for name in ("count", "min", "max"):
-        parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--each", type=float, required=True, help="invocations per minute and instance to track")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

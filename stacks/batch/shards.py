@@ -70,4 +70,4 @@ def _warnings(props: WorkloadStackProps, found: BatchRecommendation) -> Iterator
 
 
 def _command(props: WorkloadStackProps) -> str:
-    return f"python -m inference_recommender batch {props.folder.workload.name} --from SUMMARIES --recommend"
+    return f"python -m inference_recommender size --workload {props.folder.workload.name} --from SUMMARIES --recommend"

@@ -119,7 +119,7 @@ class GeneratorAccessProps:
 
 
 class GeneratorAccess(Construct):
-    """`role` is the role of the Processing job of `run --with load-test --generators N`."""
+    """`role` is the role of the Processing job of `recommender.generators`."""
 
     def __init__(self, scope: Construct, id: str, props: GeneratorAccessProps) -> None:
         super().__init__(scope, id)

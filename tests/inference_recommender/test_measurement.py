@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_recommender.measurement import DeployedEndpoint, latency_unit, measurements
+from inference_recommender.measurement import latency_unit, measurements
 from inference_recommender.run_folder import RunFolder
 from tests.inference_recommender.api import SERIES, description, endpoint, recommendation, step
 
@@ -133,7 +133,7 @@ def test_a_latency_that_fits_cloudwatch_in_no_unit_is_left_as_documented() -> No
     assert latency_unit(500.0, 1e9, {"p50": 20.0, "p99": 30.0}) == "ms"
 
 
-ENDPOINT = DeployedEndpoint(name="lives", variant_name="AllTraffic", instance_type="ml.m5.large", instance_count=4)
+ENDPOINT = endpoint("lives", "ml.m5.large", 4)
 
 
 def test_an_existing_endpoints_performance_is_a_measurement_per_instance_before_the_others() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from inference_recommender import payload_lengths
-from inference_recommender.output import lengths_explained
 from inference_recommender.payload_lengths import PayloadTokenizer, built_tokenizer, known_lengths, token_counts
-from inference_recommender.report.lengths import lengths_table
+from inference_recommender.report.candidates import lengths_text
+from inference_recommender.report.sections import lengths_table
 from workloads import TextClassification, UsageError, load_workload
 
 CHECKPOINTS = {"spellcheck": "spellcheck", "duplicates": "product_bert"}
@@ -44,9 +44,7 @@ def test_percentiles_are_by_nearest_rank() -> None:
 
 def test_a_recommendation_states_its_payload_lengths() -> None:
     lengths = payload_lengths.payload_lengths(tokenizer_of("spellcheck"), load_workload("spellcheck").payloads())
-    assert lengths_explained(lengths) == (
-        "Payload length: 11 tokens at P50, 19 at P99, 20 at most (workload limit 64)."
-    )
+    assert lengths_text(lengths) == ("Payload length: 11 tokens at P50, 19 at P99, 20 at most (workload limit 64).")
     table = lengths_table(lengths)
     assert table is not None
     assert [(row["of"], row["p50"]) for row in table.rows] == [("requests", 11)]

@@ -22,7 +22,7 @@ def answer(requests: int) -> bytes:
     [
         (URL, "http://server:8000/v2/models/stats"),
         ("https://host/behind/v2/models/m/versions/2/infer", "https://host/behind/v2/models/stats"),
-        ("http://127.0.0.1:4000/key/invocations", "http://127.0.0.1:4000/key/statistics"),
+        ("http+unix://%2Ftmp%2Fhttp/v2/models/m/infer", "http+unix://%2Ftmp%2Fhttp/v2/models/stats"),
         ("https://runtime.sagemaker.us-east-1.amazonaws.com/endpoints/e/invocations", None),
         ("http://server:8080/predict", None),
         (None, None),

@@ -1,10 +1,9 @@
 """Stands in for the load generator: plays a plan's traffic, and always reports the same figures.
 
-Each second of the traffic it asks /ping, which notices a server that has died, and tells of a window in which every
-user had `PER_USER` invocations of `LATENCY_MS`. The seconds of a job of at most `SHORT_S` pass in `HURRIED_S` each, so
-that it is over at once; those of a longer one do so only at its beginning, and then pass by the clock, so that it is
-still at work when a test stops it, however busy the machine is. SIGTERM ends it with what it has, as it ends the real
-one.
+Each second of the traffic it connects to the server, which notices one that has died. It reports a window in which
+every user had `PER_USER` invocations of `LATENCY_MS`. The seconds of a job of at most `SHORT_S` pass in `HURRIED_S`
+each. A longer job passes only its beginning so, then runs by the clock, so that a test can stop it. SIGTERM ends it
+like the real one.
 """
 
 import json
@@ -12,10 +11,12 @@ import signal
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
+
+from urllib3.exceptions import HTTPError
+
+from inference_recommender.load_generator import unix_socket
 
 LATENCY_MS = 10.0
 PER_USER = 100
@@ -38,7 +39,7 @@ def main() -> int:
         if stopping.wait(HURRIED_S if second < HURRIED or len(traffic) <= SHORT_S else 1.0):
             reason = "stopped"
             break
-        if not answers(plan["url"].replace("/invocations", "/ping")):
+        if not answers(plan["url"]):
             reason = "target failed: connection refused"
             break
         most = max(most, users)
@@ -61,10 +62,10 @@ def users_by_second(pattern: dict[str, Any]) -> list[int]:
 
 def answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=30):
-            return True
-    except (OSError, urllib.error.URLError):
+        unix_socket.request("GET", url, timeout=30, retries=False)
+    except HTTPError:
         return False
+    return True
 
 
 if __name__ == "__main__":

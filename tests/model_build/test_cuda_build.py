@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import urllib.request
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -177,8 +176,6 @@ def asked(planned: BuildPlan, repository: Path, rows: list[Row]) -> list[dict[st
     with start_triton(repository, default_model="tiny", environment=planned.environment, log_file=log) as server:
         answers = []
         for row in rows:
-            headers = {"Content-Type": "application/json"}
-            request = urllib.request.Request(f"{server.sagemaker_url}/invocations", request_body(row), headers)
-            with urllib.request.urlopen(request, timeout=300) as response:
-                answers.append({output["name"]: output["data"][0] for output in json.load(response)["outputs"]})
+            answer = server.invoke(request_body(row), {"Content-Type": "application/json"})
+            answers.append({output["name"]: output["data"][0] for output in json.loads(answer.body)["outputs"]})
         return answers

@@ -1,7 +1,6 @@
 """A workload's serving settings at work in a real Triton: variants of one compiled model, and Triton's statistics."""
 
 import threading
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -31,11 +30,7 @@ class Served:
         self.server, self.rows = server, rows
 
     def ask(self, row: Row) -> None:
-        request = urllib.request.Request(
-            f"{self.server.sagemaker_url}/invocations", request_body(row), {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=30) as response:
-            assert response.status == 200
+        assert self.server.invoke(request_body(row), {"Content-Type": "application/json"}).status == 200
 
     def ask_at_once(self) -> None:
         threads = [threading.Thread(target=self.ask, args=(row,)) for row in self.rows]

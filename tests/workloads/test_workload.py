@@ -26,7 +26,6 @@ NAMES = workload_names(ROOT / "workloads")
 OTHER_TOML = {
     "pyproject.toml",
     "local_aws/permissions/actions.toml",
-    "scripts/rehearsal/api_answers.toml",
     "tests/model_build/tensorrt/operators.toml",
 }
 

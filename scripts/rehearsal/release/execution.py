@@ -1,225 +1,334 @@
-"""Executes a pipeline: stage by stage, action by action, with the artifacts and variables that actions hand on.
+"""Runs the actions of a pipeline: source, builds and CloudFormation deployments, with the artifacts they pass on."""
 
-`together` says which actions run at once. `Kept` is what an execution leaves, and another one may go on from it. It
-does not know which actions an execution has, nor what it means that one fails.
-"""
-
+import io
+import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, groupby
 from pathlib import Path
+from typing import Any
 
 from botocore.exceptions import ClientError
 
 from local_aws.process.container_credentials import ContainerCredentials
-from scripts.rehearsal.release.codebuild import Build, BuildFailed, Shells, matching_files, run_build
-from scripts.rehearsal.release.deployment import deploy
+from local_aws.process.guarded_process import GuardedProcess
+from scripts.rehearsal.release.codebuild import Build, BuildFailed, matching_files, run_build
 from scripts.rehearsal.release.machine import Machine
+from scripts.rehearsal.release.permissions import Roles, allowed
 from scripts.rehearsal.release.pipeline_template import Action, Pipeline, Project, action_variables
-from scripts.rehearsal.release.roles import Roles, allowed
 from scripts.rehearsal.release.sources import Repository
-from scripts.rehearsal.release.storage import Storage
 from workloads import ProjectError, UsageError
 
 VARIABLE = re.compile(r"#\{([\w@-]+)\.([\w@-]+)\}")
 CLONE = "CODEBUILD_CLONE_REF"
 MEASURES = "Measure-"
-"""How the names of actions begin that measure a model: side by side on one machine they would measure each other."""
+"""Actions with this prefix measure a model. On one machine they would disturb each other, so each runs alone."""
 NO_BUILDS = "because no build runs here"
-"""How the account answers StartBuild, where the role may call it."""
+"""The answer of the local account to StartBuild, if the role may call it."""
+POLL_S = 0.3
+MAX_DEPLOYMENT_S = 600.0
+GOOD = {"CREATE_COMPLETE", "UPDATE_COMPLETE"}
+
+
+class DeploymentFailed(ProjectError):
+    """CloudFormation did not bring a stack to its template."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kept:
-    """The artifacts and variables that the actions of an execution have handed on so far."""
+class ExecutionState:
+    """What the actions of an execution have passed on: keys of artifacts by name, variables by namespace."""
 
     commit: str
     artifacts: Mapping[str, str] = field(default_factory=dict)
-    """Keys in the pipeline's bucket, by the artifact's name. A clone has none: it is its commit."""
     variables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By namespace and name."""
 
-    def with_all_of(self, other: "Kept") -> "Kept":
+    def merged(self, other: "ExecutionState") -> "ExecutionState":
         artifacts, variables = {**self.artifacts, **other.artifacts}, {**self.variables, **other.variables}
         return replace(self, artifacts=artifacts, variables=variables)
+
+    def with_variables(self, action: Action, variables: Mapping[str, str]) -> "ExecutionState":
+        if action.namespace is None:
+            return self
+        return replace(self, variables={**self.variables, action.namespace: variables})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """An action that has run."""
+    """An action that has run, with the lines it printed."""
 
     action: Action
     log: tuple[str, ...]
     failure: ProjectError | None
 
 
-def together(actions: Iterable[Action]) -> Iterator[list[Action]]:
-    """Yields the actions that run at once: builds of one run order, but for those that measure. All others are alone.
+def concurrent_groups(actions: Iterable[Action]) -> Iterator[list[Action]]:
+    """Yields the actions that run at the same time: builds of one run order, unless they measure."""
 
-    AWS starts all actions of one run order together. What CloudFormation does takes a second or two here.
-    """
+    def key(action: Action) -> tuple[str, int, str]:
+        is_concurrent = action.provider == "CodeBuild" and not action.name.startswith(MEASURES)
+        return action.stage, action.run_order, "" if is_concurrent else action.name
 
-    def alone(action: Action) -> str:
-        builds = action.provider == "CodeBuild" and not action.name.startswith(MEASURES)
-        return "" if builds else action.name
+    return (list(group) for _, group in groupby(actions, key=key))
 
-    groups = groupby(actions, key=lambda each: (each.stage, each.run_order, alone(each)))
-    return (list(group) for _, group in groups)
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The pipeline's bucket: artifacts as zip files and caches, each with the role that AWS would use."""
+
+    roles: Roles
+    bucket: str
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def put(self, name: str, folder: Path, role_arn: str) -> str:
+        """Stores an artifact and returns its key."""
+        key = f"rehearsal/{name[:20]}/{next(self._numbers):04}.zip"
+        files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+        self._upload(self.bucket, key, _zipped(files, folder), role_arn)
+        return key
+
+    def get(self, key: str, folder: Path, role_arn: str) -> None:
+        """Unpacks an artifact into `folder`. Executable bits are lost, as in CodePipeline."""
+        self._download(self.bucket, key, folder, role_arn)
+
+    def put_cache(self, location: str, source: Path, files: Sequence[Path], role_arn: str) -> None:
+        bucket, _, prefix = location.partition("/")
+        self._upload(bucket, f"{prefix}/cache.zip", _zipped(files, source), role_arn)
+
+    def restore_cache(self, location: str, source: Path, role_arn: str) -> None:
+        bucket, _, prefix = location.partition("/")
+        try:
+            self._download(bucket, f"{prefix}/cache.zip", source, role_arn)
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in {"NoSuchKey", "404"}:
+                raise
+
+    def _upload(self, bucket: str, key: str, data: bytes, role_arn: str) -> None:
+        s3 = self.roles.client("s3", role_arn)
+        allowed(lambda: s3.put_object(Bucket=bucket, Key=key, Body=data), f"{role_arn} puts s3://{bucket}/{key}")
+
+    def _download(self, bucket: str, key: str, folder: Path, role_arn: str) -> None:
+        s3: Any = self.roles.client("s3", role_arn)
+        what = f"{role_arn} gets s3://{bucket}/{key}"
+        data = allowed(lambda: s3.get_object(Bucket=bucket, Key=key)["Body"].read(), what)
+        folder.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            archive.extractall(folder)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Runner:
-    """Runs actions of one pipeline."""
+    """Runs single actions of one pipeline. Each build has a folder below `folder`, deleted afterwards."""
 
     pipeline: Pipeline
-    roles: Roles
     storage: Storage
     machine: Machine
     repository: Repository
     folder: Path
-    """Builds run below it, each in a folder that is deleted after it."""
     stand_ins_log: Path
     on_line: Callable[[Action, str], None]
-    """Is called from the thread of the action."""
-    shells: Shells = field(default_factory=Shells)
+    running: set[GuardedProcess] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def run(self, action: Action, kept: Kept) -> tuple[Kept, Outcome]:
-        """Returns what is kept afterwards, and how the action ended."""
+    @property
+    def roles(self) -> Roles:
+        return self.storage.roles
+
+    def run(self, action: Action, state: ExecutionState) -> tuple[ExecutionState, Outcome]:
+        """Returns the state after the action, and how the action ended."""
         log: list[str] = []
+        failure: ProjectError | None = None
         try:
             match action.provider:
                 case "CodeStarSourceConnection":
-                    after = self._source(action, kept)
+                    state = self._source(action, state)
                 case "CloudFormation":
-                    after = self._deploy(action, kept)
+                    state = self._deploy(action, state)
                 case _:
-                    after = self._build(action, kept, log)
+                    state = self._build(action, state, log)
         except ProjectError as error:
-            return kept, Outcome(action=action, log=tuple(log), failure=error)
-        return after, Outcome(action=action, log=tuple(log), failure=None)
+            failure = error
+        return state, Outcome(action=action, log=tuple(log), failure=failure)
 
-    def _source(self, action: Action, kept: Kept) -> Kept:
-        variables = {"CommitId": kept.commit, "BranchName": action.configuration["BranchName"]}
+    def _source(self, action: Action, state: ExecutionState) -> ExecutionState:
         if action.configuration.get("OutputArtifactFormat") != CLONE:
-            with _folder(self.folder / "source") as folder:
-                self.repository.files(kept.commit, folder / "files")
+            with _scratch_folder(self.folder / "source") as folder:
+                self.repository.files(state.commit, folder / "files")
                 key = self.storage.put(action.outputs[0], folder / "files", action.role_arn)
-            kept = replace(kept, artifacts={**kept.artifacts, action.outputs[0]: key})
-        return _with_variables(kept, action, variables)
+            state = replace(state, artifacts={**state.artifacts, action.outputs[0]: key})
+        variables = {"CommitId": state.commit, "BranchName": action.configuration["BranchName"]}
+        return state.with_variables(action, variables)
 
-    def _deploy(self, action: Action, kept: Kept) -> Kept:
-        with _folder(self.folder / "deployment") as folder:
+    def _deploy(self, action: Action, state: ExecutionState) -> ExecutionState:
+        cloudformation = self.roles.client("cloudformation", action.role_arn, self.pipeline.role_arn)
+        configured = action.configuration
+        named = {"StackName": configured["StackName"], "ChangeSetName": configured["ChangeSetName"]}
 
-            def template_of(location: str) -> Path:
-                artifact, _, path = location.partition("::")
-                # CodePipeline itself hands the artifact to CloudFormation.
-                self.storage.get(self._key(artifact, kept), folder / artifact, self.pipeline.role_arn)
-                return folder / artifact / path
+        def call(function: Callable[[], Any]) -> Any:
+            try:
+                return allowed(function, action.title)
+            except ClientError as error:
+                raise DeploymentFailed(f"{named['StackName']}: {error.response['Error']['Message']}") from error
 
-            return _with_variables(kept, action, deploy(action, self.roles, self.pipeline.role_arn, template_of))
+        if configured["ActionMode"] == "CHANGE_SET_EXECUTE":
+            call(lambda: cloudformation.execute_change_set(**named))
+            outputs = call(lambda: _stack_outputs(cloudformation, named["StackName"]))
+            return state.with_variables(action, outputs)
+        artifact, _, path = configured["TemplatePath"].partition("::")
+        with _scratch_folder(self.folder / "deployment") as folder:
+            # CodePipeline passes the artifact to CloudFormation with its own role.
+            self.storage.get(_key(artifact, state), folder, self.pipeline.role_arn)
+            template = (folder / path).read_text("utf-8")
+        call(lambda: _replace_change_set(cloudformation, configured, named, template))
+        return state.with_variables(action, {})
 
-    def _build(self, action: Action, kept: Kept, log: list[str]) -> Kept:
+    def _build(self, action: Action, state: ExecutionState, log: list[str]) -> ExecutionState:
         project = self.pipeline.projects[action.configuration["ProjectName"]]
-        self._start(action, project)
-        number = next(self._numbers)
+        self._start_build(action, project)
         self._note_runtimes(project)
+        number = next(self._numbers)
 
         def on_line(line: str) -> None:
             log.append(line)
             self.on_line(action, line)
 
         with (
-            _folder(self.folder / f"build-{number}") as folder,
-            ContainerCredentials.serve(self.roles.environment(), project.role_arn) as account,
+            _scratch_folder(self.folder / f"build-{number}") as folder,
+            ContainerCredentials.serve(self.roles.environment, project.role_arn) as account,
         ):
             build = Build(
                 project=project,
                 number=number,
                 folder=folder,
-                sources={name: self._input(name, kept, folder, project) for name in action.inputs},
-                variables={name: _resolved(value, kept) for name, value in action_variables(action).items()},
+                sources={name: self._input(name, state, folder, project) for name in action.inputs},
+                variables={name: _substituted(value, state) for name, value in action_variables(action).items()},
                 outputs=action.outputs,
                 account=account,
                 machine=self.machine.environment(folder, self.stand_ins_log),
-                source_version=kept.commit,
-                shells=self.shells,
+                source_version=state.commit,
+                running=self.running,
             )
-            source = build.sources[action.inputs[0]]
             if project.cache is not None:
-                self.storage.restore_cache(project.cache, source, project.role_arn)
-            made = run_build(build, on_line)
+                self.storage.restore_cache(project.cache, build.source, project.role_arn)
+            folders = run_build(build, on_line)
             if project.cache is not None:
-                self.storage.keep_cache(
-                    project.cache, source, matching_files(source, project.spec.cached), project.role_arn
-                )
-            keys = {name: self.storage.put(name, made[name], project.role_arn) for name in made}
-        return replace(kept, artifacts={**kept.artifacts, **keys})
+                files = matching_files(build.source, project.spec.cached)
+                self.storage.put_cache(project.cache, build.source, files, project.role_arn)
+            keys = {name: self.storage.put(name, folders[name], project.role_arn) for name in folders}
+        return replace(state, artifacts={**state.artifacts, **keys})
 
-    def _start(self, action: Action, project: Project) -> None:
-        """Starts the build with the action's role, which CodePipeline needs for it. The account runs no builds, and
-        answers so once the role's policy has let the call pass: the build runs here.
-        """
+    def _start_build(self, action: Action, project: Project) -> None:
+        """Calls StartBuild with the action's role, to check its policies. The local account then runs no build."""
         client = self.roles.client("codebuild", action.role_arn, self.pipeline.role_arn)
         try:
-            allowed(lambda: client.start_build(projectName=project.name), f"{action.stage}/{action.name}")
+            allowed(lambda: client.start_build(projectName=project.name), action.title)
         except ClientError as error:
             if NO_BUILDS not in error.response["Error"]["Message"]:
                 raise
 
     def _note_runtimes(self, project: Project) -> None:
         here = f"{sys.version_info.major}.{sys.version_info.minor}"
-        wanted = project.spec.runtimes.get("python", here)
-        if wanted != here:
+        version = project.spec.runtimes.get("python", here)
+        if version != here:
             with self.stand_ins_log.open("a") as log:
-                print(f"python {wanted} of CodeBuild's image: Python {here} of this machine", file=log)
+                print(f"python {version} of CodeBuild's image: Python {here} of this machine", file=log)
 
-    def _input(self, name: str, kept: Kept, folder: Path, project: Project) -> Path:
+    def _input(self, name: str, state: ExecutionState, folder: Path, project: Project) -> Path:
         source = folder / "inputs" / name
-        if name in self._clones():
-            self.repository.clone_to(source, kept.commit)
+        clones = [each for each in self.pipeline.actions if each.configuration.get("OutputArtifactFormat") == CLONE]
+        if any(name in clone.outputs for clone in clones):
+            self.repository.clone_to(source, state.commit)
         else:
-            self.storage.get(self._key(name, kept), source, project.role_arn)
+            self.storage.get(_key(name, state), source, project.role_arn)
         return source
 
-    def _clones(self) -> set[str]:
-        return {
-            action.outputs[0]
-            for action in self.pipeline.actions
-            if action.configuration.get("OutputArtifactFormat") == CLONE
-        }
 
-    def _key(self, name: str, kept: Kept) -> str:
-        if name not in kept.artifacts:
-            raise BuildFailed("DOWNLOAD_SOURCE", f"the artifact {name} was not made in this execution")
-        return kept.artifacts[name]
+def _key(name: str, state: ExecutionState) -> str:
+    if name not in state.artifacts:
+        raise BuildFailed("DOWNLOAD_SOURCE", f"the artifact {name} was not made in this execution")
+    return state.artifacts[name]
 
 
-def _with_variables(kept: Kept, action: Action, variables: Mapping[str, str]) -> Kept:
-    if action.namespace is None:
-        return kept
-    return replace(kept, variables={**kept.variables, action.namespace: variables})
+def _substituted(value: str, state: ExecutionState) -> str:
+    """Returns the value with the pipeline's variables. Raises `UsageError` if no earlier action set one."""
 
-
-def _resolved(value: str, kept: Kept) -> str:
-    """Returns the value with the pipeline's variables. Raises `UsageError` for one that no action has set."""
-
-    def known(match: re.Match[str]) -> str:
+    def variable(match: re.Match[str]) -> str:
         namespace, name = match.groups()
-        if name not in kept.variables.get(namespace, {}):
-            raise UsageError(f"{match.group()} is used, and no action before it sets it.")
-        return kept.variables[namespace][name]
+        if name not in state.variables.get(namespace, {}):
+            raise UsageError(f"No earlier action sets the variable {match.group()}.")
+        return state.variables[namespace][name]
 
-    return VARIABLE.sub(known, value)
+    return VARIABLE.sub(variable, value)
+
+
+def _replace_change_set(
+    cloudformation: Any, configured: Mapping[str, str], named: Mapping[str, str], template: str
+) -> None:
+    cloudformation.delete_change_set(**named)
+    cloudformation.create_change_set(
+        **named,
+        TemplateBody=template,
+        RoleARN=configured["RoleArn"],
+        Capabilities=configured["Capabilities"].split(","),
+        ChangeSetType="UPDATE" if _stack_exists(cloudformation, named["StackName"]) else "CREATE",
+        Parameters=[
+            {"ParameterKey": key, "ParameterValue": value}
+            for key, value in json.loads(configured.get("ParameterOverrides", "{}")).items()
+        ],
+    )
+
+
+def _stack_exists(cloudformation: Any, stack: str) -> bool:
+    try:
+        status = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ValidationError":
+            raise
+        return False
+    return status not in {"REVIEW_IN_PROGRESS", "DELETE_COMPLETE"}
+
+
+def _stack_outputs(cloudformation: Any, name: str) -> dict[str, str]:
+    """Waits for the stack and returns its outputs. Raises `DeploymentFailed` with the first failure."""
+    end = time.monotonic() + MAX_DEPLOYMENT_S
+    while True:
+        stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
+        if not stack["StackStatus"].endswith("IN_PROGRESS"):
+            break
+        if time.monotonic() > end:
+            raise DeploymentFailed(f"{name} is {stack['StackStatus']} after {MAX_DEPLOYMENT_S:.0f} s.")
+        time.sleep(POLL_S)
+    if stack["StackStatus"] not in GOOD:
+        reason = stack.get("StackStatusReason", "no reason is given")
+        for event in cloudformation.describe_stack_events(StackName=name)["StackEvents"]:
+            if event.get("ResourceStatusReason") == "User Initiated":
+                break
+            if event["ResourceStatus"].endswith("_FAILED"):
+                reason = f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}"
+        raise DeploymentFailed(f"{name}: {stack['StackStatus']}: {reason}")
+    return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())}
+
+
+def _zipped(files: Sequence[Path], base: Path) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_STORED) as archive:
+        for file in files:
+            # A fixed date, because a zip cannot hold a date before 1980.
+            entry = zipfile.ZipInfo(file.relative_to(base).as_posix(), (2026, 1, 1, 0, 0, 0))
+            archive.writestr(entry, file.read_bytes())
+    return data.getvalue()
 
 
 @contextmanager
-def _folder(path: Path) -> Iterator[Path]:
-    """Makes a folder anew, and deletes it with the block."""
+def _scratch_folder(path: Path) -> Iterator[Path]:
+    """Makes an empty folder and deletes it at the end of the block."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     try:

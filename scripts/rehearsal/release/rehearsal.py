@@ -1,63 +1,60 @@
-"""One rehearsal: the account, the repository and the deployed pipeline, through which releases go.
+"""A rehearsal: the local account, the repository and the deployed pipeline. Runs releases and prints their actions."""
 
-It says each action's end, and of what an action printed the lines that `page` keeps. Everything that was printed is in
-`log`. It does not know which releases are shown.
-"""
-
+import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
-from typing import IO
+from typing import IO, Any
 
 from local_aws.process.local_account import LocalAccount
-from scripts.rehearsal.release.calls import CallsLog
-from scripts.rehearsal.release.deployment import deployed_stack, deployed_template
-from scripts.rehearsal.release.execution import Kept, Outcome, Runner, together
+from scripts.rehearsal.release.execution import ExecutionState, Outcome, Runner, Storage, concurrent_groups
 from scripts.rehearsal.release.machine import Machine
-from scripts.rehearsal.release.pipeline_template import Action, Pipeline, read_pipeline
-from scripts.rehearsal.release.roles import Denied, Roles
+from scripts.rehearsal.release.permissions import CallLog, Denied, Roles
+from scripts.rehearsal.release.pipeline_template import Action, Deployed, Pipeline, read_pipeline
 from scripts.rehearsal.release.sources import Repository
-from scripts.rehearsal.release.storage import Storage
-from workloads import ROOT, ProjectError, Unavailable
+from workloads import ROOT, ProjectError, Unavailable, UsageError
 
 STACK = "ReleasePipelineStack"
 ACCOUNT, REGION = "123456789012", "us-east-1"
 PROGRAM = "scripts.rehearsal.account"
 LOG = "rehearsal.log"
 SELF_MUTATION = "UpdatePipeline"
-AT_ONCE = 3
-"""Builds that run side by side: as many as beta has endpoints, which are taken down together and waited for."""
+MAX_CONCURRENT = 3
+"""Concurrent builds: one for each endpoint of beta, which are taken down together."""
+TAIL_LINES = 15
 
 
 class Unexpected(ProjectError):
-    """An action that ended otherwise than the release pipeline promises: the rehearsal has found a fault."""
+    """An action ended in another way than the release pipeline promises."""
 
     exit_code = 1
 
 
 @dataclass(slots=True)
 class Rehearsal:
+    """`say` prints a line of the transcript; everything else that is printed goes to `log`."""
+
     folder: Path
     account: LocalAccount
     repository: Repository
     machine: Machine
     say: Callable[[str], None]
     log: IO[str]
-    calls: CallsLog
+    calls: CallLog
     _storage: Storage | None = field(default=None)
     _logging: Lock = field(default_factory=Lock)
 
     @classmethod
     @contextmanager
     def begin(cls, folder: Path, say: Callable[[str], None]) -> Iterator["Rehearsal"]:
-        """Starts an account and makes the repository below `folder`; both end with the block."""
+        """Starts an account and makes the repository below `folder`."""
         state = folder / "account"
         repository = Repository.make(ROOT, folder / "repository")
         with (
@@ -65,7 +62,7 @@ class Rehearsal:
             LocalAccount.start(state=state, program=PROGRAM, toolchain=ROOT / ".venv-triton") as account,
         ):
             machine = Machine.make(folder.parent / "release-rehearsal-tools")
-            yield cls(folder, account, repository, machine, say, log, CallsLog(state / "calls.jsonl"))
+            yield cls(folder, account, repository, machine, say, log, CallLog(state / "calls.jsonl"))
 
     @property
     def roles(self) -> Roles:
@@ -75,13 +72,13 @@ class Rehearsal:
     def stand_ins_log(self) -> Path:
         return self.folder / "stand_ins.log"
 
-    def replaced(self) -> list[str]:
-        """Returns what stood in for what, each once."""
+    def replacements(self) -> list[str]:
+        """Returns what stood in for what."""
         logs = (self.stand_ins_log, self.folder / "account" / "stand_ins.log")
         return sorted({line for log in logs if log.exists() for line in log.read_text("utf-8").splitlines()})
 
-    def person_runs(self, *command: str) -> list[str]:
-        """Runs a command in the person's clone with the owner's key; returns its lines. Raises `Unavailable`."""
+    def run_as_owner(self, *command: str) -> list[str]:
+        """Runs a command in the clone with the owner's key and returns its lines. Raises `Unavailable`."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         tools = f"{Path(sys.executable).parent}:{ROOT / 'node_modules' / '.bin'}:{os.environ['PATH']}"
         environment = {**inherited, **self.account.environment, "PATH": tools, "PYTHONPATH": "."}
@@ -97,97 +94,100 @@ class Rehearsal:
         )
         self._note(done.stdout)
         if done.returncode:
-            last = "\n".join(done.stdout.splitlines()[-15:])
-            raise Unavailable(f"`{' '.join(command)}` ended with {done.returncode}:\n{last}")
+            tail = "\n".join(done.stdout.splitlines()[-TAIL_LINES:])
+            raise Unavailable(f"`{' '.join(command)}` failed with exit code {done.returncode}:\n{tail}")
         return done.stdout.splitlines()
 
     def runner(self) -> Runner:
-        """Reads the pipeline as it is deployed now."""
+        """Reads the pipeline that is deployed now."""
         cloudformation, iam = self.roles.as_owner("cloudformation"), self.roles.as_owner("iam")
-        stack = deployed_stack(cloudformation, iam, STACK, ACCOUNT, REGION)
-        pipeline = read_pipeline(deployed_template(cloudformation, STACK), stack)
+        body = cloudformation.get_template(StackName=STACK)["TemplateBody"]
+        template = json.loads(body) if isinstance(body, str) else body
+        pipeline = read_pipeline(template, _deployed_stack(cloudformation, iam))
         self._storage = self._storage or Storage(self.roles, pipeline.bucket)
         return Runner(
             pipeline=pipeline,
-            roles=self.roles,
             storage=self._storage,
             machine=self.machine,
             repository=self.repository,
             folder=self.folder / "work",
             stand_ins_log=self.stand_ins_log,
-            on_line=lambda action, line: self._note(f"{action.stage}/{action.name}: {line}\n"),
+            on_line=lambda action, line: self._note(f"{action.title}: {line}\n"),
         )
 
-    def release(self, commit: str) -> tuple[Kept, list[Outcome]]:
-        """Takes a commit through the pipeline, up to the first action that fails.
+    def release(self, commit: str) -> tuple[ExecutionState, list[Outcome]]:
+        """Takes a commit through the pipeline, up to the first failure.
 
-        Where the pipeline has changed itself, its execution starts anew on AWS. Here it goes on after the change with
-        what it has made, if all that comes before is as it was: it would be made of the same commit again.
+        After the pipeline has changed itself, AWS starts the execution again. The rehearsal continues instead, and
+        checks that the earlier actions are unchanged: they would make the same artifacts.
         """
-        runner = self.runner()
-        kept, outcomes = self._run(runner, _until_change(runner.pipeline), Kept(commit=commit))
-        if failure_of(outcomes) is not None:
-            return kept, outcomes
-        changed = self.runner()
-        if changed.pipeline != runner.pipeline:
-            self.say(f"the pipeline has changed itself: it has {', '.join(changed.pipeline.stages)} now")
-            if _made_until_change(changed.pipeline) != _made_until_change(runner.pipeline):
-                raise Unexpected("The pipeline changed what made it: its next execution would not make the same of it.")
-        before = _until_change(changed.pipeline)
-        rest = [action for action in changed.pipeline.actions if action not in before]
-        kept, more = self._run(changed, rest, kept)
-        return kept, [*outcomes, *more]
+        before = self.runner()
+        state, outcomes = self._run(before, _until_change(before.pipeline), ExecutionState(commit=commit))
+        if failed_outcome(outcomes) is not None:
+            return state, outcomes
+        after = self.runner()
+        if after.pipeline != before.pipeline:
+            self.say(f"the pipeline has changed itself; its stages are {', '.join(after.pipeline.stages)}")
+            if _projects_until_change(after.pipeline) != _projects_until_change(before.pipeline):
+                raise Unexpected("The pipeline changed the actions that made it.")
+        done = _until_change(after.pipeline)
+        state, more = self._run(after, [action for action in after.pipeline.actions if action not in done], state)
+        return state, [*outcomes, *more]
 
-    def run(self, names: Iterable[str], kept: Kept) -> tuple[Kept, list[Outcome]]:
-        """Runs the actions `STAGE/NAME` alone, up to the first that fails, from what another execution kept."""
+    def run(self, titles: Iterable[str], state: ExecutionState) -> tuple[ExecutionState, list[Outcome]]:
+        """Runs only the actions `STAGE/NAME`, up to the first failure, from the state of another execution."""
         runner = self.runner()
-        actions = [runner.pipeline.action(*name.split("/", 1)) for name in names]
-        return self._run(runner, actions, kept)
+        return self._run(runner, [runner.pipeline.action(*title.split("/", 1)) for title in titles], state)
 
-    def _run(self, runner: Runner, actions: Iterable[Action], kept: Kept) -> tuple[Kept, list[Outcome]]:
-        """Runs actions. Where one fails, those that were started with it still come to their end."""
+    def _run(
+        self, runner: Runner, actions: Iterable[Action], state: ExecutionState
+    ) -> tuple[ExecutionState, list[Outcome]]:
         outcomes: list[Outcome] = []
-        for started in together(actions):
-            kept, ended = self._run_together(runner, started, kept)
+        for group in concurrent_groups(actions):
+            state, ended = self._run_group(runner, group, state)
             outcomes += ended
-            if failure_of(ended) is not None:
+            if failed_outcome(ended) is not None:
                 break
-        return kept, outcomes
+        return state, outcomes
 
-    def _run_together(self, runner: Runner, actions: Sequence[Action], kept: Kept) -> tuple[Kept, list[Outcome]]:
-        def run(action: Action) -> tuple[Kept, Outcome]:
-            self._note(f"==> {_title(action)}\n")
+    def _run_group(
+        self, runner: Runner, actions: Sequence[Action], state: ExecutionState
+    ) -> tuple[ExecutionState, list[Outcome]]:
+        """Runs actions at the same time. If one fails, the others still finish."""
+
+        def run(action: Action) -> tuple[ExecutionState, Outcome]:
             began = time.monotonic()
-            made = runner.run(action, kept)
-            took = f"{_title(action)}: {time.monotonic() - began:.0f} s"
-            self._note(f"<== {took}\n")
-            print(f"  {took}", file=sys.stderr, flush=True)
-            return made
+            ended = runner.run(action, state)
+            line = f"{action.title}: {time.monotonic() - began:.0f} s"
+            self._note(f"<== {line}\n")
+            print(f"  {line}", file=sys.stderr, flush=True)
+            return ended
 
-        with ThreadPoolExecutor(AT_ONCE) as threads:
+        with ThreadPoolExecutor(MAX_CONCURRENT) as threads:
             try:
                 ended = list(threads.map(run, actions))
             except BaseException:  # Ctrl-C, too: the threads wait for their shells
-                runner.shells.stop()
                 threads.shutdown(wait=False, cancel_futures=True)
+                for process in tuple(runner.running):
+                    process.request_stop()
                 raise
         outcomes = self._with_denials([outcome for _, outcome in ended])
         for outcome in outcomes:
-            how = "succeeded" if outcome.failure is None else f"FAILED: {outcome.failure}"
-            self.say(f"{_title(outcome.action)}: {how}")
-        for made, _ in ended:
-            kept = kept.with_all_of(made)
-        return kept, outcomes
+            result = "succeeded" if outcome.failure is None else f"FAILED: {outcome.failure}"
+            self.say(f"{outcome.action.title}: {result}")
+        for other, _ in ended:
+            state = state.merged(other)
+        return state, outcomes
 
     def _with_denials(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Lets the action fail that was denied a call, also where its programs got over it.
+        """Fails the action with a denied call, even if its programs ignored the denial.
 
-        Of several that ran at once it is the one that failed, or else the first: the sentence names the role.
+        Of several concurrent actions it is the one that failed, or the first: the message names the role.
         """
         try:
-            self.calls.check(", ".join(_title(outcome.action) for outcome in outcomes))
+            self.calls.check(", ".join(outcome.action.title for outcome in outcomes))
         except Denied as denied:
-            failed = next((outcome for outcome in outcomes if outcome.failure is not None), outcomes[0])
+            failed = failed_outcome(outcomes) or outcomes[0]
             return [replace(each, failure=denied) if each is failed else each for each in outcomes]
         return outcomes
 
@@ -197,13 +197,34 @@ class Rehearsal:
             self.log.flush()
 
 
-def failure_of(outcomes: Iterable[Outcome]) -> Outcome | None:
-    """Returns the first action that failed."""
+def failed_outcome(outcomes: Iterable[Outcome]) -> Outcome | None:
+    """Returns the first outcome that is a failure."""
     return next((outcome for outcome in outcomes if outcome.failure is not None), None)
 
 
-def _title(action: Action) -> str:
-    return f"{action.stage}/{action.name}"
+def _deployed_stack(cloudformation: Any, iam: Any) -> Deployed:
+    resources = cloudformation.describe_stack_resources(StackName=STACK)["StackResources"]
+    ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in resources}
+    kinds = {each["LogicalResourceId"]: each["ResourceType"] for each in resources}
+    pseudo = {"AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::Partition": "aws"}
+    pseudo |= {"AWS::URLSuffix": "amazonaws.com", "AWS::StackName": STACK}
+
+    def attribute(logical_id: str, name: str) -> str:
+        kind, physical = kinds.get(logical_id), ids.get(logical_id, "")
+        match kind, name:
+            case "AWS::IAM::Role", "Arn":
+                return str(iam.get_role(RoleName=physical)["Role"]["Arn"])
+            case "AWS::S3::Bucket", "Arn":
+                return f"arn:aws:s3:::{physical}"
+            case "AWS::KMS::Key", "Arn":
+                return f"arn:aws:kms:{REGION}:{ACCOUNT}:key/{physical}"
+            case "AWS::ECR::Repository", "RepositoryUri":
+                return f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/{physical}"
+            case "AWS::ECR::Repository", "Arn":
+                return f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/{physical}"
+        raise UsageError(f"The rehearsal does not support {logical_id}.{name} of {kind}.")
+
+    return Deployed(references={**pseudo, **ids}, attribute=attribute)
 
 
 def _until_change(pipeline: Pipeline) -> list[Action]:
@@ -212,8 +233,6 @@ def _until_change(pipeline: Pipeline) -> list[Action]:
     return [action for action in pipeline.actions if action.stage in stages]
 
 
-def _made_until_change(pipeline: Pipeline) -> tuple[list[Action], Mapping[str, object]]:
-    """Returns the same actions, and what they run."""
+def _projects_until_change(pipeline: Pipeline) -> list[object]:
     actions = _until_change(pipeline)
-    names = [action.configuration.get("ProjectName", "") for action in actions]
-    return actions, {name: pipeline.projects[name] for name in names if name}
+    return [(action, pipeline.projects.get(action.configuration.get("ProjectName", ""))) for action in actions]

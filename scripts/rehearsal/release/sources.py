@@ -1,7 +1,6 @@
-"""The repository that is released: a bare one in the place of the host's, and a person's clone of it that commits.
+"""The Git repository of a rehearsal: a bare repository in place of the host's, and a person's clone.
 
-The bare one asks for credentials as a host does: a push from a build passes only where its project gets git's
-credential helper, and not at all while the branch is protected.
+The bare repository accepts a push from a build only if its project has Git's credential helper.
 """
 
 import json
@@ -15,13 +14,9 @@ from typing import Any
 
 from workloads import Unavailable
 
-PROTECTED = "protected"
-"""A file in the bare repository, while which it takes no push of a build."""
 PRE_RECEIVE = """#!/bin/sh
-# A person pushes with REHEARSAL_PERSON; a build's variable says whether git has the connection's credentials there.
 [ -z "$REHEARSAL_PERSON" ] || exit 0
 [ -n "$REHEARSAL_GIT_CREDENTIALS" ] || { echo "fatal: could not read Username: terminal prompts disabled"; exit 1; }
-[ ! -e "$(dirname "$0")/../protected" ] || { echo "the host's rules forbid this push"; exit 1; }
 """
 
 
@@ -32,7 +27,7 @@ class Repository:
 
     @classmethod
     def make(cls, origin: Path, folder: Path) -> "Repository":
-        """Makes both from the files that git knows in `origin`, as one commit."""
+        """Makes both from the files that Git tracks or would add in `origin`, without recommendations."""
         made = cls(folder / "remote.git", folder / "clone")
         folder.mkdir(parents=True)
         subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch=main", made.remote], check=True)
@@ -48,7 +43,7 @@ class Repository:
         return made
 
     def commit(self, message: str) -> str:
-        """Commits all that changed in the clone and pushes it; returns the commit."""
+        """Commits and pushes all changes of the clone; returns the commit."""
         self.git("add", "--all")
         self.git("commit", "--quiet", "--allow-empty", "--message", message)
         self.git("push", "--quiet", "origin", "HEAD:main")
@@ -58,7 +53,7 @@ class Repository:
         return self.git("rev-parse", "HEAD").strip()
 
     def branches(self) -> list[str]:
-        """Returns the names of the remote's branches other than main."""
+        """Returns the remote's branches other than main."""
         names = self.git("ls-remote", "--heads", "origin").splitlines()
         return sorted(name.partition("refs/heads/")[2] for name in names if not name.endswith("refs/heads/main"))
 
@@ -67,17 +62,13 @@ class Repository:
         self.git("merge", "--quiet", "--no-edit", "--no-ff", f"origin/{branch}")
         self.git("push", "--quiet", "origin", "HEAD:main", f":{branch}")
 
-    def protect(self, protected: bool) -> None:
-        """Lets the remote refuse every push of a build, or lets it take them again."""
-        (self.remote / PROTECTED).touch() if protected else (self.remote / PROTECTED).unlink(missing_ok=True)
-
     def edit(self, name: str, change: Callable[[str], str]) -> None:
-        """Changes a file of the clone. Raises `Unavailable` where the change leaves it as it was."""
+        """Changes a file of the clone. Raises `Unavailable` if the change has no effect."""
         file = self.clone / name
         before = file.read_text("utf-8") if file.exists() else ""
         after = change(before)
         if after == before:
-            raise Unavailable(f"The rehearsal could not change {name}: it no longer has what is to be replaced.")
+            raise Unavailable(f"{name}: the text that the rehearsal replaces is not there.")
         file.write_text(after, "utf-8")
 
     def edit_json(self, name: str, change: Callable[[dict[str, Any]], None]) -> None:
@@ -89,7 +80,7 @@ class Repository:
         self.edit(name, changed)
 
     def files(self, commit: str, folder: Path) -> None:
-        """Writes a commit's files to the new `folder`, without git's own."""
+        """Writes a commit's files to the new `folder`, without .git."""
         folder.mkdir(parents=True)
         archive = subprocess.run(
             ["git", "archive", "--format=tar", commit],
@@ -121,12 +112,12 @@ class Repository:
 
 
 def _environment() -> dict[str, str]:
-    """Returns this process's, without the machine's own settings of git, which may sign commits or end lines anew."""
+    """Returns this process's environment without the machine's Git settings, which may sign commits."""
     return {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 def _known_files(origin: Path) -> list[str]:
-    """Returns the files of a checkout that git has or would add, but for recommendations. Raises `Unavailable`."""
+    """Raises `Unavailable` if `origin` is no Git checkout."""
     known = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=origin,
@@ -135,6 +126,6 @@ def _known_files(origin: Path) -> list[str]:
         check=False,
     )
     if known.returncode:
-        raise Unavailable(f"{origin} is no clone of the repository, and a release is of a commit.")
+        raise Unavailable(f"{origin} is not a Git checkout. A release needs a commit: clone the repository.")
     names = [name for name in known.stdout.split("\0") if name]
     return [name for name in names if (origin / name).is_file() and not name.endswith("recommendation.json")]

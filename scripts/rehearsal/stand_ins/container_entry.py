@@ -1,10 +1,7 @@
-"""Runs an uploaded `entry.py` as its container would: `container_entry.py SYSTEM ENTRY [ARGUMENT…]`.
+"""Runs an uploaded `entry.py` in place of its container: `container_entry.py SYSTEM ENTRY [ARGUMENT…]`.
 
-SYSTEM stands for the container's root folder, which the programs that we upload take as an argument: so nothing is
-mounted. Neuron's packages are replaced by this machine's: its lock has wheels for the Pythons of AWS's images, and
-without a container there is neither. Every other installation is the program's own, from the package index.
-
-It runs as a script, without any package of ours but what lies beside ENTRY.
+SYSTEM is the folder that stands for /. Neuron's packages are those of PYTHONPATH, because their lock is for the Pythons
+of AWS's images; every other installation is the program's own. Runs as a script, without the project's packages.
 """
 
 import importlib.util
@@ -17,7 +14,7 @@ from typing import Any
 def main() -> int:
     system, script, *arguments = sys.argv[1:]
     sys.path[0] = str(Path(script).parent)
-    entry = loaded(Path(script))
+    entry = load(Path(script))
     if not arguments:
         return int(entry.main(Path(system)))
     if os.environ.get("PYTHONPATH"):
@@ -26,13 +23,12 @@ def main() -> int:
     return int(entry.main(arguments, Path(system)))
 
 
-def loaded(script: Path) -> Any:
-    """Imports the program that was uploaded."""
-    found = importlib.util.spec_from_file_location("entry", script)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+def load(script: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("entry", script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 

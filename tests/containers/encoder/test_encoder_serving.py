@@ -2,8 +2,6 @@
 
 import json
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -56,16 +54,11 @@ class Served:
             }
             for field in self.settings.fields
         ]
-        request = urllib.request.Request(
-            f"{self.server.sagemaker_url}/invocations",
-            json.dumps({"inputs": inputs}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=300) as response:
-                columns = {output["name"]: output["data"] for output in json.load(response)["outputs"]}
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)["error"]
+        answer = self.server.invoke(json.dumps({"inputs": inputs}).encode(), {"Content-Type": "application/json"})
+        found = json.loads(answer.body)
+        if answer.status != 200:
+            return answer.status, found["error"]
+        columns = {output["name"]: output["data"] for output in found["outputs"]}
         by_row = {name: _by_row(values, len(rows)) for name, values in columns.items()}
         return 200, [flat(dict(zip(by_row, values, strict=True))) for values in zip(*by_row.values(), strict=True)]
 

@@ -4,8 +4,6 @@ import json
 import re
 import shutil
 import threading
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -32,12 +30,8 @@ def expected(generator: TextGenerator, rows: list[str]) -> list[bytes]:
 
 
 def post(server: TritonServer, body: bytes, content_type: str) -> tuple[int, bytes, str]:
-    request = urllib.request.Request(f"{server.sagemaker_url}/invocations", body, {"Content-Type": content_type})
-    try:
-        with urllib.request.urlopen(request, timeout=30) as response:
-            return response.status, response.read(), response.headers["Content-Type"]
-    except urllib.error.HTTPError as error:
-        return error.code, error.read(), error.headers["Content-Type"]
+    answer = server.invoke(body, {"Content-Type": content_type})
+    return answer.status, answer.body, answer.content_type
 
 
 def post_json(server: TritonServer, *rows: str) -> tuple[int, Any]:

@@ -17,7 +17,7 @@ from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate import evidence, optimise, seeds, terminal
 from inference_recommender.simulate.policy import Policy
 from inference_recommender.simulate.terminal import rows_in_words
-from tests.inference_recommender.measure.prove.recommended import a_candidate, a_recommendation
+from tests.builders import a_candidate, a_recommendation
 from workloads import Autoscaling, ColdStart, Recommendation, ScheduledMinimum, load_workload
 
 FOLDER = load_workload("spellcheck")

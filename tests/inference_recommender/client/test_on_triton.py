@@ -1,7 +1,6 @@
 """The client against a real Triton: over its own HTTP API, and as a SageMaker endpoint through boto3 itself."""
 
 import threading
-import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -110,10 +109,8 @@ def runtime_url(triton: TritonServer) -> Iterator[str]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            request = urllib.request.Request(f"{triton.sagemaker_url}/invocations", body)
-            request.add_header("Content-Type", self.headers["Content-Type"])
-            with urllib.request.urlopen(request) as answer:
-                content, kind = answer.read(), answer.headers["Content-Type"]
+            answer = triton.invoke(body, {"Content-Type": self.headers["Content-Type"]})
+            content, kind = answer.body, answer.content_type
             self.send_response(200)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))

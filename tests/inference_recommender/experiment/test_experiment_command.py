@@ -18,7 +18,7 @@ from inference_recommender.cli import experiment as command
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.measure import run
 from inference_recommender.progress import Silent
-from tests.artifacts import an_artifact
+from tests.builders import an_artifact
 from tests.inference_recommender.experiment.experiment_account import IMAGE, ROLE, DiskAccount, prepared
 from workloads import UsageError
 
@@ -261,7 +261,16 @@ def test_report_draws_an_experiment_again_without_aws(cli: Cli, kept: Experiment
 
 
 def test_size_reads_an_experiment_as_it_reads_a_run(cli: Cli, kept: ExperimentFolder) -> None:
-    shown = cli("size", "--from", str(kept.path), "--peak-invocations-per-minute", "24000", "--headroom", "0", "--json")
+    shown = cli(
+        "size",
+        "--from",
+        str(kept.path),
+        "--peak-invocations-per-minute",
+        "24000",
+        "--set",
+        "sizing.headroom=0",
+        "--json",
+    )
     assert shown.returncode == 0, shown.stderr
     candidates = json.loads(shown.stdout)["candidates"]
     assert {(one["variant"], one["instance_count"]) for one in candidates} == {("ts-base", 3), ("ort-base", 2)}

@@ -1,7 +1,7 @@
 """The simulation predicts how the local account scaled an endpoint: a recorded run, with real Tritons in real time.
 
-`python -m scripts.record_scaling` recorded it. The account decided with code of its own (`local_aws/scaling`), which
-knows nothing of the simulation; the two meet in this file alone.
+The record is data: commit 1d7456d has the script that made it. The account decides with its own code in
+`local_aws/scaling`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Instance counts against a computation by hand in fractions, and what each kind of headroom promises."""
+"""Instance counts against a simple computation in fractions."""
 
 import math
 from fractions import Fraction
@@ -31,21 +31,21 @@ def _sizing(headroom: int, burst: int, spare: int, zones: int | None, safety: in
     )
 
 
-def _by_hand(peak: int, rate: Fraction, headroom: int, burst: int, spare: int, zones: int | None, least: int) -> int:
-    """Counting up from one, until what must be borne is borne by what is left."""
+def _counted(peak: int, rate: Fraction, headroom: int, burst: int, spare: int, zones: int | None, least: int) -> int:
+    """Counts up from one, until the instances left after a failure sustain the load."""
     load = Fraction(peak * burst * (100 + headroom), 10_000)
 
-    def bears(count: int) -> bool:
+    def sustains(count: int) -> bool:
         left = [count - spare] + ([count - -(-count // zones)] if zones else [])
         return all(count * rate >= load for count in left)
 
     count = max(math.ceil(load / rate), least)
-    while not bears(count):
+    while not sustains(count):
         count += 1
     return count
 
 
-def test_the_fleet_by_hand() -> None:
+def test_a_fleet_follows_the_formulas() -> None:
     sized = fleet(13_000, DEMAND, Sizing(headroom=0.2, safety_factor=0.5))
     assert sized.instance_count == math.ceil(36_000 / 13_000) == 3
     assert sized.autoscaling.target_invocations_per_instance == 6_500
@@ -53,7 +53,7 @@ def test_the_fleet_by_hand() -> None:
     assert sized.autoscaling.min_capacity == math.ceil(3_600 / 6_500) == 1
 
 
-def test_each_kind_of_headroom_is_named_with_what_it_added() -> None:
+def test_each_kind_of_headroom_has_its_part_of_the_count() -> None:
     # 30,000 a minute over 4,000 an instance; 1.5 × 30,000 = 45,000; and a quarter more is 56,250.
     sizing = Sizing(headroom=0.25, burst_factor=1.5, spare_instances=1, availability_zones=3, min_instances=24)
     sized = fleet(4_000, DEMAND, sizing)
@@ -80,7 +80,7 @@ def test_the_target_is_max_rps_times_safety_factor_times_60() -> None:
     assert sized.target_invocations_per_instance == max_rps * 0.5 * 60
 
 
-def test_the_target_of_a_rate_next_to_nothing_is_above_zero() -> None:
+def test_the_target_of_a_tiny_rate_is_above_zero() -> None:
     assert fleet(5e-6, DEMAND, Sizing(safety_factor=0.5)).autoscaling.target_invocations_per_instance == 2.5e-6
 
 
@@ -107,30 +107,18 @@ def test_no_headroom_is_the_bare_ceiling_of_peak_over_capacity(rate: int, instan
     zones=ZONES,
     least=st.integers(1, 5),
 )
-def test_the_count_is_the_one_found_by_counting_up_by_hand(
+def test_the_count_is_the_smallest_that_sustains_the_load_after_a_failure(
     rate: int, peak: int, headroom: int, burst: int, spare: int, zones: int | None, least: int
 ) -> None:
     sized = fleet(rate, Demand(peak_invocations_per_minute=peak), _sizing(headroom, burst, spare, zones, least=least))
-    assert sized.instance_count == _by_hand(peak, Fraction(rate), headroom, burst, spare, zones, least)
+    assert sized.instance_count == _counted(peak, Fraction(rate), headroom, burst, spare, zones, least)
     assert sum(sized.parts.values()) == sized.instance_count
     assert min(sized.parts.values()) >= 0
     assert sized.parts["peak"] == math.ceil(Fraction(peak, rate))
 
 
-@given(rate=RATES, peak=PEAKS, headroom=PERCENTS, burst=BURSTS, spare=SPARES, zones=ZONES)
-def test_what_is_left_of_a_fleet_bears_the_peak(
-    rate: int, peak: int, headroom: int, burst: int, spare: int, zones: int | None
-) -> None:
-    demand = Demand(peak_invocations_per_minute=peak)
-    count = fleet(rate, demand, _sizing(headroom, burst, spare, zones)).instance_count
-    assert (count - spare) * rate >= peak
-    if zones:
-        assert (count - math.ceil(count / zones)) * rate >= peak
-    assert count >= fleet(rate, demand, BARE).instance_count
-
-
 @given(rate=RATES, peak=PEAKS, headroom=PERCENTS, burst=BURSTS, spare=SPARES, zones=ZONES, more=st.integers(1, 100))
-def test_more_of_anything_never_needs_fewer_instances(
+def test_higher_demand_never_needs_fewer_instances(
     rate: int, peak: int, headroom: int, burst: int, spare: int, zones: int | None, more: int
 ) -> None:
     def count(

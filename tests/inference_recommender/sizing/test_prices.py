@@ -1,7 +1,9 @@
-"""The catalogue of prices, and how it is fetched: the questions, the answers in the API's format, the file written."""
+"""The price catalogue, and its refresh from the Price List API."""
 
 import json
+import math
 import re
+from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -9,52 +11,28 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
-from inference_recommender.cli.prices import named_types
 from inference_recommender.sizing import prices
-from inference_recommender.sizing.price_list import fresh_prices, hourly_usd, product_query
+from inference_recommender.sizing.price_list import fresh_prices, hourly_usd, named_types, product_query
 from inference_recommender.sizing.prices import Catalogue, Listing
 from tests.inference_recommender.server import serving
-from workloads import ROOT
+from tests.inference_recommender.sizing.builders import job_result, job_text
+from workloads import ROOT, load_workload, workload_names
 from workloads.errors import InvalidDocument
 
 INSTANCE_TYPE = re.compile(r"\bml\.(?:c5|m5|g4dn|g5|inf1|inf2)\.\d*x?large\b")
 
 
-def product(*usd: str, unit: str = "Hrs", **attributes: str) -> str:
-    """One product in the format that GetProducts documents, with an on-demand term for each price."""
-    terms = {
-        f"SKU1.TERM{number}": {
-            "offerTermCode": f"TERM{number}",
-            "sku": "SKU1",
-            "effectiveDate": "2026-11-01T00:00:00Z",
-            "termAttributes": {},
-            "priceDimensions": {
-                f"SKU1.TERM{number}.RATE": {
-                    "unit": unit,
-                    "beginRange": "0",
-                    "endRange": "Inf",
-                    "description": f"${price} per hour",
-                    "appliesTo": [],
-                    "rateCode": f"SKU1.TERM{number}.RATE",
-                    "pricePerUnit": {"USD": price},
-                }
-            },
-        }
-        for number, price in enumerate(usd)
-    }
-    reserved = {"SKU1.RES": {"priceDimensions": {"r": {"unit": "Hrs", "pricePerUnit": {"USD": "0.1"}}}}}
-    return json.dumps(
-        {
-            "product": {"productFamily": "ML Instance", "sku": "SKU1", "attributes": attributes},
-            "serviceCode": "AmazonSageMaker",
-            "terms": {"OnDemand": terms, "Reserved": reserved},
-            "version": "20261101000000",
-            "publicationDate": "2026-11-01T00:00:00Z",
-        }
-    )
+def product(*usd: str, unit: str = "Hrs") -> str:
+    """Returns a product as GetProducts documents it, with an on-demand term for each price."""
+
+    def term(price: str, unit: str = unit) -> dict[str, Any]:
+        return {"priceDimensions": {"RATE": {"unit": unit, "pricePerUnit": {"USD": price}}}}
+
+    on_demand = {f"SKU1.TERM{number}": term(price) for number, price in enumerate(usd)}
+    return json.dumps({"terms": {"OnDemand": on_demand, "Reserved": {"SKU1.RES": term("0.1", "Hrs")}}})
 
 
-def test_a_hosting_instance_is_asked_for_by_its_name_and_an_ec2_instance_by_how_it_is_rented() -> None:
+def test_the_query_of_a_sagemaker_type_and_of_an_ec2_type() -> None:
     def fields(name: str) -> tuple[str, dict[str, str]]:
         query = product_query("eu-west-1", name)
         assert {one["Type"] for one in query["Filters"]} == {"TERM_MATCH"}
@@ -98,7 +76,7 @@ def test_only_on_demand_prices_per_hour_count(products: list[str], hourly: tuple
     assert hourly_usd(products) == hourly
 
 
-def test_a_price_that_is_not_clear_is_not_guessed() -> None:
+def test_an_ambiguous_price_is_not_written() -> None:
     answers = {"ml.g5.xlarge": [product("1.5")], "ml.g4dn.xlarge": [product("1"), product("2")], "ml.c5.xlarge": []}
 
     def ask(query: dict[str, Any]) -> list[str]:
@@ -140,13 +118,14 @@ def test_every_committed_price_has_its_source_and_its_day() -> None:
 
 
 def test_every_type_that_a_workload_names_has_a_price_or_the_reason_why_not() -> None:
-    catalogue, named = prices.committed_catalogue(), named_types()
+    workloads = [load_workload(name).workload for name in workload_names(ROOT / "workloads")]
+    catalogue, named = prices.committed_catalogue(), named_types(workloads)
     assert {"inf1.6xlarge", "ml.inf2.xlarge", "ml.g4dn.12xlarge"} < named
     assert named - catalogue.regions["us-east-1"].keys() == {"ml.inf1.xlarge", "ml.inf1.6xlarge"}
     assert catalogue.unlisted.keys() == {"ml.inf1.xlarge", "ml.inf1.6xlarge"}
 
 
-def test_every_type_of_a_table_that_is_kept_has_a_price_or_the_reason_why_not() -> None:
+def test_every_type_in_a_golden_or_the_docs_has_a_price_or_the_reason_why_not() -> None:
     catalogue, goldens = prices.committed_catalogue(), ROOT / "tests/inference_recommender"
     kept = [*goldens.rglob("goldens/*.json"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.html")]
     named = {name for file in kept for name in INSTANCE_TYPE.findall(file.read_text("utf-8"))}
@@ -154,11 +133,11 @@ def test_every_type_of_a_table_that_is_kept_has_a_price_or_the_reason_why_not() 
     assert named - {*catalogue.instance_types, *catalogue.unlisted} == set()
 
 
-def test_a_reason_goes_where_the_price_is_missing_and_ends_when_there_is_one() -> None:
+def test_a_missing_price_has_a_reason_until_a_price_is_listed() -> None:
     reason = prices.price("ml.inf1.xlarge", "us-east-1", None).reason
     assert reason == (
         "The job reported no price, and prices.json has none for ml.inf1.xlarge in us-east-1: public lists of 2023 to "
-        "2026 disagree, 0.228, 0.297, 0.362 and 0.368 USD an hour; `prices refresh` asks AWS."
+        "2026 disagree, 0.228, 0.297, 0.362 and 0.368 USD an hour; `size --refresh-prices` asks AWS."
     )
     listed = {"us-east-1": {"a": Listing(usd_per_hour=1, source="s", collected="2026-11-21")}}
     assert Catalogue(regions={}, unlisted={"a": "x", "b": "y"}).joined_by(Catalogue(regions=listed)).unlisted == {
@@ -175,7 +154,7 @@ def test_a_type_with_both_a_price_and_a_reason_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def catalogue_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def catalogue_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the committed catalogue that the commands read and write."""
     file = tmp_path / "prices.json"
     file.write_text(prices.CATALOGUE_FILE.read_text("utf-8"), "utf-8")
@@ -183,90 +162,83 @@ def catalogue_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    return file
+    yield file
+    prices.committed_catalogue.cache_clear()
 
 
-def test_refresh_reads_all_pages_and_writes_the_file(
-    catalogue_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def refreshed(monkeypatch: pytest.MonkeyPatch, answer: Callable[[bytes], tuple[int, bytes]], *arguments: str) -> int:
+    with serving(answer) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_PRICING", server.url.removesuffix("/invocations"))
+        return main(["size", "--refresh-prices", *arguments])
+
+
+def test_refresh_reads_all_pages_and_sizes_with_the_new_prices(
+    catalogue_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def answer(body: bytes) -> tuple[int, bytes]:
         last = "NextToken" in json.loads(body)
         page = {"PriceList": [product("0.26")]} if last else {"PriceList": [], "NextToken": "more"}
         return 200, json.dumps({"FormatVersion": "aws_v1", **page}).encode()
 
-    with serving(answer) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_PRICING", server.url.removesuffix("/invocations"))
-        code = main(["prices", "refresh", "--region", "eu-west-1", "--instance-type", "ml.c5.xlarge"])
+    job = tmp_path / "job.json"
+    job.write_text(job_text(job_result(MaxInvocations=100, ModelLatency=1), JobArn=None))
+    evidence = ("--from", str(job), "--region", "eu-west-1", "--peak-invocations-per-minute", "60", "--json")
+    before = prices.committed_catalogue().regions["us-east-1"]
+    assert refreshed(monkeypatch, answer, *evidence) == 0
     shown = capsys.readouterr()
-    assert (code, shown.out) == (0, "")
     assert shown.err == f"1 prices written for review: {catalogue_file}\n"
+    assert json.loads(shown.out)["recommended"]["cost_per_hour_usd"] == 0.26
     written = Catalogue.from_json(catalogue_file)
     assert written.regions["eu-west-1"]["ml.c5.xlarge"].usd_per_hour == 0.26
-    assert written.regions["us-east-1"] == prices.committed_catalogue().regions["us-east-1"]
+    assert written.regions["us-east-1"] == before
 
 
-def test_refresh_that_finds_nothing_leaves_the_file_and_says_so(
+def test_a_refresh_without_any_price_leaves_the_file(
     catalogue_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = catalogue_file.read_text("utf-8")
-    with serving(lambda body: (200, b'{"FormatVersion": "aws_v1", "PriceList": []}')) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_PRICING", server.url.removesuffix("/invocations"))
-        code = main(["prices", "refresh", "--instance-type", "ml.x.large"])
-    assert code == 1
+    empty = (200, b'{"FormatVersion": "aws_v1", "PriceList": []}')
+    assert refreshed(monkeypatch, lambda body: empty, "--region", "eu-west-1") == 1
     assert catalogue_file.read_text("utf-8") == before
-    assert capsys.readouterr().err == (
-        "Warning: ml.x.large in us-east-1: the Price List API has no price per hour; nothing was written for it.\n"
-    )
+    assert (
+        "Warning: ml.g5.xlarge in eu-west-1: the Price List API has no price per hour; nothing was written for it.\n"
+    ) in capsys.readouterr().err
 
 
 def test_a_refusal_of_the_api_is_one_sentence(
     catalogue_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refusal = b'{"__type": "AccessDeniedException", "message": "no pricing:GetProducts"}'
-    with serving(lambda body: (400, refusal)) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_PRICING", server.url.removesuffix("/invocations"))
-        code = main(["prices", "refresh"])
-    assert code == 3
+    assert refreshed(monkeypatch, lambda body: (400, refusal)) == 3
     assert capsys.readouterr().err == "AWS refused GetProducts: AccessDeniedException: no pricing:GetProducts\n"
 
 
 @pytest.mark.parametrize(
-    ("listing", "why"),
+    ("change", "why"),
     [
-        ('"usd_per_hour": -1.4, ', "usd_per_hour: got -1.4. Input should be greater than 0."),
-        ('"usd_per_hour": NaN, ', "usd_per_hour: got NaN. Input should be a finite number."),
-        ('"usd_per_hour": "1.4", ', 'usd_per_hour: got "1.4". Input should be a valid number.'),
-        ("", "usd_per_hour: is required but missing."),
-        (
-            '"usd_per_hour": 1.4, "until": "2027", ',
-            "until: unknown key. Allowed here: collected, source, usd_per_hour.",
-        ),
-        (
-            '"usd_per_hour": 1.4, "collected": "lately", ',
-            "collected: got 'lately'. Allowed: the day on which the price was looked up, as YYYY-MM-DD.",
-        ),
+        ({"usd_per_hour": -1.4}, "usd_per_hour: got -1.4. Input should be greater than 0."),
+        ({"usd_per_hour": math.nan}, "usd_per_hour: got NaN. Input should be a finite number."),
+        ({"usd_per_hour": "1.4"}, 'usd_per_hour: got "1.4". Input should be a valid number.'),
+        ({"usd_per_hour": None}, "usd_per_hour: got null. Input should be a valid number."),
+        ({"until": "2027"}, "until: unknown key. Allowed here: collected, source, usd_per_hour."),
+        ({"collected": "lately"}, "collected: got 'lately'. Allowed: the day of the look-up as YYYY-MM-DD."),
     ],
 )
-def test_a_catalogue_edited_by_hand_is_refused_with_its_key(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    listing: str,
-    why: str,
+def test_an_edited_catalogue_is_refused_with_its_key(
+    catalogue_file: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], why: str
 ) -> None:
-    file = tmp_path / "prices.json"
-    day = "" if "collected" in listing else ', "collected": "2026-11-20"'
-    source = '"source": "s"'
-    file.write_text(f'{{"regions": {{"us-east-1": {{"ml.g5.xlarge": {{{listing}{source}{day}}}}}}}}}', "utf-8")
-    monkeypatch.setattr(prices, "CATALOGUE_FILE", file)
-    assert main(["prices", "show"]) == 2
-    assert capsys.readouterr() == ("", f"{file}: regions.us-east-1.ml.g5.xlarge.{why}\n")
+    listing = {"usd_per_hour": 1.4, "source": "s", "collected": "2026-11-20", **change}
+    catalogue_file.write_text(json.dumps({"regions": {"us-east-1": {"ml.g5.xlarge": listing}}}), "utf-8")
+    assert main(["size", "--explain"]) == 2
+    assert capsys.readouterr() == ("", f"{catalogue_file}: regions.us-east-1.ml.g5.xlarge.{why}\n")
 
 
-def test_show_prints_the_catalogue(catalogue_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["prices", "show"]) == 0
+def test_explain_without_evidence_prints_the_catalogue(
+    catalogue_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["size", "--explain"]) == 0
     shown = capsys.readouterr().out
     assert "us-east-1   ml.g5.xlarge" in shown
     assert "ml.inf1.xlarge" in shown
-    assert main(["prices", "show", "--json"]) == 0
+    assert main(["size", "--explain", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(catalogue_file.read_text("utf-8"))

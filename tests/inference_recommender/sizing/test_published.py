@@ -37,7 +37,7 @@ BERT-base, 128 tokens, PyTorch, at EC2's prices. Published are inferences a seco
 
 def test_the_published_experiments_counts_and_costs(capsys: pytest.CaptureFixture[str]) -> None:
     """Every row is sized, also those that miss the objective; the table was published with no headroom."""
-    demand = ("--peak-invocations-per-minute", "30000", "--latency-limit-ms", "500", "--headroom", "0")
+    demand = ("--peak-invocations-per-minute", "30000", "--latency-limit-ms", "500", "--set", "sizing.headroom=0")
     assert main(["size", "--from", str(FIGURES), *demand, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     sized = {
@@ -56,7 +56,7 @@ def test_the_published_experiments_counts_and_costs(capsys: pytest.CaptureFixtur
 def test_the_published_costs_of_bert_base_on_inferentia(variant: str, capsys: pytest.CaptureFixture[str]) -> None:
     """They are of one instance at its capacity: price per hour / inferences per hour · 10⁶."""
     rate, cost = INF1_PUBLISHED[variant]
-    demand = ("--peak-invocations-per-minute", str(rate), "--headroom", "0")
+    demand = ("--peak-invocations-per-minute", str(rate), "--set", "sizing.headroom=0")
     assert main(["size", "--from", str(INF1_FIGURES), *demand, "--json"]) == 0
     (found,) = [one for one in json.loads(capsys.readouterr().out)["candidates"] if one["variant"] == variant]
     assert found["instance_count"] == 1
@@ -66,7 +66,7 @@ def test_the_published_costs_of_bert_base_on_inferentia(variant: str, capsys: py
 def test_sixteen_thousand_requests_a_second_are_sized_from_a_rate_beyond_a_jobs_limit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By hand: 960,000 a minute and a fifth more, over 120,000 of one instance, are 9.6."""
+    """The load of 960,000 a minute and a fifth more, over 120,000 of one instance, is 9.6."""
     found: dict[str, Any] = {
         "max_invocations_per_minute": 120_000.0,
         "max_invocations_interval": [115_000.0, 125_000.0],

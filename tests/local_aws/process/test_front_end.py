@@ -1,16 +1,13 @@
-"""The proxy with a real Triton, held to what Triton's own front end for SageMaker answered to the same requests.
+"""Invocations of a real Triton get the answers of Triton's own front end for SageMaker.
 
-`python -m tests.local_aws.process.record_front_end` records its answers in front_end.json. That front end listens on
-all addresses, so no test starts it.
+`python -m tests.local_aws.process.record_front_end` recorded them in front_end.json. That front end listens on all
+addresses, so no test starts it.
 """
 
-import http.client
 import json
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -21,14 +18,13 @@ from tests.quick_triton import start_triton
 
 pytestmark = pytest.mark.integration
 
-RECORDED: list[dict[str, Any]] = json.loads(Path(__file__).with_name("front_end.json").read_text("utf-8"))
-DIFFERENT = {
-    # Its C library takes what is no number for 0, and the whole body for a tensor. Later versions refuse it as we do.
-    "a json-header-size that is no number": 400,
-    # Its list of models is for endpoints of many.
-    "the models of a multi-model endpoint": 400,
-}
-"""Where we answer otherwise, on purpose, and with what."""
+RECORDED: list[dict[str, Any]] = [
+    each
+    for each in json.loads(Path(__file__).with_name("front_end.json").read_text("utf-8"))
+    if (each["method"], each["path"]) == ("POST", "/invocations")
+]
+DIFFERENT = {"a json-header-size that is no number": 400}
+"""The recorded C library reads text as 0 and takes the whole body for a tensor. Later versions reject it."""
 
 
 @pytest.fixture(scope="module")
@@ -39,33 +35,24 @@ def triton(echo_repository: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=[each["name"] for each in RECORDED])
-def test_the_proxy_answers_as_tritons_front_end_does(recorded: dict[str, Any], triton: TritonServer) -> None:
-    address = urlsplit(triton.sagemaker_url)
-    connection = http.client.HTTPConnection(address.netloc, timeout=300)
-    body = recorded["body"].encode("latin-1")
-    connection.request(recorded["method"], address.path + recorded["path"], body, recorded["headers"])
-    answer = connection.getresponse()
-    got = answer.read().decode("latin-1")
-    connection.close()
+def test_an_invocation_is_answered_as_by_tritons_front_end(recorded: dict[str, Any], triton: TritonServer) -> None:
+    answer = triton.invoke(recorded["body"].encode("latin-1"), recorded["headers"])
     if recorded["name"] in DIFFERENT:
         assert (recorded["status"], answer.status) == (200, DIFFERENT[recorded["name"]])
         return
     assert answer.status == recorded["status"]
     if recorded["answer"]:
-        assert got == recorded["answer"]
+        assert answer.body.decode("latin-1") == recorded["answer"]
     if answer.status == 200:
-        assert answer.headers["Content-Type"] == recorded["content_type"]
+        assert answer.content_type == recorded["content_type"]
 
 
-def test_a_real_tritons_requests_are_counted_and_wait_and_compute(triton: TritonServer) -> None:
-    """Counts alone are asserted: how long they took depends on the machine."""
-    statistics = TritonStatistics(f"{triton.sagemaker_url}/invocations")
+def test_a_real_tritons_counters_are_read_over_its_socket(triton: TritonServer) -> None:
+    statistics = TritonStatistics(triton.invocations_url)
     before = statistics.read()
     assert before is not None
     for number in range(3):
-        body = echo_request("a", str(number)).encode()
-        with urllib.request.urlopen(f"{triton.sagemaker_url}/invocations", data=body, timeout=60) as answer:
-            assert answer.status == 200
+        assert triton.invoke(echo_request("a", str(number)).encode(), {}).status == 200
     found = statistics.since(before, 3)
     assert found is not None
     assert (found.requests, found.rows_per_execution) == (3, 2.0)

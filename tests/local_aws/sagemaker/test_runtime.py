@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from local_aws.owner_only import CLAIM
-from local_aws.sagemaker import runtime
+from local_aws.process import model_server as model_server_module
+from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.runtime import MAX_BODY_BYTES, TIMED_OUT, InvocationMiddleware, max_body_bytes
 from tests.local_aws.wsgi_calls import Answered, Spy, ask, environ_of
 
@@ -44,6 +45,11 @@ class Model(http.server.BaseHTTPRequestHandler):
         """Logs nothing."""
 
 
+def model_server(url: str) -> ModelServer:
+    process: Any = SimpleNamespace(pid=1)
+    return ModelServer(process, Path("/model"), url, (), Path("/logs/e.log"))
+
+
 @pytest.fixture
 def model() -> Iterator[tuple[type[Model], Any]]:
     class OneModel(Model):
@@ -54,7 +60,7 @@ def model() -> Iterator[tuple[type[Model], Any]]:
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield (
         OneModel,
-        SimpleNamespace(sagemaker_url=f"http://127.0.0.1:{server.server_port}", log_file=Path("/logs/e.log")),
+        model_server(f"http://127.0.0.1:{server.server_port}/invocations"),
     )
     OneModel.silent.set()
     server.shutdown()
@@ -97,7 +103,7 @@ def test_headers_of_the_contract_go_both_ways(model: Any) -> None:
 def test_a_model_that_does_not_answer_in_time_is_a_model_error(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, server = model
     kind.answer = b""
-    monkeypatch.setattr(runtime, "TIMEOUT_S", 0.1)
+    monkeypatch.setattr(model_server_module, "INVOCATION_TIMEOUT_S", 0.1)
     answer, recorded = invoke(server)
     told = json.loads(answer.body)
     assert (answer.status, answer.headers["x-amzn-errortype"]) == (424, "ModelError")
@@ -118,8 +124,7 @@ def test_a_models_own_error_is_passed_on_up_to_a_length(model: Any) -> None:
 
 
 def test_a_server_that_is_gone_is_a_model_error() -> None:
-    gone = SimpleNamespace(sagemaker_url="http://127.0.0.1:1", log_file=Path("/logs/e.log"))
-    answer, recorded = invoke(gone)
+    answer, recorded = invoke(model_server("http://127.0.0.1:1/invocations"))
     assert (answer.status, recorded) == (424, [500])
 
 

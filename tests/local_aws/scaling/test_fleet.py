@@ -25,7 +25,7 @@ HANGS_S = 60.0
 
 class Server:
     KIND = "Triton"
-    sagemaker_url = "http://127.0.0.1:1/key"
+    invocations_url = "http://127.0.0.1:1/invocations"
     log_file = Path("none.log")
 
     def __init__(self, pid: int) -> None:

@@ -1,7 +1,6 @@
 """Every family computes what transformers' own class computes; one that is not built is refused in a sentence."""
 
 import json
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -306,7 +305,6 @@ def test_a_real_triton_answers_as_the_predictor_that_the_gate_held_to_the_origin
 
 
 def ask(server: TritonServer, row: Row) -> dict[str, Any]:
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"{server.sagemaker_url}/invocations", request_body(row), headers)
-    with urllib.request.urlopen(request, timeout=60) as response:
-        return {output["name"]: output["data"] for output in json.load(response)["outputs"]}
+    answer = server.invoke(request_body(row), {"Content-Type": "application/json"})
+    assert answer.status == 200, answer
+    return {output["name"]: output["data"] for output in json.loads(answer.body)["outputs"]}

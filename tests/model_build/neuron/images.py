@@ -1,7 +1,7 @@
 """The Pythons of AWS's images for Inf1 and Inf2, as far as a machine without AWS has them, to run our programs in.
 
 Inf1's torch 1.13.1, numpy and Python 3.10 are those of its image, which `make inf1` installs; Inf2's are those of here,
-where its image has torch 2.9 and Python 3.12. AWS's own packages are scripts/rehearsal/stand_ins/neuron.py, which
+where its image has torch 2.9 and Python 3.12. AWS's own packages are tests/fake_neuron.py, which
 traces with the real torch.jit.
 """
 

@@ -11,7 +11,7 @@ from typing import Any
 from aws_api.processing_jobs import ProcessingJob
 from model_build.remote.aws_account import Account
 from model_build.remote.where import Where
-from tests.artifacts import an_artifact
+from tests.builders import an_artifact
 from workloads import ROOT, ModelArtifact
 
 TARGETS = """

@@ -15,7 +15,7 @@ from aws_api.errors import AwsRefused
 from aws_api.expiry import expiry_of
 from aws_api.session import AwsSession
 from model_build.remote.recording import AwsChipAccount, Recording, plan_recording, record_on_chip
-from tests.artifacts import an_artifact
+from tests.builders import an_artifact
 from tests.model_build.remote.remote_account import ROLE, miniature, tar_gz
 from workloads import ROOT, Unavailable, UsageError, artifact_file, file_sha256, load_workload
 

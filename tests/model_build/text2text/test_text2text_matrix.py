@@ -1,8 +1,6 @@
 """Every family is built whole: exported, held to `generate` by the gate, quantised; two are asked through Triton."""
 
 import json
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +112,8 @@ def answers(server: TritonServer, texts: list[str], parameters: dict[str, Any] |
 def post(server: TritonServer, texts: list[str], parameters: dict[str, Any] | None = None) -> tuple[int, Any]:
     tensor = {"name": "TEXT", "shape": [len(texts), 1], "datatype": "BYTES", "data": texts}
     body = {"inputs": [tensor], **({"parameters": parameters} if parameters else {})}
-    request = urllib.request.Request(
-        f"{server.sagemaker_url}/invocations", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=60) as response:
-            return response.status, json.load(response)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
+    answer = server.invoke(json.dumps(body).encode(), {"Content-Type": "application/json"})
+    return answer.status, json.loads(answer.body)
 
 
 def test_beams_are_refused_where_the_runtime_searches_none(tmp_path: Path) -> None:

@@ -112,8 +112,7 @@ def test_what_was_replaced_is_listed(rehearsing: LocalAccount, role: str) -> Non
     ended(rehearsing, "listed")
     notes = rehearsing.log_file.with_name("stand_ins.log").read_text()
     assert (
-        "docker run ours:1 python3 /opt/ml/processing/source/entry.py one two: the same program as a process here\n"
-        in notes
+        "docker run ours:1 python3 /opt/ml/processing/source/entry.py one two: the same program as a process\n" in notes
     )
 
 

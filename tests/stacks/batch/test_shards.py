@@ -18,7 +18,7 @@ from workloads import (
 )
 from workloads.errors import InvalidDocument
 
-COMMAND = "`python -m inference_recommender batch duplicates --from SUMMARIES --recommend`"
+COMMAND = "`python -m inference_recommender size --workload duplicates --from SUMMARIES --recommend`"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Which actions a rehearsal runs at once, what they hand on together, and which of them a denial is laid to."""
+"""Concurrent actions of a rehearsal: their results, failures and denied calls."""
 
 import io
 import json
@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from scripts.rehearsal.release.calls import CallsLog
-from scripts.rehearsal.release.codebuild import BuildFailed, Shells
-from scripts.rehearsal.release.execution import Kept, Outcome, Runner, together
+from scripts.rehearsal.release.codebuild import BuildFailed
+from scripts.rehearsal.release.execution import ExecutionState, Outcome, Runner, concurrent_groups
+from scripts.rehearsal.release.permissions import CallLog
 from scripts.rehearsal.release.pipeline_template import Action
-from scripts.rehearsal.release.rehearsal import Rehearsal, failure_of
+from scripts.rehearsal.release.rehearsal import Rehearsal, failed_outcome
 from tests.scripts.rehearsal.release.templates import build, commands, pipeline, project, source
 
 NAMES = ("A", "B", "C", "D", "Measure-A", "Measure-B")
@@ -30,63 +30,65 @@ PIPELINE = pipeline(
 )
 
 
-class StandIn:
-    """Runs an action by handing on its outputs, or by failing with what is given for it."""
+class FakeRunner:
+    """Succeeds with an action's outputs, or fails with the given message."""
 
     def __init__(self, failing: Mapping[str, str], at_once: int = 1) -> None:
-        self.pipeline, self.shells = PIPELINE, Shells()
+        self.pipeline, self.running = PIPELINE, set[Any]()
         self._failing = failing
         self._all_there = Barrier(at_once)
 
-    def run(self, action: Action, kept: Kept) -> tuple[Kept, Outcome]:
+    def run(self, action: Action, state: ExecutionState) -> tuple[ExecutionState, Outcome]:
         self._all_there.wait(60)
         if action.name in self._failing:
-            return kept, Outcome(action=action, log=(), failure=BuildFailed("BUILD", self._failing[action.name]))
-        made = Kept(commit=kept.commit, artifacts=dict.fromkeys(action.outputs, "a key"))
+            return state, Outcome(action=action, log=(), failure=BuildFailed("BUILD", self._failing[action.name]))
+        made = ExecutionState(commit=state.commit, artifacts=dict.fromkeys(action.outputs, "a key"))
         return made, Outcome(action=action, log=(), failure=None)
 
 
 def rehearsed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, runner: StandIn, *names: str
-) -> tuple[Kept, list[Outcome], list[str]]:
-    said: list[str] = []
+    folder: Path, monkeypatch: pytest.MonkeyPatch, runner: FakeRunner, *names: str
+) -> tuple[ExecutionState, list[Outcome], list[str]]:
+    lines: list[str] = []
     nothing = cast(Any, None)
-    log, calls = io.StringIO(), CallsLog(folder / "calls.jsonl")
-    rehearsal = Rehearsal(folder, nothing, nothing, nothing, said.append, log, calls)
+    log, calls = io.StringIO(), CallLog(folder / "calls.jsonl")
+    rehearsal = Rehearsal(folder, nothing, nothing, nothing, lines.append, log, calls)
     monkeypatch.setattr(Rehearsal, "runner", lambda self: cast(Runner, runner))
-    kept, outcomes = rehearsal.run([f"Build/{name}" for name in names], Kept(commit="c", artifacts={"Files": "first"}))
-    return kept, outcomes, said
+    state, outcomes = rehearsal.run(
+        [f"Build/{name}" for name in names], ExecutionState(commit="c", artifacts={"Files": "first"})
+    )
+    return state, outcomes, lines
 
 
-def test_builds_of_one_run_order_are_together_and_all_else_is_alone() -> None:
-    groups = [[action.name for action in group] for group in together(PIPELINE.actions)]
+def test_builds_of_one_run_order_run_concurrently_unless_they_measure() -> None:
+    groups = [[action.name for action in group] for group in concurrent_groups(PIPELINE.actions)]
     assert groups == [["Files"], ["A", "B", "C"], ["D"], ["Measure-A"], ["Measure-B"]]
 
 
-def test_actions_that_are_together_run_at_once_and_hand_on_what_each_made(
+def test_concurrent_actions_pass_on_all_their_artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state, _, lines = rehearsed(tmp_path, monkeypatch, FakeRunner({}, at_once=3), "A", "B", "C")
+    assert lines == ["Build/A: succeeded", "Build/B: succeeded", "Build/C: succeeded"]
+    assert state.artifacts == {"Files": "first", "A_Output": "a key", "B_Output": "a key", "C_Output": "a key"}
+
+
+def test_after_a_failure_the_concurrent_actions_finish_and_no_other_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept, _, said = rehearsed(tmp_path, monkeypatch, StandIn({}, at_once=3), "A", "B", "C")
-    assert said == ["Build/A: succeeded", "Build/B: succeeded", "Build/C: succeeded"]
-    assert kept.artifacts == {"Files": "first", "A_Output": "a key", "B_Output": "a key", "C_Output": "a key"}
+    _, outcomes, lines = rehearsed(
+        tmp_path, monkeypatch, FakeRunner({"A": "one reason"}, at_once=3), "A", "B", "C", "D"
+    )
+    assert lines == ["Build/A: FAILED: BUILD: one reason", "Build/B: succeeded", "Build/C: succeeded"]
+    assert failed_outcome(outcomes) is outcomes[0]
 
 
-def test_those_beside_one_that_fails_come_to_their_end_and_none_follows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, outcomes, said = rehearsed(tmp_path, monkeypatch, StandIn({"A": "one reason"}, at_once=3), "A", "B", "C", "D")
-    assert said == ["Build/A: FAILED: BUILD: one reason", "Build/B: succeeded", "Build/C: succeeded"]
-    assert failure_of(outcomes) is outcomes[0]
-
-
-@pytest.mark.parametrize(("failing", "laid_to"), [({}, "A"), ({"B": "exit status 3"}, "B")])
-def test_a_denial_is_laid_to_the_action_that_failed_or_else_to_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: Mapping[str, str], laid_to: str
+@pytest.mark.parametrize(("failing", "denied"), [({}, "A"), ({"B": "exit status 3"}, "B")])
+def test_a_denied_call_fails_the_action_that_failed_or_else_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: Mapping[str, str], denied: str
 ) -> None:
     call = {"role": "arn:aws:iam::1:role/Step", "action": "s3:PutObject", "resource": "here", "allowed": False}
     (tmp_path / "calls.jsonl").write_text(json.dumps(call) + "\n")
-    _, outcomes, _ = rehearsed(tmp_path, monkeypatch, StandIn(failing, at_once=2), "A", "B")
-    failed = failure_of(outcomes)
+    _, outcomes, _ = rehearsed(tmp_path, monkeypatch, FakeRunner(failing, at_once=2), "A", "B")
+    failed = failed_outcome(outcomes)
     assert failed is not None
-    assert failed.action.name == laid_to
+    assert failed.action.name == denied
     assert str(failed.failure) == "Build/A, Build/B: arn:aws:iam::1:role/Step may not s3:PutObject on here."

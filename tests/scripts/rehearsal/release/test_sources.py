@@ -1,4 +1,4 @@
-"""The repository that is released: its files, a clone, who may push, and proposals that are merged."""
+"""The repository of a rehearsal: files, clones, pushes and merged proposals."""
 
 import os
 import subprocess
@@ -35,13 +35,13 @@ def push(folder: Path, branch: str, **variables: str) -> "subprocess.CompletedPr
     )
 
 
-def test_a_commits_files_come_without_git_and_without_what_git_ignores(repository: Repository, tmp_path: Path) -> None:
+def test_a_commits_files_exclude_git_and_ignored_files(repository: Repository, tmp_path: Path) -> None:
     repository.files(repository.head(), tmp_path / "files")
     assert sorted(file.name for file in (tmp_path / "files").iterdir()) == [".gitignore", "kept.txt"]
 
 
-def test_a_build_pushes_by_the_credential_helper_alone(repository: Repository, tmp_path: Path) -> None:
-    """B6 as it was: without `git-credential-helper: yes` git has no credentials in a build."""
+def test_a_build_can_push_only_with_the_credential_helper(repository: Repository, tmp_path: Path) -> None:
+    """Without `git-credential-helper: yes` Git has no credentials in a build."""
     clone = tmp_path / "build"
     repository.clone_to(clone, repository.head())
     refused = push(clone, "proposal")
@@ -49,14 +49,11 @@ def test_a_build_pushes_by_the_credential_helper_alone(repository: Repository, t
     assert "could not read Username" in refused.stderr
     assert push(clone, "proposal", REHEARSAL_GIT_CREDENTIALS="yes").returncode == 0
     assert repository.branches() == ["proposal"]
-    repository.protect(True)
-    assert push(clone, "another", REHEARSAL_GIT_CREDENTIALS="yes").returncode != 0
-    repository.protect(False)
     repository.merge("proposal")
     assert repository.branches() == []
 
 
-def test_a_change_that_changes_nothing_is_an_error(repository: Repository) -> None:
+def test_a_change_without_effect_is_an_error(repository: Repository) -> None:
     with pytest.raises(Unavailable) as caught:
         repository.edit("kept.txt", lambda text: text.replace("two", "three"))
-    assert str(caught.value) == "The rehearsal could not change kept.txt: it no longer has what is to be replaced."
+    assert str(caught.value) == "kept.txt: the text that the rehearsal replaces is not there."

@@ -1,0 +1,119 @@
+"""Reads a folder of any kind below runs/, and writes its page and the index of all folders."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from inference_recommender.experiment.evidence import experiment_report
+from inference_recommender.experiment.folder import ExperimentFolder
+from inference_recommender.experiment.page import conclude, concluded_from
+from inference_recommender.report import plots
+from inference_recommender.report.document import Plot, Report, ReportKind
+from inference_recommender.report.inputs import read_inputs
+from inference_recommender.report.page import page, render
+from inference_recommender.report.run_report import capacity_report, draw, proof_report, run_report
+from inference_recommender.report.simulation_report import simulation_page, simulation_report
+from inference_recommender.report.tune_report import tune_figures, tune_report
+from inference_recommender.run_folder import RunFolder
+from inference_recommender.simulate.kept import SIMULATION, read_simulation
+from inference_recommender.sizing.open_loop import NAME as CAPACITY
+from inference_recommender.sizing.open_loop import CapacityFound
+from inference_recommender.tune.folder import PLAN, TuneFolder
+from workloads import ProjectError, Proof
+from workloads.files import replace_text
+
+INDEX = "index.html"
+PROOF = "proof.json"
+FILES: dict[str, ReportKind] = {
+    SIMULATION: "simulation",
+    PLAN: "tune",
+    "recommendation.json": "run",
+    PROOF: "proof",
+    CAPACITY: "capacity",
+}
+"""A file of a folder → the folder's kind; the first that exists decides."""
+
+
+def kind_of(path: Path) -> ReportKind:
+    """Returns the kind of a folder by its files; the default is a run."""
+    if ExperimentFolder(path).begun:
+        return "experiment"
+    return next((kind for name, kind in FILES.items() if (path / name).exists()), "run")
+
+
+def read_report(path: Path) -> Report:
+    """Reads a folder. Raises `UsageError` or `InvalidDocument`."""
+    name, run_folder, inputs = path.resolve().name, RunFolder(path), read_inputs(path)
+    workload = run_folder.workload() if (path / "workload.json").exists() else None
+    match kind_of(path):
+        case "experiment":
+            folder = ExperimentFolder(path)
+            return experiment_report(name, concluded_from(folder), folder.workload(), inputs)
+        case "simulation":
+            return simulation_report(name, read_simulation(path), run_folder.workload(), inputs)
+        case "tune":
+            return tune_report(name, TuneFolder(path), inputs)
+        case "proof":
+            return proof_report(name, Proof.from_json(path / PROOF), workload, inputs)
+        case "capacity":
+            return capacity_report(name, CapacityFound.from_json(path / CAPACITY), workload, inputs)
+        case _:
+            measured = run_folder.measurements() if (path / "measurements.json").exists() else ()
+            return run_report(name, run_folder.workload(), run_folder.recommendation(), inputs, measured)
+
+
+def write_page(path: Path) -> Path:
+    """Writes a folder's report.html and returns its path. Raises `UsageError` or `InvalidDocument`."""
+    run_folder = RunFolder(path)
+    match kind_of(path):
+        case "experiment":
+            conclude(ExperimentFolder(path))
+        case "run":
+            draw(run_folder)
+        case "simulation":
+            report, simulation = read_report(path), read_simulation(path)
+            run_folder.keep_report(simulation_page(report, simulation, run_folder.workload()))
+        case _:
+            run_folder.keep_report(page(read_report(path), _plots(path)))
+    return run_folder.report
+
+
+def _plots(path: Path) -> dict[str, Plot]:
+    match kind_of(path):
+        case "tune":
+            return tune_figures(TuneFolder(path))
+        case "proof":
+            return {"Latency by load": plots.of_proof(Proof.from_json(path / PROOF))}
+        case _:
+            search = CapacityFound.from_json(path / CAPACITY).open_loop()
+            return {"Latency against load": plots.of_search(search)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexEntry:
+    """A folder below runs/: its report, or why it has none."""
+
+    name: str
+    report: Report | None
+    problem: str = ""
+
+    @property
+    def made_at(self) -> str:
+        environment = self.report.environment if self.report else {}
+        return environment.get("simulated at") or environment.get("measured at", "")
+
+
+def write_index(runs: Path) -> Path:
+    """Writes the page of every folder below `runs`, and an index with relative links. Returns the index's path."""
+    entries = sorted(_entries(runs), key=lambda entry: entry.made_at, reverse=True)
+    replace_text(runs / INDEX, render("index.html", below=f"{runs.resolve().name}/", entries=entries))
+    return runs / INDEX
+
+
+def _entries(runs: Path) -> Iterator[IndexEntry]:
+    for path in sorted(each for each in runs.iterdir() if each.is_dir() and not each.is_symlink()):
+        try:
+            write_page(path)
+            yield IndexEntry(name=path.name, report=read_report(path))
+        except ProjectError as error:
+            yield IndexEntry(name=path.name, report=None, problem=str(error))

@@ -1,0 +1,69 @@
+"""Reads what a run's folder holds beside its measurements: summaries of load generators, and hashes of the inputs."""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from workloads.artifact import file_sha256
+from workloads.errors import InvalidDocument
+
+SUMMARY = "summary.json"
+INPUTS = {"workload": "workload.json", "payloads": "payloads.tar.gz", "traffic": "request.json"}
+FINGERPRINT_DIGITS = 16
+
+
+class _Calibration(BaseModel):
+    highest_per_second: float
+
+
+class _GeneratorWatch(BaseModel):
+    cpu_share: float
+    lag_ms: float
+    peak_per_second: float
+    calibration: _Calibration | None = None
+
+
+class GeneratorSummary(BaseModel):
+    """The members of a generator's summary.json that a report shows."""
+
+    generator: _GeneratorWatch
+    duration_s: float
+    invocations: int
+    errors: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FolderInputs:
+    generators: tuple[GeneratorSummary, ...] = ()
+    """One for each probe or generator with a summary in the folder."""
+    hashes: dict[str, str] = field(default_factory=dict)
+    """sha256 of each input in the folder, by the input's name."""
+
+    def fingerprint(self, *facts: str) -> str:
+        """Returns a short hash of the inputs and `facts`. Runs with equal fingerprints measured the same thing on the
+        same kind of machine.
+        """
+        lines = [*(f"{name}={value}" for name, value in sorted(self.hashes.items())), *facts]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:FINGERPRINT_DIGITS]
+
+    def facts(self) -> dict[str, str]:
+        """Returns the hashes as a report's environment has them."""
+        return {f"sha256 of the {name}": value for name, value in self.hashes.items()}
+
+
+def read_inputs(path: Path) -> FolderInputs:
+    """Reads a folder. Raises `InvalidDocument` if a generator's summary is damaged."""
+    return FolderInputs(
+        generators=tuple(_summary(file) for file in sorted(path.rglob(SUMMARY))),
+        hashes={name: file_sha256(path / file) for name, file in INPUTS.items() if (path / file).is_file()},
+    )
+
+
+def _summary(file: Path) -> GeneratorSummary:
+    try:
+        return GeneratorSummary.model_validate(json.loads(file.read_text("utf-8")))
+    except (OSError, ValueError, RecursionError, ValidationError) as error:
+        raise InvalidDocument(file, [f"cannot be read: {error}"]) from error

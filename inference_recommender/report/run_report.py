@@ -1,0 +1,493 @@
+"""The reports of a run with a recommendation, of a proof and of a capacity search. Pure, except for `draw`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from inference_recommender.measurement import Measurement
+from inference_recommender.report import plots
+from inference_recommender.report.candidates import (
+    candidate_name,
+    caveats,
+    client_latencies,
+    count_text,
+    cpu_of,
+    fleet_text,
+    lengths_text,
+    loss_text,
+    no_candidate,
+    rows_text,
+    scaling_text,
+)
+from inference_recommender.report.configuration import configuration_table
+from inference_recommender.report.document import Highlight, Outcome, Plot, Report, Table, objective_text, table
+from inference_recommender.report.inputs import FolderInputs, read_inputs
+from inference_recommender.report.page import page
+from inference_recommender.report.queue import queue_against_compute, queue_table
+from inference_recommender.report.sections import (
+    CHANGING_TRAFFIC,
+    COLD_START,
+    OTHER_PAYLOADS,
+    cold_start_table,
+    generator_table,
+    lengths_table,
+    local_caution,
+    present,
+)
+from inference_recommender.run_folder import RunFolder
+from inference_recommender.sizing.open_loop import CapacityFound
+from workloads import Candidate, ColdStart, LatencyObjective, Proof, Recommendation, Workload
+
+DETAILS = (
+    ("candidate", "candidate", ""),
+    ("meets_objective", "objective met", ""),
+    ("interval_low", "capacity, 95 % from", ",.0f"),
+    ("interval_high", "to", ",.0f"),
+    ("closed_loop_invocations_per_minute", "closed-loop /min", ",.0f"),
+    ("model_latency_ms", "closed-loop latency, ms", ",.4g"),
+    ("p50_ms", "P50, ms", ",.3g"),
+    ("p95_ms", "P95, ms", ",.3g"),
+    ("p99_ms", "P99, ms", ",.3g"),
+    ("cpu", "CPU %", ""),
+    ("warm_up_s", "warm-up, s", ",.3g"),
+)
+DETAILS_NOTE = (
+    "Rates are per instance. Capacity is a rate of open arrivals: callers send without waiting for earlier answers. "
+    "Closed-loop users wait for their answers, so they often reach a higher rate. AWS documents no percentile for a "
+    "job's closed-loop latency. P50 to P99: model latency over the whole test."
+)
+CLIENT_LATENCY = (
+    ("candidate", "candidate", ""),
+    ("percentile", "percentile", ""),
+    ("from_send_ms", "from actual send, ms", ".4g"),
+    ("from_intended_ms", "from intended send, ms", ".4g"),
+    ("difference_ms", "difference, ms", ".3g"),
+)
+SCENARIOS = (
+    ("load", "load", ""),
+    ("instances_left", "instances left", "d"),
+    ("invocations_per_minute", "sent /min", ",.0f"),
+    ("latency_ms", "latency, ms", ",.4g"),
+    ("interval_low_ms", "95 % from", ",.4g"),
+    ("interval_high_ms", "to", ",.4g"),
+    ("requests", "requests", ",d"),
+    ("late", "late", ",d"),
+    ("late_allowed", "late allowed", ",d"),
+    ("errors", "failed", ",d"),
+    ("duration_s", "seconds", ",.0f"),
+    ("verdict", "verdict", ""),
+)
+PROBES = (
+    ("invocations_per_minute", "invocations/min per instance", ",.0f"),
+    ("duration_s", "seconds", ",.1f"),
+    ("latency_ms", "latency, ms", ",.4g"),
+    ("late_share", "late", ".2%"),
+)
+OUTCOMES: dict[str, Outcome] = {"kept": "met", "missed": "missed", "unclear": "unknown"}
+"""A proof's verdict → a report's."""
+PROOF_VERDICTS = {"kept": "kept", "missed": "missed", "unclear": "inconclusive"}
+"""A proof's verdict → the word for people."""
+UNKNOWN = "unknown"
+
+
+def run_report(
+    name: str,
+    workload: Workload,
+    recommendation: Recommendation,
+    inputs: FolderInputs,
+    measured: Sequence[Measurement] = (),
+) -> Report:
+    """Returns the report of a recommendation, with its last proof if it has one.
+
+    `measured` are the measurements of the run; tables that only they fill are left out without them.
+    """
+    objective, origin, chosen = recommendation.objective, recommendation.provenance, recommendation.recommended
+    candidates, proof = recommendation.candidates, recommendation.proof
+    facts = (recommendation.archive_sha256, origin.machine, origin.measured_on, origin.traffic, origin.region)
+    return Report(
+        kind="run",
+        name=name,
+        workload=workload.name,
+        description=workload.description,
+        objective=objective_text(objective),
+        verdict=run_verdict(recommendation),
+        decision=run_decision(recommendation),
+        highlights=tuple(_highlights(recommendation)),
+        cautions=tuple(_cautions(recommendation)),
+        tables=present(
+            [
+                candidates_table(candidates, objective),
+                proof_table(proof) if proof else None,
+                _details(recommendation),
+                _fleet(chosen) if chosen else None,
+                lengths_table(recommendation.lengths),
+                queue_table(workload, measured),
+                cold_start_table(recommendation.cold_start),
+                _client_latency(candidates),
+                generator_table(inputs),
+                configuration_table(workload, candidates),
+            ]
+        ),
+        notes=(*candidate_lines(candidates), *_explained(recommendation, workload)),
+        proof=proof,
+        not_tested=(*_untested(recommendation), *_queue_untested(recommendation, measured)),
+        environment={
+            "fingerprint": inputs.fingerprint(*facts),
+            "job": origin.job_name,
+            "measured on": f"{origin.measured_on}: {origin.machine}",
+            "traffic": origin.traffic,
+            "measured at": origin.measured_at,
+            "region": origin.region,
+            "model archive": recommendation.archive_sha256,
+            "run": origin.run,
+            **inputs.facts(),
+        },
+    )
+
+
+def recommendation_report(recommendation: Recommendation) -> Report:
+    """Returns what a terminal shows of a recommendation without its folder."""
+    candidates = recommendation.candidates
+    return Report(
+        kind="run",
+        name=recommendation.provenance.job_name,
+        workload=recommendation.workload,
+        objective=objective_text(recommendation.objective),
+        verdict=run_verdict(recommendation),
+        decision=run_decision(recommendation),
+        cautions=tuple(_cautions(recommendation)),
+        tables=(candidates_table(candidates, recommendation.objective),),
+        notes=(*candidate_lines(candidates), *_explained(recommendation)),
+    )
+
+
+def run_verdict(recommendation: Recommendation) -> Outcome:
+    if recommendation.recommended is None:
+        return "missed" if all(candidate.verified for candidate in recommendation.candidates) else "unknown"
+    return OUTCOMES[recommendation.proof.verdict] if recommendation.proof else "met"
+
+
+def run_decision(recommendation: Recommendation) -> str:
+    """Returns what to do, in a sentence or two."""
+    chosen, proof = recommendation.recommended, recommendation.proof
+    if chosen is None:
+        return f"{no_candidate(recommendation.candidates).removesuffix('.')}: no recommendation was written."
+    fleet = fleet_text(chosen)
+    match proof:
+        case Proof(verdict="kept"):
+            return f"Recommended: {fleet}. Proven with open-loop arrivals."
+        case Proof(verdict="missed", reason=reason):
+            return f"Do not deploy {fleet}: {reason.removesuffix('.')}."
+        case Proof(reason=reason):
+            return f"Not decided: {fleet}. The proof is inconclusive: {reason}"
+        case _:
+            prove = f"python -m inference_recommender prove {recommendation.workload}"
+            return f"Recommended: {fleet}. Not proven yet: run `{prove}`."
+
+
+def _highlights(recommendation: Recommendation) -> Iterator[Highlight]:
+    chosen, proof, objective = recommendation.recommended, recommendation.proof, recommendation.objective
+    if chosen is None:
+        return
+    yield Highlight(label="initial fleet", value=f"{chosen.instance_count} × {candidate_name(chosen)}")
+    limit = f"(limit {objective.model_latency_ms:g} ms)"
+    if proof is not None and proof.latency_ms is not None:
+        yield Highlight(label=f"{proof.percentile} in the proof {limit}", value=f"{proof.latency_ms:,.4g} ms")
+    elif chosen.capacity_basis == "open-loop" and chosen.objective_latency_ms is not None:
+        label = f"{objective.percentile} at capacity {limit}"
+        yield Highlight(label=label, value=f"{chosen.objective_latency_ms:,.4g} ms")
+    if (rate := chosen.max_invocations_per_minute) is not None:
+        label = f"capacity of an instance, {chosen.capacity_basis} {limit}"
+        yield Highlight(label=label, value=f"{rate:,.0f}/min")
+    if scaling := chosen.autoscaling:
+        yield Highlight(label="instances, min to max", value=f"{scaling.min_capacity} to {scaling.max_capacity}")
+        target = f"{scaling.target_invocations_per_instance:,.0f}/min"
+        yield Highlight(label="scaling target per instance", value=target)
+    per_hour, per_million = chosen.cost_per_hour_usd, chosen.cost_per_million_invocations_usd
+    yield Highlight(label="cost per hour", value=UNKNOWN if per_hour is None else f"${per_hour:,.2f}")
+    yield Highlight(label="cost per million", value=UNKNOWN if per_million is None else f"${per_million:,.2f}")
+
+
+def _cautions(recommendation: Recommendation) -> Iterator[str]:
+    chosen, origin = recommendation.recommended, recommendation.provenance
+    yield from local_caution(origin.measured_on, origin.machine)
+    if chosen is not None:
+        if chosen.capacity_basis == "estimate" and recommendation.proof is None:
+            yield "The capacity is an estimate from closed-loop users. `--search` or `prove` measures it."
+        loss = loss_text(chosen, recommendation.objective)
+        if "not covered" in loss:
+            yield loss
+
+
+def candidates_table(candidates: Sequence[Candidate], objective: LatencyObjective) -> Table:
+    """Returns the main table: an instance's capacity, and the fleet's size, scaling and cost."""
+    return table(
+        "candidates",
+        "Candidates",
+        (
+            ("candidate", "instance type", ""),
+            ("capacity_basis", "method", ""),
+            ("max_invocations_per_minute", "capacity /min", ",.0f"),
+            ("objective_latency_ms", f"{objective.percentile} ms", ",.4g"),
+            ("instance_count", "instances", ",d"),
+            ("min_max", "min–max", "s"),
+            ("scaling_target", "scaling target", ",.0f"),
+            ("cost_per_hour_usd", "$/h", ",.2f"),
+            ("cost_per_million_invocations_usd", "$/1M", ",.3f"),
+        ),
+        [
+            (
+                candidate_name(each),
+                each.capacity_basis,
+                each.max_invocations_per_minute,
+                each.objective_latency_ms,
+                each.instance_count,
+                f"{each.autoscaling.min_capacity}–{each.autoscaling.max_capacity}" if each.autoscaling else None,
+                each.autoscaling.target_invocations_per_instance if each.autoscaling else None,
+                each.cost_per_hour_usd,
+                each.cost_per_million_invocations_usd,
+            )
+            for each in candidates
+        ],
+    )
+
+
+def candidate_lines(candidates: Sequence[Candidate]) -> tuple[str, ...]:
+    """Returns a line for each candidate: why it meets or misses the objective, and caveats."""
+    return tuple(f"{candidate_name(each)}: {caveats(each)}" for each in candidates)
+
+
+def _explained(recommendation: Recommendation, workload: Workload | None = None) -> Iterator[str]:
+    chosen, objective = recommendation.recommended, recommendation.objective
+    if chosen is not None and workload is not None and chosen.autoscaling is not None:
+        yield count_text(chosen, objective.peak_invocations_per_minute, workload.sizing)
+        yield scaling_text(chosen, workload.sizing)
+    if chosen is not None and "not covered" not in (loss := loss_text(chosen, objective)):
+        yield loss
+    if rows := rows_text(objective, chosen):
+        yield rows
+    if recommendation.lengths and chosen:
+        yield lengths_text(recommendation.lengths)
+
+
+def _details(recommendation: Recommendation) -> Table:
+    rows = [
+        (
+            candidate_name(each),
+            each.meets_objective,
+            *(each.max_invocations_interval or (None, None)),
+            each.closed_loop_invocations_per_minute,
+            each.model_latency_ms,
+            each.model_latency_percentiles_ms.p50,
+            each.model_latency_percentiles_ms.p95,
+            each.model_latency_percentiles_ms.p99,
+            cpu_of(each, recommendation.provenance),
+            each.warm_up_s,
+        )
+        for each in recommendation.candidates
+    ]
+    return table("details", "Candidates in detail", DETAILS, rows, DETAILS_NOTE, detail=True)
+
+
+def _fleet(chosen: Candidate) -> Table | None:
+    """Returns the instances that the peak needs and those that each kind of headroom added."""
+    parts = [(name.replace("_", " "), count) for name, count in chosen.instance_count_parts.items() if count]
+    columns = (("part", "for", ""), ("instances", "instances", ",d"))
+    return table("fleet", "Instances", columns, parts, detail=True) if len(parts) > 1 else None
+
+
+def _client_latency(candidates: Sequence[Candidate]) -> Table | None:
+    rows = [
+        (candidate_name(candidate), each.percentile, each.from_send_ms, each.from_intended_ms, each.difference_ms)
+        for candidate in candidates
+        for each in client_latencies(candidate)
+    ]
+    return table("client-latency", "Client latency", CLIENT_LATENCY, rows, detail=True) if rows else None
+
+
+def run_plots(
+    workload: Workload,
+    recommendation: Recommendation,
+    measured: Sequence[Measurement],
+    request: Mapping[str, Any],
+) -> dict[str, Plot]:
+    """Returns the plots of a run by title. `request` is the job's: the plots show the traffic that it defines."""
+    known: dict[str, Plot] = {}
+    for measurement, candidate in zip(measured, recommendation.candidates, strict=False):
+        proof = recommendation.proof if candidate == recommendation.recommended else None
+        for title, plot in _test_plots(workload, measurement, candidate, request, proof):
+            known[f"{title}: {measurement.instance_type}"] = plot
+    if (queue := queue_against_compute(measured)) is not None:
+        known["Queue against compute"] = queue
+    return known
+
+
+def _test_plots(
+    workload: Workload, measured: Measurement, candidate: Candidate, request: Mapping[str, Any], proof: Proof | None
+) -> Iterator[tuple[str, Plot]]:
+    """Yields the plots of one test by title; none without a time series."""
+    series = measured.series
+    if series is None or not series.seconds:
+        return
+    objective, complete = workload.latency_objective, series.complete()
+    traffic = request["InputConfig"].get("TrafficPattern")
+    yield "Throughput over time", plots.throughput_over_time(complete, traffic, measured.warm_up_s)
+    yield "Latency against rate", plots.latency_against_rate(complete, measured, candidate, objective, proof)
+    if series.model_latency_quantiles_ms:
+        distribution = plots.latency_distribution(series.model_latency_quantiles_ms, objective)
+        yield "Latency distribution", distribution
+
+
+def draw(run_folder: RunFolder) -> None:
+    """Writes a run's report.html from its folder. Raises `UsageError` or `InvalidDocument`."""
+    run_folder.keep_report(run_page(run_folder))
+
+
+def run_page(run_folder: RunFolder) -> str:
+    """Returns the page of a run from its folder. Raises `UsageError` or `InvalidDocument`."""
+    workload, recommendation, measured = run_folder.workload(), run_folder.recommendation(), run_folder.measurements()
+    report = run_report(
+        run_folder.path.resolve().name, workload, recommendation, read_inputs(run_folder.path), measured
+    )
+    return page(report, run_plots(workload, recommendation, measured, run_folder.request()))
+
+
+def proof_report(name: str, proof: Proof, workload: Workload | None, inputs: FolderInputs) -> Report:
+    """Returns the report of a proof's own folder, which does not hold the recommendation. `workload` is None in a
+    folder of an older version.
+    """
+    archive = proof.archive_sha256 or UNKNOWN
+    latency = UNKNOWN if proof.latency_ms is None else f"{proof.latency_ms:,.4g} ms"
+    return Report(
+        kind="proof",
+        name=name,
+        workload=workload.name if workload else None,
+        description=workload.description if workload else "",
+        objective=f"{proof.percentile} model latency ≤ {proof.limit_ms:g} ms",
+        verdict=OUTCOMES[proof.verdict],
+        decision=f"{PROOF_VERDICTS[proof.verdict].capitalize()}: {proof.reason}",
+        highlights=(Highlight(label=f"{proof.percentile} (limit {proof.limit_ms:g} ms)", value=latency),),
+        cautions=local_caution(proof.measured_on, proof.machine),
+        tables=present([proof_table(proof), generator_table(inputs)]),
+        proof=proof,
+        not_tested=tuple(_untested_by(proof, None)),
+        environment={
+            "fingerprint": inputs.fingerprint(archive, proof.machine, proof.measured_on, proof.instance_type),
+            "target": f"{proof.instances} × {proof.instance_type}: {proof.target}",
+            "measured on": f"{proof.measured_on}: {proof.machine}",
+            "measured at": proof.measured_at,
+            "model archive": archive,
+            "run": proof.run,
+            **inputs.facts(),
+        },
+    )
+
+
+def proof_table(proof: Proof) -> Table:
+    rows = [
+        (
+            each.name.replace("-", " ") + ("" if each.asked else " (not required by [sizing])"),
+            each.instances_left,
+            each.invocations_per_minute,
+            each.latency_ms,
+            *each.latency_interval_ms,
+            each.requests,
+            each.late,
+            each.late_allowed,
+            each.errors,
+            each.duration_s,
+            PROOF_VERDICTS[each.verdict],
+        )
+        for each in proof.scenarios
+    ]
+    title = f"Proof: {PROOF_VERDICTS[proof.verdict]}"
+    return table("proof", title, SCENARIOS, rows, f"{proof.reason} Latency is {proof.percentile}.")
+
+
+def capacity_report(name: str, capacity: CapacityFound, workload: Workload | None, inputs: FolderInputs) -> Report:
+    """Returns the report of a search of a server's capacity that was not sized."""
+    search, machine = capacity.open_loop(), capacity.machine or UNKNOWN
+    limit = f"{search.percentile} ≤ {search.limit_ms:g} ms"
+    rate, (low, high) = search.invocations_per_minute, search.interval or (None, None)
+    if not rate:
+        decision = f"No capacity within {limit} was found: {search.reason}."
+    else:
+        between = "" if low is None else f" (95 % interval {low:,.0f} to {high:,.0f})"
+        decision = f"An instance sustains {rate:,.0f} invocations/min within {limit}{between}."
+    probes = [
+        (probe.invocations_per_minute, probe.duration_s, probe.latency_ms, probe.late_share)
+        for probe in sorted(search.probes, key=lambda probe: probe.invocations_per_minute)
+    ]
+    return Report(
+        kind="capacity",
+        name=name,
+        workload=workload.name if workload else None,
+        description=workload.description if workload else "",
+        objective=limit,
+        verdict="met" if rate else "unknown" if rate is None else "missed",
+        decision=decision,
+        highlights=(Highlight(label=f"capacity of an instance ({limit})", value=f"{rate:,.0f}/min"),) if rate else (),
+        cautions=local_caution(capacity.measured_on, machine),
+        tables=present(
+            [
+                table("probes", "Probes", PROBES, probes),
+                queue_table(workload, [capacity.measurement()]) if workload else None,
+                generator_table(inputs),
+            ]
+        ),
+        not_tested=(OTHER_PAYLOADS, COLD_START, "A fleet: none was sized or proven."),
+        environment={
+            "fingerprint": inputs.fingerprint(capacity.instance_type, capacity.machine or "", capacity.measured_on),
+            "target": f"{capacity.instances} × {capacity.instance_type}: {capacity.url or UNKNOWN}",
+            "measured on": f"{capacity.measured_on}: {machine}",
+            "measured at": capacity.measured_at or UNKNOWN,
+            "warm-up": UNKNOWN if capacity.warm_up_s is None else f"{capacity.warm_up_s:.3g} s",
+            **inputs.facts(),
+        },
+    )
+
+
+def _untested(recommendation: Recommendation) -> Iterator[str]:
+    chosen, proof = recommendation.recommended, recommendation.proof
+    for candidate in recommendation.candidates:
+        if not candidate.verified:
+            yield f"Whether {candidate_name(candidate)} meets the objective."
+    if proof is not None:
+        yield from _untested_by(proof, chosen, recommendation.cold_start)
+        return
+    yield "A fleet under open-loop arrivals. The command `prove` tests it."
+    yield OTHER_PAYLOADS
+    yield from _start_untested(recommendation.cold_start)
+    yield CHANGING_TRAFFIC
+
+
+def _untested_by(proof: Proof, chosen: Candidate | None, cold_start: ColdStart | None = None) -> Iterator[str]:
+    fleet = chosen.instance_count if chosen else max((each.instances_left for each in proof.scenarios), default=None)
+    if fleet and proof.instances < fleet:
+        yield (
+            f"How the fleet shares its load: the proof used {proof.instances} of {fleet} instances, at the rate per "
+            "instance."
+        )
+    yield from proof.not_tested
+    if "zone-lost" not in {each.name for each in proof.scenarios}:
+        yield "The loss of an availability zone."
+    if proof.archive_sha256 is None:
+        yield "The served archive: its hash is unknown."
+    longest_s = max((each.duration_s for each in proof.scenarios), default=0.0)
+    yield f"Slower hours: the longest load took {longest_s:,.0f} s."
+    yield OTHER_PAYLOADS
+    yield from _start_untested(cold_start)
+    yield CHANGING_TRAFFIC
+
+
+def _start_untested(cold_start: ColdStart | None) -> Iterator[str]:
+    if cold_start is None or cold_start.total_s is None:
+        yield COLD_START
+
+
+def _queue_untested(recommendation: Recommendation, measured: Sequence[Measurement]) -> Iterator[str]:
+    times = [each.server for each in measured]
+    times += [probe.server for each in measured if each.open_loop for probe in each.open_loop.probes]
+    if measured and not any(times):
+        on_sagemaker = recommendation.provenance.measured_on == "sagemaker"
+        why = "SageMaker does not expose Triton's counters" if on_sagemaker else "the server reported no counters"
+        yield f"Queue time against compute time in the server: {why}."

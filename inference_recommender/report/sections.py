@@ -1,0 +1,114 @@
+"""Tables and sentences that reports of several kinds share. Pure."""
+
+from collections.abc import Iterable
+
+from inference_recommender.load_generator.self_watch import MAX_CPU_SHARE, MAX_LAG_MS, MAX_RATE_SHARE
+from inference_recommender.report.document import Table, table
+from inference_recommender.report.inputs import FolderInputs
+from workloads import ColdStart, PayloadLengths, TokenCounts
+
+OTHER_PAYLOADS = "Payloads other than those in payloads.jsonl."
+COLD_START = "Cold start: the time until a new instance answers within the objective."
+CHANGING_TRAFFIC = "Scaling under changing traffic. The command `simulate` estimates it."
+
+STAGES = (
+    ("provisioning_s", "provisioning: instance, image, archive"),
+    ("fetch_s", "archive fetched"),
+    ("unpack_s", "archive unpacked"),
+    ("start_s", "server started"),
+    ("load_s", "models loaded"),
+    ("warm_up_s", "models warmed up"),
+    ("first_answer_s", "first answer within the objective"),
+    ("total_s", "total, without provisioning"),
+)
+"""The fields of `ColdStart` in their order of time, and a name of each."""
+STAGE_COLUMNS = (
+    ("stage", "stage", ""),
+    ("seconds", "median, s", ".3f"),
+    ("shortest_s", "shortest, s", ".3f"),
+    ("longest_s", "longest, s", ".3f"),
+)
+LENGTH_COLUMNS = (
+    ("of", "tokens of", ""),
+    ("mean", "mean", ",.1f"),
+    ("p50", "P50", "d"),
+    ("p90", "P90", "d"),
+    ("p99", "P99", "d"),
+    ("maximum", "longest", "d"),
+)
+GENERATOR_COLUMNS = (("figure", "worst figure of all probes", ""), ("worst", "value", ".3g"), ("limit", "limit", ".3g"))
+
+
+def present(tables: Iterable[Table | None]) -> tuple[Table, ...]:
+    """Returns the tables that have something to show."""
+    return tuple(each for each in tables if each is not None)
+
+
+def local_caution(measured_on: str | None, machine: str) -> tuple[str, ...]:
+    """Returns the caution about figures that SageMaker did not measure, or none."""
+    if measured_on != "local":
+        return ()
+    return (
+        f"Measured on this machine, not on SageMaker. {machine} stood in for every instance type. Size production "
+        "from a job on SageMaker.",
+    )
+
+
+def cold_start_table(cold_start: ColdStart | None, *, detail: bool = True) -> Table | None:
+    """Returns the stages of a start with their medians; None if none was measured."""
+    if cold_start is None:
+        return None
+    rows = [(name, getattr(cold_start, key), *cold_start.ranges_s.get(key, (None, None))) for key, name in STAGES]
+    return table("cold-start", "Cold start", STAGE_COLUMNS, rows, cold_start_text(cold_start), detail=detail)
+
+
+def cold_start_text(cold_start: ColdStart) -> str:
+    """Returns the total of a start and what it does not include."""
+    starts = f"{cold_start.starts} start{'s' * (cold_start.starts != 1)} of {cold_start.instance_type}"
+    sentences = [
+        f"No answer within the objective in {starts} on {cold_start.machine}."
+        if cold_start.total_s is None
+        else f"A new server answers within the objective after {cold_start.total_s:.3g} s: {starts} on "
+        f"{cold_start.machine}."
+    ]
+    if cold_start.warm_up_s is None and cold_start.load_s is not None:
+        sentences.append("Loading includes the models' warm-up, because the server's log is not verbose.")
+    if cold_start.measured_on == "local":
+        sentences.append("Provisioning is not included, and the archive came from this machine's memory.")
+    elif cold_start.fetch_s is None:
+        sentences.append("SageMaker does not report instance, image and archive separately.")
+    return " ".join(sentences)
+
+
+def lengths_table(lengths: PayloadLengths | None) -> Table | None:
+    """Returns the percentiles of the payloads' tokens; None if they were not counted."""
+    if lengths is None:
+        return None
+    counts = [("requests", lengths.input_tokens), ("answers", lengths.output_tokens)]
+    rows = [(name, *_percentiles(each)) for name, each in counts if each is not None]
+    note = (
+        f"The recommendation is valid for these lengths: {lengths.payloads:,} payloads. The model accepts up to "
+        f"{lengths.max_input_tokens} tokens."
+    )
+    return table("lengths", "Payload lengths", LENGTH_COLUMNS, rows, note, detail=True)
+
+
+def _percentiles(counts: TokenCounts) -> tuple[float | int, ...]:
+    return counts.mean, counts.p50, counts.p90, counts.p99, counts.maximum
+
+
+def generator_table(inputs: FolderInputs) -> Table | None:
+    """Returns how close the generators came to the limits at which a run is invalid; None without summaries."""
+    if not inputs.generators:
+        return None
+    watches = [each.generator for each in inputs.generators]
+    shares = [each.peak_per_second / each.calibration.highest_per_second for each in watches if each.calibration]
+    rows = [
+        ("CPU time, share of a core", max(each.cpu_share for each in watches), MAX_CPU_SHARE),
+        ("clock lag at P90, ms", max(each.lag_ms for each in watches), MAX_LAG_MS),
+        ("answers per second, share of the calibrated maximum", max(shares, default=None), MAX_RATE_SHARE),
+    ]
+    requests, errors = (sum(getattr(each, name) for each in inputs.generators) for name in ("invocations", "errors"))
+    probes = f"{len(watches)} probe{'s' * (len(watches) != 1)}"
+    note = f"{probes}, {requests:,} requests, {errors:,} failed. A run above a limit is invalid."
+    return table("generator", "Load generator", GENERATOR_COLUMNS, rows, note, detail=True)

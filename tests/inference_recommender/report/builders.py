@@ -1,0 +1,181 @@
+"""Documents and folders that tests of reports need."""
+
+import json
+from pathlib import Path
+
+from inference_recommender.__main__ import main
+from inference_recommender.capacity.probe import Probe
+from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.server_times import ComputeTimes, ServerTimes
+from inference_recommender.measurement import Measurement
+from inference_recommender.tune.folder import Line, TuneFolder, TunePlan, remembered
+from inference_recommender.tune.race import Race, Refused
+from inference_recommender.tune.result import patch, result
+from inference_recommender.tune.space import Configuration, LeftOut
+from tests.builders import a_recommendation
+from tests.inference_recommender.cli.test_simulate_command import CHOSEN, OBJECTIVE
+from tests.inference_recommender.tune.analytic_service import P99, Analytic, configuration
+from workloads import ColdStart, Proof, load_workload
+
+SUMMARY = {
+    "generator": {
+        "cpu_share": 0.25,
+        "lag_ms": 1.5,
+        "peak_per_second": 400,
+        "calibration": {"highest_per_second": 1000},
+    },
+    "duration_s": 10.0,
+    "invocations": 4000,
+    "errors": 2,
+}
+"""A load generator's summary.json."""
+COLD_START = ColdStart(
+    fetch_s=0.001,
+    unpack_s=0.02,
+    start_s=0.6,
+    load_s=2.4,
+    warm_up_s=0.2,
+    first_answer_s=0.1,
+    total_s=3.321,
+    starts=3,
+    ranges_s={"load_s": (2.1, 2.9), "total_s": (3.0, 3.8)},
+    measured_on="local",
+    machine="two cores",
+    instance_type="ml.c5.xlarge",
+    archive_sha256="a" * 64,
+    measured_at="2026-11-23T09:30:00+00:00",
+)
+CAPACITY = {
+    "max_invocations_per_minute": 60_000.0,
+    "max_invocations_interval": [56_000.0, 64_000.0],
+    "latency_ms": 49.0,
+    "percentile": "P99",
+    "latency_limit_ms": 50.0,
+    "warm_up_s": None,
+    "reason": "the capacity is known to its resolution",
+    "probes": [{"invocations_per_minute": 60_000.0, "duration_s": 20.0, "latency_ms": 49.0, "late_share": 0.01}],
+    "instances": 2,
+}
+"""A capacity.json."""
+TRACE = "".join(f"{60 * minute},{3000 + (5000 if 30 <= minute < 40 else 0)}\n" for minute in range(60))
+"""An hour with a rush of ten minutes, which is over before an instance has started."""
+
+
+def a_proof(verdict: str, archive: str | None = "a" * 64) -> Proof:
+    peak = {
+        "name": "peak",
+        "instances_left": 47,
+        "asked": True,
+        "invocations_per_minute": 5_106.0,
+        "verdict": verdict,
+        "latency_ms": 31.2,
+        "latency_interval_ms": (28.9, None),
+        "requests": 4_000,
+        "errors": 2,
+        "duration_s": 47.0,
+    }
+    figures = ("verdict", "invocations_per_minute", "latency_ms", "latency_interval_ms")
+    document = {
+        **{name: peak[name] for name in figures},
+        "scenario": "peak",
+        "percentile": "P99",
+        "limit_ms": 50.0,
+        "reason": "P99 keeps 50 ms at 5,106 invocations/min.",
+        "scenarios": (peak,),
+        "instances": 1,
+        "instance_type": "ml.c5.xlarge",
+        "archive_sha256": archive,
+        "target": "SpellcheckStack",
+        "measured_on": "local",
+        "machine": "AMD EPYC with 2 cores",
+        "measured_at": "2026-11-23T05:18:30+00:00",
+        "run": "runs/proof",
+    }
+    return Proof.model_validate_json(json.dumps(document))
+
+
+def a_probe(rate: float, queue_ms: float, infer_ms: float, *, rows: float = 1.0, latency_ms: float = 20.0) -> Probe:
+    """Returns a probe whose server reported its times."""
+    times = ServerTimes(
+        queue_ms=queue_ms,
+        compute_ms=ComputeTimes(input=0.0, infer=infer_ms, output=0.0),
+        requests=round(rate),
+        rows_per_execution=rows,
+    )
+    return Probe(invocations_per_minute=rate, duration_s=60.0, latency_ms=latency_ms, late_share=0.0, server=times)
+
+
+def a_searched_measurement(*probes: Probe) -> Measurement:
+    search = Capacity(
+        invocations_per_minute=900.0, percentile="P99", limit_ms=50.0, reason="found", probes=tuple(probes)
+    )
+    return Measurement(
+        instance_type="ml.c5.xlarge",
+        endpoint_name="e",
+        max_invocations_per_minute=None,
+        model_latency_ms=None,
+        open_loop=search,
+    )
+
+
+def a_simulation(folder: Path) -> Path:
+    """Simulates a policy beside the recommended one, and returns the simulation's folder."""
+    (folder / "rush.csv").write_text(TRACE, "utf-8")
+    file = folder / "recommendation.json"
+    a_recommendation(CHOSEN, target="tensorrt", objective=OBJECTIVE).write_json(file)
+    traffic = ("--trace", str(folder / "rush.csv"), "--from", str(file), "--runs", str(folder / "runs"))
+    main(
+        [
+            "simulate",
+            "spellcheck",
+            *traffic,
+            *("--target-invocations", "24000", "--provisioning-s", "200", "--seeds", "2", "--json"),
+        ]
+    )
+    (run,) = (folder / "runs").iterdir()
+    return run
+
+
+class _OneRefused(Analytic):
+    """The engine of the smallest configuration does not load."""
+
+    def __call__(self, asked: Configuration, rate: float, duration_s: float):  # type: ignore[no-untyped-def]
+        if asked == configuration(2):
+            raise Refused("the engine is too small")
+        return super().__call__(asked, rate, duration_s)
+
+
+def _silent(line: Line, number: int) -> None:
+    """Ignores a probe."""
+
+
+def a_tune_search(path: Path) -> Path:
+    """Searches three configurations of an analytic service, and returns the search's folder."""
+    spellcheck, space = load_workload("spellcheck").workload, [configuration(batch) for batch in (2, 4, 8)]
+    folder = TuneFolder(path)
+    plan = TunePlan(
+        workload="spellcheck",
+        configurations=tuple(space),
+        left_out=(),
+        archives={"cpu": "a" * 64},
+        instance_type="ml.c5.xlarge",
+        longest_s=1800.0,
+    )
+    folder.begin(plan, spellcheck, b"payloads")
+    race = Race(
+        configurations=space,
+        probe=remembered(folder, _OneRefused(lambda each: 1000.0 * each.batch), _silent),
+        limit=P99,
+    )
+    race.run()
+    found = result(
+        race,
+        spellcheck,
+        [LeftOut(configurations=(configuration(64),), reason="it is too much")],
+        instance_type="ml.c5.xlarge",
+        price_per_hour_usd=0.18,
+        machine="a CPU with 2 cores",
+        measured_at="2026-11-23T03:00:00+00:00",
+    )
+    folder.keep(found, patch(spellcheck, found))
+    return folder.path

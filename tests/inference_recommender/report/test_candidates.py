@@ -1,0 +1,175 @@
+"""Sentences about a candidate: caveats, headroom, scaling, CPU."""
+
+import pytest
+
+from inference_recommender.report.candidates import (
+    caveats,
+    client_latencies,
+    cores,
+    count_text,
+    cpu_utilization,
+    loss_text,
+    notes,
+    rows_text,
+    scaling_text,
+)
+from inference_recommender.sizing.fleet import Demand, fleet
+from workloads import Candidate, LatencyObjective, Sizing
+
+
+def _candidate(**keys: object) -> Candidate:
+    bare = {"instance_type": "ml.c5.xlarge", "meets_objective": True, "reason": "Keeps it.", "cost_reason": "Listed."}
+    return Candidate.model_validate({**bare, **keys})
+
+
+INFORMED = _candidate(
+    instance_count=6,
+    instance_count_parts={"peak": 3, "burst_factor": 0, "headroom": 1, "spare_instances": 2},
+    max_invocations_interval=(1_000.0, 1_234.5),
+    warm_up_s=2.5,
+    client_latency_ms={"p99.9": 8.0, "p50": 2.0},
+    client_latency_from_intended_ms={"p50": 2.0, "p99.9": 9.5},
+)
+SAID = (
+    "95 % interval: 1,000 to 1,234.",
+    "Instances: 3 for the peak, plus headroom 1, spare_instances 2.",
+    "Warm-up: 2.5 s, not counted.",
+    "Client latency p99.9: 8 ms from send, 9.5 ms from intended send.",
+)
+
+
+def test_known_figures_are_in_the_notes() -> None:
+    assert tuple(notes(INFORMED)) == SAID
+
+
+@pytest.mark.parametrize(
+    "bare",
+    [
+        _candidate(),
+        _candidate(warm_up_s=0.0, client_latency_ms={"p50": 1.0}),
+        _candidate(instance_count=3, instance_count_parts={"peak": 3, "headroom": 0}),
+    ],
+)
+def test_unknown_or_zero_figures_are_left_out(bare: Candidate) -> None:
+    assert not list(notes(bare))
+
+
+def test_latencies_are_compared_at_each_percentile_measured_both_ways_lowest_first() -> None:
+    assert [(latency.percentile, latency.difference_ms) for latency in client_latencies(INFORMED)] == [
+        ("p50", 0),
+        ("p99.9", 1.5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "capacity", "words"),
+    [
+        (3, 20_000.0, "The loss of one instance at the peak is covered."),
+        (3, 14_000.0, "is not covered: 15,000/min for each of the others. sizing.spare_instances = 1 covers it."),
+        (1, 40_000.0, "is not covered. sizing.spare_instances = 1 covers it."),
+    ],
+)
+def test_a_sentence_states_whether_the_loss_of_an_instance_is_covered(count: int, capacity: float, words: str) -> None:
+    objective = LatencyObjective(percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000)
+    assert words in loss_text(_candidate(instance_count=count, max_invocations_per_minute=capacity), objective)
+
+
+def test_a_caveat_line_has_the_reason_and_names_a_price_source_only_without_a_price() -> None:
+    assert caveats(INFORMED) == f"Keeps it. {' '.join(SAID)} Listed."
+    assert "Listed." not in caveats(INFORMED.model_copy(update={"cost_per_hour_usd": 1.0}))
+
+
+def test_requests_of_several_rows_have_their_figures_in_rows_too() -> None:
+    objective = LatencyObjective(
+        percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000, rows_per_invocation=4
+    )
+    assert objective.peak == "30,000 invocations/min of 4 rows"
+    assert rows_text(objective, None) == "Each invocation has 4 rows: the peak is 120,000 rows/min."
+    assert rows_text(objective, _candidate(cost_per_million_invocations_usd=2.0)) == (
+        "Each invocation has 4 rows: the peak is 120,000 rows/min, and a million rows cost 0.500 USD."
+    )
+    assert rows_text(objective.model_copy(update={"rows_per_invocation": 1}), INFORMED) == ""
+
+
+def _sized(rate: float, sizing: Sizing) -> Candidate:
+    sized = fleet(rate, Demand(peak_invocations_per_minute=30_000), sizing)
+    return _candidate(
+        max_invocations_per_minute=rate,
+        instance_count=sized.instance_count,
+        instance_count_parts=sized.parts,
+        autoscaling=sized.autoscaling,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rate", "sizing", "said"),
+    [
+        (
+            13_000,
+            Sizing(),
+            "The peak of 30,000 invocations/min needs 3 instances at 13,000 each. 20 % headroom adds none: 3 instances "
+            "in all.",
+        ),
+        (
+            40_000,
+            Sizing(headroom=0.5),
+            "The peak of 30,000 invocations/min needs 1 instance at 40,000. 50 % headroom adds 1: 2 instances in all.",
+        ),
+        (
+            40_000,
+            Sizing(headroom=0),
+            "The peak of 30,000 invocations/min needs 1 instance at 40,000. No headroom is configured.",
+        ),
+        (
+            4_000,
+            Sizing(headroom=0.25, burst_factor=1.5, spare_instances=1, availability_zones=3, min_instances=24),
+            "The peak of 30,000 invocations/min needs 8 instances at 4,000 each. Bursts of 1.5 times the peak "
+            "add 4, 25 % headroom adds 3, 1 spare instance adds 1, the loss of one of 3 availability zones adds 7, the "
+            "minimum of 24 instances adds 1: 24 instances in all.",
+        ),
+        (
+            4_000,
+            Sizing(headroom=0, spare_instances=2),
+            "The peak of 30,000 invocations/min needs 8 instances at 4,000 each. 2 spare instances add 2: 10 "
+            "instances in all.",
+        ),
+    ],
+)
+def test_the_count_is_explained_for_every_kind_of_headroom(rate: float, sizing: Sizing, said: str) -> None:
+    assert count_text(_sized(rate, sizing), 30_000, sizing) == said
+
+
+def test_a_count_whose_parts_are_not_known_is_explained_without_them() -> None:
+    old = _candidate(max_invocations_per_minute=13_000, instance_count=3)
+    assert count_text(old, 30_000, Sizing()) == (
+        "The peak of 30,000 invocations/min needs 3 instances at 13,000 each, headroom included."
+    )
+
+
+def test_autoscaling_is_explained_by_its_target() -> None:
+    sizing = Sizing(safety_factor=0.7)
+    assert scaling_text(_sized(13_000, sizing), sizing) == (
+        "Autoscaling adds an instance when the average exceeds 9,100 invocations/min per instance, 70 % of its "
+        "capacity."
+    )
+    assert scaling_text(_candidate(), sizing) == ""
+
+
+@pytest.mark.parametrize(
+    ("percent", "vcpus", "said"),
+    [
+        (None, 2, None),
+        (92.4, 2, "92"),
+        (100.0, 2, "100"),
+        (142.3, 2, "142 of 200 % (2 vCPUs)"),
+        (142.3, None, "142"),
+    ],
+)
+def test_cpu_above_100_percent_names_the_whole(percent: float | None, vcpus: int | None, said: str | None) -> None:
+    assert cpu_utilization(percent, vcpus) == said
+
+
+def test_a_machines_cores_are_read_from_its_description() -> None:
+    assert cores("AMD EPYC with 2 cores") == 2
+    assert cores("Some CPU with 1 core") == 1
+    assert cores("Amazon SageMaker") is None

@@ -1,0 +1,106 @@
+"""Queue time against compute time by load with its advice, and a cold start in words."""
+
+import json
+from typing import Any
+
+import pytest
+
+from inference_recommender.capacity.probe import Probe
+from inference_recommender.report.queue import advice, queue_against_compute, queue_table
+from inference_recommender.report.sections import cold_start_text
+from tests.inference_recommender.report.builders import COLD_START, a_probe, a_searched_measurement
+from workloads import Workload, load_workload
+
+WORKLOAD = load_workload("spellcheck").workload
+
+
+def delayed(workload: Workload, delay_ms: float) -> Workload:
+    """Returns the workload with a batcher that holds requests back for so long."""
+    document: dict[str, Any] = workload.model_dump(mode="json")
+    document["serving"]["max_queue_delay_ms"] = delay_ms
+    for variant in document["variants"].values():
+        variant["serving"]["max_queue_delay_ms"] = delay_ms
+    return Workload.model_validate_json(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("probes", "delay_ms", "said"),
+    [
+        (
+            (a_probe(60, 5.0, 4.0), a_probe(600, 5.0, 4.0)),
+            5.0,
+            "Even at 60 invocations/min a request waits 5 ms: try a smaller max_queue_delay_ms than 5.",
+        ),
+        (
+            (a_probe(60, 0.0, 9.0), a_probe(600, 1.0, 9.0), a_probe(1200, 90.0, 9.0, latency_ms=130.0)),
+            0.0,
+            "At 600 invocations/min a request waits 1 of its 10 ms in Triton: computing takes the time, so a faster "
+            "model (its target or precision) is what shortens it.",
+        ),
+        (
+            (a_probe(60, 0.0, 4.0), a_probe(600, 12.0, 8.0)),
+            0.0,
+            "At 600 invocations/min a request waits 12 of its 20 ms in Triton, and computes 2.0 times as long as at "
+            "60: the machine has nothing left, so a larger one or more of them help, and more instances of the model "
+            "do not.",
+        ),
+        (
+            (a_probe(60, 0.0, 4.0), a_probe(600, 12.0, 8.0, rows=4.0)),
+            0.0,
+            "At 600 invocations/min a request waits 12 of its 20 ms in Triton: it waits for a free instance of the "
+            "model, so try more of them, or larger batches.",
+        ),
+        (
+            (a_probe(600, 6.0, 4.0, latency_ms=90.0),),
+            0.0,
+            "At 600 invocations/min a request waits 6 of its 10 ms in Triton: it waits for a free instance of the "
+            "model, so try more of them, or larger batches.",
+        ),
+    ],
+    ids=["delay", "computing", "nothing left", "free instance", "one probe"],
+)
+def test_what_waiting_against_computing_advises(probes: tuple[Probe, ...], delay_ms: float, said: str) -> None:
+    assert advice(delayed(WORKLOAD, delay_ms), a_searched_measurement(*probes)) == said
+
+
+def test_the_table_has_a_row_for_each_load_the_lightest_first_and_the_plot_its_points() -> None:
+    seen = [a_searched_measurement(a_probe(600, 12.0, 8.0), a_probe(60, 0.5, 4.0))]
+    found = queue_table(WORKLOAD, seen)
+    assert found is not None
+    rows = [(row["invocations_per_minute"], row["queue_ms"], row["infer_ms"]) for row in found.rows]
+    assert rows == [(60.0, 0.5, 4.0), (600.0, 12.0, 8.0)]
+    assert found.note.startswith("Means of a request inside Triton, by its own counters;")
+    assert found.note.endswith("and more instances of the model do not.")
+    plot = queue_against_compute(seen)
+    assert plot is not None
+    assert "waiting,600.0,12.0" in plot.csv
+    assert "together,60.0,4.5" in plot.csv
+
+
+def test_where_no_server_told_there_is_neither() -> None:
+    silent = a_searched_measurement(Probe(invocations_per_minute=60.0, duration_s=1.0, latency_ms=1.0, late_share=0.0))
+    assert queue_table(WORKLOAD, [silent]) is None
+    assert queue_against_compute([silent]) is None
+    assert advice(WORKLOAD, silent) is None
+
+
+def test_a_start_is_told_with_what_is_not_in_it() -> None:
+    assert cold_start_text(COLD_START) == (
+        "A new server answers within the objective after 3.32 s: 3 starts of ml.c5.xlarge on two cores. Provisioning "
+        "is not included, and the archive came from this machine's memory."
+    )
+    on_aws = COLD_START.model_copy(
+        update={
+            "measured_on": "sagemaker",
+            "machine": "SageMaker, asked from two cores",
+            "starts": 1,
+            "fetch_s": None,
+            "warm_up_s": None,
+            "total_s": None,
+        }
+    )
+    assert cold_start_text(on_aws) == (
+        "No answer within the objective in 1 start of ml.c5.xlarge on SageMaker, asked from two cores. Loading "
+        "includes the models' warm-up, because the server's log is not verbose. SageMaker does not report instance, "
+        "image and archive separately."
+    )

@@ -1,0 +1,342 @@
+"""The report of each kind of folder as JSON, beside a golden file, and what changes its decision."""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference_recommender.__main__ import main
+from inference_recommender.capacity.probe import Probe
+from inference_recommender.capacity.rate import Capacity
+from inference_recommender.cli.folder_report import read_report, write_page
+from inference_recommender.report.document import Report, as_json
+from inference_recommender.report.run_report import run_page
+from inference_recommender.run_folder import RunFolder
+from inference_recommender.sizing.decision import decide
+from inference_recommender.tune.result import TuneResult
+from tests.inference_recommender.report.builders import (
+    CAPACITY,
+    COLD_START,
+    SUMMARY,
+    a_probe,
+    a_proof,
+    a_searched_measurement,
+)
+
+GOLDENS = Path(__file__).parent / "goldens"
+REWRITE = "REWRITE_GOLDENS" in os.environ
+OPEN_LOOP = Capacity(
+    invocations_per_minute=9_600.0,
+    interval=(9_000.0, 10_500.0),
+    percentile="P99",
+    limit_ms=50.0,
+    latency_ms=48.0,
+    reason="the capacity is known to its resolution",
+    probes=(
+        Probe(invocations_per_minute=9_000.0, duration_s=20.0, latency_ms=40.0, late_share=0.004),
+        Probe(invocations_per_minute=10_400.0, duration_s=20.0, latency_ms=None, late_share=0.03),
+    ),
+)
+
+
+def matches(path: Path, golden: str) -> None:
+    """Compares a folder's report with its golden; REWRITE_GOLDENS=1 writes it again."""
+    text = as_json(read_report(path)) + "\n"
+    for pattern, stands_for in (
+        (r'"(simulated at|fingerprint|measured on)": "[^"]*"', r'"\1": "…"'),
+        (r'"(sha256 of the workload|sha256 of the traffic|run)": "[^"]*"', r'"\1": "…"'),
+        (r'"name": "spellcheck-simulation-[^"]*"', '"name": "spellcheck-simulation"'),
+    ):
+        text = re.sub(pattern, stands_for, text)
+    file = GOLDENS / golden
+    if REWRITE:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, "utf-8")
+    assert text == file.read_text("utf-8"), "set REWRITE_GOLDENS=1 to accept the change"
+
+
+def with_search(run: RunFolder) -> RunFolder:
+    """Adds an open-loop search, a proof, a cold start and a generator's summary to a run."""
+    informed = {
+        "open_loop": OPEN_LOOP,
+        "warm_up_s": 6.0,
+        "cpu_utilization_percent": 184.2,
+        "client_latency_ms": {"p99": 14.0, "p50": 5.0, "p90": 9.0},
+        "client_latency_from_intended_ms": {"p50": 5.25, "p99": 18.5},
+    }
+    measured = tuple(each.model_copy(update=informed) for each in run.measurements())
+    old = run.recommendation()
+    recommendation = decide(run.workload(), old.archive_sha256, measured, old.provenance)
+    run.keep_measurements(measured)
+    more = {"proof": a_proof("kept"), "cold_start": COLD_START}
+    run.keep_recommendation(recommendation.model_copy(update=more))
+    run.keep("open-arrivals/probe-001/summary.json", SUMMARY)
+    return run
+
+
+def test_a_run_by_estimate(run_copy: RunFolder) -> None:
+    matches(run_copy.path, "run-estimate.json")
+
+
+def test_a_run_with_search_proof_and_cold_start(run_copy: RunFolder) -> None:
+    matches(with_search(run_copy).path, "run-proven.json")
+
+
+def test_a_proof(tmp_path: Path) -> None:
+    RunFolder(tmp_path / "proof").keep("proof.json", a_proof("kept", archive=None).model_dump(mode="json"))
+    matches(tmp_path / "proof", "proof.json")
+
+
+def test_a_capacity_search(tmp_path: Path) -> None:
+    RunFolder(tmp_path / "search").keep("capacity.json", CAPACITY)
+    matches(tmp_path / "search", "capacity.json")
+
+
+def test_a_simulation(simulated: Path) -> None:
+    matches(simulated, "simulation.json")
+
+
+def test_a_search_for_a_configuration(searched: Path) -> None:
+    matches(searched, "tune.json")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outcome", "decision"),
+    [
+        (
+            None,
+            "met",
+            "Recommended: 47 × ml.c5.xlarge THREADS=2, $23.50/h. Not proven yet: run `python -m inference_recommender "
+            "prove spellcheck`.",
+        ),
+        ("kept", "met", "Recommended: 47 × ml.c5.xlarge THREADS=2, $23.50/h. Proven with open-loop arrivals."),
+        (
+            "missed",
+            "missed",
+            "Do not deploy 47 × ml.c5.xlarge THREADS=2, $23.50/h: P99 keeps 50 ms at 5,106 invocations/min.",
+        ),
+        (
+            "unclear",
+            "unknown",
+            "Not decided: 47 × ml.c5.xlarge THREADS=2, $23.50/h. The proof is inconclusive: P99 keeps 50 ms at 5,106 "
+            "invocations/min.",
+        ),
+        ("none", "missed", "No candidate meets the objective: no recommendation was written."),
+    ],
+)
+def test_the_decision_of_a_run_follows_from_its_proof(
+    run_copy: RunFolder, verdict: str | None, outcome: str, decision: str
+) -> None:
+    changes: dict[str, Any] = {"recommended": None} if verdict == "none" else {}
+    if verdict in ("kept", "missed", "unclear"):
+        changes = {"proof": a_proof(verdict)}
+    run_copy.keep_recommendation(run_copy.recommendation().model_copy(update=changes))
+    report = read_report(run_copy.path)
+    assert (report.verdict, report.decision) == (outcome, decision)
+
+
+def test_a_damaged_summary_of_a_generator_is_named(run_copy: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    run_copy.keep("probe-001/summary.json", {})
+    assert main(["report", str(run_copy.path), "--format", "json"]) == 2
+    file = run_copy.path / "probe-001" / "summary.json"
+    assert f"{file}: cannot be read" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_run_is_drawn_again_to_the_same_bytes_with_its_plots(run_copy: RunFolder) -> None:
+    before = run_copy.report.read_text("utf-8")
+    assert write_page(run_copy.path) == run_copy.report
+    assert run_copy.report.read_text("utf-8") == before
+    assert re.findall(r'<a download="([^"]+)"', before) == [
+        "throughput-over-time-ml.c5.xlarge.csv",
+        "latency-against-rate-ml.c5.xlarge.csv",
+        "latency-distribution-ml.c5.xlarge.csv",
+    ]
+    assert "open arrivals, estimated</text>" in before
+    assert "open arrivals, measured" not in before
+
+
+def test_the_latency_plot_has_users_probes_capacity_and_proof(run_copy: RunFolder) -> None:
+    text = run_page(with_search(run_copy))
+    for legend in (
+        "P99 of closed-loop users",
+        "open arrivals, estimated",
+        "open arrivals, measured",
+        "sizes the fleet, 9,600/min",
+        "closed-loop rate 12,000/min",
+        "95 % interval",
+        "proof, with its 95 % interval",
+        "warm-up",
+    ):
+        assert f"{legend}</text>" in text, legend
+
+
+def test_a_phase_that_the_test_did_not_reach_is_not_marked(run_copy: RunFolder) -> None:
+    request = run_copy.request()
+    request["InputConfig"]["TrafficPattern"]["Phases"][0]["DurationInSeconds"] = 600
+    run_copy.keep("request.json", request)
+    text = run_page(run_copy)
+    assert "phase 1" in text
+    assert "phase 2" not in text
+
+
+def test_a_recommendation_of_an_older_version_is_drawn(run_copy: RunFolder) -> None:
+    old = json.loads(run_copy.recommendation().model_dump_json())
+    for candidate in (old["recommended"], *old["candidates"]):
+        for key in ("warm_up_s", "client_latency_ms", "client_latency_from_intended_ms", "instance_count_parts"):
+            del candidate[key]
+        candidate["max_invocations_interval"] = None
+    run_copy.keep("recommendation.json", old)
+    text = run_page(run_copy)
+    assert "47 × ml.c5.xlarge" in text
+    assert "Client latency" not in text
+
+
+def test_queue_times_appear_in_the_report_and_as_a_plot(run_copy: RunFolder) -> None:
+    first, *others = run_copy.measurements()
+    search = a_searched_measurement(a_probe(60, 0.5, 4.0), a_probe(600, 12.0, 8.0)).open_loop
+    run_copy.keep_measurements((first.model_copy(update={"open_loop": search}), *others))
+    report = read_report(run_copy.path)
+    assert report.table("queue") is not None
+    assert not [each for each in report.not_tested if each.startswith("Queue time")]
+    assert run_page(run_copy).count("Queue against compute") >= 2, "the table and the plot"
+
+
+def changed_tune(searched: Path, folder: Path, **changes: object) -> Path:
+    """Returns a copy of a search whose result has other members."""
+    for name in ("tune.json", "workload.json", "probes.jsonl"):
+        (folder / name).write_bytes((searched / name).read_bytes())
+    TuneResult.from_json(searched / "result.json").model_copy(update=changes).write_json(folder / "result.json")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({"best_is_better": 0.82}, "met"),
+        ({"reason": "no configuration keeps the limit, at 60 a minute or more", "best": None}, "missed"),
+        ({"reason": "it was interrupted", "best": None}, "unknown"),
+    ],
+)
+def test_the_verdict_of_a_search_for_a_configuration(
+    searched: Path, tmp_path: Path, changes: dict[str, object], verdict: str
+) -> None:
+    assert read_report(changed_tune(searched, tmp_path, **changes)).verdict == verdict
+
+
+def test_a_search_without_a_result_names_the_command_that_resumes_it(
+    searched: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (changed_tune(searched, tmp_path) / "result.json").unlink()
+    assert main(["report", str(tmp_path)]) == 2
+    assert f"`python -m inference_recommender tune --resume {tmp_path}`" in " ".join(capsys.readouterr().err.split())
+
+
+def changed_simulation(run: Path, folder: Path, **members: Any) -> Path:
+    """Returns a copy of a simulation with other members."""
+    copy = folder / run.name
+    copy.mkdir(parents=True)
+    document = json.loads((run / "simulation.json").read_text("utf-8"))
+    (copy / "simulation.json").write_text(json.dumps({**document, **members}), "utf-8")
+    (copy / "workload.json").write_bytes((run / "workload.json").read_bytes())
+    return copy
+
+
+SEARCHED = {"policies_tried": 91, "confirmed_on": {"seeds": 898, "failed": 2}}
+
+
+@pytest.mark.parametrize(
+    ("order", "members", "begins"),
+    [
+        ((0, 1, 2), {"safe": True, **SEARCHED}, "Deploy 2 to 20, 24,000/min each, "),
+        ((1, 2), {"safe": True, **SEARCHED}, "Keep the recommended policy, 2 to 20, 15,000/min each, "),
+        ((0, 1, 2), {"safe": False, **SEARCHED}, "Do not deploy: no policy that was tried "),
+        ((0, 1, 2), {"safe": True}, "Deploy the policy that was asked for, 2 to 20, "),
+        ((0, 1, 2), {"complete": False, "safe": False}, "No conclusion: the simulation was interrupted."),
+    ],
+)
+def test_the_decision_of_a_simulation(
+    simulated: Path, tmp_path: Path, order: tuple[int, ...], members: dict[str, Any], begins: str
+) -> None:
+    policies = json.loads((simulated / "simulation.json").read_text("utf-8"))["policies"]
+    chosen = [policies[number] for number in order]
+    assert read_report(changed_simulation(simulated, tmp_path, policies=chosen, **members)).decision.startswith(begins)
+
+
+def test_the_page_of_a_simulation_has_every_policy_and_shows_the_judged_one(simulated: Path) -> None:
+    text = write_page(simulated).read_text("utf-8")
+    assert len(text) < 2_000_000
+    slider = re.search(r'<input type="range" id="policy" min="0" max="(\d)" step="1" value="(\d)"', text)
+    assert slider is not None
+    assert slider.groups() == ("2", "1"), "policies are in order of their instance hours"
+    blocks = re.findall(r'<div class="policy" data-policy="(\d)" data-says="([^":]+)[^"]*"( hidden)?>', text)
+    assert blocks == [
+        ("0", "fixed fleet", " hidden"),
+        ("1", "asked for", ""),
+        ("2", "as recommended now", " hidden"),
+    ]
+    groups = re.findall(r'<g data-policy="(\d)"( hidden)?>', text)
+    assert {number for number, hidden in groups if not hidden} == {"1"}
+    assert re.findall(r'<a download="([^"]+)"', text) == [
+        "load.csv",
+        "fleet.csv",
+        "latency.csv",
+        "late-requests.csv",
+        "cost.csv",
+        "cost-against-risk.csv",
+    ]
+
+
+def test_a_simulation_of_one_policy_has_no_slider(simulated: Path, tmp_path: Path) -> None:
+    policies = json.loads((simulated / "simulation.json").read_text("utf-8"))["policies"]
+    copy = changed_simulation(simulated, tmp_path, policies=policies[:1], price_per_hour_usd=None)
+    text = write_page(copy).read_text("utf-8")
+    assert '<input type="range"' not in text
+    assert "instance hours since the day began" in text
+
+
+def test_a_damaged_simulation_is_named(simulated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = changed_simulation(simulated, tmp_path, policies=None)
+    assert main(["report", str(copy)]) == 2
+    assert f"{copy / 'simulation.json'}: " in " ".join(capsys.readouterr().err.split())
+
+
+def test_all_writes_an_index_with_relative_links_and_why_a_folder_has_no_report(
+    run_copy: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = run_copy.path.parent
+    (runs / "broken").mkdir()
+    assert main(["report", "--all", str(runs)]) == 0
+    assert capsys.readouterr().out == f"{runs / 'index.html'}\n"
+    text = (runs / "index.html").read_text("utf-8")
+    assert re.findall(r'href="([^"]+)"', text) == ["job-1/report.html"]
+    assert "is no run folder: it has no workload.json." in text
+
+
+READ: dict[str, Callable[[str], object]] = {"json": Report.model_validate_json, "markdown": str, "text": str}
+
+
+@pytest.mark.parametrize("form", READ)
+def test_report_prints_each_format(run_copy: RunFolder, capsys: pytest.CaptureFixture[str], form: str) -> None:
+    assert main(["report", str(run_copy.path), "--format", form]) == 0
+    text = capsys.readouterr().out
+    assert "Recommended: 47 × ml.c5.xlarge THREADS=2, $23.50/h." in text
+    assert READ[form](text)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "report: name a folder below runs/, or give --all for an index of all of them.\n"),
+        (
+            ["--all", "/nowhere"],
+            "--all: /nowhere does not exist. `python -m inference_recommender run` creates it.\n",
+        ),
+    ],
+)
+def test_refusals(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", *options]) == 2
+    assert capsys.readouterr().err == message

@@ -1,0 +1,207 @@
+"""`size` with a batch: shards, costs and a saving from the batch program's reports, or from a stated rate."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containers.batch.job import Summary
+from inference_recommender.__main__ import main
+from inference_recommender.cli import size
+from inference_recommender.sizing.batch import read_throughput
+from tests.builders import an_artifact
+from tests.inference_recommender.sizing.builders import ARCHIVE, CPU_ARCHIVE, batch_report
+from workloads import ROOT, BatchRecommendation, NoVerdict, ProjectError, WorkloadFolder
+
+STATED = {"rows_per_second": 4380, "source": "a table of 2024, of BERT-base"}
+ON_CPU = {"rows_per_second": 94.6, "source": "a run elsewhere", "instance_type": "c5.xlarge"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkloadFolder:
+    """The workload `duplicates`, built for Inf1 and for CPUs, in a folder that a test may write to."""
+    path = tmp_path / "workloads" / "duplicates"
+    shutil.copytree(ROOT / "workloads" / "duplicates", path, ignore=shutil.ignore_patterns("*.py", "*.jsonl"))
+    copy = WorkloadFolder(path)
+    for target, sha256 in (("inf1", ARCHIVE), ("cpu-int8", CPU_ARCHIVE)):
+        built = an_artifact(workload="duplicates", variant=target, target=target, archive_sha256=sha256)
+        (tmp_path / "build" / "duplicates" / target).mkdir(parents=True)
+        built.write_json(tmp_path / "build" / "duplicates" / target / "artifact.json")
+    monkeypatch.setattr(size, "ROOT", tmp_path)
+    monkeypatch.setattr(size, "load_workload", lambda name: copy)
+    return copy
+
+
+def stated(tmp_path: Path, **keys: object) -> Path:
+    file = tmp_path / "stated.json"
+    file.write_text(json.dumps({**STATED, **keys}))
+    return file
+
+
+def sized(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    assert main(["size", "--workload", "duplicates", *map(str, arguments), "--json"]) == 0
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def test_shards_follow_from_the_reports_the_objective_and_the_headroom(
+    folder: WorkloadFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The objective of 8,800 rows/s and a fifth more, over the mean of 4,400, is 2.4; without headroom 2."""
+    batch_report(tmp_path / "summaries" / "1.json")
+    batch_report(tmp_path / "summaries" / "2.json", rows_per_second=4800.0, load_seconds=40.0)
+    found = sized(capsys, "--from", tmp_path / "summaries", "--rows-per-run", 100_000_000)
+    fleet = found["recommended"]
+    assert (fleet["instance_type"], fleet["rows_per_second"], fleet["measured"]) == ("inf1.6xlarge", 4400, [4000, 4800])
+    assert (fleet["shards"], fleet["shard_parts"]["peak"], fleet["shard_parts"]["headroom"]) == (3, 2, 1)
+    assert (fleet["known_by"], fleet["source"]) == ("stack", "2 reports of a run of DuplicatesStack")
+    assert fleet["run_s"] == pytest.approx(100e6 / 13_200 + 30)
+    assert fleet["cost_per_hour_usd"] == pytest.approx(3 * 1.18)
+    assert fleet["cost_per_run_usd"] == pytest.approx(3.54 * (100e6 / 13_200 + 30) / 3600)
+    assert fleet["cost_per_million_rows_usd"] == pytest.approx(1.18 / (4400 * 3600) * 1e6)
+    assert (found["archive_sha256"], found["target"], found["saving_percent"]) == (ARCHIVE, "inf1", None)
+
+
+def test_the_summary_of_the_batch_program_is_a_report(tmp_path: Path) -> None:
+    written = Summary(
+        rows=50_000,
+        answered=50_000,
+        bad=0,
+        rows_done_before=0,
+        workers=16,
+        load_seconds=20.0,
+        seconds=40.0,
+        rows_per_second=2500.0,
+        padding_share=0.1,
+        manifest=None,
+        archive_sha256=ARCHIVE,
+        stack=None,
+    )
+    (tmp_path / "summary.json").write_text(json.dumps(written.document()))
+    found = read_throughput([tmp_path], 0.01, "2 cores")
+    assert (found.rows_per_second, found.rows, found.load_s, found.archive_sha256) == (2500, 50_000, 20, ARCHIVE)
+    assert (found.known_by, found.source) == ("local", "1 report of the batch program on 2 cores")
+
+
+def test_the_saving_is_per_row_against_a_fleet_of_the_same_checkpoint(
+    folder: WorkloadFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cpu = batch_report(tmp_path / "cpu.json", rows_per_second=500.0, archive_sha256=CPU_ARCHIVE, stack=None)
+    inf1 = batch_report(tmp_path / "inf1.json")
+    found = sized(capsys, "--from", inf1, "--baseline", f"c5.xlarge={cpu}")
+    assert found["baseline"]["shards"] == 22  # 10,560 / 500, rounded up
+    assert (found["baseline"]["known_by"], found["baseline"]["instance_type"]) == ("local", "c5.xlarge")
+    assert found["saving_percent"] == pytest.approx(100 * (1 - (1.18 / 4000) / (0.17 / 500)))
+    assert found["reason"] == "Both rates are of the same checkpoint."
+
+
+def test_a_recommendation_is_written_for_review_and_read_by_the_stack(
+    folder: WorkloadFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = batch_report(tmp_path / "inf1.json")
+    assert main(["size", "--workload", "duplicates", "--from", str(file), "--recommend"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == f"Written: {folder.recommendation_file}. The next `cdk deploy` uses it.\n"
+    (row,) = (line.split() for line in shown.out.splitlines() if "inf1.6xlarge" in line and "measured," in line)
+    assert row[1:] == ["inf1.6xlarge", "measured,", "stack", "4,000", "3", "28", "3.540", "0.0279", "0.0819"]
+    written = folder.batch_recommendation()
+    assert isinstance(written, BatchRecommendation)
+    assert (written.recommended.shards, written.rows_per_run, folder.recommendation()) == (3, 100_000, None)
+
+
+def test_a_stated_rate_is_a_scenario_that_names_its_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cpu.json").write_text(json.dumps(ON_CPU))
+    arguments = ["--from", str(stated(tmp_path)), "--baseline", str(tmp_path / "cpu.json"), "--explain"]
+    assert main(["size", "--workload", "duplicates", *arguments]) == 0
+    shown = capsys.readouterr().out
+    for sentence in (
+        "4,380 rows/s on inf1.6xlarge: a table of 2024, of BERT-base. Price: Amazon EC2 pricing, ",
+        "94.6 rows/s on c5.xlarge: a run elsewhere. Price: Amazon EC2 pricing, ",
+        "A row costs 85.0 % less than on the baseline.",
+        "The rate on inf1.6xlarge and on c5.xlarge is stated, not measured. The saving is a scenario: it holds if both "
+        "rates are of one model.",
+    ):
+        assert sentence in shown
+
+
+def test_a_type_without_a_price_is_sized_and_its_cost_has_a_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = sized(capsys, "--from", f"ml.inf1.xlarge={stated(tmp_path)}")["recommended"]
+    assert (found["shards"], found["cost_per_hour_usd"]) == (3, None)
+    assert found["cost_reason"].startswith(
+        "No price: prices.json has none for ml.inf1.xlarge in us-east-1: public lists of 2023 to 2026 disagree"
+    )
+    priced = sized(capsys, "--from", stated(tmp_path, price_per_hour_usd=2.0))["recommended"]
+    assert (priced["cost_per_hour_usd"], priced["cost_reason"]) == (6.0, "Stated: a table of 2024, of BERT-base.")
+
+
+def test_reports_of_shards_that_found_all_rows_answered_are_left_out(tmp_path: Path) -> None:
+    done, empty = batch_report(tmp_path / "1.json"), batch_report(tmp_path / "2.json", rows=0, rows_per_second=None)
+    assert read_throughput([done, empty], 0.01, "here").measured == (4000,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"rows": 1000}, "too few rows: 1,000 rows took 0.2 s, and the minimum is 10 s. Give the batch more rows."),
+        (
+            {"bad_share": 0.02},
+            "2.0% of the rows are bad, more than max_bad_share 0.01. Correct the input and measure again.",
+        ),
+        (
+            {"rows": 0, "rows_per_second": None},
+            "no report of a run that answered any row. Give those of a whole run.",
+        ),
+        (
+            {"archive_sha256": None},
+            "archive_sha256: is null, because the model was a folder. Run the batch with the archive that is deployed: "
+            "--model build/WORKLOAD/TARGET/model.tar.gz.",
+        ),
+        (
+            {"rows": "many"},
+            "is neither a report nor a stated rate. Give a file of `python -m containers.batch --summary FILE`, or one "
+            "with rows_per_second and source.",
+        ),
+    ],
+)
+def test_an_unusable_report_is_refused(tmp_path: Path, changes: dict[str, object], problem: str) -> None:
+    file = batch_report(tmp_path / "report.json", **changes)
+    with pytest.raises(ProjectError) as raised:
+        read_throughput([file], 0.01, "here")
+    assert str(raised.value) == f"{file}: {problem}"
+    assert isinstance(raised.value, NoVerdict) == (not problem.startswith(("archive_sha256", "is neither")))
+
+
+@pytest.mark.parametrize(
+    ("second", "problem"),
+    [
+        ({"archive_sha256": CPU_ARCHIVE}, "has reports of 2 archives. Give the reports of one."),
+        ({"source": "a table"}, "has a stated rate among 2 files. Give only the stated rate."),
+    ],
+)
+def test_files_that_do_not_fit_together_are_refused(tmp_path: Path, second: dict[str, object], problem: str) -> None:
+    one, two = batch_report(tmp_path / "1.json"), tmp_path / "2.json"
+    if "source" in second:
+        two.write_text(json.dumps(STATED))
+    else:
+        batch_report(two, **second)
+    with pytest.raises(ProjectError) as raised:
+        read_throughput([one, two], 0.01, "here")
+    assert str(raised.value) == f"{one}, {two}: {problem}"
+
+
+def test_a_baseline_of_another_checkpoint_is_refused(
+    folder: WorkloadFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = an_artifact(
+        workload="duplicates", variant="cpu-int8", archive_sha256=CPU_ARCHIVE, checkpoint_sha256="9" * 64
+    )
+    built.write_json(tmp_path / "build" / "duplicates" / "cpu-int8" / "artifact.json")
+    files = (batch_report(tmp_path / "1.json"), batch_report(tmp_path / "2.json", archive_sha256=CPU_ARCHIVE))
+    arguments = ["--from", str(files[0]), "--baseline", f"c5.xlarge={files[1]}"]
+    assert main(["size", "--workload", "duplicates", *arguments]) == 2
+    assert capsys.readouterr().err == (
+        "--baseline: was measured on cpu-int8, which was built of another checkpoint. Build both of one.\n"
+    )
