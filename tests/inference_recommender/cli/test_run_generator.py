@@ -13,7 +13,7 @@ from aws_api.service_model import problems
 from benchmarks.searches.simulated_service import MM1, SimulatedService
 from inference_recommender.__main__ import main
 from inference_recommender.cli import run as run_command
-from inference_recommender.cli import run_generator
+from inference_recommender.cli import run_generator, run_result
 from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import search
 from inference_recommender.payloads import request_bodies
@@ -67,7 +67,7 @@ def run(
     folder: WorkloadFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
     """Runs the command against a simulated M/M/1 service."""
-    for module in (run_command, run_generator):
+    for module in (run_result, run_generator):
         monkeypatch.setattr(module, "load_artifact", lambda root, workload, target: an_artifact())
     monkeypatch.setattr(run_command, "deployed_workload", lambda *_: folder)
     monkeypatch.setattr(search, "GeneratorProbe", lambda *_, **__: SimulatedService(MM1, seed=0).probe)
