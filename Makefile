@@ -58,7 +58,9 @@ test-all: setup uv $(VENV)/.tensorrt-check $(if $(INF1_PYTHON),inf1) ## the same
 	@python -m scripts.run_tests --hypothesis-profile new-examples
 
 fuzz: setup ## ten minutes of malformed and hostile input for all that reads what strangers send
-	@python -m scripts.fuzz
+	@end=$$((SECONDS + 600)); while [ $$SECONDS -lt $$end ]; do seed=$$RANDOM; echo "seed $$seed"; \
+	  FUZZ_FACTOR=20 python -m pytest tests/fuzz -q --numprocesses 2 --dist loadfile \
+	    --hypothesis-profile new-examples --hypothesis-seed $$seed || exit 1; done
 
 lint: setup ## format, lint and types
 	ruff format --check .

@@ -26,13 +26,13 @@ from constructs import Construct
 import workloads
 from stacks.batch.batch_stack import ScheduledBatchStack
 from stacks.budget import NAME as BUDGET
-from stacks.budget import BudgetProps, BudgetStack, cost_tags
+from stacks.budget import BudgetStack, cost_tags
 from stacks.context import PRODUCTION, Options, ReleaseSource, check_choice, read_budget, read_options, read_release
 from stacks.deployment import plan_deployment
 from stacks.ecs.private_network import Shared
 from stacks.ecs.service_stack import EcsServiceStack
 from stacks.ecs.shared_network import NAME as SHARED_NETWORK
-from stacks.ecs.shared_network import SharedNetworkProps, SharedNetworkStack
+from stacks.ecs.shared_network import SharedNetworkStack
 from stacks.ecs.zones import SharedZones
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.workload_stack import BuiltArtifact, NoRecommendation, NotMeasured, SeveralProblems, WorkloadStackProps
@@ -93,8 +93,7 @@ def add_stacks(
     if left_out and len(scope.node.children) == before:
         raise NothingBuilt(left_out)
     if options.budget_usd is not None:
-        budget = BudgetProps(stage=options.stage, limit_usd=options.budget_usd, environment=environment)
-        BudgetStack(scope, BUDGET, budget)
+        BudgetStack(scope, BUDGET, stage=options.stage, limit_usd=options.budget_usd, environment=environment)
     return left_out
 
 
@@ -220,8 +219,9 @@ def _shared_network(
     found = {folder.file: folder.workload for folder in folders}
     region = environment.region if environment else None
     zones = SharedZones(found, region, in_production=options.in_production)
-    props = SharedNetworkProps(zones=zones, tags=cost_tags(options.stage), environment=environment)
-    return SharedNetworkStack(scope, SHARED_NETWORK, props)
+    return SharedNetworkStack(
+        scope, SHARED_NETWORK, zones=zones, tags=cost_tags(options.stage), environment=environment
+    )
 
 
 def _add_stack(scope: Construct, root: Path, props: WorkloadStackProps, network: Shared) -> Stack:

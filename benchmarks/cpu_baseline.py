@@ -9,7 +9,7 @@ engine's median is a baseline for `size --workload duplicates`, whose other side
 inf1.6xlarge. `--instance-type` is what this machine stands for: its price is that type's, its
 speed this machine's own, so run it on that type. What else runs shows in `load_average`.
 
-Prints the rates, what `batch` says, and one JSON document on the last line.
+Prints the rates, the output of `size`, and one JSON document on the last line.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -56,13 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{engine:12}{rate:8.2f} rows/s   {threads} threads, {rows} rows at once")
     about = machine(["torch", "transformers"])
     source = f"measured on {about['cpu']} with {about['cores']} cores: BERT-base, {TOKENS} tokens, fp32"
-    said = subprocess.run(
-        [sys.executable, "-m", *scenario(max(rates.values()), source, options.instance_type)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", *scenario(Path(folder), max(rates.values()), source, options.instance_type)]
+        said = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     print(said.stdout)
     settings = {engine: dict(zip(("threads", "rows_at_once"), best[engine], strict=True)) for engine in ENGINES}
     document = {"benchmark": "cpu_baseline", **about, "load_average": load, "instance_type": options.instance_type}
@@ -70,19 +67,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def scenario(rows_per_second: float, source: str, instance_type: str) -> list[str]:
-    """Returns the command that compares a row's cost on Inf1, as AWS states its rate, with that of this baseline."""
-    stated = ["--rows-per-second", str(INF1_ROWS_PER_SECOND), "--source", INF1_SOURCE]
-    baseline = ["--baseline-rows-per-second", f"{rows_per_second:.4g}", "--baseline-source", source]
-    return [
-        "inference_recommender",
-        "batch",
-        "duplicates",
-        *stated,
-        *baseline,
-        "--baseline-instance-type",
-        instance_type,
-    ]
+def scenario(folder: Path, rows_per_second: float, source: str, instance_type: str) -> list[str]:
+    """Returns the command that compares a row's cost on Inf1, at the rate that AWS states, with that of this baseline.
+
+    Writes both rates into `folder`.
+    """
+    inf1, cpu = folder / "inf1.json", folder / "cpu.json"
+    inf1.write_text(json.dumps({"rows_per_second": INF1_ROWS_PER_SECOND, "source": INF1_SOURCE}))
+    rate = {"rows_per_second": round(rows_per_second, 1), "source": source, "instance_type": instance_type}
+    cpu.write_text(json.dumps(rate))
+    return ["inference_recommender", "size", "--workload", "duplicates", "--from", str(inf1), "--baseline", str(cpu)]
 
 
 def measured(engine: str, threads: int, rows: int, seconds: float) -> float:

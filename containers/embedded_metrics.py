@@ -1,7 +1,7 @@
-"""Formats metrics as a line of a log, out of which CloudWatch Logs reads them without a call or a permission.
+"""Formats metrics as a line of a log, from which CloudWatch Logs reads them without a call or a permission.
 
-Source: CloudWatch embedded metric format specification. A value is a number, or up to 100 of them; CloudWatch refuses
-more, and so does this module. Pure: the caller prints the document on a line of its own.
+Source: CloudWatch embedded metric format specification. A value is a number, or up to 100 of them. Pure: the caller
+prints the document on a line of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,23 @@ MOST_VALUES = 100
 
 
 @dataclass(frozen=True)
-class Metric:
+class LogMetric:
     name: str
     unit: str  # a unit of CloudWatch: Count, Count/Second, Milliseconds, …
     value: float | Sequence[float]
 
 
-def document(dimensions: Mapping[str, str], metrics: Sequence[Metric], at_s: float) -> dict[str, Any]:
+def dimensions(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the dimensions of every metric; empty if METRICS_WORKLOAD and METRICS_STACK do not request metrics."""
+    workload, stack = environment.get("METRICS_WORKLOAD"), environment.get("METRICS_STACK")
+    return {"Workload": workload, "Stack": stack} if workload and stack else {}
+
+
+def document(dimensions: Mapping[str, str], metrics: Sequence[LogMetric], at_s: float) -> dict[str, Any]:
     """Returns the document of one line. `at_s` is Unix time in seconds. Raises ValueError for more than 100 values."""
     for metric in metrics:
         if isinstance(metric.value, Sequence) and len(metric.value) > MOST_VALUES:
-            raise ValueError(f"{metric.name}: {len(metric.value)} values; at most {MOST_VALUES} fit in a line.")
+            raise ValueError(f"{metric.name}: {len(metric.value)} values; a line holds at most {MOST_VALUES}.")
     directive = {
         "Namespace": NAMESPACE,
         "Dimensions": [list(dimensions)],

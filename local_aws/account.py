@@ -12,28 +12,18 @@ from typing import Any
 from moto.applicationautoscaling.models import applicationautoscaling_backends
 from moto.cloudformation.models import cloudformation_backends
 from moto.cloudwatch.models import cloudwatch_backends
-from moto.codebuild.models import codebuild_backends
 from moto.core.models import DEFAULT_ACCOUNT_ID
-from moto.ecs.models import ecs_backends
 from moto.iam.models import iam_backends
 from moto.logs.models import LogsBackend, logs_backends
 from moto.s3.models import s3_backends
 from moto.sagemaker.models import sagemaker_backends
-from moto.stepfunctions.models import stepfunctions_backends
-from moto.sts.models import sts_backends
 
 from inference_recommender.load_generator.process import COMMAND
-from local_aws.cloudformation import resource_types, template
+from local_aws.cloudformation import resource_types, template  # noqa: F401
 from local_aws.cloudformation.role_type import LocalIamBackend
 from local_aws.cloudformation.stacks import LocalCloudFormationBackend
 from local_aws.cloudwatch import LocalCloudWatchBackend
-from local_aws.moto_services import (
-    LocalCodeBuildBackend,
-    LocalEcsBackend,
-    LocalS3Backend,
-    LocalStepFunctionBackend,
-    LocalStsBackend,
-)
+from local_aws.moto_services import LocalS3Backend, refuse_operations
 from local_aws.permissions.enforced import CALLS_FILE, CallLog
 from local_aws.permissions.service_roles import ServiceRoles
 from local_aws.process.neuron import NeuronStandIn
@@ -87,18 +77,14 @@ class Account:
         self._scaler: Scaler | None = None
 
     def install(self) -> None:
-        resource_types.register()
         template.install()
+        refuse_operations()
         _replace(cloudwatch_backends, LocalCloudWatchBackend)
         _replace(applicationautoscaling_backends, self._scaling)
         _replace(cloudformation_backends, LocalCloudFormationBackend)
-        _replace(codebuild_backends, LocalCodeBuildBackend)
-        _replace(ecs_backends, LocalEcsBackend)
         _replace(iam_backends, LocalIamBackend)
         _replace(s3_backends, LocalS3Backend)
         _replace(sagemaker_backends, self._sagemaker)
-        _replace(stepfunctions_backends, LocalStepFunctionBackend)
-        _replace(sts_backends, LocalStsBackend)
         self._metrics = EndpointMetrics(self._cloudwatch(self.settings.region))
         self._metrics.start()
         scaling = applicationautoscaling_backends[self.settings.account_id][self.settings.region]

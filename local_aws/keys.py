@@ -1,7 +1,6 @@
-"""The keys that the account answers to: its owner's, made anew at each start, and those that it handed out itself.
+"""The keys that the account accepts: its owner's, new at each start, and those that it issued itself.
 
-moto's STS hands out a key and a token for an assumed role, its IAM a key for a user. Both are random, and are looked up
-where moto keeps them. It knows no requests.
+moto's STS issues a key and a token for an assumed role, its IAM a key for a user. Both are random.
 """
 
 import hmac
@@ -15,7 +14,7 @@ from moto.iam.models import iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
 _ALPHABET = string.ascii_uppercase + string.digits
-# moto tells accounts apart by keys of exactly 20 of these characters. The beginning says that it is no key of AWS.
+# moto tells accounts apart by keys of exactly 20 of these characters. The prefix shows that it is no key of AWS.
 _PREFIX, _LENGTH = "LOCAL", 20
 
 
@@ -29,14 +28,15 @@ class AccountKeys:
     secret_access_key: str = field(default_factory=lambda: secrets.token_urlsafe(30), repr=False)
 
     def secret_of(self, access_key_id: str, token: str | None) -> str | None:
-        """Returns the secret of a key that may call the account, or None. `token` is the session's, where it is one."""
+        """Returns the secret of a key that may call the account, or None. `token` is a session's."""
         if hmac.compare_digest(access_key_id.encode(), self.access_key_id.encode()):
             return self.secret_access_key
-        return _of_a_session(access_key_id, token or "") or _of_a_user(access_key_id)
+        session = session_of(access_key_id, token or "")
+        return str(session.secret_access_key) if session else _secret_of_user(access_key_id)
 
 
 def session_of(access_key_id: str, token: str) -> AssumedRole | None:
-    """Returns the session of a role to which a key belongs, or None where it is no session's, or its time is over."""
+    """Returns the role's session to which a key belongs, or None for other keys and expired sessions."""
     for backend in _backends(sts_backends):
         role: AssumedRole | None = backend.get_assumed_role_from_access_key(access_key_id)
         if role and role.expiration > utcnow() and hmac.compare_digest(role.session_token.encode(), token.encode()):
@@ -44,12 +44,7 @@ def session_of(access_key_id: str, token: str) -> AssumedRole | None:
     return None
 
 
-def _of_a_session(access_key_id: str, token: str) -> str | None:
-    session = session_of(access_key_id, token)
-    return None if session is None else str(session.secret_access_key)
-
-
-def _of_a_user(access_key_id: str) -> str | None:
+def _secret_of_user(access_key_id: str) -> str | None:
     for backend in _backends(iam_backends):
         key = backend.access_keys.get(access_key_id)
         # A key without a user is a session's, which needs its token.

@@ -1,7 +1,4 @@
-"""Serves the account on loopback: moto's dispatcher and our invocations, for the account's owner alone.
-
-It listens on every loopback address that `localhost` resolves to, on one port. It does not know what the account does.
-"""
+"""Serves the account on every loopback address of `localhost`: moto's dispatcher and the invocations of endpoints."""
 
 import logging
 import shlex
@@ -21,12 +18,12 @@ from local_aws.keys import AccountKeys
 from local_aws.owner_only import OwnerOnly, answer
 from local_aws.permissions.enforced import EnforcedPermissions
 from local_aws.sagemaker.runtime import InvocationMiddleware, max_body_bytes
-from local_aws.signature import Refusal
+from local_aws.signature import RequestRefused
 
 UNSET = ("AWS_PROFILE", "AWS_SESSION_TOKEN")
-"""Variables whose value could lead a tool past the account."""
+"""Variables that could direct a tool to another account."""
 ERROR_CHARACTERS = 1000
-"""How much of an unforeseen error is told and logged."""
+"""Length of an unexpected error's text in an answer."""
 
 # moto would allow every web page's origin. It reads MOTO_DISABLE_GLOBAL_CORS into this when it is first imported.
 werkzeug_app.DISABLE_GLOBAL_CORS = True  # type: ignore[attr-defined]
@@ -65,8 +62,8 @@ class AccountServer:
             account.metrics,
             settings.account_id,
         )
-        enforced = EnforcedPermissions(answering, account.calls, settings.account_id, settings.region)
-        application = OwnerOnly(_InOneSentence(enforced), self.keys, body_limit=max_body_bytes)
+        enforced = EnforcedPermissions(answering, account.calls, settings.account_id)
+        application = OwnerOnly(_ErrorSentences(enforced), self.keys, body_limit=max_body_bytes)
         sockets = listening_sockets(port)
         self.port = int(sockets[0].getsockname()[1])
         self._servers = [LimitedServer(each, application) for each in sockets]
@@ -84,8 +81,8 @@ class AccountServer:
             server.server_close()
 
 
-class _InOneSentence:
-    """Tells the caller in one sentence what cannot be done or read behind it, instead of a page of traceback."""
+class _ErrorSentences:
+    """Answers errors of moto in one sentence, instead of a page of traceback."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
@@ -94,16 +91,16 @@ class _InOneSentence:
         try:
             return list(self._application(environ, start_response))
         except NotImplementedError as error:
-            told = Refusal(501, "NotImplemented", f"This local account cannot do this: {error}.")
+            refused = RequestRefused(501, "NotImplemented", f"This local account cannot do this: {error}.")
         except OperationNotFoundError as error:
-            told = Refusal(400, "UnknownOperationException", f"There is no such operation: {error}.")
+            refused = RequestRefused(400, "UnknownOperationException", f"There is no such operation: {error}.")
         except (UnicodeDecodeError, JSONDecodeError, ExpatError, RequestParserError, RecursionError) as error:
-            told = Refusal(400, "SerializationException", f"The request's body cannot be read: {error}.")
+            refused = RequestRefused(400, "SerializationException", f"The request's body cannot be read: {error}.")
         except Exception as error:  # 501, because clients repeat a 500, and the same request would fail again
             log.info(f"moto failed: {type(error).__name__}")
-            told = Refusal(501, "NotImplemented", _cannot_answer(error))
-        log.info(f"{environ.get('HTTP_X_AMZ_TARGET') or environ.get('PATH_INFO')}: {told.message}")
-        return answer(told, environ, start_response)
+            refused = RequestRefused(501, "NotImplemented", _cannot_answer(error))
+        log.info(f"{environ.get('HTTP_X_AMZ_TARGET') or environ.get('PATH_INFO')}: {refused.message}")
+        return answer(refused, environ, start_response)
 
 
 def _cannot_answer(error: Exception) -> str:

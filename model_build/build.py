@@ -219,7 +219,7 @@ def _gate(plan: BuildPlan, made: Path, compare: parity.Compare | None, progress:
 def _judge(plan: BuildPlan, figures: ParityReport, comparisons: Sequence[parity.Comparison]) -> None:
     """Raises `GateFailed`. Random weights know no label: only the numbers of their outputs are judged."""
     limits, quality = plan.target.parity, plan.workload.quality
-    if isinstance(plan.workload.model.checkpoint, RandomWeights):
+    if isinstance(plan.model.checkpoint, RandomWeights):
         limits = limits.model_copy(update={"max_metric_drop": 1.0})
     else:
         parity.check_quality(figures, quality, comparisons)

@@ -1,10 +1,9 @@
-"""Decides what a build does, before anything is done.
+"""Plans a build of a target or variant.
 
-In: a workload's folder and the name of a target or variant. Out: a frozen `BuildPlan`. Reads the workload and its
-checkpoint (a remote one is fetched into the cache); writes nothing into the target's folder and needs no torch.
+It reads the workload and its checkpoint (a remote one is fetched into the cache). It writes nothing into the target's
+folder and needs no torch.
 """
 
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from model_build.triton import repository
 from model_build.triton.repository import Content
 from workloads import (
     Example,
+    Model,
     NeuronTarget,
     OnnxRuntimeTarget,
     QuestionAnswering,
@@ -45,23 +45,25 @@ from workloads.errors import InvalidDocument
 ARCHIVE = "model.tar.gz"
 TIMING_CACHES = Path("build/timing_caches")
 RANDOM_EXAMPLES = 64
-"""Random weights are right about nothing, and tell as much of the arithmetic by a few texts as by all."""
+"""Examples for random weights, whose answers are meaningless: a few compare the arithmetic as well as all."""
 CONFIGURATION = ("config.pbtxt", "server.json")
-"""The files that say how the model is served."""
+"""The files that configure how the model is served."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildPlan:
     root: Path
     source: WorkloadFolder
+    model: Model
+    """The workload's model, with the inputs of its checkpoint if workload.toml does not name them."""
     variant_name: str
     variant: Variant
     target: Target
     checkpoint: Checkpoint
     examples: tuple[Example, ...]
     warm_up: Row
-    """The request that a model answers before it is ready: the longest of the payloads. Labelled rows are no part of
-    the archive, which stays as it is when they are edited."""
+    """The request that a model answers before it is ready: the longest payload. It is part of the archive; labelled
+    examples are not, so that editing them does not change it."""
 
     @property
     def workload(self) -> Workload:
@@ -69,7 +71,7 @@ class BuildPlan:
 
     @property
     def builds(self) -> Path:
-        """The root below which what is built lies."""
+        """The root of the build/ folder."""
         return self.source.builds(self.root)
 
     @property
@@ -90,8 +92,9 @@ class BuildPlan:
 
     @property
     def compiled(self) -> Path:
-        """The cache folder of the target's compiled graphs: for all its variants, or of TensorRT, whose engines are
-        timed for batches, for those with the same batches.
+        """The cache folder of the target's compiled graphs, which its variants share.
+
+        TensorRT times engines for batches, so there only variants with the same batches share one.
         """
         batches = self.engine_serving
         timed = (
@@ -108,7 +111,7 @@ class BuildPlan:
         return CompileInputs(
             workload=self.workload.name,
             target_name=self.variant.target,
-            model=self.workload.model,
+            model=self.model,
             target=self.target,
             checkpoint=self.checkpoint,
             batches=self.engine_serving,
@@ -118,12 +121,12 @@ class BuildPlan:
 
     @property
     def log(self) -> Path:
-        """The file with what libraries said during the last build or verification of the target."""
+        """The output of libraries during the last build or verification of the target."""
         return self.compiled / "build.log"
 
     @property
     def engine_serving(self) -> Serving:
-        """The variant's batches, for which a TensorRT engine is built, and nothing else of how it is served."""
+        """The variant's batches, for which a TensorRT engine is built."""
         rows = timed_rows(self.variant.serving)
         return Serving(
             max_batch_size=self.variant.serving.max_batch_size,
@@ -132,8 +135,8 @@ class BuildPlan:
         )
 
     def contents(self, graphs: Path) -> dict[str, Content]:
-        """Returns the files to pack; `graphs` is the folder with the compiled graphs, which may not be there yet."""
-        name, model, serving = self.workload.name, self.workload.model, self.variant.serving
+        """Returns the files to pack; `graphs` is the folder of the compiled graphs, which may not exist yet."""
+        name, model, serving = self.workload.name, self.model, self.variant.serving
         if isinstance(model, TextToText):
             parts = text2text.triton_models(name, model, serving, self.target, self.checkpoint, self.warm_up, graphs)
             return repository.contents(parts)
@@ -156,14 +159,12 @@ class BuildPlan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Returns sentences on what may not be meant, though it can be built."""
-        said = list(
-            sentence_transformers.differences(self.checkpoint.folder, self.checkpoint.config, self.workload.model)
-        )
+        """Returns sentences on settings that can be built but may be unintended."""
+        warnings = list(sentence_transformers.differences(self.checkpoint.folder, self.checkpoint.config, self.model))
         if isinstance(self.target, NeuronTarget):
             warning = arguments.pipeline_warning(self.target, self.checkpoint.weight_count)
-            said += [f"targets.{self.variant.target}.{warning}"] if warning else []
-        return tuple(f"{self.source.file}: {each}" for each in said)
+            warnings += [f"targets.{self.variant.target}.{warning}"] if warning else []
+        return tuple(f"{self.source.file}: {each}" for each in warnings)
 
     def document(self) -> dict[str, Any]:
         """Returns the document that `plan --json` prints."""
@@ -176,7 +177,7 @@ class BuildPlan:
             "precision": self.target.precision,
             "checkpoint": str(self.checkpoint.folder),
             "checkpoint_sha256": self.checkpoint.sha256,
-            "compiler": compiler_calls.steps(self.workload.model, self.target, self.engine_serving, self.checkpoint),
+            "compiler": compiler_calls.steps(self.model, self.target, self.engine_serving, self.checkpoint),
             "artifact": str(self.artifact),
             "archive": str(self.archive),
             "archive_files": sorted(name for name, content in contents.items() if content is not None),
@@ -186,7 +187,7 @@ class BuildPlan:
 
 
 def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
-    """Raises `UsageError` for what cannot be built, and the errors of the workload's files and of its checkpoint."""
+    """Raises `UsageError` for a target that cannot be built, and errors of the workload's files and checkpoint."""
     variant = source.variant(name)
     target = source.target(variant.target)
     if problem := source.workload.misplaced(name):
@@ -198,13 +199,17 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
     if "min_unchanged_rate" in source.workload.quality:
         _check_unchanged_rate_can_be_measured(source, examples)
     checkpoint = resolve(source, root / "build" / "checkpoints")
-    source = _with_inputs_of(checkpoint, source)
+    model = source.workload.model
+    if not isinstance(model, TextToText) and checkpoint.family is not None:
+        inputs = inputs_for(model, checkpoint.encoder_config, source.file)
+        model = model.model_copy(update={"inputs": inputs})
     _check_family(source, variant.target, target, checkpoint)
     if isinstance(target, NeuronTarget):
         target = arguments.with_pipeline(target, checkpoint.weight_count)
     planned = BuildPlan(
         root=root,
         source=source,
+        model=model,
         variant_name=name,
         variant=variant,
         target=target,
@@ -212,23 +217,12 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
         examples=examples,
         warm_up=max(source.payloads(), key=lambda row: sum(map(len, row.values()))),
     )
-    planned.document()  # what cannot be planned is refused now, not after a long compile
+    planned.document()  # fails now, not after a long compile
     return planned
 
 
-def _with_inputs_of(checkpoint: Checkpoint, source: WorkloadFolder) -> WorkloadFolder:
-    """Returns the workload with the inputs that its checkpoint takes, where workload.toml leaves them open."""
-    model = source.workload.model
-    if isinstance(model, TextToText) or checkpoint.family is None:
-        return source
-    inputs = inputs_for(model, checkpoint.encoder_config, source.file)
-    other = copy(source)
-    other.workload = source.workload.model_copy(update={"model": model.model_copy(update={"inputs": inputs})})
-    return other
-
-
 def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:
-    """Refuses runtimes that take no model of the task."""
+    """Raises `UsageError` for a runtime that does not support the task."""
     task = source.workload.model.task
     if reason := task_refusal(task, target):
         raise UsageError(f"{source.file}: targets.{name}.runtime: '{target.runtime}' is not built for {task}. {reason}")
@@ -241,7 +235,7 @@ def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:
 
 
 def _check_family(source: WorkloadFolder, name: str, target: Target, checkpoint: Checkpoint) -> None:
-    """Refuses targets that do not take the network that the checkpoint's family is built from."""
+    """Raises `UsageError` for a target that does not support the network of the checkpoint's family."""
     family = checkpoint.family
     if family is None or (reason := network_refusal(family, target)) is None:
         return
@@ -252,19 +246,19 @@ def _check_family(source: WorkloadFolder, name: str, target: Target, checkpoint:
 
 
 def _check_preprocess(source: WorkloadFolder, name: str, target: Target) -> None:
-    """Refuses a TorchScript tokenizer where nothing would run it."""
+    """Raises `UsageError` for a TorchScript tokenizer that no runtime would run."""
     model = source.workload.model
     if isinstance(model, TextToText) or model.preprocess is None:
         return
     if isinstance(model, QuestionAnswering | TokenClassification):
         raise UsageError(
-            f"{source.file}: model.preprocess: {model.task} needs the place of each token in the text, which a "
-            "TorchScript module does not tell. Leave it out: tokenizer.json tokenises."
+            f"{source.file}: model.preprocess: {model.task} needs the position of each token in the text, which a "
+            "TorchScript module does not return. Leave it out: tokenizer.json tokenises."
         )
     if model.truncation:
         raise UsageError(
-            f"{source.file}: model.truncation: what model.preprocess names returns the tokens that are served, and "
-            "cuts by itself or not at all. Leave truncation out."
+            f"{source.file}: model.truncation: the module of model.preprocess decides whether it truncates. Leave "
+            "truncation out."
         )
     if not isinstance(target, NeuronTarget):
         raise UsageError(

@@ -8,6 +8,8 @@ def text(command: str, document: Mapping[str, Any]) -> str:
     match command:
         case "plan":
             return _plan(document)
+        case "verify" if "outputs" in document:
+            return f"Recorded: {document['outputs']}. Compare it with verify --outputs."
         case "verify":
             return _engines(document) if "engines" in document else _parity(document)
         case _:

@@ -18,7 +18,7 @@ from workloads.errors import InvalidDocument
 
 def check(plan: BuildPlan) -> None:
     """Raises `InvalidDocument` for rows that the model would not answer. A TorchScript tokenizer is not asked."""
-    source, model = plan.source, plan.workload.model
+    source, model = plan.source, plan.model
     if not isinstance(model, TextToText) and model.preprocess is not None:
         return
     for name, rows in (
@@ -33,7 +33,7 @@ def check(plan: BuildPlan) -> None:
 def _refused(plan: BuildPlan, rows: Sequence[Row]) -> Iterator[tuple[int, str]]:
     """Yields the index of each row that would be refused, with the words that complete a sentence about it."""
     tokenizer = Tokenizer.from_file(str(plan.checkpoint.tokenizer))
-    model = plan.workload.model
+    model = plan.model
     if isinstance(model, TextToText):
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -54,7 +54,7 @@ def _sentence(plan: BuildPlan, reason: str, count: int) -> str:
     others = {1: "", 2: " So it is with another row."}.get(count, f" So it is with {count - 1} other rows.")
     if "tokens" not in reason:
         return f"{reason}.{others}"
-    model, positions = plan.workload.model, plan.checkpoint.encoder_config.get("max_position_embeddings")
+    model, positions = plan.model, plan.checkpoint.encoder_config.get("max_position_embeddings")
     room = f"; the model has positions for {positions}" if isinstance(positions, int) else ""
     cut = "" if isinstance(model, TextToText) else ", say truncation = true"
     return (

@@ -75,7 +75,7 @@ run cdk bootstrap --ci -c hosting-target=cpu
 
 say "3. Deploy every stack"
 for workload in $SCALED; do
-  run python -m scripts.rehearsal.recommend "$workload" --count 2 --min 2 --max 6 --each 3000
+  run python -m scripts.rehearsal.steps recommend "$workload" 2 2 6 3000
 done
 run cdk synth --quiet --output assembly -c hosting-target=cpu -c "release-repository=$REPOSITORY" -c "release-connection=$CONNECTION"
 STACKS=$(cdk list --app assembly | grep --invert-match /)
@@ -87,16 +87,16 @@ say "4. Invoke each endpoint: a real Triton answers"
 invoke_all
 
 say "5. Another recommendation: the scaling changes, the number of instances does not"
-run python -m scripts.rehearsal.show_fleet SpellcheckStack
-run python -m scripts.rehearsal.recommend spellcheck --count 5 --min 1 --max 9 --each 4800
+run python -m scripts.rehearsal.steps show SpellcheckStack
+run python -m scripts.rehearsal.steps recommend spellcheck 5 1 9 4800
 run cdk deploy SpellcheckStack -c hosting-target=cpu --require-approval never --ci
-run python -m scripts.rehearsal.show_fleet SpellcheckStack
+run python -m scripts.rehearsal.steps show SpellcheckStack
 
 say "6. A broken archive: the update is rolled back, and the old endpoint still answers"
-run python -m scripts.rehearsal.break_archive spellcheck --target cpu
-run python -m scripts.rehearsal.recommend spellcheck --count 5 --min 1 --max 9 --each 4800
+run python -m scripts.rehearsal.steps break spellcheck
+run python -m scripts.rehearsal.steps recommend spellcheck 5 1 9 4800
 run_failing cdk deploy SpellcheckStack -c hosting-target=cpu --require-approval never --ci
-run python -m scripts.rehearsal.show_fleet SpellcheckStack
+run python -m scripts.rehearsal.steps show SpellcheckStack
 run python -m inference_recommender invoke spellcheck "ergonomic webcam for travelles"
 
 say "7. Destroy every stack"

@@ -1,8 +1,8 @@
-"""`make run`: build spellcheck, deploy it, run a job, deploy the recommendation and invoke the endpoint, all here.
+"""`make run`: build spellcheck, deploy it, run a job, deploy the recommendation and invoke the endpoint, all locally.
 
-Prints a line for each step with its result and its time, and below it the commands to type. All else that the commands
-print is in build/walk.log. A job without a recommendation is repeated once. Exit code: that of the command that failed,
-70 unforeseen, 130 after Ctrl-C.
+Prints one line for each step, with its result and time, and below it the commands. Other output goes to build/walk.log.
+A job without a recommendation is repeated once. Exit code: that of the command that failed, 70 for an internal error,
+130 after Ctrl-C.
 """
 
 import os
@@ -19,36 +19,25 @@ from pathlib import Path
 from typing import IO
 
 from rich.console import Console
-from rich.status import Status
 from rich.text import Text
 
 from local_aws.process.local_account import LocalAccount
-from workloads import (
-    ROOT,
-    Interrupted,
-    ModelArtifact,
-    NoVerdict,
-    ProjectError,
-    Recommendation,
-    load_artifact,
-    load_workload,
-)
+from workloads import ROOT, Interrupted, NoVerdict, ProjectError, Recommendation, load_artifact, load_workload
 from workloads.program import exit_code
 
 LOG = ROOT / "build" / "walk.log"
 TAIL_LINES = 15
-"""Lines of the log that are printed if a command fails."""
 STATE = ROOT / "build" / "walk"
-"""The account's folder. An account that the user runs has another, and may run at the same time."""
+"""The account's folder, apart from that of an account that the user runs."""
 POLL_S = 0.1
 PROGRESS_S = 30.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""Seconds between two progress lines without a terminal."""
 
 BUILD = "python -m model_build build spellcheck --target cpu"
 # With an environment named, the CDK synthesises nothing.
 BOOTSTRAP = "cdk bootstrap aws://123456789012/us-east-1 --ci"
 DEPLOY = "cdk deploy SpellcheckStack --require-approval never --ci"
-# A recommendation of an earlier walk may be of another archive.
+# An earlier walk's recommendation may be for another archive.
 DEPLOY_ONE = f"{DEPLOY} -c recommendation=ignore"
 JOB = "python -m inference_recommender run spellcheck --job advanced --traffic quick"
 INVOKE = "python -m inference_recommender invoke spellcheck 'waterproof hiking boots for teengaers'"
@@ -70,24 +59,20 @@ class CommandFailed(Exception):
 
 @dataclass
 class Step:
+    """A step of the walk: its title, result and commands."""
+
     title: str
     result: str = ""
     commands: list[str] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
 
     def line(self, result: str) -> str:
-        return f"{self.title:<29}{result:<43}{self._time():>8}"
-
-    def progress(self, latest: str) -> str:
-        return f"{self.title}, {self._time()}{'' if latest.startswith('$ ') else f': {latest}'}"
-
-    def _time(self) -> str:
-        return duration(time.monotonic() - self.began)
+        return f"{self.title:<29}{result:<43}{duration(time.monotonic() - self.began):>8}"
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A command that has ended. `last_line` is the last of its standard error."""
+class CommandResult:
+    """The result of a command. `last_line` is the last line of its standard error."""
 
     code: int
     stdout: str
@@ -95,14 +80,13 @@ class Ended:
 
 
 class Walk:
-    """Runs the steps' commands one after another, and prints their results."""
+    """Runs the commands of the steps and prints the steps' results."""
 
     def __init__(self, console: Console, log: IO[str]) -> None:
         self._console = console
         self._log = log
         self._steps: list[Step] = []
         self._environment: Mapping[str, str] = os.environ
-        self._status: Status | None = None
 
     def say(self, text: str, style: str = "") -> None:
         self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
@@ -113,8 +97,7 @@ class Walk:
         step = Step(f"{len(self._steps) + 1} {title}")
         self._steps.append(step)
         try:
-            with self._spinner():
-                yield step
+            yield step
         except BaseException as error:
             step.result = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             raise
@@ -124,30 +107,32 @@ class Walk:
                 self.say(f"  $ {command}", style="dim")
 
     def start_account(self) -> LocalAccount:
-        """Starts an account for the commands that follow; the caller stops it."""
+        """Starts an account for the commands that follow. The caller stops it."""
         self._steps[-1].commands.append("python -m local_aws")
         account = LocalAccount.start(state=STATE)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         self._environment = {**inherited, **account.environment}
         return account
 
-    def run(self, command: str, allowed: tuple[int, ...] = (0,)) -> Ended:
+    def run(self, command: str, allowed: tuple[int, ...] = (0,)) -> CommandResult:
         """Raises `CommandFailed` for an exit code that is not allowed."""
         self._steps[-1].commands.append(command)
         print(f"$ {command}", file=self._log, flush=True)
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as stdout:
             code = self._wait(command, stdout if command in {JOB, INVOKE} else self._log)
-            last_line = latest()
+            last_line = last_log_line()
             stdout.seek(0)
             printed = stdout.read()
         self._log.write(printed)
         self._log.flush()
         if code not in allowed:
             raise CommandFailed(command, code)
-        return Ended(code, printed, last_line)
+        return CommandResult(code, printed, last_line)
 
     def _wait(self, command: str, stdout: IO[str]) -> int:
-        # In a process group of its own: Ctrl-C reaches the walk alone, which passes it on once.
+        """Runs the command and shows the log's last line meanwhile."""
+        step, printed = self._steps[-1], time.monotonic()
+        # A process group of its own: only the walk receives Ctrl-C, and passes it on once.
         process = subprocess.Popen(
             shlex.split(command),
             cwd=ROOT,
@@ -157,28 +142,19 @@ class Walk:
             stdout=stdout,
             stderr=self._log,
         )
-        printed = time.monotonic()
         try:
-            while process.poll() is None:
-                if self._status is not None:
-                    self._status.update(Text(self._steps[-1].line(latest()[:42]), style="dim"))
-                elif time.monotonic() - printed >= PROGRESS_S:
-                    printed = time.monotonic()
-                    self.say(f"  {self._steps[-1].progress(latest())}")
-                time.sleep(POLL_S)
+            with self._console.status(step.title) as status:
+                while process.poll() is None:
+                    if self._console.is_terminal:
+                        status.update(Text(step.line(last_log_line()[:42]), style="dim"))
+                    elif time.monotonic() - printed >= PROGRESS_S:
+                        printed = time.monotonic()
+                        self.say(f"  {step.title}, {duration(printed - step.began)}: {last_log_line()}")
+                    time.sleep(POLL_S)
         except KeyboardInterrupt:
             interrupt(process)
             raise
         return int(process.returncode)
-
-    @contextmanager
-    def _spinner(self) -> Iterator[None]:
-        if not self._console.is_terminal:
-            yield
-            return
-        with self._console.status(self._steps[-1].title) as self._status:
-            yield
-        self._status = None
 
 
 def main() -> int:
@@ -190,22 +166,25 @@ def main() -> int:
             return take(walk)
         except CommandFailed as error:
             walk.say("\n".join(["", *LOG.read_text("utf-8", "replace").splitlines()[-TAIL_LINES:]]))
-            walk.say(f"\n{error} Its output: {shown(LOG)}")
+            walk.say(f"\n{error} Its output: {relative(LOG)}")
             return error.code
         except ProjectError as error:
             walk.say(f"\n{error}")
             return error.exit_code
         except KeyboardInterrupt:
-            walk.say("\nInterrupted: the account has ended, and nothing is left running.")
+            walk.say("\nInterrupted. The account and all its processes have ended.")
             return Interrupted.exit_code
 
 
 def take(walk: Walk) -> int:
-    """Takes every step. Returns the job's exit code, without the steps that follow, if it has no recommendation."""
+    """Takes every step. Returns the job's exit code if the job has no recommendation."""
     began = time.monotonic()
     with walk.step("Build spellcheck for CPU") as step:
         walk.run(BUILD)
-        step.result = built(load_artifact(ROOT, "spellcheck", "cpu"))
+        artifact = load_artifact(ROOT, "spellcheck", "cpu")
+        assert artifact.parity is not None
+        answers = f"{artifact.parity.identical_answers} of {artifact.parity.examples} answers identical"
+        step.result = f"{artifact.archive_bytes / 1e6:.2f} MB, {answers}"
     with walk.step("Start a local AWS account") as step:
         account = walk.start_account()
         step.result = account.endpoint_url
@@ -220,54 +199,47 @@ def take(walk: Walk) -> int:
             return job.code
         with walk.step("Deploy the recommendation") as step:
             walk.run(DEPLOY)
-            step.result = fleet(recommended())
+            step.result = fleet(recommendation())
         with walk.step("Invoke the endpoint") as step:
             step.result = walk.run(INVOKE).stdout.rpartition(" -> ")[2].strip()
-    report = f"{recommended().provenance.run}/report.html"
+    report = f"{recommendation().provenance.run}/report.html"
     walk.say(f"\n{job.stdout.rstrip()}\n\nDone in {duration(time.monotonic() - began)}. Report: {report}")
-    walk.say(f"All output of the commands: {shown(LOG)}\n\n{NEXT}")
+    walk.say(f"All output of the commands: {relative(LOG)}\n\n{NEXT}")
     return 0
 
 
-def run_job(walk: Walk) -> Ended:
+def run_job(walk: Walk) -> CommandResult:
     """Runs the job, and once more if it has no recommendation."""
-    allowed = (0, NO_CANDIDATE, NoVerdict.exit_code)
     for title in ("Run an advanced job", "Run the job again"):
         with walk.step(title) as step:
-            job = walk.run(JOB, allowed)
-            step.result = "no recommendation" if job.code else capacity(recommended())
+            job = walk.run(JOB, (0, NO_CANDIDATE, NoVerdict.exit_code))
+            step.result = "no recommendation" if job.code else capacity(recommendation())
         if not job.code:
             break
     return job
 
 
-def recommended() -> Recommendation:
-    found = load_workload("spellcheck").recommendation()
-    assert found is not None, "the job wrote none"
-    return found
+def recommendation() -> Recommendation:
+    document = load_workload("spellcheck").recommendation()
+    assert document is not None, "the job wrote no recommendation"
+    return document
 
 
-def built(artifact: ModelArtifact) -> str:
-    assert artifact.parity is not None
-    answers = f"{artifact.parity.identical_answers} of {artifact.parity.examples}"
-    return f"{artifact.archive_bytes / 1e6:.2f} MB, {answers} answers identical"
-
-
-def capacity(found: Recommendation) -> str:
-    assert found.recommended is not None
-    rate, limit = found.recommended.max_invocations_per_minute or 0.0, found.objective
+def capacity(document: Recommendation) -> str:
+    assert document.recommended is not None
+    rate, limit = document.recommended.max_invocations_per_minute or 0.0, document.objective
     return f"{rate:,.0f}/min within {limit.percentile} ≤ {limit.model_latency_ms:g} ms"
 
 
-def fleet(found: Recommendation) -> str:
-    assert found.recommended is not None
-    chosen = found.recommended
-    scaling = chosen.autoscaling
+def fleet(document: Recommendation) -> str:
+    candidate = document.recommended
+    assert candidate is not None
+    scaling = candidate.autoscaling
     limits = f", {scaling.min_capacity} to {scaling.max_capacity}" if scaling else ""
-    return f"{chosen.instance_count} × {chosen.instance_type}{limits}"
+    return f"{candidate.instance_count} × {candidate.instance_type}{limits}"
 
 
-def latest() -> str:
+def last_log_line() -> str:
     """Returns the last line of the log, from its last 4 KiB."""
     with LOG.open("rb") as log:
         log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
@@ -276,7 +248,7 @@ def latest() -> str:
 
 
 def interrupt(process: "subprocess.Popen[bytes]") -> None:
-    """Passes Ctrl-C on and waits; a second one kills."""
+    """Passes Ctrl-C on and waits. A second Ctrl-C kills the process."""
     try:
         os.killpg(process.pid, signal.SIGINT)
         process.wait()
@@ -290,7 +262,7 @@ def duration(seconds: float) -> str:
     return f"{minutes}:{rest:02} min" if minutes else f"{rest} s"
 
 
-def shown(path: Path) -> str:
+def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 

@@ -29,8 +29,8 @@ from rich.table import Table
 from aws_api.session import AwsSession
 from stacks.context import Context, ReleaseSource, Stage, read_budget, read_release
 from stacks.ecs.zones import SharedZones
-from stacks.preflight.answers import Account, Answer, account_of, answers
 from stacks.preflight.plan import RELEASE, Check, plan
+from stacks.preflight.questions import Answer, PreflightAccount, ask, preflight_account
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload, workload_names
 from workloads.program import exit_code
 
@@ -44,7 +44,7 @@ ec2:DescribeAvailabilityZones and DescribeInstanceTypeOfferings, ssm:GetParamete
 SimulatePrincipalPolicy, codeconnections:GetConnection. What it may not read is unknown."""
 LOG_WIDTH = 120
 """Columns of the table where stdout is not a terminal."""
-NO_BUDGET = "cdk.json has no {stage}-budget-usd, so no budget tells what {stage} costs: docs/deploying.md, Budget."
+NO_BUDGET = "cdk.json has no {stage}-budget-usd: {stage} has no budget. See docs/deploying.md, Budget."
 COLOURS = {"pass": "green", "fail": "red", "unknown": "yellow"}
 
 Answered = Sequence[tuple[Check, Answer]]
@@ -81,18 +81,18 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         return 0
     context = json.loads((root / "cdk.json").read_text("utf-8")).get("context", {}).get
     folders, source = chosen(options.stacks, root, context)
-    account = account_of(AwsSession(region=options.region))
+    account = preflight_account(AwsSession(region=options.region))
     every = [load_workload(name, root / "workloads") for name in workload_names(root / "workloads")]
     shared = {folder.file: folder.workload for folder in every}
-    network = SharedZones(shared, account.aws.region, in_production=options.stage == "production")
+    network = SharedZones(shared, account.region, in_production=options.stage == "production")
     checks = plan(folders, options.stage, source, network)
-    answered = list(answers(checks, account))
+    answered = [(check, ask(check.question, account)) for check in checks]
     if options.json:
         print(json.dumps(document(account, options.stage, answered), indent=2, ensure_ascii=False))
     else:
         console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
         show(answered, console)
-        if read_budget(context, options.stage) is None and not account.on_this_machine:
+        if read_budget(context, options.stage) is None and not account.is_local:
             console.print(NO_BUDGET.format(stage=options.stage), highlight=False)
     return 1 if any(answer.verdict == "fail" for _, answer in answered) else 0
 
@@ -112,11 +112,11 @@ def chosen(stacks: Sequence[str], root: Path, context: Context) -> tuple[list[Wo
     return [by_stack[stack] for stack in wanted if stack in by_stack], source if RELEASE in wanted else None
 
 
-def document(account: Account, stage: Stage, answered: Answered) -> dict[str, Any]:
+def document(account: PreflightAccount, stage: Stage, answered: Answered) -> dict[str, Any]:
     """Returns what --json prints."""
     return {
         "account": account.number,
-        "region": account.aws.region,
+        "region": account.region,
         "caller": account.caller,
         "stage": stage,
         "checks": [

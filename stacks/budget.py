@@ -7,7 +7,6 @@ network is nobody's alone, and because a limit is what somebody pays.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from aws_cdk import Aws, CfnOutput, Environment, Stack
 from aws_cdk import aws_budgets as budgets
@@ -30,19 +29,20 @@ def cost_tags(stage: Stage, workload: str | None = None) -> Mapping[str, str]:
     return {STAGE_TAG: stage} | ({WORKLOAD_TAG: workload} if workload else {})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BudgetProps:
-    stage: Stage
-    limit_usd: float
-    environment: Environment | None = None
-
-
 class BudgetStack(Stack):
     """Has the output BudgetTopicArn, to subscribe to."""
 
-    def __init__(self, scope: Construct, id: str, props: BudgetProps) -> None:
-        tags = dict(cost_tags(props.stage))
-        super().__init__(scope, id, env=props.environment, description=f"The budget of {props.stage}.", tags=tags)
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        stage: Stage,
+        limit_usd: float,
+        environment: Environment | None = None,
+    ) -> None:
+        tags = dict(cost_tags(stage))
+        super().__init__(scope, id, env=environment, description=f"The budget of {stage}.", tags=tags)
         topic = self._topic()
         budgets.CfnBudget(
             self,
@@ -51,8 +51,8 @@ class BudgetStack(Stack):
                 budget_name=self.stack_name,
                 budget_type="COST",
                 time_unit="MONTHLY",
-                budget_limit=budgets.CfnBudget.SpendProperty(amount=props.limit_usd, unit="USD"),
-                cost_filters={"TagKeyValue": [f"user:{STAGE_TAG}${props.stage}"]},
+                budget_limit=budgets.CfnBudget.SpendProperty(amount=limit_usd, unit="USD"),
+                cost_filters={"TagKeyValue": [f"user:{STAGE_TAG}${stage}"]},
             ),
             notifications_with_subscribers=[
                 _told(topic, "ACTUAL", SPENT_PERCENT),

@@ -3,7 +3,6 @@
 `s3_assets.Asset` would cut the key to `.gz` (aws/aws-cdk#30257), and SageMaker asks for `.tar.gz`.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from aws_cdk import AssetStaging, Aws, FileAssetPackaging, Stack
@@ -14,29 +13,30 @@ from constructs import Construct
 from stacks.grants import acknowledge_actions, acknowledge_resources
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelArchiveProps:
-    file: Path
-    sha256: str
-
-
 class ModelArchive(Construct):
     """`url` is the archive's s3:// URL."""
 
-    def __init__(self, scope: Construct, id: str, props: ModelArchiveProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        file: Path,
+        sha256: str,
+    ) -> None:
         super().__init__(scope, id)
         stack = Stack.of(self)
-        staged = AssetStaging(self, "Staged", source_path=str(props.file))
+        staged = AssetStaging(self, "Staged", source_path=str(file))
         location = stack.synthesizer.add_file_asset(
             file_name=staged.relative_staged_path(stack),
             packaging=FileAssetPackaging.FILE,
             # The key is this plus the file's last extension: <sha256>.tar.gz.
-            source_hash=f"{props.sha256}.tar",
-            display_name=f"{stack.stack_name} {props.file.name}",
+            source_hash=f"{sha256}.tar",
+            display_name=f"{stack.stack_name} {file.name}",
         )
         self.url = location.s3_object_url
         self._key = location.object_key
-        self._sha256 = props.sha256
+        self._sha256 = sha256
         self._bucket = s3.Bucket.from_bucket_name(self, "Bucket", location.bucket_name)
 
     def grant_read(self, role: iam.Role) -> None:

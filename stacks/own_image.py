@@ -50,15 +50,6 @@ def parse_ecr_uri(uri: str) -> EcrImage | None:
     return EcrImage(account=match["account"], region=match["region"], repository=match["repository"], uri=uri)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OwnImageProps:
-    uri: str | None
-    """hosting.image_uri."""
-    kind: str
-    """The kind of ours that is needed if `uri` is None."""
-    workload: WorkloadStackProps
-
-
 class OwnImage(Construct):
     """`uri` to run.
 
@@ -66,9 +57,18 @@ class OwnImage(Construct):
     on the local account, which pulls nothing, nor without an account, where a template can only be looked at.
     """
 
-    def __init__(self, scope: Construct, id: str, props: OwnImageProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        uri: str | None,
+        kind: str,
+        workload: WorkloadStackProps,
+    ) -> None:
         super().__init__(scope, id)
-        image = self._ours(props) if props.uri is None else _named(props.uri, props.workload)
+        self._kind, self._workload = kind, workload
+        image = self._ours() if uri is None else _named(uri, workload)
         self.uri = image.uri
         self._repository = image.import_repository(self)
 
@@ -76,13 +76,13 @@ class OwnImage(Construct):
         self._repository.grant_pull(role)
         acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
 
-    def _ours(self, props: OwnImageProps) -> EcrImage:
-        stack, kind = Stack.of(self), props.kind
+    def _ours(self) -> EcrImage:
+        stack, kind = Stack.of(self), self._kind
         content = own_images.content_of(kind)
-        built = own_images.load_image(props.workload.root, kind)
-        why = _why_not(built, props.workload, kind, content) or _elsewhere(built, stack)
+        built = own_images.load_image(self._workload.root, kind)
+        why = _why_not(built, self._workload, kind, content) or _elsewhere(built, stack)
         if why:
-            self._tell(why, props)
+            self._tell(why)
         fitting = None if why else built
         repository = fitting.repository if fitting else own_images.REPOSITORY
         # Without a digest the name is still one of this very content: it is the tag under which it would be pushed.
@@ -90,10 +90,10 @@ class OwnImage(Construct):
         uri = f"{stack.account}.dkr.ecr.{stack.region}.{Aws.URL_SUFFIX}/{repository}{version}"
         return EcrImage(account=stack.account, region=stack.region, repository=repository, uri=uri)
 
-    def _tell(self, why: str, props: OwnImageProps) -> None:
-        file, kind = props.workload.folder.file, props.kind
+    def _tell(self, why: str) -> None:
+        file, kind = self._workload.folder.file, self._kind
         build = f"`bash scripts/release/build_image.sh {kind}`"
-        if props.workload.options.local:
+        if self._workload.options.local:
             text = f"{file}: local_aws pulls no image. AWS would pull our image '{kind}', which {build} builds."
             Annotations.of(self).add_info_v2("image:local", text)
         elif Token.is_unresolved(Stack.of(self).account):

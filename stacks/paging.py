@@ -1,10 +1,6 @@
-"""Paging: an alarm on what lasts, and for each workload one composite alarm with a topic.
-
-It takes the alarms of any hosting. It does not know who is paged: subscribe to the topic.
-"""
+"""Paging: sustained alarms, and for each workload one composite alarm with a topic to subscribe to."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aws_cdk import Aws, RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -19,18 +15,14 @@ from stacks.grants import acknowledge_to_checkov
 CLOUDWATCH = "cloudwatch.amazonaws.com"
 THIS_ACCOUNT = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
 EVALUATION_PERIODS = 5
-"""Minutes. An endpoint's update bakes at least as long (`[hosting.update]`), or it would end before an alarm can
-tell."""
+"""Minutes. The bake time of an endpoint's update is at least as long."""
 DATAPOINTS_TO_ALARM = 3
 
 
 def sustained_alarm(
     scope: Construct, id: str, metric: cloudwatch.IMetric, threshold: float, description: str
 ) -> cloudwatch.Alarm:
-    """Returns an alarm that is on after three minutes of five at `threshold` or above it.
-
-    One slow minute, as while an instance joins, is no incident.
-    """
+    """Returns an alarm for three minutes of five at or above `threshold`. One slow minute is no incident."""
     return cloudwatch.Alarm(
         scope,
         id,
@@ -39,46 +31,49 @@ def sustained_alarm(
         comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
         evaluation_periods=EVALUATION_PERIODS,
         datapoints_to_alarm=DATAPOINTS_TO_ALARM,
-        # Without traffic nothing is reported, and no objective is broken.
+        # Without traffic nothing is reported, and no objective is missed.
         treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         alarm_description=description,
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PagingProps:
-    workload: str
-    alarms: Sequence[cloudwatch.IAlarm]
-    """Any one of them pages."""
-    own_key: bool = False
-    """Whether a key of the stack's own encrypts what they say, for 1 USD a month."""
-
-
 class Paging(Construct):
-    """`topic` to subscribe to, and `alarm`, which is on as long as any of the given alarms is."""
+    """`topic` to subscribe to, and `alarm`, which is in ALARM while any of `alarms` is.
 
-    def __init__(self, scope: Construct, id: str, props: PagingProps) -> None:
+    `own_key` adds a key for the messages, for 1 USD a month.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        workload: str,
+        alarms: Sequence[cloudwatch.IAlarm],
+        own_key: bool = False,
+    ) -> None:
         super().__init__(scope, id)
-        self.topic = self._topic(props)
+        self._own_key, self._workload = own_key, workload
+        self.topic = self._topic()
         self.alarm = cloudwatch.CompositeAlarm(
             self,
             "Alarm",
-            alarm_rule=cloudwatch.AlarmRule.any_of(*props.alarms),
-            alarm_description=f"{props.workload} needs somebody: at least one of its alarms is on.",
+            alarm_rule=cloudwatch.AlarmRule.any_of(*alarms),
+            alarm_description=f"{workload}: at least one alarm is in ALARM. Open the dashboard.",
         )
         self.alarm.add_alarm_action(actions.SnsAction(self.topic))
         self.alarm.add_ok_action(actions.SnsAction(self.topic))
 
-    def _topic(self, props: PagingProps) -> sns.Topic:
+    def _topic(self) -> sns.Topic:
         topic = sns.Topic(
-            self, "Topic", master_key=self._key(props.workload) if props.own_key else None, enforce_ssl=True
+            self, "Topic", master_key=self._key(self._workload) if self._own_key else None, enforce_ssl=True
         )
-        if not props.own_key:
-            # CloudWatch cannot use the key that AWS keeps for SNS, so it is one of ours or none.
+        if not self._own_key:
+            # CloudWatch cannot use AWS's own key for SNS.
             acknowledge_to_checkov(
-                topic, "CKV_AWS_26", "It tells of alarms, nothing of users; hosting.kms_key_arn adds a key."
+                topic, "CKV_AWS_26", "It holds alarm states and no user data; hosting.kms_key_arn adds a key."
             )
-        # A topic with a policy of its own has lost the default one.
+        # A topic policy replaces the default one.
         topic.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="AlarmsOfThisAccount",
@@ -94,9 +89,9 @@ class Paging(Construct):
         key = kms.Key(
             self,
             "Key",
-            description=f"Encrypts what the alarms of {workload} say.",
+            description=f"Encrypts the alarm messages of {workload}.",
             enable_key_rotation=True,
-            # It encrypts messages in transit; no stored data depends on it.
+            # No stored data depends on it.
             removal_policy=RemovalPolicy.DESTROY,
         )
         service = iam.ServicePrincipal(CLOUDWATCH, conditions=THIS_ACCOUNT)

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     READER: {READER},
     RECOMMENDER: {RECOMMENDER, "workloads", "aws_api", READER},
     f"{RECOMMENDER}.capacity": {f"{RECOMMENDER}.capacity", "workloads"},
-    f"{RECOMMENDER}.kserve": {f"{RECOMMENDER}.kserve"},
+    f"{RECOMMENDER}.kserve": {f"{RECOMMENDER}.kserve", "workloads"},
     f"{RECOMMENDER}.load_generator": {
         f"{RECOMMENDER}.load_generator",
         f"{RECOMMENDER}.kserve",
@@ -74,7 +74,7 @@ ONLY_IN = {
     "uvloop": {"containers/neuron/*", "inference_recommender/load_generator/*", "local_aws/process/*"},
     "scipy": {"inference_recommender/capacity/*"},
     "matplotlib": {"inference_recommender/report/*", "inference_recommender/experiment/*"},
-    "jinja2": {"inference_recommender/report/*", "inference_recommender/experiment/*"},
+    "jinja2": {"inference_recommender/report/*", "inference_recommender/experiment/*", "model_build/init/*"},
     "sagemaker": set[str](),
     "tensorrt_rtx_bindings": {"model_build/tensorrt/*"},
     "tarfile": {
@@ -83,7 +83,7 @@ ONLY_IN = {
         "inference_recommender/measure/generator_fleet.py",
         "inference_recommender/payloads.py",
         "model_build/archive.py",
-        "scripts/rehearsal/break_archive.py",
+        "scripts/rehearsal/steps.py",
         "scripts/rehearsal/stand_ins/docker_images.py",
     },
 }

@@ -37,8 +37,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCop
         copy.run("python", "-m", "model_build", "build", "spellcheck", "--target", "cpu")
         write_reviews(copy)
         copy.run("cdk", "bootstrap", "--ci")
-        numbers = ("--count", "3", "--min", "2", "--max", "7", "--each", "4200")
-        copy.run("python", "-m", "scripts.rehearsal.recommend", "spellcheck", *numbers)
+        copy.run("python", "-m", "scripts.rehearsal.steps", "recommend", "spellcheck", "3", "2", "7", "4200")
         copy.deploy("ReviewsStack")  # beside spellcheck's: one synthesis for both
         yield copy
 

@@ -33,15 +33,13 @@ PROGRAMS = {
     "model_build": PARSE,
     "stacks": PARSE,
     "scripts.rehearsal.account": PARSE,
-    "scripts.rehearsal.break_archive": PARSE,
-    "scripts.rehearsal.show_fleet": PARSE,
-    "scripts.rehearsal.recommend": PARSE,
+    "scripts.rehearsal.steps": "boto3.client",
     "scripts.rehearsal.release": "signal.signal",
     "scripts.release.image": "workloads.own_images.load_image",
     "scripts.walk": "signal.signal",
 }
 """The call that raises the planted error, by program."""
-ARGUMENTS = {"scripts.release.image": ("uri", "cpu")}
+ARGUMENTS = {"scripts.release.image": ("uri", "cpu"), "scripts.rehearsal.steps": ("show", "x")}
 """The arguments of a program that refuses `one two` by itself."""
 TESTED_IN_THEIR_ROOMS = {
     "containers/triton/server_times.py",
@@ -63,7 +61,6 @@ CHILDREN = {
 """Processes that a program starts: it tells in its own words that they died."""
 TOOLS = {
     "scripts/check_words.py",
-    "scripts/fuzz.py",
     "scripts/figures.py",
     "scripts/install.py",
     "scripts/lock.py",

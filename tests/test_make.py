@@ -76,12 +76,12 @@ def install(folder: Path, script: str) -> "subprocess.CompletedProcess[str]":
     return run(sys.executable, str(ROOT / "scripts" / "install.py"), "some things", "bash", "-c", script, folder=folder)
 
 
-def test_an_installation_says_how_much_came_and_keeps_its_chatter_in_the_log(tmp_path: Path) -> None:
-    installed = install(tmp_path, "echo Collecting one; echo WARNING: Location x is ignored; echo Collecting two")
+def test_an_installation_shows_its_time_and_logs_its_output(tmp_path: Path) -> None:
+    installed = install(tmp_path, "echo Collecting one; echo Collecting two")
     assert installed.returncode == 0
     begun, done = installed.stdout.splitlines()
     assert begun == "Installing some things (a few minutes the first time)"
-    assert re.fullmatch(r"Installed some things: 2 packages, \d+ s", done)
+    assert re.fullmatch(r"Installed some things: \d+ s", done)
     assert (tmp_path / "build" / "setup.log").read_text().splitlines()[1:] == ["Collecting one", "Collecting two"]
 
 
@@ -90,7 +90,7 @@ def test_an_installation_that_fails_shows_the_end_of_its_log(tmp_path: Path) -> 
     assert installed.returncode == 7
     lines = installed.stdout.splitlines()
     assert lines[1:-1] == [str(number) for number in range(86, 101)]
-    assert lines[-1] == "Installing some things failed. All that it printed: build/setup.log"
+    assert lines[-1] == "Installing some things failed. All output: build/setup.log"
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ class EcsServiceHosting(_OnEc2):
 
 
 class ScheduledBatchHosting(_OnEc2):
-    """A batch that starts by the clock, on EC2 instances or, for an ml.* instance type, on SageMaker's."""
+    """A scheduled batch on EC2 instances."""
 
     kind: Literal["scheduled-batch"]
     target: Hosted

@@ -112,6 +112,9 @@ class Tune(Document):
     max_queue_delays_ms: tuple[TriedDelay, ...] = Field(
         default=(), description="Default: 0, 2 % and 10 % of the latency limit, and the workload's own."
     )
+    max_duration_s: float = Field(
+        default=1800.0, gt=0, allow_inf_nan=False, description="Seconds of all probes together, without loading."
+    )
 
 
 def inherited(variant: Any, common: Mapping[str, Any]) -> Any:

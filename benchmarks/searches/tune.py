@@ -28,15 +28,14 @@ from benchmarks.searches.simulated_service import NOISY, Service, SimulatedServi
 from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.search import Search
-from inference_recommender.cli.tune import SHORTEST_PROBE_S, Served
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.system import cores, machine_description, system_at_url
 from inference_recommender.payloads import payload_archive
-from inference_recommender.tune.evidence import Glimpse, glimpse
 from inference_recommender.tune.folder import TuneFolder, TunePlan
+from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import Race
 from inference_recommender.tune.space import Configuration, Machine, space
-from inference_recommender.tune.triton import Built, TunedTriton
+from inference_recommender.tune.triton import SHORTEST_PROBE_S, Built, TritonProbe, TunedTriton
 from workloads import ROOT, Serving, artifact_file, load_artifact, load_workload
 from workloads.serving import Tune
 
@@ -100,17 +99,17 @@ def race_simulated(configured: Sequence[Configuration], seed: int) -> Race:
     running: tuple[Configuration | None, SimulatedService] = (None, SimulatedService(NOISY, 0))
     started = 0
 
-    def probe(configuration: Configuration, rate: float, duration_s: float) -> Glimpse:
+    def probe(configuration: Configuration, rate: float, duration_s: float) -> ProbeCounts:
         nonlocal running, started
         warm_up = 0
         if running[0] != configuration:
             started += 1
             running = configuration, SimulatedService(service(configuration), 1_000_000 * seed + started)
             warm_up = len(running[1].probe(rate, WARM_UP_S).intended_s)
-        seen = glimpse(rate, running[1].probe(rate, duration_s), LIMIT)
+        seen = ProbeCounts.of(rate, running[1].probe(rate, duration_s), LIMIT)
         return seen.model_copy(update={"sent": seen.sent + warm_up})
 
-    race = Race(configurations=configured, probe=probe, limit=LIMIT)
+    race = Race(configurations=configured, send=probe, limit=LIMIT)
     race.run()
     return race
 
@@ -209,7 +208,7 @@ def on_triton(name: str, target: str) -> dict[str, Any]:
             began = time.monotonic()
             race = Race(
                 configurations=configured,
-                probe=Served(triton, folder, limit),
+                send=TritonProbe(triton, folder, limit),
                 limit=limit,
                 shortest_s=SHORTEST_PROBE_S,
                 longest_s=LONGEST_RACE_S,

@@ -1,7 +1,7 @@
-"""The batch program's command line. Standard output is the summary, one JSON document; progress goes to standard error.
+"""The batch program's command line. Standard output is the summary, one JSON document; standard error has progress.
 
-Exit codes: 0 done; 1 more bad rows than --max-bad-share, or files that do not hold the input's rows; 2 usage, input, or
-an output of another job; 3 the model, a worker, S3 or the disk refuses; 70 unforeseen, a log is named; 130 interrupted,
+Exit codes: 0 done; 1 more bad rows than --max-bad-share, or files that lack rows of the input; 2 usage, input, or an
+output of another job; 3 the model, a worker, S3 or the disk fails; 70 internal error, a log is named; 130 interrupted,
 finished chunks are kept.
 """
 
@@ -15,9 +15,10 @@ from types import FrameType
 
 from ..errors import INTERRUPTED, ContainerError, exit_code_of
 from . import __doc__ as usage
-from .arguments import add_max_bad_share, exit_code, positive, shard
-from .job import Options, run
+from .job import BatchOptions, run
 from .storage import write_to
+
+RESUME = "Finished chunks are kept. Run the same command again to continue."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,35 +26,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not (sys.argv[1:] if arguments is None else arguments):
         parser.print_help(sys.stderr)
         return 2
-    parsed = parser.parse_args(arguments)
-    options = Options(
-        model=parsed.model,
-        input=parsed.input,
-        output=parsed.output,
-        workers=parsed.workers,
-        shard=parsed.shard,
-        chunk_rows=parsed.chunk_rows,
-        batch_rows=parsed.batch_rows,
-    )
+    options = BatchOptions(**vars(parser.parse_args(arguments)))
     try:
-        summary = run(options, os.environ, _tell)
-        if parsed.summary:
-            write_to(_summary_file(parsed.summary, parsed.shard), json.dumps(summary.document()).encode())
+        summary = run(options, os.environ, _log)
+        document = json.dumps(summary.document())
+        if place := options.summary:
+            index, count = options.shard
+            write_to(f"{place}shard-{index + 1}-of-{count}.json" if place.endswith("/") else place, document.encode())
     except ContainerError as error:
-        _tell(str(error))
+        _log(str(error))
         return error.exit_code
     except OSError as error:
-        _tell(f"{error}. Finished chunks are kept: the same command goes on where this one stopped.")
+        _log(f"{error}. {RESUME}")
         return 3
     except KeyboardInterrupt:
-        _tell("Interrupted. Finished chunks are kept: the same command goes on where this one stopped.")
+        _log(f"Interrupted. {RESUME}")
         return INTERRUPTED
-    print(json.dumps(summary.document()))
-    return exit_code(summary.bad_share, parsed.max_bad_share)
+    print(document)
+    return exit_code(summary.bad_share, options.max_bad_share)
 
 
-def _summary_file(place: str, shard: tuple[int, int]) -> str:
-    return f"{place}shard-{shard[0] + 1}-of-{shard[1]}.json" if place.endswith("/") else place
+def add_max_bad_share(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-bad-share", type=_share, default=0.01, help="exit code 1 above this share of bad rows (default 0.01)"
+    )
+
+
+def exit_code(bad_share: float, max_bad_share: float) -> int:
+    """Returns 0, or 1 with a line on standard error if too many rows are bad."""
+    if bad_share <= max_bad_share:
+        return 0
+    _log(f"{bad_share:.2%} of the rows are bad. --max-bad-share allows {max_bad_share:.2%}.")
+    return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,35 +65,48 @@ def _parser() -> argparse.ArgumentParser:
         prog=f"python -m {__package__}", description=usage, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--model", required=True, help="folder of the built model, or a Triton repository; or its .tar.gz, or s3://"
+        "--model", required=True, help="folder of the built model or Triton repository, its .tar.gz, or s3://"
     )
     parser.add_argument("--input", required=True, help="file or folder of JSON lines, or s3://")
-    parser.add_argument("--output", required=True, help="folder of this batch alone, or s3://")
-    parser.add_argument("--workers", type=positive, help="processes, one core each (default: every core)")
-    parser.add_argument(
-        "--shard",
-        type=shard,
-        default=(0, 1),
-        metavar="I/N",
-        help="1/4 is the first of four; `hosts` is this host of a SageMaker processing job",
-    )
-    parser.add_argument("--chunk-rows", type=positive, default=Options.chunk_rows, help="rows of a file (default 4096)")
-    parser.add_argument("--batch-rows", type=positive, help="rows of an inference (default: the model's)")
+    parser.add_argument("--output", required=True, help="folder of this batch only, or s3://")
+    parser.add_argument("--workers", type=_positive, help="processes, one core each (default: all cores)")
+    parser.add_argument("--shard", type=_shard, default=(0, 1), metavar="I/N", help="1/4 is the first of four")
+    parser.add_argument("--chunk-rows", type=_positive, default=4096, help="rows per file (default 4096)")
+    parser.add_argument("--batch-rows", type=_positive, help="rows per inference (default: the model's)")
     add_max_bad_share(parser)
     parser.add_argument(
-        "--summary",
-        help="file, or s3:// object, that the summary is written to as well; after a / it gets the shard's name",
+        "--summary", help="also write the summary to this file or s3:// object, after a / as shard-I-of-N.json"
     )
     return parser
 
 
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise ValueError
+    return number
+
+
+def _share(text: str) -> float:
+    if not 0 <= (fraction := float(text)) <= 1:
+        raise ValueError
+    return fraction
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """Reads 1/4 as (0, 4)."""
+    index, count = map(int, text.split("/"))
+    if not 1 <= index <= count:
+        raise ValueError
+    return index - 1, count
+
+
 def _interrupt(signal_number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program is ending: a second signal must not cut the end short
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends: a second signal must not cut that short
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
-def _tell(line: str) -> None:
+def _log(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

@@ -1,11 +1,10 @@
-"""Brings a built model to a place where this program can read it, and hashes it.
+"""Unpacks a built model if it is a .tar.gz on disk or in S3, and hashes it.
 
-A folder is read where it is; a .tar.gz, on disk or in S3, is unpacked first. An ECS task does that before its server
-starts:
+An ECS task does that before its server starts:
 
   python -m containers.batch.archive ARCHIVE FOLDER
 
-Exit codes: 0 done; 2 usage; 3 the archive, S3 or the disk refuses; 70 unforeseen, a log is named.
+Exit codes: 0 done; 2 usage; 3 the archive, S3 or the disk fails; 70 internal error, a log is named.
 """
 
 import argparse
@@ -24,13 +23,13 @@ ENDING = ".tar.gz"
 
 def not_a_model(location: str, reason: str) -> Unavailable:
     return Unavailable(
-        f"--model {location}: {reason.removesuffix('.')}. It must be a built model's folder, with settings.json, "
-        "tokenizer.json and the compiled model, or a Triton repository of them."
+        f"--model {location}: {reason.removesuffix('.')}. Give a built model: a folder with settings.json, "
+        "tokenizer.json and the compiled model, or a Triton repository, or its .tar.gz."
     )
 
 
 def as_folder(location: str, scratch: Path) -> Path:
-    """Raises `Unavailable` for an archive that is not there, cannot be unpacked or that S3 refuses."""
+    """Raises `Unavailable` if the archive is missing, cannot be unpacked or S3 fails."""
     if not location.endswith(ENDING):
         return Path(location)
     folder = scratch / "model"
@@ -39,15 +38,21 @@ def as_folder(location: str, scratch: Path) -> Path:
 
 
 def archive_sha256(location: str, scratch: Path) -> "str | None":
-    """Returns the hash of the archive that `as_folder` unpacked, or None where it was given a folder."""
+    """Returns the hash of the archive that `as_folder` unpacked, or None for a folder."""
     if not location.endswith(ENDING):
         return None
     return _file_sha256(scratch / "model.tar.gz" if location.startswith("s3://") else Path(location))
 
 
 def unpack(location: str, folder: Path, copy: Path) -> None:
-    """Unpacks into `folder`, which is not there or empty; an archive in S3 is downloaded to `copy` first."""
-    file = _fetched(location, copy) if location.startswith("s3://") else Path(location)
+    """Unpacks into `folder`, which must be missing or empty. Downloads an archive in S3 to `copy` first."""
+    file = Path(location)
+    if location.startswith("s3://"):
+        bucket = open_bucket(location)
+        keys = list(bucket.objects().values())
+        if len(keys) != 1 or not location.endswith(keys[0]):
+            raise not_a_model(location, "there is no such object")
+        bucket.fetch(keys[0], file := copy)
     try:
         with file.open("rb") as stream:
             archive_reader.unpack(stream, folder, _known_sha256(location))
@@ -56,9 +61,7 @@ def unpack(location: str, folder: Path, copy: Path) -> None:
 
 
 def _known_sha256(location: str) -> "str | None":
-    """Returns what the archive's name says, which in S3 is its sha256 and `.tar.gz` where CDK put it there, or on disk
-    the artifact.json beside it; None where neither does.
-    """
+    """Returns the sha256 in the archive's name, which CDK gives it in S3, or in the artifact.json beside it on disk."""
     if (named := archive_reader.named_sha256(location)) or location.startswith("s3://"):
         return named
     file = Path(location)
@@ -69,14 +72,14 @@ def _known_sha256(location: str) -> "str | None":
         artifact = json.loads(beside.read_text("utf-8"))
         return str(artifact["archive_sha256"]) if artifact["archive"] == file.name else None
     except (ValueError, KeyError, TypeError):
-        raise not_a_model(location, "the artifact.json beside it is none. Build it again") from None
+        raise not_a_model(location, "the artifact.json beside it is invalid. Build it again") from None
 
 
 def model_sha256(folder: Path) -> str:
-    """Hashes all files of the model's folder with their names, but for the bytecode that Python leaves there."""
+    """Hashes all files of the model's folder with their names, except Python's bytecode."""
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and "__pycache__" not in file.parts]
     if not files:
-        raise not_a_model(str(folder), "there is no such folder, or nothing in it")
+        raise not_a_model(str(folder), "the folder is missing or empty")
     lines = [f"{_file_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -89,15 +92,6 @@ def _file_sha256(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _fetched(location: str, copy: Path) -> Path:
-    bucket = open_bucket(location)
-    keys = list(bucket.objects().values())
-    if len(keys) != 1 or not location.endswith(keys[0]):
-        raise not_a_model(location, "there is no such object")
-    bucket.fetch(keys[0], copy)
-    return copy
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog=f"python -m {__package__}.archive",
@@ -105,7 +99,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("archive", help=".tar.gz on disk, or s3://")
-    parser.add_argument("folder", type=Path, help="where to unpack it: not there, or empty")
+    parser.add_argument("folder", type=Path, help="where to unpack it: missing, or empty")
     parsed = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         unpack(parsed.archive, parsed.folder, Path(scratch) / "model.tar.gz")

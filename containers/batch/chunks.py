@@ -1,8 +1,8 @@
-"""Cuts files of JSON lines into chunks, and a chunk into rows.
+"""Cuts files of JSON lines into chunks, and a chunk into rows. Pure.
 
-A chunk is the unit of work, of loss when a run is killed, and of sorting by length: whole lines of one file,
-`chunk_rows` of them not blank, fewer in a file's last chunk. Blank lines go with the row before them. A line ends with
-a newline byte. The same text always gives the same chunks. Pure.
+A chunk is the unit of work, of loss if a run is killed, and of sorting by length. It has whole lines of one file:
+`chunk_rows` rows, fewer in a file's last chunk. Blank lines go with the row before them. A line ends with a newline
+byte.
 """
 
 import json
@@ -27,7 +27,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Row:
+class InputRow:
     line: int
     id: str | int
     values: Mapping[str, Any]
@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True)
 class BadRow:
-    """A line that is not a row; `reason` completes a sentence that begins with the line."""
+    """A line that is not a row. `reason` completes a sentence that starts with the line."""
 
     line: int
     id: str | int | None
@@ -43,7 +43,7 @@ class BadRow:
 
 
 def cut(file: str, lines: Iterable[bytes], chunk_rows: int, number: int) -> Iterator[Chunk]:
-    """Yields chunks numbered from `number`. `lines` are those of the whole file with their newlines."""
+    """Yields chunks numbered from `number`. `lines` are the whole file with newlines."""
     start = end = rows = 0
     first_line = line = 1
     for text in lines:
@@ -59,7 +59,7 @@ def cut(file: str, lines: Iterable[bytes], chunk_rows: int, number: int) -> Iter
 
 
 def is_blank(line: bytes) -> bool:
-    """Tells whether a line has nothing but white space, or the byte order mark that some editors begin a file with."""
+    """Returns whether a line has only white space, or the byte order mark with which some editors start a file."""
     return not line.strip() or not line.removeprefix(BYTE_ORDER_MARK).strip()
 
 
@@ -68,14 +68,14 @@ def shard(chunks: Iterable[Chunk], index: int, count: int) -> list[Chunk]:
     return [chunk for chunk in chunks if chunk.number % count == index]
 
 
-def read(text: bytes, first_line: int) -> Iterator[Row | BadRow]:
-    """Yields the rows of a chunk in order. Blank lines are counted and left out."""
+def read(text: bytes, first_line: int) -> Iterator[InputRow | BadRow]:
+    """Yields the rows of a chunk in order, without blank lines."""
     for line, content in enumerate(text.split(b"\n"), first_line):
         if not is_blank(content):
             yield parse(content, line)
 
 
-def parse(content: bytes, line: int) -> Row | BadRow:
+def parse(content: bytes, line: int) -> InputRow | BadRow:
     try:
         values = json.loads(content.removeprefix(BYTE_ORDER_MARK).decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -91,4 +91,4 @@ def parse(content: bytes, line: int) -> Row | BadRow:
     id_ = values["id"]
     if isinstance(id_, bool) or not isinstance(id_, (str, int)):
         return BadRow(line, None, "has an id that is neither text nor an integer")
-    return Row(line, id_, values)
+    return InputRow(line, id_, values)

@@ -1,14 +1,15 @@
-"""Describes what an output was made from, and accounts for every row in it. Touches only the storage it is given."""
+"""Records what an output was made from, and accounts for every row in it. Uses only the storage that it is given."""
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ..errors import ContainerError, RowsUnaccounted
 from .chunks import Chunk
 from .source import Source
-from .storage import Storage
+from .storage import OutputStorage
 
 FORMAT = 1
 JOB, MANIFEST = "job.json", "manifest.json"
@@ -27,49 +28,57 @@ def job(model: str, sources: Sequence[Source], chunk_rows: int, batch_rows: int)
     return {
         "format": FORMAT,
         "model_sha256": model,
-        "input": [source.document() for source in sources],
+        "input": [asdict(source) for source in sources],
         "chunk_rows": chunk_rows,
         "batch_rows": batch_rows,
     }
 
 
-def claim(storage: Storage, described: Mapping[str, Any]) -> None:
-    """Begins the output, or checks that the same job began it. Raises `ContainerError`."""
-    present = json.loads(storage.create(JOB, dump(described)))
+def claim(storage: OutputStorage, described: Mapping[str, Any]) -> None:
+    """Starts the output, or checks that the same job started it. Raises `ContainerError`."""
+    present = json.loads(storage.create(JOB, _dump(described)))
     if differences := [
         _difference(key, present.get(key), described[key]) for key in described if present.get(key) != described[key]
     ]:
         raise ContainerError(
-            f"{storage.location}/job.json: this output was begun with other things, so it cannot be continued: "
-            f"{'; '.join(differences)}. Give them as they were, or another --output."
+            f"{storage.location}/job.json: this output was made from something else: {'; '.join(differences)}. Use the "
+            "same input, model and options, or another --output."
         )
 
 
-def account(storage: Storage, described: Mapping[str, Any], chunks: Sequence[Chunk]) -> dict[str, Any]:
-    """Returns the manifest, counted from the files of finished chunks. Raises `RowsUnaccounted`."""
+def unfinished(storage: OutputStorage, chunks: Sequence[Chunk]) -> list[Chunk]:
+    names = storage.names()
+    return [chunk for chunk in chunks if predictions_name(chunk.number) not in names]
+
+
+def account(storage: OutputStorage, described: Mapping[str, Any], chunks: Sequence[Chunk]) -> dict[str, Any]:
+    """Writes and returns the manifest, counted from the files of all chunks. Raises `RowsUnaccounted`."""
+    if missing := unfinished(storage, chunks):
+        raise RowsUnaccounted(
+            f"{storage.location}: {sum(chunk.rows for chunk in missing):,} rows of the input have no answer "
+            f"({len(missing)} chunks have no predictions). Run every shard again with the same --output: it computes "
+            "only missing chunks."
+        )
     names = storage.names()
     parts = [_part(storage, chunk, bad_name(chunk.number) in names) for chunk in chunks]
-    return {
-        **described,
-        "rows": sum(part["rows"] for part in parts),
-        "answered": sum(part["answered"] for part in parts),
-        "bad": sum(part["bad"] for part in parts),
-        "parts": parts,
-    }
+    totals = {key: sum(part[key] for part in parts) for key in ("rows", "answered", "bad")}
+    made = {**described, **totals, "parts": parts}
+    storage.write(MANIFEST, _dump(made))
+    return made
 
 
-def dump(document: Mapping[str, Any]) -> bytes:
+def _dump(document: Mapping[str, Any]) -> bytes:
     return (json.dumps(document, indent=2) + "\n").encode()
 
 
-def _part(storage: Storage, chunk: Chunk, has_bad_rows: bool) -> dict[str, Any]:
+def _part(storage: OutputStorage, chunk: Chunk, has_bad_rows: bool) -> dict[str, Any]:
     predictions = storage.read(predictions_name(chunk.number))
     bad = storage.read(bad_name(chunk.number)) if has_bad_rows else b""
     answered_rows, bad_rows = predictions.count(b"\n"), bad.count(b"\n")
     if answered_rows + bad_rows != chunk.rows:
         raise RowsUnaccounted(
-            f"{storage.location}: chunk {chunk.number} of the input has {chunk.rows} rows, its files {answered_rows} "
-            f"answers and {bad_rows} bad rows. Delete predictions-{chunk.number:06}.jsonl and start again."
+            f"{storage.location}: chunk {chunk.number} has {chunk.rows} rows, but its files have {answered_rows} "
+            f"answers and {bad_rows} bad rows. Delete {predictions_name(chunk.number)} and start again."
         )
     return {
         "chunk": chunk.number,

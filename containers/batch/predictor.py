@@ -1,27 +1,26 @@
-"""Runs the encoder's serving code on one thread for the batch, and finds its parts in a model's folder."""
+"""Runs the encoder's serving code for the batch, and finds its parts in a model's folder."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..encoder import goldens, load_engine
 from ..encoder.answers import Outputs, answer
-from ..encoder.predictor import Predictor as Encoder
+from ..encoder.predictor import Predictor
 from ..encoder.preprocess import Preprocessor
 from ..encoder.settings import Settings
 from ..encoder.tensors import Encoding, padded_length, windows
 from .archive import not_a_model
 
-Values = Mapping[str, Any]
 DEFAULT_BATCH_ROWS = 16
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """A model on disk. `batch_rows` is the compiled batch size, or a fast one where the model takes any."""
+class ModelFolder:
+    """A model on disk. `batch_rows` is the compiled batch size, or a fast one if the model takes any."""
 
     preprocessing: Path
     graphs: Path
@@ -32,53 +31,37 @@ class Compiled:
         return any(self.graphs.glob(load_engine.NEURON_GRAPHS))
 
 
-def find_model(folder: Path) -> Compiled:
+def find_model(folder: Path) -> ModelFolder:
     """Finds the parts in one folder, or in the version folders of a Triton repository. Raises `Unavailable`."""
     tokenise, graphs = (next(folder.glob(f"*_{step}/1"), folder) for step in ("tokenise", "model"))
     try:
         settings = Settings.load(tokenise / "settings.json")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise not_a_model(str(folder), f"settings.json cannot be read ({type(error).__name__}: {error})") from None
-    return Compiled(tokenise, graphs, settings.batch_size or DEFAULT_BATCH_ROWS)
+    return ModelFolder(tokenise, graphs, settings.batch_size or DEFAULT_BATCH_ROWS)
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """One row as the model reads it: `length` in tokens, and `content`, which only the predictor understands."""
-
-    length: int
-    content: Any
+def length(encoding: Encoding) -> int:
+    """Returns the tokens of a row in all its windows."""
+    return sum(map(len, windows([encoding])))
 
 
-class Predictor(Protocol):
-    """The steps that rows go through. One thread encodes while another makes answers."""
+class BatchPredictor:
+    """Gives the device `at_once` batches at a time, so that it does not idle between two.
 
-    def encode(self, rows: Sequence[Values]) -> list[Encoded | str]:
-        """Returns each row as the model reads it, or the reason why it cannot."""
+    One thread may encode while another makes answers.
+    """
 
-    def run(self, batches: Sequence[Sequence[Encoded]]) -> Iterator[Any]:
-        """Hands all batches to the device, behind those that it has. Yields the outputs of each, in order."""
-
-    def answer(self, outputs: Any, encoded: Sequence[Encoded], rows: Sequence[Values]) -> Sequence[Mapping[str, Any]]:
-        """Returns one answer for each row of a batch."""
-
-    def slots(self, encoded: Sequence[Encoded]) -> int:
-        """Returns the number of tokens the model computes for such a batch, padding included."""
-
-
-class EncoderPredictor:
-    """Gives the device `at_once` batches at a time, so that it never waits for a thread between two."""
-
-    def __init__(self, encoder: Encoder, at_once: int) -> None:
+    def __init__(self, encoder: Predictor, at_once: int) -> None:
         self._encoder = encoder
         self._threads = ThreadPoolExecutor(at_once, "device")
 
     @classmethod
-    def load(cls, folder: Path) -> "EncoderPredictor":
-        """Raises `Unavailable` for a model that cannot be run, or that is not its original's equal on a NeuronCore.
+    def load(cls, folder: Path) -> "BatchPredictor":
+        """Raises `Unavailable` if the model cannot be run, or differs from its original on a NeuronCore.
 
         A pipeline over several NeuronCores has a batch in each of them, and one more waits. Source: NeuronPerf's
-        benchmark guide, which has a NeuronCore's highest throughput with two threads.
+        benchmark guide, where a NeuronCore's throughput is highest with two threads.
         """
         model = find_model(folder)
         try:
@@ -88,23 +71,25 @@ class EncoderPredictor:
         except Exception as error:  # each runtime has its own errors for a model that it cannot run
             raise not_a_model(str(folder), f"cannot be loaded ({type(error).__name__}: {error})") from error
         goldens.check(engine, settings, model.graphs)
-        return cls(Encoder(preprocessor, engine), int(os.environ[goldens.COUNT]) + 1 if model.neuron else 1)
+        return cls(Predictor(preprocessor, engine), int(os.environ[goldens.COUNT]) + 1 if model.neuron else 1)
 
-    def encode(self, rows: Sequence[Values]) -> list[Encoded | str]:
-        return [
-            Encoded(sum(map(len, windows([code]))), code) if isinstance(code, Encoding) else code.message
-            for code in self._encoder.preprocessor.encode(rows)
-        ]
+    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Encoding | str]:
+        """Returns each tokenised row, or the reason why the model cannot read it."""
+        encoded = self._encoder.preprocessor.encode(rows)
+        return [code if isinstance(code, Encoding) else code.message for code in encoded]
 
-    def run(self, batches: Sequence[Sequence[Encoded]]) -> Iterator[Outputs]:
-        return self._threads.map(self._encoder.run, ([code.content for code in batch] for batch in batches))
+    def run(self, batches: Sequence[Sequence[Encoding]]) -> Iterator[Outputs]:
+        """Queues all batches on the device. Yields the outputs of each, in order."""
+        return self._threads.map(self._encoder.run, batches)
 
     def answer(
-        self, outputs: Outputs, encoded: Sequence[Encoded], rows: Sequence[Values]
+        self, outputs: Outputs, codes: Sequence[Encoding], rows: Sequence[Mapping[str, Any]]
     ) -> Sequence[Mapping[str, Any]]:
-        return answer(self._encoder.settings, outputs, [code.content for code in encoded], rows)
+        """Returns one answer for each row of a batch."""
+        return answer(self._encoder.settings, outputs, codes, rows)
 
-    def slots(self, encoded: Sequence[Encoded]) -> int:
-        settings, read = self._encoder.settings, windows(code.content for code in encoded)
+    def slots(self, codes: Sequence[Encoding]) -> int:
+        """Returns the tokens that the model computes for a batch, with padding."""
+        settings, read = self._encoder.settings, windows(codes)
         fill = -len(read) % settings.batch_size if settings.batch_size else 0
         return padded_length(max(map(len, read)), settings.pad_to) * (len(read) + fill)

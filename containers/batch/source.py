@@ -1,7 +1,7 @@
-"""Brings the input to this machine as plain files and reads it once, to count, hash and cut it.
+"""Provides the input as plain files, and reads it once to count, hash and cut it.
 
-Plain files on disk are read where they are. Compressed files and objects of S3 are first copied to a scratch folder.
-Every shard copies the whole input, because its chunks lie all over it.
+Compressed files and objects of S3 are first copied to a scratch folder. Every shard copies the whole input, because its
+chunks are all over it.
 """
 
 import gzip
@@ -9,7 +9,7 @@ import hashlib
 import shutil
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,13 +30,16 @@ class Source:
     rows: int
     blank_lines: int
 
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def find(location: str, scratch: Path) -> dict[str, Path]:
     """Returns the plain files of the input by name, sorted by name. Raises `ContainerError`."""
-    files = _fetch(location, scratch) if location.startswith("s3://") else _list(Path(location))
+    path = Path(location)
+    if location.startswith("s3://"):
+        files = _fetch(location, scratch)
+    elif path.is_dir():
+        files = {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
+    else:
+        files = {path.name: path} if path.is_file() else {}
     names = sorted(name for name in files if name.endswith((PLAIN, COMPRESSED)))
     if not names:
         raise ContainerError(f"--input {location}: there is no .jsonl or .jsonl.gz file.")
@@ -64,14 +67,8 @@ def _hashed(handle: BinaryIO, digest: Any) -> Iterator[bytes]:
         yield line
 
 
-def _list(path: Path) -> dict[str, Path]:
-    if path.is_dir():
-        return {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
-    return {path.name: path} if path.is_file() else {}
-
-
 def _fetch(location: str, scratch: Path) -> dict[str, Path]:
-    """Copies the objects to numbered files: a key may hold characters that a path must not."""
+    """Copies the objects to numbered files: a key may have characters that a path cannot have."""
     bucket = open_bucket(location)
     copies: dict[str, Path] = {}
     for at, (name, key) in enumerate(bucket.objects().items()):
@@ -84,11 +81,11 @@ def _fetch(location: str, scratch: Path) -> dict[str, Path]:
 def _plain(file: Path, name: str, copy: Path) -> Path:
     if name.endswith(PLAIN):
         return file
-    if not file.stat().st_size:  # Python reads it as an empty text, though a gzip file of one has 20 bytes
-        raise ContainerError(f"{name}: is empty, as after an upload that was cut. Replace the file, or take it out.")
+    if not file.stat().st_size:  # Python reads it as an empty text, but gzip's file of an empty text has 20 bytes
+        raise ContainerError(f"{name}: is empty, as after an incomplete upload. Replace or remove the file.")
     try:
         with gzip.open(file, "rb") as compressed, copy.open("wb") as text:
             shutil.copyfileobj(compressed, text)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ContainerError(f"{name}: cannot be read as gzip ({error}). Replace the file, or take it out.") from None
+        raise ContainerError(f"{name}: cannot be read as gzip ({error}). Replace or remove the file.") from None
     return copy

@@ -1,4 +1,4 @@
-"""Keeps the output in a folder or under a prefix of an S3 bucket. A file is there whole or not at all."""
+"""The output in a folder or under a prefix of an S3 bucket. A file is there completely or not at all."""
 
 import os
 import uuid
@@ -11,25 +11,25 @@ if TYPE_CHECKING:
     from .s3 import Bucket
 
 
-class Storage(Protocol):
+class OutputStorage(Protocol):
     location: str
 
     def names(self) -> set[str]:
-        """Returns the names of the files that are there."""
+        """Returns the names of the files."""
 
     def read(self, name: str) -> bytes: ...
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes the file, replacing one of that name."""
+        """Writes a file, replacing one of that name."""
 
     def create(self, name: str, content: bytes) -> bytes:
-        """Writes the file unless there is one of that name; returns what is there afterwards."""
+        """Writes a file unless one of that name exists. Returns the content afterwards."""
 
     def tidy(self) -> None:
-        """Removes scratch files that killed writers left."""
+        """Removes scratch files of killed writers."""
 
 
-def open_storage(location: str) -> Storage:
+def open_storage(location: str) -> OutputStorage:
     if location.startswith("s3://"):
         return open_bucket(location)
     Path(location).mkdir(parents=True, exist_ok=True)
@@ -47,14 +47,12 @@ def open_bucket(location: str) -> "Bucket":
     try:
         from .s3 import Bucket
     except ImportError as error:
-        raise Unavailable(
-            f"{location}: needs {error.name}, which is not installed. Install it, or use a path on disk."
-        ) from None
+        raise Unavailable(f"{location}: {error.name} is not installed. Install it, or use a path on disk.") from None
     return Bucket.open(location)
 
 
 class Folder:
-    """A `Storage` on disk: a file is written under a scratch name, synced to the disk, then renamed."""
+    """An `OutputStorage` on disk: a file is written under a scratch name, synced to the disk, then renamed."""
 
     def __init__(self, folder: Path) -> None:
         self.location = str(folder)
@@ -67,9 +65,8 @@ class Folder:
         return (self._folder / name).read_bytes()
 
     def write(self, name: str, content: bytes) -> None:
-        scratch = self._scratch(name, content)
-        scratch.replace(self._folder / name)
-        self._bring_names_to_disk()
+        self._scratch(name, content).replace(self._folder / name)
+        self._sync()
 
     def create(self, name: str, content: bytes) -> bytes:
         scratch = self._scratch(name, content)
@@ -79,7 +76,7 @@ class Folder:
             return self.read(name)
         finally:
             scratch.unlink()
-        self._bring_names_to_disk()
+        self._sync()
         return content
 
     def tidy(self) -> None:
@@ -87,7 +84,7 @@ class Folder:
             scratch.unlink(missing_ok=True)
 
     def _scratch(self, name: str, content: bytes) -> Path:
-        """Writes a scratch file with a unique name: an orphan of a killed run may still be writing the same chunk."""
+        """Writes a scratch file with a unique name: a killed run's worker may still be writing the same chunk."""
         scratch = self._folder / f".scratch-{name}-{uuid.uuid4().hex}"
         try:
             with scratch.open("xb") as handle:
@@ -99,7 +96,8 @@ class Folder:
             raise
         return scratch
 
-    def _bring_names_to_disk(self) -> None:
+    def _sync(self) -> None:
+        """Writes the folder's names to disk."""
         handle = os.open(self._folder, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -1,8 +1,7 @@
-"""The HTTP routes: SageMaker's /ping and /invocations, and the same under KServe v2's names, for ECS.
+"""The HTTP routes: SageMaker's /ping and /invocations, and KServe v2's names for ECS.
 
-Errors are JSON, {"error": sentence}: 4xx for a mistake of the caller, 500 for an error of the model, 503 while the
-model is being loaded, while too many requests wait, and where a core does not answer. Each is a line of the log, up to
-a number of lines a minute: a caller that is wrong again and again does not fill a disk.
+Errors are JSON, {"error": sentence}: 4xx for an error of the client, 500 for an error of the model, 503 while the
+model loads, the queue is full or a core does not answer. The log has a line for each, up to a limit per minute.
 """
 
 import asyncio
@@ -16,24 +15,23 @@ from concurrent.futures import ThreadPoolExecutor
 from ..encoder.settings import Settings
 from . import kserve
 from .batching import Batcher, QueueFull
-from .connection import Answer, Request
+from .http_server import HttpRequest, HttpResponse
 from .server_settings import ServerSettings
-from .telemetry import Record
+from .telemetry import RequestRecord
 
 READ_AT_ONCE = 16_384
-"""Bytes of a body. Larger ones are parsed and tokenised in a thread, one at a time: a health check waits for one
-of them at most."""
-MOST_LINES, LINES_PERIOD_S = 20, 60.0
-LONGEST_SENTENCE = 500
+"""A larger body is parsed and tokenised in a thread, one at a time, so a health check waits for one of them at most."""
+MAX_LINES, LINES_PERIOD_S = 20, 60.0
+MAX_SENTENCE = 500
 """Characters of an error. Some sentences name every row."""
 
-Handler = Callable[[Request], Awaitable[Answer]]
+Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 Encode = Callable[[Sequence[Mapping[str, object]]], Sequence[object]]
 log = logging.getLogger(__name__)
 
 
-class Errors:
-    """Makes the answers to requests that fail, and writes a line for each of the first `MOST_LINES` in a period."""
+class ErrorResponses:
+    """Answers failed requests, and logs the first `MAX_LINES` of them in each period."""
 
     def __init__(self, write: Callable[[str], None] = log.warning, now: Callable[[], float] = time.monotonic) -> None:
         self._write = write
@@ -41,30 +39,27 @@ class Errors:
         self._began = now()
         self._count = 0
 
-    def answer(self, status: int, sentence: str, cause: "Exception | None" = None, **headers: str) -> Answer:
-        """Returns the answer. `cause` is an error of ours, which is written with its traceback."""
-        if len(sentence) > LONGEST_SENTENCE:
-            sentence = sentence[:LONGEST_SENTENCE] + "…"
-        self._tell(status, sentence, cause)
-        if status == 503:
-            headers = {**headers, "Retry-After": "1"}
-        return Answer(status, kserve.error(sentence), headers=headers)
-
-    def _tell(self, status: int, sentence: str, cause: "Exception | None") -> None:
+    def answer(self, status: int, sentence: str, cause: "Exception | None" = None, **headers: str) -> HttpResponse:
+        """Returns the answer. The traceback of `cause`, a fault of this server, is logged."""
+        if len(sentence) > MAX_SENTENCE:
+            sentence = sentence[:MAX_SENTENCE] + "…"
         if self._now() - self._began >= LINES_PERIOD_S:
-            if self._count > MOST_LINES:
-                self._write(f"{self._count - MOST_LINES} more requests failed since")
+            if self._count > MAX_LINES:
+                self._write(f"{self._count - MAX_LINES} more requests failed")
             self._began, self._count = self._now(), 0
         self._count += 1
-        if self._count <= MOST_LINES:
+        if self._count <= MAX_LINES:
             trace = "".join(traceback.format_exception(type(cause), cause, cause.__traceback__)) if cause else ""
-            self._write(f"{status} {json.dumps(sentence)}\n{trace}".rstrip())  # a caller's line breaks are escaped
+            self._write(f"{status} {json.dumps(sentence)}\n{trace}".rstrip())  # escapes a client's line breaks
+        if status == 503:
+            headers = {**headers, "Retry-After": "1"}
+        return HttpResponse(status, kserve.error(sentence), headers=headers)
 
 
-class Model:
+class InferenceRoutes:
     """Answers requests with a worker's model, and records their latencies.
 
-    `encode` tokenises rows, or refuses them. `unwell` says what is wrong with cores.
+    `encode` tokenises rows, or refuses them. `unwell` returns what is wrong with any worker's cores.
     """
 
     def __init__(
@@ -73,8 +68,8 @@ class Model:
         encode: Encode,
         settings: Settings,
         serving: ServerSettings,
-        record: Record,
-        errors: Errors,
+        record: RequestRecord,
+        errors: ErrorResponses,
         unwell: Callable[[], str],
     ) -> None:
         self._batcher = batcher
@@ -92,8 +87,8 @@ class Model:
             **dict.fromkeys(("/invocations", f"{model}/infer"), (post, self._infer)),
         }
 
-    async def respond(self, request: Request) -> Answer:
-        """Raises nothing but its cancellation, when the caller has gone."""
+    async def respond(self, request: HttpRequest) -> HttpResponse:
+        """Raises only CancelledError, when the client has hung up."""
         methods, handler = self._routes.get(request.path, ((), None))
         if handler is None:
             return self._errors.answer(404, f"{request.method} {request.path[:200]}: Not Found.")
@@ -111,17 +106,15 @@ class Model:
             self._record.add_error()
             return self._errors.answer(500, f"The model failed: {type(error).__name__}: {error}", error)
 
-    async def _ready(self, request: Request) -> Answer:
+    async def _ready(self, request: HttpRequest) -> HttpResponse:
         unwell = self._unwell()
-        return self._errors.answer(503, unwell) if unwell else Answer(200)
+        return self._errors.answer(503, unwell) if unwell else HttpResponse(200)
 
-    async def _infer(self, request: Request) -> Answer:
+    async def _infer(self, request: HttpRequest) -> HttpResponse:
         arrived = time.monotonic()
         encoding = request.headers.get(b"content-encoding", b"identity").decode("latin-1")
         if encoding.lower() != "identity":
-            return self._errors.answer(
-                415, f"Content-Encoding '{encoding[:40]}' is not taken here; send the JSON itself."
-            )
+            return self._errors.answer(415, f"Content-Encoding '{encoding[:40]}' is not supported. Send plain JSON.")
         if len(request.body) <= READ_AT_ONCE:
             parsed, rows = self._read(request)
         else:
@@ -130,26 +123,26 @@ class Model:
         content, size = kserve.answer(parsed, answers, self._serving.model, self._kind)
         self._record.add((time.monotonic() - arrived) * 1000)
         if size is None:
-            return Answer(200, content)
+            return HttpResponse(200, content)
         by_sagemaker = request.path == "/invocations"
         content_type = f"{kserve.SAGEMAKER_BINARY}{size}" if by_sagemaker else "application/octet-stream"
-        return Answer(200, content, content_type, {kserve.JSON_SIZE: str(size)})
+        return HttpResponse(200, content, content_type, {kserve.JSON_SIZE: str(size)})
 
-    def _read(self, request: Request) -> "tuple[kserve.Request, Sequence[object]]":
-        """Returns the request and its rows, tokenised. Raises `kserve.BadRequest`."""
-        body = kserve.Body(request.body, kserve.json_size(request.headers))
+    def _read(self, request: HttpRequest) -> "tuple[kserve.InferRequest, Sequence[object]]":
+        """Returns the request and its tokenised rows. Raises `kserve.BadRequest`."""
+        body = kserve.InferBody(request.body, kserve.json_size(request.headers))
         parsed = kserve.parse(body, self._fields, self._kind, self._serving.max_batch_size)
         rows = self._encode(parsed.rows)
         kserve.check(rows)
         return parsed, rows
 
 
-async def loading(request: Request) -> Answer:
+async def loading(request: HttpRequest) -> HttpResponse:
     """Answers until every worker has its model."""
     if request.path == "/v2/health/live":
-        return Answer(200)
-    return Answer(503, kserve.error("The model is being loaded."), headers={"Retry-After": "1"})
+        return HttpResponse(200)
+    return HttpResponse(503, kserve.error("The model is loading."), headers={"Retry-After": "1"})
 
 
-async def _live(request: Request) -> Answer:
-    return Answer(200)
+async def _live(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(200)

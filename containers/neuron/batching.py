@@ -1,58 +1,60 @@
 """Dynamic batching in one process: requests that wait are answered together.
 
 A batch starts when the waiting rows reach a preferred size, or when the oldest has waited `max_queue_delay_ms`. A
-request is never split. The queue is bounded, and a caller that goes away leaves it.
+request is never split. The queue is bounded, and requests of clients that hang up leave it.
 
-The cores wait for as little as can be. Rows come tokenised. Up to `concurrency` batches run at once, each in a thread:
-the stages of a NeuronCore pipeline all have work only while several batches are in it, and so have groups of cores that
-work apart (`engine.Lanes`). When a batch has run, the next is handed over before the last is answered.
+Cores must not idle. Rows arrive tokenised. Up to `concurrency` batches run at once, each in a thread: stages of a
+NeuronCore pipeline and independent groups of cores (`engine.Lanes`) need several batches. When a batch has run, the
+next one starts before the answers of the first are made.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
-from .core_watch import CoreWatch
 from .server_settings import ServerSettings
 
 Rows = Sequence[Any]
-"""Rows of requests, tokenised."""
-
+"""Tokenised rows of requests."""
 QUEUED_BATCHES = 32
-"""Full batches that may wait for each batch under way. A caller that would come behind them is refused at once."""
+"""Full batches that may wait for each running batch. Requests beyond them are refused at once."""
+STUCK_S = 20.0
+"""A core that does not answer for this long counts as dead. SageMaker waits 60 s for an answer."""
+QUIET_S = 5.0
+"""An older answer is no evidence that the cores work."""
 
 
 class Steps(Protocol):
-    """The steps that a batch goes through."""
+    """The steps of a batch."""
 
     def run(self, rows: Rows) -> Any:
-        """Runs the model and returns its outputs. It is called in a thread."""
+        """Runs the model in a thread and returns its outputs."""
 
     def answers(self, outputs: Any, rows: Rows) -> Sequence[Any]:
-        """Returns one answer for each row, in order. It is called in the event loop, so it takes little time."""
+        """Returns one answer per row, in order. Runs in the event loop, so it must be quick."""
 
 
 class QueueFull(Exception):
-    """More rows wait than will be answered soon; it becomes HTTP 503."""
+    """More rows wait than will be answered soon; becomes HTTP 503."""
 
 
 @dataclass(frozen=True, eq=False)
-class Waiting:
+class QueuedRequest:
     rows: Rows
-    since: float  # seconds of the loop's clock
+    since_s: float  # by the loop's clock
     answers: "asyncio.Future[Sequence[Any]]"
 
 
 class Threads:
-    """Threads that run calls for the event loop, each one at a time.
+    """Threads that run one call each at a time for the event loop.
 
-    A call through them takes half the CPU of one through an executor: 47 µs to 96, where a batch may be a single row.
-    They are no reason for the process to stay when it ends.
+    A call takes half the CPU of one through an executor (47 µs instead of 96), which matters for batches of one row.
+    The threads do not keep the process alive.
     """
 
     def __init__(self, count: int) -> None:
@@ -62,7 +64,7 @@ class Threads:
             Thread(target=self._work, name=f"batch_{number}", daemon=True).start()
 
     def run(self, call: Callable[..., Any], *arguments: Any) -> "asyncio.Future[Any]":
-        """Returns what will be the result of `call`. Use inside a running loop."""
+        """Returns a future of the result of `call`. Use inside a running loop."""
         loop = asyncio.get_running_loop()
         result: asyncio.Future[Any] = loop.create_future()
 
@@ -82,7 +84,7 @@ class Threads:
         return result
 
     def stop(self) -> None:
-        """Lets each end after the call that it is in, and waits for none."""
+        """Ends each thread after its current call. Does not wait."""
         for _ in range(self._count):
             self._calls.put(None)
 
@@ -91,19 +93,52 @@ class Threads:
             call()
 
 
+class CoreWatch:
+    """Detects cores that hang or fail. The clock counts seconds. A worker without requests probes its cores."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._began: dict[object, float] = {}  # when each running call began
+        self._answered = now()
+        self._suspected = False
+        self._failure = ""
+
+    @contextmanager
+    def call(self, probe: bool = False) -> Iterator[None]:
+        """Times a call of the model. A failed probe proves a fault of the cores, a failed batch does not."""
+        call = object()
+        self._began[call] = self._now()
+        try:
+            yield
+        except Exception as error:
+            self._suspected = True
+            if probe:
+                self._failure = f"{type(error).__name__}: {error}"
+            raise
+        else:
+            self._answered, self._suspected, self._failure = self._now(), False, ""
+        finally:
+            del self._began[call]
+
+    def needs_probe(self) -> bool:
+        """Returns whether no call runs, and the last one failed or was long ago."""
+        return not self._began and (self._suspected or self._now() - self._answered > QUIET_S)
+
+    def complaint(self) -> str:
+        """Returns what is wrong, to follow the worker's name; empty while its cores answer."""
+        if self._now() - min(self._began.values(), default=self._now()) > STUCK_S:
+            return f"has not answered for {STUCK_S:.0f} s"
+        return f"fails: {self._failure}" if self._failure else ""
+
+
 class Batcher:
     """Use inside a running loop, between `start` and `stop`.
 
-    `full` is the rows of a batch that nothing is gained by waiting for more: `max_batch_size` where None.
+    A batch of `full` rows starts at once (default: `max_batch_size`), for example when it occupies one chip.
     """
 
     def __init__(
-        self,
-        steps: Steps,
-        settings: ServerSettings,
-        concurrency: int,
-        watch: CoreWatch,
-        full: "int | None" = None,
+        self, steps: Steps, settings: ServerSettings, concurrency: int, watch: CoreWatch, full: "int | None" = None
     ) -> None:
         self._steps = steps
         self._settings = settings
@@ -111,8 +146,8 @@ class Batcher:
         self._concurrency = concurrency
         self._watch = watch
         self._full = full or settings.max_batch_size
-        self._waiting: deque[Waiting] = deque()
-        self._rows = 0  # of all that wait
+        self._queue: deque[QueuedRequest] = deque()
+        self._rows = 0  # of the whole queue
         self._most_rows = QUEUED_BATCHES * concurrency * settings.max_batch_size
         self._arrived = asyncio.Event()
         self._forming = asyncio.Lock()
@@ -122,9 +157,9 @@ class Batcher:
         self._tasks = [asyncio.create_task(self._work()) for _ in range(self._concurrency)]
 
     async def stop(self) -> None:
-        """Cancels the batching tasks. The caller makes sure that no request waits any more.
+        """Cancels the batching tasks. The queue must be empty.
 
-        A batch that is stuck on its cores is not waited for: the launcher kills its process.
+        Does not wait for a batch that is stuck on its cores: the launcher kills the process.
         """
         for task in self._tasks:
             task.cancel()
@@ -133,27 +168,27 @@ class Batcher:
         self._threads.stop()
 
     async def answer(self, rows: Rows) -> Sequence[Any]:
-        """Waits for the batch that answers `rows`. Raises what a step raised for it, or `QueueFull`.
+        """Waits for the batch that answers `rows`. Raises what a step raised, or `QueueFull`.
 
-        A caller that is cancelled while it waits takes its rows out of the queue.
+        Cancelling it while it waits removes its rows from the queue.
         """
         if self._rows + len(rows) > self._most_rows:
-            raise QueueFull(f"{self._rows} rows wait to be answered; at most {self._most_rows} may.")
+            raise QueueFull(f"{self._rows} rows wait for an answer; at most {self._most_rows} may wait.")
         loop = asyncio.get_running_loop()
-        waiting = Waiting(rows, loop.time(), loop.create_future())
-        self._waiting.append(waiting)
+        request = QueuedRequest(rows, loop.time(), loop.create_future())
+        self._queue.append(request)
         self._rows += len(rows)
         self._arrived.set()
         try:
-            return await waiting.answers
+            return await request.answers
         except asyncio.CancelledError:
             with suppress(ValueError):  # its batch has started
-                self._waiting.remove(waiting)
+                self._queue.remove(request)
                 self._rows -= len(rows)
             raise
 
     async def probe(self, call: Callable[[], None]) -> None:
-        """Runs `call` where batches run. Whether it failed is for the watch to tell."""
+        """Runs `call` in a batch's thread. The watch records whether it failed."""
         with suppress(Exception), self._watch.call(probe=True):
             await self._threads.run(call)
 
@@ -162,77 +197,70 @@ class Batcher:
         while True:
             async with self._forming:
                 batch = await self._form()
-            rows = [row for waiting in batch for row in waiting.rows]
+            rows = [row for request in batch for row in request.rows]
             try:
                 with self._watch.call():
                     outputs = await self._threads.run(self._steps.run, rows)
-            except Exception as error:  # each runtime has its own errors; these requests are answered with it
+            except Exception as error:  # each runtime has its own errors
                 _fail(batch, error)
             else:
-                loop.call_soon(self._answer, batch, rows, outputs)  # when the next batch, if one waits, is under way
+                loop.call_soon(self._answer, batch, rows, outputs)  # after the next batch has started
 
-    def _answer(self, batch: Sequence[Waiting], rows: Rows, outputs: Any) -> None:
+    def _answer(self, batch: Sequence[QueuedRequest], rows: Rows, outputs: Any) -> None:
         try:
             answers = self._steps.answers(outputs, rows)
             if len(answers) != len(rows):
                 raise RuntimeError(f"the model gave {len(answers)} answers to {len(rows)} rows")
         except Exception as error:
             _fail(batch, error)
-        else:
-            _deliver(batch, answers)
+            return
+        start = 0
+        for request in batch:
+            end = start + len(request.rows)
+            if not request.answers.done():  # else the client has hung up
+                request.answers.set_result(answers[start:end])
+            start = end
 
-    async def _form(self) -> list[Waiting]:
+    async def _form(self) -> list[QueuedRequest]:
         """Waits until a batch may start, and takes its requests from the queue."""
         loop = asyncio.get_running_loop()
         while True:
-            while not self._waiting:
+            while not self._queue:
                 await self._wait_for_more(None)
-            deadline = self._waiting[0].since + self._settings.max_queue_delay_ms / 1000
-            remaining = deadline - loop.time()
-            if not self._settings.dynamic_batching or self._is_due() or remaining <= 0:
+            remaining_s = self._queue[0].since_s + self._settings.max_queue_delay_ms / 1000 - loop.time()
+            due = self._rows >= min(self._settings.preferred_batch_sizes, default=self._full)
+            if not self._settings.dynamic_batching or due or remaining_s <= 0:
                 if batch := self._take():
                     return batch
             else:
-                await self._wait_for_more(remaining)
+                await self._wait_for_more(remaining_s)
 
     async def _wait_for_more(self, seconds: "float | None") -> None:
         self._arrived.clear()
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._arrived.wait(), seconds)
 
-    def _is_due(self) -> bool:
-        return self._rows >= min(self._settings.preferred_batch_sizes, default=self._full)
+    def _take(self) -> list[QueuedRequest]:
+        """Takes the oldest whole requests up to the largest preferred size they fill, else up to a full batch.
 
-    def _take(self) -> list[Waiting]:
-        """Takes whole requests, oldest first, up to the largest preferred size they fill, else up to a full batch.
-
-        Without dynamic batching it takes one. Callers that have gone by now are left out.
+        Takes one request without dynamic batching. Skips those whose client has hung up.
         """
         limit = 1
         if self._settings.dynamic_batching:
             fitting = (size for size in self._settings.preferred_batch_sizes if size <= self._rows)
             limit = min(max(fitting, default=self._full), self._full)
-        taken: list[Waiting] = []
+        batch: list[QueuedRequest] = []
         rows = 0
-        while self._waiting and (not taken or rows + len(self._waiting[0].rows) <= limit):
-            waiting = self._waiting.popleft()
-            self._rows -= len(waiting.rows)
-            if not waiting.answers.done():
-                taken.append(waiting)
-                rows += len(waiting.rows)
-        return taken
+        while self._queue and (not batch or rows + len(self._queue[0].rows) <= limit):
+            request = self._queue.popleft()
+            self._rows -= len(request.rows)
+            if not request.answers.done():
+                batch.append(request)
+                rows += len(request.rows)
+        return batch
 
 
-def _deliver(batch: Sequence[Waiting], answers: Sequence[Any]) -> None:
-    start = 0
-    for waiting in batch:
-        end = start + len(waiting.rows)
-        if not waiting.answers.done():  # else the caller has gone
-            waiting.answers.set_result(answers[start:end])
-        start = end
-
-
-def _fail(batch: Sequence[Waiting], error: Exception) -> None:
-    for waiting in batch:
-        if not waiting.answers.done():
-            waiting.answers.set_exception(error)
+def _fail(batch: Sequence[QueuedRequest], error: Exception) -> None:
+    for request in batch:
+        if not request.answers.done():
+            request.answers.set_exception(error)

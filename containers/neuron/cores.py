@@ -1,7 +1,7 @@
-"""Finds the machine's NeuronCores and divides them among the workers. Pure, but for looking for devices.
+"""Finds the machine's NeuronCores and divides them among the workers.
 
-A process has its cores to itself: NEURON_RT_VISIBLE_CORES names them. A chip of Inf1 has 4 cores, one of Inf2 has 2.
-Source: AWS Neuron documentation, Neuron Runtime configuration.
+NEURON_RT_VISIBLE_CORES reserves cores for a process. A chip of Inf1 has 4 cores, one of Inf2 has 2. Source: AWS Neuron
+documentation, Neuron Runtime configuration.
 """
 
 import importlib.util
@@ -11,12 +11,12 @@ from pathlib import Path
 from ..errors import ContainerError, Unavailable
 
 VISIBLE, COUNT = "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES"
-PLACEMENT = "NEURON_PLACEMENT"  # `encoder.neuron_engine` reads it, too
+PLACEMENT = "NEURON_PLACEMENT"  # also read by `encoder.neuron_engine`
 DEVICES = Path("/dev")
 
 
 def available(environment: Mapping[str, str], chips: int, cores_per_chip: int) -> list[int]:
-    """Returns the core numbers that the environment names, or all of the chips'. Raises `ContainerError`."""
+    """Returns the core numbers that the environment names, or all cores of the chips. Raises `ContainerError`."""
     if visible := environment.get(VISIBLE):
         return _ranges(visible)
     count = environment.get(COUNT) or str(chips * cores_per_chip)
@@ -24,8 +24,8 @@ def available(environment: Mapping[str, str], chips: int, cores_per_chip: int) -
         raise ContainerError(f"{COUNT}: got '{count}'. Allowed: a number.")
     if not int(count):
         raise Unavailable(
-            "The model is compiled for Neuron and there is no /dev/neuron* device. Run on an inf1 or inf2 instance, "
-            "give the container its devices (--device=/dev/neuron0), or set NEURON_RT_NUM_CORES."
+            "The model is compiled for Neuron, but there is no /dev/neuron* device. Run on an inf1 or inf2 instance, "
+            "pass the devices to the container (--device=/dev/neuron0), or set NEURON_RT_NUM_CORES."
         )
     return list(range(int(count)))
 
@@ -36,16 +36,15 @@ def count_chips() -> int:
 
 
 def cores_per_chip() -> int:
-    """Returns the number of cores of the chip that this image is for."""
+    """Returns the number of cores of this image's chip."""
     return 2 if importlib.util.find_spec("torch_neuronx") else 4
 
 
 def shares(cores: Sequence[int], per_chip: int, at_least: int, processors: int) -> list[list[int]]:
-    """Returns the cores of each worker of a data-parallel model: whole chips, as few as have `at_least` so many cores.
+    """Returns the cores of each worker of a data-parallel model: whole chips, as few as have `at_least` cores.
 
-    One Python process does not keep all chips of a large machine busy. `at_least` are the cores that the largest
-    request occupies: with fewer it would take longer than with all. There is a worker for each of the machine's
-    processors at most: more would fill fewer rows into a batch and answer no more of them.
+    One Python process cannot keep all chips of a large machine busy. The largest request occupies `at_least` cores, so
+    fewer would make it slower. There are at most as many workers as processors: more would only fill smaller batches.
     """
     size = -(-max(at_least, -(-len(cores) // processors)) // per_chip) * per_chip
     starts = range(0, max(1, len(cores) // size) * size, size)
@@ -53,13 +52,10 @@ def shares(cores: Sequence[int], per_chip: int, at_least: int, processors: int) 
 
 
 def groups(cores: Sequence[int], pipeline_cores: int) -> list[list[int]]:
-    """Returns the cores of each worker of a model that takes `pipeline_cores`.
-
-    Cores that do not fill a last pipeline stay idle. Raises `Unavailable`.
-    """
+    """Returns the cores of each worker of a pipeline; incomplete pipelines stay idle. Raises `Unavailable`."""
     if len(cores) < pipeline_cores:
         raise Unavailable(
-            f"The model is a pipeline over {pipeline_cores} NeuronCores and there are {len(cores)}. Use a larger "
+            f"The model is a pipeline over {pipeline_cores} NeuronCores, but there are {len(cores)}. Use a larger "
             "instance or compile with fewer pipeline_cores."
         )
     whole = len(cores) - len(cores) % pipeline_cores
@@ -69,7 +65,7 @@ def groups(cores: Sequence[int], pipeline_cores: int) -> list[list[int]]:
 def variables(group: Sequence[int], placement: str) -> dict[str, str]:
     """Returns a worker's own variables; none for a worker without cores.
 
-    NEURON_RT_NUM_CORES is set, too, because an inherited value could contradict NEURON_RT_VISIBLE_CORES.
+    Sets NEURON_RT_NUM_CORES too, because an inherited value could contradict NEURON_RT_VISIBLE_CORES.
     """
     if not group:
         return {}
@@ -82,6 +78,7 @@ def _ranges(text: str) -> list[int]:
     try:
         ends = [[int(end) for end in part.split("-")] for part in text.split(",")]
     except ValueError:
-        allowed = "core numbers and ranges of them, as 0-3 or 0,2"
-        raise ContainerError(f"{VISIBLE}: got '{text}'. Allowed: {allowed}.") from None
+        raise ContainerError(
+            f"{VISIBLE}: got '{text}'. Allowed: core numbers and ranges, for example 0-3 or 0,2."
+        ) from None
     return [core for first, *last in ends for core in range(first, (last or [first])[0] + 1)]

@@ -1,7 +1,4 @@
-"""The Neuron server's settings for a model, which server.json beside the model carries.
-
-Both sides of the file are here: the build writes `to_json`, the container reads `load`.
-"""
+"""The Neuron server's settings for a model: the build writes server.json, the container reads it."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -15,9 +12,9 @@ class ServerSettings:
     model: str  # its name in answers and in /v2/models/NAME/infer
     max_batch_size: int  # rows of a request, and of a batch
     dynamic_batching: bool  # whether requests that wait are answered together
-    preferred_batch_sizes: tuple[int, ...]  # a batch of such a size does not wait; empty: only a full one
+    preferred_batch_sizes: tuple[int, ...]  # a batch of such a size starts at once; empty: only a full one does
     max_queue_delay_ms: float
-    model_instances: int  # number of workers for a model for CPU; on Neuron the cores decide
+    model_instances: int  # workers of a model for CPU; on Neuron the cores decide
     placement: str  # one of PLACEMENTS
     pipeline_cores: int  # NeuronCores of one copy of the model
 

@@ -1,42 +1,28 @@
-"""Counts a task's requests and their latencies, and prints them every minute as metrics for CloudWatch Logs.
+"""Counts a task's requests and latencies, and prints them every minute as metrics for CloudWatch Logs.
 
-A stack on ECS asks for the metrics with METRICS_STACK and METRICS_WORKLOAD; SageMaker has its own. Each worker reports
-to the launcher over its pipe. The launcher prints the requests of all workers as one number, so that the metric's
-average is requests per task, by which the service is scaled.
+Stacks on ECS request the metrics; SageMaker has its own. Workers report to the launcher, which prints the requests of
+all workers as one number: the service scales by requests per task.
 
-A latency runs from the arrival of the whole request to its answer, in the worker; only answered requests have one. Per
-minute a worker reports at most 100 latencies: the sorted latencies are cut into 100 equal shares and the middle of each
-is taken, so that any percentile up to the 99th is within half a per cent of its rank. A minute without requests
-reports 0 requests and no latency.
+A latency is the time in the worker from the whole request to its answer. A worker reports at most 100 latencies per
+minute: the middle of each of 100 equal shares, so a percentile up to the 99th is within 0.5 % of its rank. A minute
+without requests reports 0 requests and no latency.
 """
 
 import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from ..embedded_metrics import MOST_VALUES, Metric, document
-from ..errors import ContainerError
+from ..embedded_metrics import MOST_VALUES, LogMetric, dimensions, document
 
 
-@dataclass(frozen=True)
-class Telemetry:
-    """Dimensions of every metric, empty where no metrics are asked for, and seconds between reports."""
-
-    dimensions: Mapping[str, str]
-    period_s: float
-
-    @classmethod
-    def read(cls, environment: Mapping[str, str]) -> "Telemetry":
-        """Reads the environment. Raises `ContainerError`."""
-        named = {"Workload": environment.get("METRICS_WORKLOAD"), "Stack": environment.get("METRICS_STACK")}
-        given = {name: value for name, value in named.items() if value}
-        return cls(given if len(given) == len(named) else {}, _period(environment.get("METRICS_PERIOD_S", "60")))
+def period_s(environment: Mapping[str, str]) -> float:
+    """Returns the seconds between reports."""
+    return float(environment.get("METRICS_PERIOD_S", "60"))
 
 
-class Record:
+class RequestRecord:
     """One worker's requests since its last report."""
 
     def __init__(self) -> None:
@@ -47,51 +33,47 @@ class Record:
         self._latencies_ms.append(latency_ms)
 
     def add_error(self) -> None:
-        """Counts a response of 5xx. A mistake of the caller is not counted."""
+        """Counts a 5xx response. Errors of the client are not counted."""
         self._errors += 1
 
     def take(self) -> "dict[str, Any]":
-        """Returns the report for the pipe, and starts the next one."""
-        taken, self._latencies_ms = self._latencies_ms, []
+        """Returns the report for the launcher, and starts the next one."""
+        latencies_ms, self._latencies_ms = self._latencies_ms, []
         errors, self._errors = self._errors, 0
-        sampled = [round(each, 3) for each in sample(taken, MOST_VALUES)]
-        return {"requests": len(taken) + errors, "errors": errors, "latencies_ms": sampled}
+        sampled = [round(each, 3) for each in sample(latencies_ms, MOST_VALUES)]
+        return {"requests": len(latencies_ms) + errors, "errors": errors, "latencies_ms": sampled}
 
 
-class Reports:
+class TaskReports:
     """The reports of all workers since the last lines were printed."""
 
-    def __init__(self, telemetry: Telemetry, tell: Callable[[str], None]) -> None:
-        self._telemetry = telemetry
-        self._tell = tell
-        self._requests = 0
-        self._errors = 0
-        self._latencies_ms: list[list[float]] = []
+    def __init__(self, environment: Mapping[str, str], write: Callable[[str], None]) -> None:
+        self._dimensions, self._period_s = dimensions(environment), period_s(environment)
+        self._write = write
+        self._reports: list[Mapping[str, Any]] = []
 
-    def hear(self, said: Mapping[str, Any]) -> None:
-        if not self._telemetry.dimensions:
-            return
-        self._requests += said["requests"]
-        self._errors += said["errors"]
-        if said["latencies_ms"]:
-            self._latencies_ms.append(said["latencies_ms"])
+    def add(self, report: Mapping[str, Any]) -> None:
+        if self._dimensions:
+            self._reports.append(report)
 
-    async def tell_each_period(self) -> None:
-        """Prints until cancelled, half a period after the workers report. Returns at once without dimensions."""
-        if self._telemetry.dimensions:
-            async for _ in ticks(self._telemetry.period_s, first_after_s=1.5 * self._telemetry.period_s):
-                self.tell(time.time())
+    async def print_each_period(self) -> None:
+        """Prints until cancelled, half a period after the workers report. Returns if no metrics are requested."""
+        if self._dimensions:
+            async for _ in ticks(self._period_s, first_after_s=1.5 * self._period_s):
+                self.print(time.time())
 
-    def tell(self, at_s: float) -> None:
-        metrics = [Metric("Invocations", "Count", self._requests), Metric("ServerErrors", "Count", self._errors)]
-        metrics += [Metric("ResponseTime", "Milliseconds", sampled) for sampled in self._latencies_ms]
+    def print(self, at_s: float) -> None:
+        reports, self._reports = self._reports, []
+        counts = (("Invocations", "requests"), ("ServerErrors", "errors"))
+        metrics = [LogMetric(name, "Count", sum(report[key] for report in reports)) for name, key in counts]
+        latencies = filter(None, (report["latencies_ms"] for report in reports))
+        metrics += [LogMetric("ResponseTime", "Milliseconds", sampled) for sampled in latencies]
         for metric in metrics:
-            self._tell(json.dumps(document(self._telemetry.dimensions, [metric], at_s)))
-        self._requests, self._errors, self._latencies_ms = 0, 0, []
+            self._write(json.dumps(document(self._dimensions, [metric], at_s)))
 
 
 async def ticks(period_s: float, first_after_s: float) -> AsyncIterator[None]:
-    """Yields at fixed times of the loop's clock, so that two series of ticks never drift into each other."""
+    """Yields at fixed times of the loop's clock, so that two series of ticks keep their distance."""
     loop = asyncio.get_running_loop()
     due = loop.time() + first_after_s
     while True:
@@ -101,18 +83,8 @@ async def ticks(period_s: float, first_after_s: float) -> AsyncIterator[None]:
 
 
 def sample(values: Sequence[float], count: int) -> "list[float]":
-    """Returns the sorted values: all of them, or the middles of `count` equal shares."""
+    """Returns the sorted values, or the middles of `count` equal shares."""
     ordered = sorted(values)
     if len(ordered) <= count:
         return ordered
     return [ordered[int((share + 0.5) * len(ordered) / count)] for share in range(count)]
-
-
-def _period(text: str) -> float:
-    try:
-        period = float(text)
-    except ValueError:
-        period = 0.0
-    if not period > 0:
-        raise ContainerError(f"METRICS_PERIOD_S: got '{text}'. Allowed: seconds, more than 0.")
-    return period

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..embedded_metrics import Metric, document
+from ..embedded_metrics import LogMetric, document
 
 ADDRESS = "127.0.0.1"
 ANSWER_TIMEOUT_S = 5
@@ -48,15 +48,15 @@ class Counted:
         queue_us = sum(value for name, _, value in samples if name == "queue_duration_us")
         return cls(own["request_success"], queue_us, sum(own[name] for name in COMPUTE))
 
-    def means_since(self, before: "Counted") -> "list[Metric]":
+    def means_since(self, before: "Counted") -> "list[LogMetric]":
         """Returns the means of the requests between the two, and nothing where there were none."""
         requests = self.requests - before.requests
         if requests <= 0:
             return []
         per_request_ms = 1 / (requests * MICROSECONDS_PER_MILLISECOND)
         return [
-            Metric("QueueTime", "Milliseconds", round((self.queue_us - before.queue_us) * per_request_ms, 3)),
-            Metric("ComputeTime", "Milliseconds", round((self.compute_us - before.compute_us) * per_request_ms, 3)),
+            LogMetric("QueueTime", "Milliseconds", round((self.queue_us - before.queue_us) * per_request_ms, 3)),
+            LogMetric("ComputeTime", "Milliseconds", round((self.compute_us - before.compute_us) * per_request_ms, 3)),
         ]
 
 

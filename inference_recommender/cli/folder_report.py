@@ -13,12 +13,12 @@ from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.page import page, render
 from inference_recommender.report.run_report import capacity_report, draw, proof_report, run_report
 from inference_recommender.report.simulation_report import simulation_page, simulation_report
-from inference_recommender.report.tune_report import tune_figures, tune_report
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate.kept import SIMULATION, read_simulation
 from inference_recommender.sizing.open_loop import NAME as CAPACITY
 from inference_recommender.sizing.open_loop import CapacityFound
 from inference_recommender.tune.folder import PLAN, TuneFolder
+from inference_recommender.tune.tune_report import tune_figures, tune_report
 from workloads import ProjectError, Proof
 from workloads.files import replace_text
 

@@ -1,7 +1,6 @@
-"""`tune`: the configuration of a Triton that bears most within the workload's latency objective."""
+"""`tune`: searches the serving configuration with the highest capacity within the latency objective."""
 
 import argparse
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,17 +9,19 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.session import AwsSession
 from inference_recommender.capacity.limit import Limit
-from inference_recommender.measure.probe import GeneratorProbe
-from inference_recommender.measure.system import cores, machine_description, system_at_url
+from inference_recommender.cli import arguments
+from inference_recommender.measure.system import cores, machine_description
 from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.payloads import payload_archive
+from inference_recommender.report.inputs import read_inputs
+from inference_recommender.report.text import show
 from inference_recommender.sizing.prices import listed_price
-from inference_recommender.tune.evidence import Glimpse, glimpse
-from inference_recommender.tune.folder import PATCH, Line, TuneFolder, TunePlan, remembered
+from inference_recommender.tune.folder import ProbeLine, TuneFolder, TunePlan, resumed
 from inference_recommender.tune.race import Race, Reason
-from inference_recommender.tune.result import TuneResult, patch, result, sentences
-from inference_recommender.tune.space import Configuration, Machine, Space, default_targets, space
-from inference_recommender.tune.triton import Built, TunedTriton
+from inference_recommender.tune.result import TuneResult, patch, result
+from inference_recommender.tune.space import Machine, Space, default_targets, space
+from inference_recommender.tune.triton import SHORTEST_PROBE_S, Built, TritonProbe, TunedTriton
+from inference_recommender.tune.tune_report import tune_report
 from workloads import (
     ROOT,
     Interrupted,
@@ -35,44 +36,25 @@ from workloads import (
     load_workload,
 )
 from workloads.document import Document
-from workloads.files import from_here
 from workloads.serving import Tune
 
 NOTHING_KEEPS = 1
-SHORTEST_PROBE_S = 2.0
-"""A generator that is a process of its own tells little of less."""
-WARM_UP_S = 2.0
 PRICED_IN = "us-east-1"
-"""The region whose price counts where none is configured."""
-ANSWERED = (
-    "targets",
-    "threads",
-    "model_instances",
-    "max_batch_sizes",
-    "preferred_batch_sizes",
-    "max_queue_delays_ms",
-    "instance_type",
-    "max_duration_s",
-    "runs",
-)
-"""Options that the folder of a resumed search answers."""
+"""Default region of the price."""
+DESCRIPTION = """Searches batch size, queue delay, model instances, threads and targets for the configuration with the
+highest capacity within the objective. All configurations race in one search: each gets a short probe of Poisson
+arrivals at the best rate so far. Overloaded ones drop out, and the others get longer probes until the best is known.
+A Triton of this machine (`make triton`) serves them. It starts once and loads the built model with each configuration,
+so build the targets first.
 
-DESCRIPTION = """Which batch size, queue delay, number of model instances and threads, which precision or runtime
-bears most requests within the objective? Instead of a capacity search of each combination, all race in one: every
-configuration gets a short probe of Poisson arrivals at what the best so far bears; what is overloaded there is out,
-with all that differs from it in the queue delay alone; those that are left are probed longer and longer, until one is
-known to be the best, or nearly. A Triton of this machine (`make triton`) serves: it is started once, and loads the
-built model again with another configuration, so nothing is built anew. A target has to be built first.
+The values to try are those of [tune] in workload.toml, which --set replaces: --set 'tune.threads=[1, 2]'. Values that
+neither names are chosen for this machine. --dry-run prints what would be tried.
 
-The values to try are those of [tune] in workload.toml, or of the options, one for each of its keys; what neither says
-is chosen to fit the machine. --dry-run prints what would be tried, and what not, and why.
+RUN/patch.toml has the best as [variants.tuned]. Append it to workload.toml, build it, and set hosting.target to it. It
+is the best for this machine: search on the one that will serve. Ctrl-C keeps every probe, and --resume RUN continues.
 
-The result names the best and the runner-up, how sure that order is, and what was not tried. RUN/patch.toml is the
-best as [variants.tuned]: append it to workload.toml, build it, and set hosting.target to it. It is of this machine;
-search on the one that will serve. Ctrl-C keeps every probe, and --resume RUN goes on.
-
-Exit code 1: no configuration keeps the objective; 4: the generator was the bottleneck, or the time was over before the
-best was known to 15 %."""
+Exit code 1: no configuration meets the objective. Exit code 4: the load generator was the bottleneck, or the time was
+over before the best was known to 15 %."""
 
 
 class DryRun(Document):
@@ -88,29 +70,26 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "tune",
-        "search the configuration that bears most within the objective",
-        "tune spellcheck --targets cpu cpu-int8 --threads 1 2",
+        "search the serving configuration with the highest capacity",
+        "tune spellcheck --set 'tune.targets=[\"cpu\", \"cpu-int8\"]' --set 'tune.threads=[1, 2]'",
         DESCRIPTION,
     )
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
     parser.add_argument(
-        "--targets", nargs="+", metavar="NAME", help="runtimes and precisions; default: the hosted one, else the CPU's"
-    )
-    parser.add_argument("--threads", nargs="+", type=int, metavar="N", help="of each model instance")
-    parser.add_argument("--model-instances", nargs="+", type=int, metavar="N")
-    parser.add_argument("--max-batch-sizes", nargs="+", type=int, metavar="N", help="1: no batching")
-    parser.add_argument(
-        "--preferred-batch-sizes", nargs="+", type=_sizes, metavar="N,N", help='lists, such as "4,8"; "none" is none'
-    )
-    parser.add_argument("--max-queue-delays-ms", nargs="+", type=float, metavar="MS")
-    parser.add_argument(
-        "--instance-type", metavar="TYPE", help="what this machine stands for; prices a million requests"
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="tune.KEY=VALUE",
+        help="replace a key of [tune], such as tune.max_duration_s=600; may be repeated",
     )
     parser.add_argument(
-        "--max-duration-s", type=float, metavar="S", help="of all probes together; default: 1800; loading takes its own"
+        "--instance-type",
+        metavar="TYPE",
+        help="type that this machine represents, for the cost per million",
     )
-    parser.add_argument("--runs", type=Path, metavar="DIR", help="where the search's folder goes; default: runs")
-    parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with a search; no probe is made again")
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="parent of the search's folder; default: runs")
+    parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a search; no probe is repeated")
     parser.add_argument("--dry-run", action="store_true", help="print the configurations; start nothing")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(command=_tune)
@@ -149,13 +128,13 @@ def _search(
         for name, each in artifacts.items()
     }
 
-    def told(line: Line, number: int) -> None:
+    def print_probe(line: ProbeLine, number: int) -> None:
         tell(stderr, f"probe {number}: {_in_words(line, objective.percentile)}")
 
     with TunedTriton(plan.workload, built, folder.path, lambda text: tell(stderr, text)) as triton:
         race = Race(
             configurations=plan.configurations,
-            probe=remembered(folder, Served(triton, folder, limit), told),
+            send=resumed(folder, TritonProbe(triton, folder, limit), print_probe),
             limit=limit,
             shortest_s=SHORTEST_PROBE_S,
             longest_s=plan.longest_s,
@@ -171,38 +150,13 @@ def _search(
     return _conclude(_keep(race, plan, workload, folder), race, folder, as_json=as_json)
 
 
-class Served:
-    """The search's probe: loads a configuration into Triton where another is loaded, warms it up and sends arrivals."""
-
-    def __init__(self, triton: TunedTriton, folder: TuneFolder, limit: Limit) -> None:
-        self._triton = triton
-        self._folder = folder
-        self._limit = limit
-        self._count = len(folder.lines())
-
-    def __call__(self, configuration: Configuration, rate: float, duration_s: float) -> Glimpse:
-        self._count += 1
-        warm_up = 0
-        if self._triton.loaded != configuration:
-            self._triton.load(configuration)
-            warm_up = len(self._drive("warm-up")(rate / 2, WARM_UP_S).intended_s)
-        seen = glimpse(rate, self._drive("probe")(rate, duration_s), self._limit)
-        return seen.model_copy(update={"sent": seen.sent + warm_up})
-
-    def _drive(self, name: str) -> GeneratorProbe:
-        folder = self._folder.path / "probes" / f"{self._count:04}-{name}"
-        return GeneratorProbe(self._folder.payloads, folder, system_at_url(self._triton.url, ""), seed=self._count)
-
-
 def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, TunePlan]:
     if options.workload is None:
         raise UsageError("WORKLOAD: missing. Name the workload to tune, or a search to go on with --resume RUN.")
     source = load_workload(options.workload)
     workload = source.workload
-    duration = 1800.0 if options.max_duration_s is None else options.max_duration_s
-    if not 0 < duration < float("inf"):
-        raise UsageError(f"--max-duration-s: got {duration:g}. Allowed: more than 0.")
-    found = _space(options, source)
+    tune = _tune_table(options, source)
+    found = _space(tune, source)
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     plan = TunePlan(
         workload=workload.name,
@@ -210,30 +164,30 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, Tun
         left_out=found.left_out,
         archives={},
         instance_type=options.instance_type,
-        longest_s=duration,
+        longest_s=tune.max_duration_s,
     )
     folder = TuneFolder((options.runs or ROOT / "runs") / f"{workload.name}-tune-{stamp}")
     return source, folder, plan
 
 
-def _space(options: argparse.Namespace, source: WorkloadFolder) -> Space:
-    """Returns the space of `[tune]`, in which options replace keys. Raises `UsageError`."""
+def _tune_table(options: argparse.Namespace, source: WorkloadFolder) -> Tune:
+    """Returns `[tune]` with the settings of the command line, and with targets that run here."""
     workload = source.workload
-    workload.latency_objective  # noqa: B018 - a batch has none, and says so
-    given = {name: tuple(getattr(options, name)) for name in Tune.model_fields if getattr(options, name)}
-    tune = Tune.from_table(Path("options of tune"), {**workload.tune.model_dump(mode="json"), **given})
+    workload.latency_objective  # noqa: B018 - raises for a batch, which has no latency objective
+    tune = arguments.with_settings(options.settings, "tune", workload.tune)
     if not tune.targets:
         tune = tune.model_copy(update={"targets": default_targets(workload, gpu=Path("/dev/nvidia0").exists())})
     for name in tune.targets:
         if isinstance(source.target(name), NeuronTarget):
-            raise UsageError(f"--targets: {name} is for Inferentia, and tune loads configurations into a Triton.")
-    machine = Machine(cores=cores())
-    found = space(workload, tune, machine)
+            raise UsageError(f"tune.targets: {name} is for Inferentia, and tune loads configurations into Triton.")
+    return tune
+
+
+def _space(tune: Tune, source: WorkloadFolder) -> Space:
+    found = space(source.workload, tune, Machine(cores=cores()))
     if not found.configurations:
-        reasons = "; ".join(each.reason for each in found.left_out)
-        raise UsageError(
-            f"[tune] of {source.file}: no configuration is left to try: {reasons or 'nothing fits together'}."
-        )
+        reasons = "; ".join(each.reason for each in found.left_out) or "the values exclude each other"
+        raise UsageError(f"{source.file}: tune: no configuration is left to try: {reasons}.")
     return found
 
 
@@ -241,15 +195,12 @@ def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, T
     """Takes workload and plan from the folder. Raises `UsageError`."""
     folder = TuneFolder(options.resume)
     plan = folder.plan()
-    named = [f"--{name.replace('_', '-')}" for name in ANSWERED if getattr(options, name) is not None]
-    if options.workload not in (None, plan.workload):
-        named.insert(0, options.workload)
-    if named:
+    if options.settings or options.instance_type or options.runs or options.workload not in (None, plan.workload):
         raise UsageError(
-            f"--resume: {options.resume} says what is searched; leave out {', '.join(named)}, or start a new search."
+            f"--resume: {options.resume} has the settings of the search. Only --json and --dry-run may go with it."
         )
     source = load_workload(plan.workload)
-    source.workload = folder.workload()  # as it was when the first probe was made
+    source.workload = folder.workload()  # the version of the first probe
     return source, folder, plan
 
 
@@ -300,22 +251,18 @@ def _price(instance_type: str | None) -> float | None:
 def _conclude(found: TuneResult, race: Race, folder: TuneFolder, *, as_json: bool) -> int:
     if race.reason is Reason.BOTTLENECK:
         raise NoVerdict(
-            f"No verdict: {race.complaint}. Run it on a machine with more cores, or with nothing else to do. What was "
-            f"measured is kept in {folder}."
+            f"No verdict: {race.complaint}. Run it on a machine with more cores or without other work. The "
+            f"measurements are kept in {folder}."
         )
     if race.reason is not Reason.NOTHING_KEEPS and not found.is_known:
         raise NoVerdict(
-            f"No verdict: after {found.load_s:,.0f} s of probes the best is not known to 15 %. Give it longer with "
-            f"--max-duration-s, on a machine with nothing else to do. What was measured is kept in {folder}."
+            f"No verdict: after {found.load_s:,.0f} s of probes the best is not known to 15 %. Raise "
+            f"tune.max_duration_s, on a machine without other work. The measurements are kept in {folder}."
         )
     if as_json:
         print(found.model_dump_json(indent=2))
     else:
-        console = stdout_console()
-        for line in sentences(found):
-            tell(console, line)
-        if found.is_known:
-            tell(console, f"As [variants.tuned], to be appended to workload.toml: {from_here(folder.path / PATCH)}")
+        show(tune_report(folder.path.name, folder, read_inputs(folder.path)), stdout_console())
     return 0 if found.best is not None else NOTHING_KEEPS
 
 
@@ -334,21 +281,12 @@ def _show_space(plan: TunePlan, *, as_json: bool) -> None:
     count = len(shown.configurations)
     tell(console, f"{count} configuration{'s' * (count != 1)}.")
     for reason, labels in shown.left_out.items():
-        tell(console, f"Left out: {len(labels)}, since {reason}.")
+        tell(console, f"Left out: {len(labels)}, because {reason}.")
 
 
-def _in_words(line: Line, percentile: str) -> str:
+def _in_words(line: ProbeLine, percentile: str) -> str:
     asked = f"{line.label}: {line.invocations_per_minute:,.0f}/min for {line.duration_s:.0f} s"
-    if line.seen is None:
+    if line.counts is None:
         return f"{asked}: not loaded"
-    latency = "no answer" if line.seen.latency_ms is None else f"{line.seen.latency_ms:,.1f} ms"
-    return f"{asked}: {percentile} {latency}, {line.seen.late_share:.1%} late"
-
-
-def _sizes(text: str) -> Sequence[int]:
-    if text == "none":
-        return ()
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f'got \'{text}\', but a list of sizes is "4,8", or "none".') from None
+    latency = "no answer" if line.counts.latency_ms is None else f"{line.counts.latency_ms:,.1f} ms"
+    return f"{asked}: {percentile} {latency}, {line.counts.late_share:.1%} late"

@@ -5,17 +5,17 @@
         client = InferenceClient(endpoint, latency=metric)
         answer = client.infer({"TEXT": [["runing sheos"]]})   # {"CORRECTED": array([[b"running shoes"]])}
 
-Requests are KServe v2, in binary unless JSON is asked for. Throttled and failed requests are repeated after a wait; a
-request that ran out of time, or that cannot succeed, is not. `timeout_s` of a server bounds an attempt, `deadline_s`
-of the client all attempts of a call with their waits. How long callers waited goes to CloudWatch in the background, and
-a metric that cannot be sent never fails a request. A client may be used by many threads at once.
+Requests are KServe v2, in the binary form by default. The client retries throttled and failed requests after a wait. It
+does not retry timeouts and requests that cannot succeed. A server's `timeout_s` bounds one attempt. The client starts
+no attempt after its `deadline_s`. A thread publishes the callers' latency to CloudWatch; a metric that cannot be sent
+never fails a request. Many threads may share one client.
 """
 
 from inference_recommender.client.failures import InferenceFailed, NotAnAnswer, Refused, TimedOut, Unreachable
 from inference_recommender.client.inference import InferenceClient, Retries
-from inference_recommender.client.kserve import CannotEncode
 from inference_recommender.client.latency_metric import LatencyMetric
 from inference_recommender.client.servers import HttpServer, SageMakerEndpoint
+from inference_recommender.kserve import CannotEncode
 
 __all__ = [
     "CannotEncode",

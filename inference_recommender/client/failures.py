@@ -1,7 +1,7 @@
-"""How a request to an endpoint fails, and which failures are worth another attempt.
+"""How a request to an endpoint fails, and which failures are retried.
 
-Inference changes nothing, so any request may be repeated; what decides is whether a repetition can succeed, and whether
-it would add to the load of a server that is still at work.
+Inference changes no state, so every request may be repeated. A retry has to be able to succeed, and must not add to the
+load of a server that is still working on the request.
 """
 
 import re
@@ -11,8 +11,8 @@ from email.utils import parsedate_to_datetime
 from workloads import ProjectError
 
 RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 530})
-"""HTTP statuses of a server that throttles, restarts or failed on its side; another attempt may succeed. 530 is
-SageMaker's InternalDependencyException."""
+"""HTTP statuses that are retried: throttling, restarts and errors of the server. 530 is SageMaker's
+InternalDependencyException."""
 
 
 class InferenceFailed(ProjectError):
@@ -22,7 +22,7 @@ class InferenceFailed(ProjectError):
     may_retry = False
     """Whether it is safe and useful to send the request again."""
     retry_after_s: float | None = None
-    """How long the server asked to be left alone, in seconds; None where it did not."""
+    """Seconds in the Retry-After header, if there was one."""
 
 
 class Refused(InferenceFailed):
@@ -36,8 +36,8 @@ class Refused(InferenceFailed):
 
 
 class Unreachable(InferenceFailed):
-    """There was no connection, or it broke before an answer. `may_retry` is False where the next attempt would meet the
-    same: an untrusted certificate, a name that does not exist.
+    """No connection, or the connection broke before the answer. An untrusted certificate or an unknown host name is not
+    retried.
     """
 
     def __init__(self, where: str, why: object, may_retry: bool = True) -> None:
@@ -46,22 +46,22 @@ class Unreachable(InferenceFailed):
 
 
 class TimedOut(InferenceFailed):
-    """The server may still be at work on the request; a repetition would add to its load."""
+    """No answer in time. Not retried, because the server may still work on the request."""
 
     def __init__(self, where: str, timeout_s: float) -> None:
         super().__init__(f"{where} gave no answer within {timeout_s:.3g} s.")
 
 
 class NotAnAnswer(InferenceFailed):
-    """The server's answer is not a KServe v2 response, or is larger than the client takes."""
+    """The answer is not a KServe v2 response, or is larger than `max_answer_bytes`."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"The answer is no KServe v2 response: {why}.")
+        super().__init__(f"The answer is not a KServe v2 response: {why}.")
 
 
 def retry_after_s(value: str | None, now_s: float) -> float | None:
-    """Returns the seconds of a Retry-After header (RFC 9110, 10.2.3: seconds, or an HTTP date), or None where there is
-    none that can be read. `now_s` is in seconds since 1970.
+    """Returns the seconds of a Retry-After header (RFC 9110, 10.2.3: seconds or an HTTP date), or None if it cannot be
+    read. `now_s` is in seconds since 1970.
     """
     text = (value or "").strip()
     if re.fullmatch(r"[0-9]{1,9}", text):

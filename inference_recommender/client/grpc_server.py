@@ -1,16 +1,16 @@
-"""A KServe v2 server asked over gRPC: Triton's port 8001, as the tasks of an ECS service have it.
+"""Requests to a KServe v2 server over gRPC, such as Triton's port 8001 in an ECS service.
 
     from inference_recommender.client.grpc_server import GrpcServer   # needs the extra `grpc`: grpcio, tritonclient
 
     with GrpcServer("grpc://spellcheck.internal:8001", "spellcheck") as server:
         answer = InferenceClient(server).infer({"TEXT": [["runing sheos"]]})
 
-gRPC's ModelInfer carries the very tensors of the binary form over HTTP, so a request is that form taken apart into a
-message, and the answer's message put together as one: `InferenceClient` encodes, retries and checks as it does for the
-others. A channel is one connection of HTTP/2, which a balancer of connections gives to one task for as long as it
-lives; so there are several, which take turns. The deadline of an attempt covers connection, request and answer.
+ModelInfer has the same tensors as the binary form over HTTP. A request is converted from that form and the answer into
+it, so `InferenceClient` encodes, retries and checks as for the other servers. A channel is one HTTP/2 connection, which
+a network load balancer keeps on one task. So there are several channels, which take turns. The deadline of an attempt
+covers connection, request and answer.
 
-It is a module of its own, because it needs packages that the others do not.
+This is a separate module because it needs extra packages.
 """
 
 import itertools
@@ -22,10 +22,9 @@ from urllib.parse import urlsplit
 import grpc
 from tritonclient.grpc import service_pb2
 
-from inference_recommender.client.attempt import CONNECT_TIMEOUT_S
 from inference_recommender.client.failures import InferenceFailed, NotAnAnswer, Refused, TimedOut, Unreachable
-from inference_recommender.client.kserve import Body
-from inference_recommender.client.servers import MAX_ANSWER_BYTES, TIMEOUT_S
+from inference_recommender.client.servers import CONNECT_TIMEOUT_S, MAX_ANSWER_BYTES, TIMEOUT_S, TOO_LARGE_ANSWER
+from inference_recommender.kserve import Body
 from workloads import UsageError
 
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
@@ -42,16 +41,16 @@ STATUSES = {
     grpc.StatusCode.CANCELLED: 499,
     grpc.StatusCode.UNIMPLEMENTED: 501,
 }
-"""The HTTP status of a gRPC code, by google/rpc/code.proto; any other is 500."""
+"""HTTP statuses of gRPC codes, from google/rpc/code.proto. All others are 500."""
 TOO_LARGE = "larger than max"
-"""Part of what grpcio says of an answer that has more bytes than the channel takes."""
+"""Part of grpcio's message for an answer over the channel's limit."""
 
 UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 
 
 class GrpcServer:
-    """Asks a model of the server at `url`, grpc://host:port, or grpcs:// with TLS. `timeout_s` bounds one attempt, and
-    an answer has at most `max_answer_bytes`.
+    """Sends requests to a model of the server at `url`: grpc://host:port, or grpcs:// with TLS. `timeout_s` bounds one
+    attempt. An answer has at most `max_answer_bytes`.
     """
 
     def __init__(
@@ -65,8 +64,8 @@ class GrpcServer:
         max_answer_bytes: int = MAX_ANSWER_BYTES,
         certificates: bytes | None = None,
     ) -> None:
-        """`certificates` are those to trust with grpcs://, as PEM; None: the system's. Raises `UsageError` where `url`
-        is none of a server.
+        """`certificates` are trusted roots for grpcs:// as PEM; default: the system's. Raises `UsageError` if `url` is
+        not a server's.
         """
         target, tls = _target(url)
         self._model, self._version = model, version or ""
@@ -112,39 +111,35 @@ class GrpcServer:
 
 
 def _target(url: str) -> tuple[str, bool]:
-    """Returns what gRPC connects to, and whether with TLS."""
+    """Returns host:port, and whether to use TLS."""
     parts = urlsplit(url)
     try:
         plain = bool(parts.hostname and parts.port) and not (parts.query or parts.username or parts.path.strip("/"))
     except ValueError:
         plain = False
     if parts.scheme not in ("grpc", "grpcs") or not plain:
-        raise UsageError(
-            f"A gRPC server's URL is grpc://HOST:PORT, or grpcs://HOST:PORT with TLS, and nothing else; got '{url}'."
-        )
+        raise UsageError(f"A gRPC server's URL is grpc://HOST:PORT, or grpcs://HOST:PORT with TLS. Got '{url}'.")
     return parts.netloc, parts.scheme == "grpcs"
 
 
 def _options(max_answer_bytes: int) -> list[tuple[str, int]]:
-    """Returns the channel's options: `Retries` decides what is sent again, and a server that is back is found soon."""
+    """Returns the channel's options. gRPC's retries are off, since `Retries` decides. Reconnects are quick."""
     connect_ms = round(CONNECT_TIMEOUT_S * 1000)
     return [
         ("grpc.enable_retries", 0),
         ("grpc.use_local_subchannel_pool", 1),  # else channels to one address share a connection
         ("grpc.max_receive_message_length", max_answer_bytes),
         ("grpc.max_send_message_length", -1),
-        ("grpc.min_reconnect_backoff_ms", connect_ms),  # it bounds an attempt to connect, too
+        ("grpc.min_reconnect_backoff_ms", connect_ms),  # also bounds a connection attempt
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", connect_ms),
     ]
 
 
 def _message(request: Body, model: str, version: str) -> Any:
-    """Returns the ModelInferRequest of a request in the binary form, which `encode` made."""
+    """Converts a request in the binary form to a ModelInferRequest."""
     if request.header_size is None:
-        raise UsageError(
-            "gRPC has no JSON form of a request: make the InferenceClient of a GrpcServer with binary=True."
-        )
+        raise UsageError("gRPC has no JSON form of a request. Create the InferenceClient with binary=True.")
     header, at = json.loads(request.content[: request.header_size]), request.header_size
     message = service_pb2.ModelInferRequest(model_name=model, model_version=version)
     for tensor in header["inputs"]:
@@ -158,10 +153,10 @@ def _message(request: Body, model: str, version: str) -> Any:
 
 
 def _body(answer: Any) -> Body:
-    """Returns a ModelInferResponse in the binary form, which `decode` checks."""
+    """Converts a ModelInferResponse to the binary form, which `decode` checks."""
     raw = answer.raw_output_contents
     if len(raw) != len(answer.outputs):
-        raise NotAnAnswer(f"{len(raw)} of its {len(answer.outputs)} outputs are raw bytes, as Triton sends them all")
+        raise NotAnAnswer(f"only {len(raw)} of its {len(answer.outputs)} outputs are raw bytes")
     outputs = [
         {
             "name": output.name,
@@ -181,5 +176,5 @@ def _failure(where: str, code: grpc.StatusCode, details: str, within_s: float) -
     if code is grpc.StatusCode.UNAVAILABLE:
         return Unreachable(where, details, may_retry=UNTRUSTED not in details)
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and TOO_LARGE in details:
-        return NotAnAnswer("it is larger than the client takes (max_answer_bytes)")
+        return NotAnAnswer(TOO_LARGE_ANSWER)
     return Refused(where, STATUSES.get(code, 500), f"{code.name}: {details}")

@@ -1,9 +1,9 @@
-"""A call of a model: encode, send, send again where that helps, decode; and record how long the caller waited.
+"""A call of a model: encodes, sends, retries, decodes, and records the caller's latency.
 
-One deadline bounds all attempts of a call and the waits between them. Waits are drawn at random up to a bound that
-doubles ("full jitter", https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/), after what the
-server asked for by Retry-After. A budget stops retries where too many attempts fail, as gRPC's clients do ("Throttling
-Retry Attempts and Hedged RPCs" in https://github.com/grpc/proposal/blob/master/A6-client-retries.md).
+One deadline bounds the start of each attempt and the waits between attempts. Waits are random up to a bound that
+doubles ("full jitter", https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/), after the server's
+Retry-After. A budget stops retries when too many attempts fail, as in gRPC's clients ("Throttling Retry Attempts and
+Hedged RPCs" in https://github.com/grpc/proposal/blob/master/A6-client-retries.md).
 """
 
 import random
@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from inference_recommender.client.failures import InferenceFailed
-from inference_recommender.client.kserve import Body, decode, encode
-from inference_recommender.kserve import Array
+from inference_recommender.client.failures import InferenceFailed, NotAnAnswer
+from inference_recommender.kserve import Array, Body, NotAResponse, decode, encode
 
 DEADLINE_S = 10.0
 BUDGET = 1_000
@@ -24,10 +23,10 @@ FAILURE_COSTS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retries:
-    """Decides how often a failed request is sent, and how long to wait: at random up to `first_wait_s`, which doubles
-    up to `longest_wait_s`.
+    """Number of attempts and the waits between them: random up to `first_wait_s`, which doubles up to
+    `longest_wait_s`.
 
-    Give `attempts=1` to a stateful model (a sequence batcher), for which a request counts each time it is sent.
+    Use `attempts=1` for a stateful model (a sequence batcher), because each attempt changes its state.
     """
 
     attempts: int = 3
@@ -35,7 +34,7 @@ class Retries:
     longest_wait_s: float = 2.0
 
     def wait_s(self, failures: int, chance: float) -> float | None:
-        """Returns the seconds to wait before the next attempt, or None to give up. `chance` is random from 0 to 1."""
+        """Returns the seconds before the next attempt, or None for no further attempt. `chance` is from 0 to 1."""
         if failures >= self.attempts:
             return None
         return min(self.first_wait_s * 2.0 ** min(failures - 1, 99), self.longest_wait_s) * chance
@@ -45,20 +44,20 @@ class Server(Protocol):
     """Answers KServe v2 requests: `HttpServer`, `SageMakerEndpoint`."""
 
     def send(self, request: Body, within_s: float) -> Body:
-        """Makes one attempt, in `within_s` seconds at most. Raises `InferenceFailed`."""
+        """Makes one attempt, which should take at most `within_s` seconds. Raises `InferenceFailed`."""
 
 
 class Latency(Protocol):
-    """Records how long callers waited: `LatencyMetric`."""
+    """Records the callers' latency: `LatencyMetric`."""
 
     def record(self, latency_ms: float) -> None:
         """Never raises."""
 
 
 class Budget:
-    """Holds tokens for the retries of all threads together. A failed attempt costs ten, an answer gives one back, and a
-    request is repeated only while more than half are there. So a server that fails everything is asked less than 50
-    times more than it would be without retries, and one that fails one attempt in twelve never runs them down.
+    """Tokens for the retries of all threads. A failed attempt costs ten tokens and an answer returns one. Requests are
+    retried while more than half of the tokens are left. A server that fails every request gets fewer than 50 retries. A
+    server that fails one attempt in twelve never uses up the tokens.
     """
 
     def __init__(self) -> None:
@@ -90,8 +89,8 @@ class InferenceClient:
         sleep: Callable[[float], None] = time.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`deadline_s` bounds a call of `infer` with all its attempts and waits; the server's `timeout_s` bounds each
-        attempt, too.
+        """No attempt of a call starts later than `deadline_s` after the call. The server's `timeout_s` bounds each
+        attempt.
         """
         self._server = server
         self._binary = binary
@@ -102,8 +101,8 @@ class InferenceClient:
         self._clock_s, self._sleep, self._chance = clock_s, sleep, chance
 
     def infer(self, inputs: Mapping[str, object], outputs: Sequence[str] = ()) -> dict[str, Array]:
-        """Returns the model's outputs by name: those named, or all. An input is anything from which numpy makes an
-        array; text goes in as str or bytes and comes out as bytes.
+        """Returns the named outputs of the model, or all. An input is a value that numpy converts to an array. Text
+        goes in as str or bytes and comes out as bytes.
 
         Raises `CannotEncode`, or the `InferenceFailed` of the last attempt.
         """
@@ -111,6 +110,8 @@ class InferenceClient:
         request = encode(inputs, outputs, binary=self._binary)
         try:
             return decode(self._send(request, start + self._deadline_s), outputs)
+        except NotAResponse as error:
+            raise NotAnAnswer(str(error)) from error
         finally:
             if self._latency is not None:
                 self._latency.record((self._clock_s() - start) * 1000)
@@ -131,7 +132,7 @@ class InferenceClient:
             self._sleep(wait)
 
     def _wait_s(self, failure: InferenceFailed, failures: int) -> float | None:
-        """Returns the seconds to wait before the next attempt, or None where there is to be none."""
+        """Returns the seconds before the next attempt, or None for no further attempt."""
         if not failure.may_retry or not self._budget.failed():
             return None
         wait = self._retries.wait_s(failures, self._chance())

@@ -1,12 +1,11 @@
-"""How long callers waited, published to CloudWatch in the background and on close.
+"""Publishes the callers' latency to CloudWatch in the background and on close.
 
-Recording takes a lock and a count; a thread sends once a minute. What cannot be sent is logged, kept and sent with the
-next, for as long as an hour; no caller ever sees an error of it. It needs cloudwatch:PutMetricData, which a policy can
+Recording takes a lock and adds to a count. A thread sends once a minute. Data that cannot be sent is logged and sent
+again for up to an hour; a caller never sees the error. The role needs cloudwatch:PutMetricData, which a policy can
 limit to the namespace.
 
-Latencies are counted by the minute as values, not as statistics, so that CloudWatch can compute percentiles. A value is
-kept to three significant digits: it is off by 0.5 % at most, and there are few different values, of which a datum may
-hold 150.
+Latencies are published as values and counts, so that CloudWatch can compute percentiles. Values have three significant
+digits: the error is at most 0.5 %, and there are few distinct values. A datum can hold 150.
 """
 
 import logging
@@ -27,24 +26,24 @@ from workloads.objective import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensi
 MINUTE_S = 60
 KEPT_S = 3600
 SHORT = Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 2})
-"""Timeouts with which closing does not wait long for a CloudWatch that cannot be reached."""
+"""Short timeouts, so that closing does not wait long for an unreachable CloudWatch."""
 VALUES_PER_DATUM = 150
 DATA_PER_REQUEST = 20
-"""Far below the service's limit of 1,000, which with all their values would exceed its limit of 1 MB a request."""
+"""The service allows 1,000, but with all their values they would exceed its limit of 1 MB per request."""
 LEAST_MS = 0.001
 
 T = TypeVar("T")
 
-Counts = Counter[tuple[int, float]]
-"""How often each latency in ms occurred in each minute; a minute is named by its first second since 1970."""
+LatencyCounts = Counter[tuple[int, float]]
+"""Counts by minute (its first second since 1970) and latency in ms."""
 
 _log = logging.getLogger(__name__)
 
 
 class LatencyMetric:
-    """Publishes the latency of one workload's callers every `flush_every_s`. `stack` is the name of the CloudFormation
-    stack that serves them, such as "Production-SpellcheckStack": its alarms watch this metric. `client` is boto3's for
-    CloudWatch, made where none is given. Raises `ValueError` for an empty name.
+    """Publishes the latency of one workload's callers every `flush_every_s`. `stack` is the CloudFormation stack that
+    serves them, such as "Production-SpellcheckStack". Its alarms watch this metric. `client` is a boto3 client for
+    CloudWatch. Raises `ValueError` for an empty name.
     """
 
     def __init__(
@@ -58,13 +57,13 @@ class LatencyMetric:
     ) -> None:
         if not workload or not stack:
             raise ValueError(
-                f"LatencyMetric: got workload '{workload}' and stack '{stack}'. Give both: the stack is the one that "
-                "serves the callers, such as Production-SpellcheckStack, whose alarms watch the metric."
+                f"LatencyMetric: got workload '{workload}' and stack '{stack}'. Both are required. The stack is the "
+                "one that serves the callers, such as Production-SpellcheckStack. Its alarms watch the metric."
             )
         self._workload, self._stack = workload, stack
         self._client = client
         self._clock_s = clock_s
-        self._counts: Counts = Counter()
+        self._counts: LatencyCounts = Counter()
         self._counting, self._sending = threading.Lock(), threading.Lock()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(flush_every_s,), name="latency-metric", daemon=True)
@@ -84,18 +83,18 @@ class LatencyMetric:
             self._counts[key] += 1
 
     def flush(self) -> None:
-        """Sends what was recorded since the last time. Never raises."""
+        """Sends the records since the last flush. Never raises."""
         with self._sending:
             with self._counting:
-                taken, self._counts = self._counts, Counter()
+                counts, self._counts = self._counts, Counter()
             try:
-                self._send(taken)
-            except Exception as error:  # whatever it is, it must not fail a request
+                self._send(counts)
+            except Exception as error:  # no error may fail a request
                 _log.warning("The client latency of %s could not be published: %s", self._workload, error)
-                self._keep(taken)
+                self._keep(counts)
 
     def close(self) -> None:
-        """Sends the rest. What is recorded afterwards is not published."""
+        """Sends the rest. Later records are not published."""
         self._closed.set()
         self._thread.join()
         self.flush()
@@ -104,8 +103,8 @@ class LatencyMetric:
         while not self._closed.wait(flush_every_s):
             self.flush()
 
-    def _send(self, counts: Counts) -> None:
-        """Sends `counts` and takes out what was sent, so that the rest can be sent again without counting twice."""
+    def _send(self, counts: LatencyCounts) -> None:
+        """Sends `counts` and removes each part once sent, so that no count is sent twice."""
         if not counts:
             return
         if self._client is None:
@@ -116,7 +115,7 @@ class LatencyMetric:
                 for value in datum["Values"]:
                     del counts[int(datum["Timestamp"].timestamp()), value]
 
-    def _keep(self, unsent: Counts) -> None:
+    def _keep(self, unsent: LatencyCounts) -> None:
         oldest = self._clock_s() - KEPT_S
         with self._counting:
             self._counts.update({key: count for key, count in unsent.items() if key[0] >= oldest})

@@ -14,7 +14,7 @@ import urllib3
 
 from inference_recommender.capacity.server_times import warm_up_s
 from inference_recommender.client import InferenceFailed, SageMakerEndpoint
-from inference_recommender.client.kserve import Body
+from inference_recommender.kserve import Body
 from inference_recommender.load_generator.unix_socket import connection_pool
 from inference_recommender.measure.start_stages import LogLine, Stages, stages
 from inference_recommender.measure.system import SystemUnderTest

@@ -1,7 +1,7 @@
-"""The folder of a search for the best configuration: what it searches, and every probe in the order of their making.
+"""The folder of `tune`: its plan, and every probe in order.
 
-The search is a function of its probes' answers. So one that was interrupted is run again from its beginning, and its
-probes are answered from the folder as far as they go (`Remembered`); only then the server is asked.
+The search depends only on the results of its probes. To continue, it runs again from its beginning, and `resumed`
+returns the recorded probes before it sends new ones.
 """
 
 import json
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.tune.evidence import Glimpse
-from inference_recommender.tune.race import Probe, Refused
+from inference_recommender.tune.probe_counts import ProbeCounts
+from inference_recommender.tune.race import Refused, SendProbe
 from inference_recommender.tune.result import TuneResult
 from inference_recommender.tune.space import Configuration, LeftOut
 from workloads import UsageError, Workload
@@ -22,7 +22,7 @@ PLAN, PROBES, RESULT, PATCH = "tune.json", "probes.jsonl", "result.json", "patch
 
 
 class TunePlan(Document):
-    """The content of tune.json: what is searched."""
+    """Contents of tune.json."""
 
     workload: str
     configurations: tuple[Configuration, ...]
@@ -33,13 +33,13 @@ class TunePlan(Document):
     longest_s: float
 
 
-class Line(Document):
-    """A probe and its answer: either of the last two is set."""
+class ProbeLine(Document):
+    """A probe and its result: counts, or the reason why Triton did not load the configuration."""
 
     label: str
     invocations_per_minute: float
     duration_s: float
-    seen: Glimpse | None = None
+    counts: ProbeCounts | None = None
     refused: str | None = None
 
 
@@ -52,7 +52,7 @@ class TuneFolder:
         self._run = RunFolder(path)
 
     def __str__(self) -> str:
-        """Returns the path from the working folder, where it lies below it."""
+        """Returns the path relative to the working folder, if it is inside."""
         return str(from_here(self.path))
 
     def begin(self, plan: TunePlan, workload: Workload, payloads: bytes) -> None:
@@ -63,7 +63,7 @@ class TuneFolder:
     def plan(self) -> TunePlan:
         """Raises `UsageError` or `InvalidDocument`."""
         if not (self.path / PLAN).exists():
-            raise UsageError(f"--resume: {self} is no folder of tune: it has no {PLAN}.")
+            raise UsageError(f"--resume: {self} is not a folder of tune: it has no {PLAN}.")
         return TunePlan.from_json(self.path / PLAN)
 
     def workload(self) -> Workload:
@@ -73,8 +73,8 @@ class TuneFolder:
     def payloads(self) -> Path:
         return self.path / "payloads.tar.gz"
 
-    def lines(self) -> list[Line]:
-        """Returns the probes so far; a last one that was cut off does not count."""
+    def lines(self) -> list[ProbeLine]:
+        """Returns the probes, without an incomplete last line."""
         file = self.path / PROBES
         if not file.exists():
             return []
@@ -83,33 +83,33 @@ class TuneFolder:
             json.loads(texts[-1] if texts else "{}")
         except ValueError:
             texts.pop()
-        return [Line.from_json_text(file, text) for text in texts]
+        return [ProbeLine.from_json_text(file, text) for text in texts]
 
-    def append(self, line: Line) -> None:
+    def append(self, line: ProbeLine) -> None:
         with (self.path / PROBES).open("a", encoding="utf-8") as file:
             file.write(line.model_dump_json() + "\n")
 
-    def rewrite(self, lines: list[Line]) -> None:
-        """Writes the probes anew, without what was cut off."""
+    def rewrite(self, lines: list[ProbeLine]) -> None:
+        """Replaces the file of probes."""
         replace_text(self.path / PROBES, "".join(each.model_dump_json() + "\n" for each in lines))
 
-    def keep(self, found: TuneResult, patch: str | None) -> None:
-        found.write_json(self.path / RESULT)
+    def keep(self, result: TuneResult, patch: str | None) -> None:
+        result.write_json(self.path / RESULT)
         if patch is not None:
             replace_text(self.path / PATCH, patch)
 
 
-def remembered(folder: TuneFolder, ask: Probe, told: Callable[[Line, int], None]) -> Probe:
-    """Returns a probe that answers from the folder as far as it goes, and then asks and keeps what it hears.
+def resumed(folder: TuneFolder, send: SendProbe, on_probe: Callable[[ProbeLine, int], None]) -> SendProbe:
+    """Returns a probe that reads the folder's results first, then sends new probes and records them.
 
-    `told` hears of each new probe, with its number. Raises `InvalidDocument` where the folder's probes are others
-    than the search makes.
+    `on_probe` receives each new probe and its number. Raises `InvalidDocument` if the recorded probes differ from
+    those of the search.
     """
     known = folder.lines()
     folder.rewrite(known)
     count = 0
 
-    def probe(configuration: Configuration, rate: float, duration_s: float) -> Glimpse:
+    def probe(configuration: Configuration, rate: float, duration_s: float) -> ProbeCounts:
         nonlocal count
         count += 1
         if count <= len(known):
@@ -118,19 +118,19 @@ def remembered(folder: TuneFolder, ask: Probe, told: Callable[[Line, int], None]
                 problem = f"probe {count} is not the one that this version of tune makes there; start a new search."
                 raise InvalidDocument(folder.path / PROBES, [problem])
         else:
-            line = _asked(ask, configuration, rate, duration_s)
+            line = _send(send, configuration, rate, duration_s)
             folder.append(line)
-            told(line, count)
-        if line.seen is None:
+            on_probe(line, count)
+        if line.counts is None:
             raise Refused(line.refused or "")
-        return line.seen
+        return line.counts
 
     return probe
 
 
-def _asked(ask: Probe, configuration: Configuration, rate: float, duration_s: float) -> Line:
-    line = Line(label=configuration.label, invocations_per_minute=rate, duration_s=duration_s)
+def _send(send: SendProbe, configuration: Configuration, rate: float, duration_s: float) -> ProbeLine:
+    line = ProbeLine(label=configuration.label, invocations_per_minute=rate, duration_s=duration_s)
     try:
-        return line.model_copy(update={"seen": ask(configuration, rate, duration_s)})
+        return line.model_copy(update={"counts": send(configuration, rate, duration_s)})
     except Refused as refused:
         return line.model_copy(update={"refused": str(refused)})

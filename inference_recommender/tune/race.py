@@ -1,22 +1,17 @@
-"""Searches the configuration that bears most within a latency limit: one search over configurations and load. Pure.
+"""Searches the configuration with the highest capacity within a latency limit. Pure: `SendProbe` is its only port.
 
-`Probe` is its one port: it sends arrivals at a rate to a server with a configuration. All that the search knows comes
-from there, so the same answers lead the same way (`folder` resumes by that).
+1. The first configuration that keeps the limit leads. Steps of the rate find its capacity.
+2. Each other one gets a short probe at the leader's rate. Most are overloaded or late there and drop out. One that
+   seems better is probed until its capacity is roughly known, and leads if it is higher.
+3. The answers per minute of an overloaded server are its maximum, whatever its queue delay. Configurations that this
+   rules out get no probe.
+4. In rounds, the contenders are probed below and above their capacity, twice as long in each round. Those clearly below
+   the leader drop out (successive elimination: Even-Dar, Mannor and Mansour, JMLR 7, 2006), then the lower half
+   (sequential halving: Karnin, Koren and Somekh, ICML 2013), until two are left and the winner is known.
 
-1. The first configuration that keeps the limit leads; steps of the rate find where its capacity is.
-2. Each other one gets a short probe at what the leader bears; most are overloaded or late there, and out. One that
-   seems to bear more is probed until its capacity is roughly known, and then leads if it does.
-3. Bounds: an overloaded server's answers a minute are the most of which it is capable, whatever its queue delay. What
-   that rules out is not probed at all.
-4. Rounds: those that are left are probed below and above their capacity, twice as long in each round. Out is what is
-   surely less than the leader (successive elimination: Even-Dar, Mannor and Mansour, JMLR 7, 2006), and then the lesser
-   half (sequential halving: Karnin, Koren and Somekh, ICML 2013), until two are left and the winner is known.
-
-First comes one of each family, which differ in more than the queue delay, those that use most cores before others: so
-the bounds have early what they need. Rounds go forwards and backwards in turn, so that few configurations are loaded.
-
-It assumes that the machine stays as fast as it is: what was screened in a slow minute may be ruled out wrongly. The
-result tells how sure the winner is of the runner-up, not of what was screened out.
+One configuration of each family comes first, in order of cores, so that bounds are known early. Rounds alternate their
+direction, so that few configurations are loaded. The search assumes a machine of constant speed: a slow minute may rule
+out a configuration wrongly. The result states the confidence in the winner over the runner-up only.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,44 +20,44 @@ from enum import Enum
 from math import inf, sqrt
 
 from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.rate_at_limit import RateAtLimit
 from inference_recommender.capacity.search import Bottleneck
-from inference_recommender.tune.evidence import Estimate, Glimpse, estimate
+from inference_recommender.tune.probe_counts import ProbeCounts, estimate
 from inference_recommender.tune.space import Configuration
 
-Probe = Callable[[Configuration, float, float], Glimpse]
-"""(configuration, arrivals per minute, seconds) → what the probe saw. Raises `Bottleneck` and `Refused`."""
+SendProbe = Callable[[Configuration, float, float], ProbeCounts]
+"""(configuration, arrivals per minute, seconds) → counts. Raises `Bottleneck` and `Refused`."""
 
 
 class Refused(Exception):
-    """The server does not take a configuration. Says why."""
+    """The server rejected a configuration. The message is the reason."""
 
 
 LATE_EXPECTED, LIMITS = 3.0, 10.0
-"""A probe of the first round lasts so long that at the limit's own rate this many requests are late, and at least so
-many latency limits: a queue takes some to build up."""
+"""Length of a screening probe: this many late requests at the limit's rate, and at least this many latency limits."""
 FIRST_ROUND, MOST_ROUNDS = 2.0, 7
-"""Length of the first round's probes, two of each contender, in those of screening; and how many rounds there are."""
+"""Length of the first round's probes in screening probes, and the maximum number of rounds."""
 LOOKS, LENGTH = 6, 4.0
-"""The probes, and their length, by which a new leader's capacity is found, at most."""
+"""Maximum number of probes for a new leader's capacity, and their length in screening probes."""
 ROUGHLY, WELL = 0.1, 0.05
-"""Half an interval over the capacity, at which a new leader is known well enough, and the winner."""
+"""Half the interval over the capacity at which a new leader, and the winner, is known."""
 PROMISING = 1.05
-"""A challenger that seems to bear so many times as much as the leader may lead."""
+"""A challenger may lead if its capacity seems higher than the leader's by this factor."""
 COARSE, FINE, LEAST_STEP = 4.0, 1.5, 1.1
-"""Steps of the rate while a configuration keeps the limit: from far away, and else; smaller ones where the generator
-cannot follow."""
+"""Factors of the rate while a configuration keeps the limit: far from it, near it, and the smallest one if the
+generator cannot follow."""
 NARROW = 2.0
-"""The bracket within which the estimate tells where to look."""
+"""The bracket within which probes go to the estimate."""
 FAR = 3.0
-"""Times under the limit, from which on steps are coarse."""
+"""Steps are coarse if the latency is below the limit by this factor."""
 AROUND = 0.03
-"""Share of the capacity by which probes are above and below it in turn."""
+"""Probes alternate above and below the capacity by this share."""
 NOT_BELOW = 1.08
 """A configuration is not probed further than this factor below the leader's capacity."""
 WHILE_S, FAST = 60.0, 1.25
-"""Until a configuration has been probed for so long, nothing is ruled out by more than its rate over this factor."""
+"""A leader probed for less than `WHILE_S` rules out others by its rate over `FAST` only."""
 BOUND_MARGIN = 0.05
-"""How much more than its measured ceiling a server may be capable of."""
+"""Share by which a server's maximum may exceed the measured one."""
 SLOWEST_PER_MINUTE = 60.0
 MOST_PER_MINUTE = 6e7
 
@@ -71,9 +66,9 @@ class Reason(Enum):
     """Why a search ended."""
 
     RESOLVED = "the best is known"
-    UNRESOLVED = "its rounds were over"
-    TIME = "its time was over"
-    REQUESTS = "its requests were spent"
+    UNRESOLVED = "all rounds were over"
+    TIME = "the time was over"
+    REQUESTS = "the requests were used up"
     NOTHING_KEEPS = "no configuration keeps the limit, at 60 a minute or more"
     BOTTLENECK = "the generator was the bottleneck"
     INTERRUPTED = "it was interrupted"
@@ -81,21 +76,21 @@ class Reason(Enum):
 
 @dataclass(slots=True)
 class Entrant:
-    """A configuration in the race, and all that was seen of it."""
+    """A configuration in the race and its probes."""
 
     configuration: Configuration
-    glimpses: list[Glimpse] = field(default_factory=list)
+    probes: list[ProbeCounts] = field(default_factory=list)
     out: str = ""
-    """Why it left the race; empty while it is in."""
-    estimate: Estimate | None = None
+    """Why it dropped out; empty for a contender."""
+    estimate: RateAtLimit | None = None
 
     @property
     def requests(self) -> int:
-        return sum(each.sent for each in self.glimpses)
+        return sum(each.sent for each in self.probes)
 
     @property
     def duration_s(self) -> float:
-        return sum(each.duration_s for each in self.glimpses)
+        return sum(each.duration_s for each in self.probes)
 
     @property
     def rate(self) -> float:
@@ -103,9 +98,7 @@ class Entrant:
 
     @property
     def cautious(self) -> float:
-        """The rate that it surely bears, or one a little less than it seems to: early estimates are rather too high.
-        Of a short while it is clearly less, which may have been a fast one of the machine.
-        """
+        """A rate that it very likely sustains. Lower after a short time, in which the machine may have been fast."""
         if self.estimate is None:
             return 0.0
         if self.duration_s < WHILE_S:
@@ -124,10 +117,10 @@ class _Ended(Exception):
 
 @dataclass(slots=True)
 class Race:
-    """One search, for a limit that has a latency. Rates are per minute."""
+    """One search for a limit with a latency. Rates are per minute."""
 
     configurations: Sequence[Configuration]
-    probe: Probe
+    send: SendProbe
     limit: Limit
     start: float = 600.0
     shortest_s: float = 0.0
@@ -140,17 +133,17 @@ class Race:
     requests: int = 0
     spent_s: float = 0.0
     visits: int = 0
-    """How often another configuration was loaded than the one before."""
+    """Number of times that another configuration was loaded."""
     reason: Reason = Reason.INTERRUPTED
     complaint: str = ""
-    """Why the generator was the bottleneck, where it was."""
+    """Why the generator was the bottleneck, if it was."""
     _loaded: Entrant | None = None
 
     def __post_init__(self) -> None:
         self.entrants = [Entrant(configuration=each) for each in self.configurations]
 
     def run(self) -> Reason:
-        """Searches to the end; whatever ends it, `entrants` and `leader` say how far it came."""
+        """Searches to the end. `entrants` and `leader` have the result, also of an early end."""
         try:
             self._screen()
             self.reason = self._halve()
@@ -182,10 +175,10 @@ class Race:
             raise _Ended(Reason.NOTHING_KEEPS)
 
     def _challenge(self, entrant: Entrant, leader: Entrant) -> None:
-        """Probes an entrant at what the leader surely bears, unless a bound rules it out."""
+        """Probes an entrant at a rate that the leader sustains, unless a bound rules it out."""
         ceiling = self._ceiling_over(entrant.configuration)
         if ceiling * (1 + BOUND_MARGIN) < leader.cautious:
-            entrant.out = f"bounded: its like answered at most {ceiling:,.0f} a minute when overloaded"
+            entrant.out = f"bounded: its family answered at most {ceiling:,.0f} a minute when overloaded"
             return
         self._look(entrant, leader.cautious, 1.0)
         if not entrant.out and entrant.rate > PROMISING * leader.rate:
@@ -204,7 +197,7 @@ class Race:
         return [first, *sorted(heads, key=lambda each: -each.configuration.parallelism), *rest]
 
     def _first(self, entrant: Entrant) -> None:
-        """Looks for the capacity from the start rate on, and lets the entrant lead where it has one."""
+        """Searches the capacity from the start rate on. The entrant leads if it has one."""
         rate = self.start
         seen = self._look(entrant, rate, 1.0)
         step = COARSE
@@ -212,11 +205,11 @@ class Race:
             step = step if self._is_far(seen) else min(step, FINE)
             try:
                 seen = self._look(entrant, rate * step, 1.0)
-            except Bottleneck:  # the server may be over the limit before the generator is
+            except Bottleneck:  # the server may reach the limit before the generator does
                 step = sqrt(step)
                 continue
             rate *= step
-        while not self._keeps(seen) and not any(map(self._keeps, entrant.glimpses)):
+        while not self._keeps(seen) and not any(map(self._keeps, entrant.probes)):
             if rate <= SLOWEST_PER_MINUTE:
                 entrant.out = f"late: it does not keep the limit at {rate:,.0f} a minute"
                 return
@@ -225,9 +218,7 @@ class Race:
         self._lead(entrant)
 
     def _lead(self, entrant: Entrant) -> None:
-        """Gets to know an entrant's capacity roughly, and lets it lead where that is the highest; the first one leads
-        from the beginning, so that a search whose time is over names it.
-        """
+        """Measures an entrant's capacity roughly. It leads if that is the highest; the first one leads at once."""
         self.leader = self.leader or entrant
         for look in range(LOOKS):
             if entrant.out or entrant.is_known_within(ROUGHLY):
@@ -237,7 +228,7 @@ class Race:
             self.leader = entrant
 
     def _halve(self) -> Reason:
-        """Gets to know the contenders better and better, and drops the lesser ones."""
+        """Probes the contenders in longer and longer rounds, and drops the lower ones."""
         for number in range(MOST_ROUNDS):
             for entrant in self.contenders[:: -1 if number % 2 else 1]:
                 self._look_twice(entrant, FIRST_ROUND * 2**number)
@@ -261,21 +252,20 @@ class Race:
     def _side(look: int) -> float:
         return 1 + AROUND if look % 2 else 1 - AROUND
 
-    def _look(self, entrant: Entrant, rate: float, length: float) -> Glimpse:
-        """Probes, and drops the entrant where it is surely less than the leader."""
+    def _look(self, entrant: Entrant, rate: float, length: float) -> ProbeCounts:
+        """Sends a probe, and drops the entrant if it is clearly below the leader."""
         screening_s = max(LATE_EXPECTED / self.limit.allowed / rate * 60, LIMITS * self._limit_s)
         seen = self._see(entrant, rate, max(screening_s * length, self.shortest_s))
-        entrant.estimate = estimate(entrant.glimpses, self.limit)
+        entrant.estimate = estimate(entrant.probes, self.limit)
         if self.leader is not None and entrant is not self.leader:
             entrant.out = self._why_out(entrant, self.leader, seen)
         return seen
 
     def _aim(self, entrant: Entrant) -> float:
-        """Returns the rate at which a probe tells most of an entrant: between one that it keeps and one that it does
-        not, until these are near each other; then where its capacity seems to be."""
-        rates = [each.invocations_per_minute for each in entrant.glimpses if self._keeps(each)]
+        """Returns the most informative rate: between a rate within the limit and one above it, then the estimate."""
+        rates = [each.invocations_per_minute for each in entrant.probes if self._keeps(each)]
         under = max(rates, default=0.0)
-        failed = [each.invocations_per_minute for each in entrant.glimpses if not self._keeps(each)]
+        failed = [each.invocations_per_minute for each in entrant.probes if not self._keeps(each)]
         over = min((rate for rate in failed if rate > under), default=inf)
         if under and over == inf:
             return under * FINE
@@ -284,31 +274,29 @@ class Race:
         return max(entrant.rate, self.leader.rate / NOT_BELOW) if self.leader else entrant.rate
 
     def _drop(self, round_: int) -> None:
-        """Drops what is surely less than the leader, then the lesser half of the rest, but keeps two."""
+        """Drops those clearly below the leader, then the lower half, but keeps two."""
         ranked = sorted(self.contenders, key=lambda each: each.rate, reverse=True)
         self.leader = leader = ranked[0]
         for place, entrant in enumerate(ranked[1:], start=1):
             if entrant.estimate is not None and entrant.estimate.high < leader.cautious:
-                entrant.out = f"less: it bears at most {entrant.estimate.high:,.0f} a minute"
+                entrant.out = f"lower: its capacity is at most {entrant.estimate.high:,.0f} a minute"
             elif place >= max(2, (len(ranked) + 1) // 2):
-                entrant.out = f"less: in the lesser half of round {round_}, with {entrant.rate:,.0f} a minute"
+                entrant.out = f"lower: in the lower half of round {round_}, with {entrant.rate:,.0f} a minute"
 
     def _ceiling_over(self, configuration: Configuration) -> float:
-        """Returns the most that a configuration can answer by what its family could, in answers a minute; infinite
-        where none of it was overloaded.
-        """
+        """Returns the maximum rate of answers of a configuration's family, or infinity if none was overloaded."""
         return max(
             (
                 seen.ceiling_per_minute
                 for each in self.entrants
                 if each.configuration.family == configuration.family
-                for seen in each.glimpses
+                for seen in each.probes
                 if seen.ceiling_per_minute is not None
             ),
             default=inf,
         )
 
-    def _see(self, entrant: Entrant, rate: float, duration_s: float) -> Glimpse:
+    def _see(self, entrant: Entrant, rate: float, duration_s: float) -> ProbeCounts:
         if self._loaded is not entrant:
             self._loaded = entrant
             self.visits += 1
@@ -317,27 +305,27 @@ class Race:
         if self.requests + rate * duration_s / 60 > self.most_requests:
             raise _Ended(Reason.REQUESTS)
         try:
-            seen = self.probe(entrant.configuration, rate, duration_s)
-        except Bottleneck:  # it may have been a moment's
-            seen = self.probe(entrant.configuration, rate, duration_s)
+            seen = self.send(entrant.configuration, rate, duration_s)
+        except Bottleneck:  # perhaps only for a moment
+            seen = self.send(entrant.configuration, rate, duration_s)
         self.spent_s += seen.duration_s
         self.requests += seen.sent
-        entrant.glimpses.append(seen)
+        entrant.probes.append(seen)
         return seen
 
     @staticmethod
-    def _why_out(entrant: Entrant, leader: Entrant, seen: Glimpse) -> str:
+    def _why_out(entrant: Entrant, leader: Entrant, seen: ProbeCounts) -> str:
         if seen.ceiling_per_minute is not None and seen.ceiling_per_minute * (1 + BOUND_MARGIN) < leader.cautious:
             rate = seen.invocations_per_minute
             return f"overloaded: at {rate:,.0f} a minute it answered {seen.ceiling_per_minute:,.0f}"
         if entrant.estimate is not None and entrant.estimate.high < leader.cautious:
-            return f"less: it bears at most {entrant.estimate.high:,.0f} a minute"
+            return f"lower: its capacity is at most {entrant.estimate.high:,.0f} a minute"
         return ""
 
-    def _keeps(self, seen: Glimpse) -> bool:
+    def _keeps(self, seen: ProbeCounts) -> bool:
         return seen.late_share <= self.limit.allowed
 
-    def _is_far(self, seen: Glimpse) -> bool:
+    def _is_far(self, seen: ProbeCounts) -> bool:
         return seen.latency_ms is not None and seen.latency_ms * FAR <= self._limit_s * 1000
 
     @property

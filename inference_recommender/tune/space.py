@@ -1,13 +1,13 @@
-"""The configurations that `tune` searches: `[tune]` of a workload, completed by what fits the machine. Pure.
+"""The configurations that `tune` searches: `[tune]` of a workload, completed with values for the machine. Pure.
 
-A configuration is what `[variants]` and `[targets]` of a workload.toml can say: a target with its threads, and how it
-is served. Two that are the same to Triton are one: without batching, preferred sizes and delays mean nothing.
+A configuration is a target with its threads and its serving table. Configurations that Triton treats alike count once:
+without batching, preferred sizes and delays have no effect.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from workloads import Serving, Workload
 from workloads.document import Document
@@ -33,23 +33,23 @@ class Configuration(Document):
 
     @property
     def batch(self) -> int:
-        """The most requests that are answered together."""
+        """Maximum number of requests in a batch."""
         return self.serving.max_batch_size if self.serving.dynamic_batching else 1
 
     @property
     def parallelism(self) -> int:
-        """How many threads can run at once, times how many requests each answers."""
+        """Number of concurrent threads times the requests of each."""
         return self.serving.model_instances * (self.threads or 1) * self.batch
 
     @property
     def family(self) -> tuple[object, ...]:
-        """Everything but the queue delay, which changes nothing once the server is saturated."""
+        """All but the queue delay, which has no effect on a saturated server."""
         serving = self.serving
         return (self.target, self.threads, serving.model_instances, self.batch, serving.preferred_batch_sizes)
 
     @property
     def label(self) -> str:
-        """The words that tell it from others of a space, such as "cpu, 2 × 1 thread, batch 16 (4, 8), delay 1 ms"."""
+        """A unique name in its space, such as "cpu, 2 × 1 thread, batch 16 (4, 8), delay 1 ms"."""
         serving = self.serving
         threads = "" if self.threads is None else f" × {self.threads} thread{'s' if self.threads != 1 else ''}"
         copies = (
@@ -69,7 +69,7 @@ class Machine:
 
 
 class LeftOut(Document):
-    """Configurations that are not tried, and why."""
+    """Configurations that are not tried, and the reason."""
 
     configurations: tuple[Configuration, ...]
     reason: str
@@ -77,8 +77,7 @@ class LeftOut(Document):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Space:
-    """`configurations` are ordered so that those of one repository are neighbours; the first is the workload's own
-    where it is among them."""
+    """Configurations of one repository are neighbours. The workload's own one comes first if it is among them."""
 
     configurations: tuple[Configuration, ...]
     left_out: tuple[LeftOut, ...]
@@ -101,7 +100,7 @@ def space(workload: Workload, tune: Tune, machine: Machine) -> Space:
             tried.append(each)
     reasons = (
         (small, f"their batches do not hold the {rows} rows of a request"),
-        (slow, f"a queue delay of the whole limit of {limit:g} ms keeps it for no request that waits"),
+        (slow, f"a request that waits for a queue delay of {limit:g} ms misses the limit"),
         (crowded, f"model instances times threads are more than the {machine.cores} cores"),
     )
     return Space(
@@ -111,39 +110,39 @@ def space(workload: Workload, tune: Tune, machine: Machine) -> Space:
 
 
 def own(workload: Workload, target: str) -> Configuration:
-    """Returns how the workload serves a target now."""
+    """Returns the current configuration of a target."""
     hosted = workload.variant(workload.hosting.target)
     serving = hosted.serving if hosted.target == target else workload.serving
     return _plain(target, _threads(workload, target), serving)
 
 
 def default_targets(workload: Workload, *, gpu: bool) -> tuple[str, ...]:
-    """Returns the hosted target, or the one for CPUs where a Triton of this machine cannot run that."""
+    """Returns the hosted target, or the CPU's if a Triton of this machine cannot run that."""
     hosted = workload.variant(workload.hosting.target).target
     runs_here = workload.targets[hosted].runtime not in NEURON_FAMILIES and (gpu or not _on_gpu(workload, hosted))
     return (hosted,) if runs_here or workload.cpu_target is None else (workload.cpu_target,)
 
 
 def _completed(workload: Workload, tune: Tune, machine: Machine) -> Tune:
-    """Fills in what `[tune]` leaves to the machine."""
+    """Fills in the keys that `[tune]` leaves empty."""
     own_serving = [own(workload, target).serving for target in tune.targets]
     limit = workload.latency_objective.model_latency_ms
     on_cpu = not any(_on_gpu(workload, target) for target in tune.targets)
     powers = _powers_of_two(machine.cores)
-    return Tune(
-        targets=tune.targets,
-        threads=tune.threads or powers,
-        model_instances=tune.model_instances or (powers if on_cpu else GPU_INSTANCES),
-        max_batch_sizes=tune.max_batch_sizes or _with(BATCHES, (each.max_batch_size for each in own_serving)),
-        preferred_batch_sizes=tune.preferred_batch_sizes
-        or _with(((),), (each.preferred_batch_sizes for each in own_serving)),
-        max_queue_delays_ms=tune.max_queue_delays_ms
-        or _with((share * limit for share in DELAYS), (each.max_queue_delay_ms for each in own_serving)),
-    )
+    defaults: dict[str, Any] = {
+        "threads": powers,
+        "model_instances": powers if on_cpu else GPU_INSTANCES,
+        "max_batch_sizes": _with(BATCHES, (each.max_batch_size for each in own_serving)),
+        "preferred_batch_sizes": _with(((),), (each.preferred_batch_sizes for each in own_serving)),
+        "max_queue_delays_ms": _with(
+            (share * limit for share in DELAYS), (each.max_queue_delay_ms for each in own_serving)
+        ),
+    }
+    return tune.model_copy(update={key: value for key, value in defaults.items() if not getattr(tune, key)})
 
 
 def _combinations(workload: Workload, tune: Tune) -> Iterator[Configuration]:
-    """Yields every combination, some more than once; those of one target and number of threads in a row."""
+    """Yields every combination, with duplicates; those of one target and number of threads in a row."""
     for target in tune.targets:
         known = _threads(workload, target)
         for threads in (None,) if known is None else tune.threads:
@@ -166,9 +165,7 @@ def _combinations(workload: Workload, tune: Tune) -> Iterator[Configuration]:
 
 
 def _plain(target: str, threads: int | None, serving: Serving) -> Configuration:
-    """Returns the configuration as all of a space are written: with its copies as one number, and without what means
-    nothing where nothing is batched.
-    """
+    """Returns the configuration with a plain number of instances, and without unused keys if nothing is batched."""
     if serving.instance_groups:
         serving = serving.on_cpu
     if not serving.dynamic_batching or serving.max_batch_size == 1:
@@ -179,7 +176,7 @@ def _plain(target: str, threads: int | None, serving: Serving) -> Configuration:
 
 
 def _threads(workload: Workload, target: str) -> int | None:
-    """Returns the threads of a target's model instances; None where they run on a GPU."""
+    """Returns the threads of a target's model instances, or None on a GPU."""
     threads = getattr(workload.targets[target], "threads", None)
     return None if threads is None or _on_gpu(workload, target) else int(threads)
 

@@ -1,13 +1,8 @@
-"""A real Triton for `tune`: started once, its models loaded anew with another configuration.
+"""Runs a Triton server for `tune`, and loads its models with one configuration after another.
 
-Triton's model control is explicit: a model is unloaded, and loaded again with a configuration that overrides its
-config.pbtxt (docs/protocol/extension_model_repository.md of triton-inference-server/server). What `[serving]` says is
-edited in the configuration that Triton itself told of the built model (`overridden`), so nothing is built again. An
-encoder's threads are in its settings.json, which is changed in a copy of the repository while the model is unloaded;
-the copy's large files are links. Another target is another copy in the same place and the same process, unless its
-archive wants another environment.
-
-This package may not import local_aws, so the server is a program of its own (`COMMAND`), found by its name.
+Triton loads a model again with a configuration that overrides its config.pbtxt (model repository extension). An
+encoder's threads are in settings.json, which changes in a copy of the repository while the model is unloaded. Large
+files of the copy are links. This package may not import local_aws, so the server is a program (`COMMAND`).
 """
 
 import contextlib
@@ -25,6 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.system import system_at_url
+from inference_recommender.tune.folder import TuneFolder
+from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import Refused
 from inference_recommender.tune.space import Configuration
 from workloads import ROOT, Serving, Unavailable
@@ -32,21 +33,24 @@ from workloads import ROOT, Serving, Unavailable
 COMMAND = (sys.executable, "-m", "local_aws.process.loadable_triton")
 """Takes a repository, --model and --log."""
 UNLOADED_S = 60.0
-"""Seconds within which models are unloaded: requests under way end first."""
+"""Time limit for unloading: active requests end first."""
 LOAD_S = 300.0
 SETTINGS = "settings.json"
+SHORTEST_PROBE_S = 2.0
+"""Shorter probes are dominated by the start of the generator's process."""
+WARM_UP_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Built:
-    """A target as `model_build` left it."""
+    """The build of a target."""
 
     repository: Path
     environment: Mapping[str, str]
 
 
 class TunedTriton:
-    """Loads configurations into a Triton of its own. A context manager; nothing is started before the first one."""
+    """Loads configurations into a Triton server, which starts with the first one. A context manager."""
 
     def __init__(self, model: str, built: Mapping[str, Built], folder: Path, say: Callable[[str], None]) -> None:
         self._model = model
@@ -56,7 +60,7 @@ class TunedTriton:
         self._process: _Process | None = None
         self._target: str | None = None
         self._configs: dict[str, Mapping[str, Any]] = {}
-        """The configurations, as Triton told them, of the models of the target that is in place."""
+        """Triton's own configurations of the current target's models."""
         self.loaded: Configuration | None = None
         self.starts = 0
         self.loads = 0
@@ -64,22 +68,20 @@ class TunedTriton:
     @property
     def url(self) -> str:
         assert self._process is not None, "a configuration is loaded first"
-        return self._process.told["url"]
+        return self._process.address["url"]
 
     @property
     def repository(self) -> Path:
         """The copy that Triton reads."""
         return self._folder / "repository"
 
-    def told(self, model: str) -> Mapping[str, Any]:
-        """Returns the configuration with which Triton serves a model of the repository now."""
+    def config(self, model: str) -> Mapping[str, Any]:
+        """Returns the configuration with which Triton serves a model."""
         assert self._process is not None, "a configuration is loaded first"
         return self._process.config(model)
 
-    def load(self, configuration: Configuration, parameters: Mapping[str, str] | None = None) -> None:
-        """Serves a configuration; `parameters` replace those of config.pbtxt that the model has. Raises `Refused` where
-        Triton does not load it, `Unavailable` without a Triton.
-        """
+    def load(self, configuration: Configuration) -> None:
+        """Serves a configuration. Raises `Refused` if Triton does not load it, and `Unavailable` without a Triton."""
         self.loaded = None
         if self._target != configuration.target:
             self._put_in_place(configuration.target)
@@ -90,14 +92,13 @@ class TunedTriton:
         self._set_threads(configuration.threads)
         for name in (*members, self._model):
             changed = overridden(self._configs[name], configuration.serving, configuration.threads)
-            _set_parameters(changed, parameters or {})
             if problem := process.load(name, changed):
                 raise Refused(f"Triton does not load {name}: {problem}")
         self.loads += 1
         self.loaded = configuration
 
     def _put_in_place(self, target: str) -> None:
-        """Copies a target's repository to where Triton reads, and loads it as built, which tells its configurations."""
+        """Copies a target's repository to Triton's, loads it as built, and reads its models' configurations."""
         built, place = self._built[target], self.repository
         if self._process is not None and self._process.environment != built.environment:
             self._process.stop()
@@ -125,7 +126,7 @@ class TunedTriton:
         for file in self.repository.glob(f"*/1/{SETTINGS}"):
             settings = json.loads(file.read_text("utf-8"))
             if settings.get("threads", threads) != threads:
-                file.unlink()  # it may be a link to the build's own
+                file.unlink()  # it may be a link to the file of the build
                 file.write_text(json.dumps({**settings, "threads": threads}, indent=2) + "\n", "utf-8")
 
     def __enter__(self) -> "TunedTriton":
@@ -138,9 +139,9 @@ class TunedTriton:
 
 
 def overridden(config: Mapping[str, Any], serving: Serving, threads: int | None) -> dict[str, Any]:
-    """Returns a model's configuration, as Triton tells it, served as `serving` says.
+    """Returns Triton's configuration of a model with the values of `serving`.
 
-    It has no response cache: the payloads come again and again, and would be answered from there.
+    It has no response cache, which would answer the repeated payloads.
     """
     changed: dict[str, Any] = copy.deepcopy(dict(config))
     changed.pop("response_cache", None)
@@ -164,13 +165,8 @@ def overridden(config: Mapping[str, Any], serving: Serving, threads: int | None)
     return changed
 
 
-def _set_parameters(config: dict[str, Any], values: Mapping[str, str]) -> None:
-    known = config.get("parameters", {})
-    known.update({name: {"string_value": value} for name, value in values.items() if name in known})
-
-
 class _Process:
-    """The server program, and Triton's own HTTP API on its socket."""
+    """The server program, and Triton's HTTP API on its socket."""
 
     def __init__(self, repository: Path, model: str, environment: Mapping[str, str], log: Path) -> None:
         self.environment = environment
@@ -182,7 +178,7 @@ class _Process:
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            start_new_session=True,  # Ctrl-C is ours, and it ends when its standard input does
+            start_new_session=True,  # Ctrl-C does not reach it; it ends with its standard input
         )
         assert self._child.stdin is not None
         assert self._child.stdout is not None
@@ -195,25 +191,25 @@ class _Process:
             self.stop()
             raise
         if not line:
-            said = self._child.stderr.read().strip()
+            errors = self._child.stderr.read().strip()
             self.stop()
-            raise Unavailable(said or f"Triton did not start. Its log is {log}.")
-        self.told: Mapping[str, str] = json.loads(line)
+            raise Unavailable(errors or f"Triton did not start. Its log is {log}.")
+        self.address: Mapping[str, str] = json.loads(line)
 
     def config(self, model: str) -> Mapping[str, Any]:
         status, answer = self._call("GET", f"/v2/models/{model}/config")
         if status != http.HTTPStatus.OK:
-            raise Unavailable(f"Triton does not tell the configuration of {model}: {answer.get('error', status)}.")
+            raise Unavailable(f"Triton returned no configuration of {model}: {answer.get('error', status)}.")
         return dict(answer)
 
     def load(self, model: str, config: Mapping[str, Any] | None) -> str:
-        """Loads a model, and returns what Triton has against it; nothing where it is loaded."""
+        """Loads a model, and returns Triton's error, or "" on success."""
         body = {} if config is None else {"parameters": {"config": json.dumps(config)}}
         status, answer = self._call("POST", f"/v2/repository/models/{model}/load", body, LOAD_S)
         return "" if status == http.HTTPStatus.OK else str(answer.get("error", f"status {status}"))
 
     def unload(self, models: Sequence[str]) -> None:
-        """Unloads models in their order, an ensemble before its members, and returns when they are gone."""
+        """Unloads models in their order, an ensemble before its members, and waits for it."""
         for model in models:
             self._call("POST", f"/v2/repository/models/{model}/unload", {})
         deadline = time.monotonic() + UNLOADED_S
@@ -234,13 +230,13 @@ class _Process:
         connection.sock.settimeout(timeout_s)
         with contextlib.closing(connection):
             try:
-                connection.sock.connect(self.told["socket"])
-                headers = {self.told["header"]: self.told["key"], "Content-Type": "application/json"}
+                connection.sock.connect(self.address["socket"])
+                headers = {self.address["header"]: self.address["key"], "Content-Type": "application/json"}
                 connection.request(method, path, None if body is None else json.dumps(body), headers)
                 response = connection.getresponse()
                 text = response.read()
             except (OSError, http.client.HTTPException) as error:
-                raise Unavailable(f"Triton hung up or is gone: {error}. Its log is {self.log}.") from error
+                raise Unavailable(f"Triton closed the connection or ended: {error}. Its log is {self.log}.") from error
         return response.status, json.loads(text) if text else {}
 
     def stop(self) -> None:
@@ -258,3 +254,28 @@ def _link(source: str, destination: str) -> None:
         os.link(source, destination)
     except OSError:  # another file system
         shutil.copyfile(source, destination)
+
+
+class TritonProbe:
+    """A `SendProbe`: loads a configuration if another one is loaded, warms it up, and sends arrivals."""
+
+    def __init__(self, triton: TunedTriton, folder: TuneFolder, limit: Limit) -> None:
+        self._triton = triton
+        self._folder = folder
+        self._limit = limit
+        self._count = len(folder.lines())
+
+    def __call__(self, configuration: Configuration, rate: float, duration_s: float) -> ProbeCounts:
+        self._count += 1
+        warm_up = 0
+        if self._triton.loaded != configuration:
+            self._triton.load(configuration)
+            warm_up = len(self._send("warm-up", rate / 2, WARM_UP_S).intended_s)
+        counts = ProbeCounts.of(rate, self._send("probe", rate, duration_s), self._limit)
+        return counts.model_copy(update={"sent": counts.sent + warm_up})
+
+    def _send(self, name: str, rate: float, duration_s: float) -> ProbeRecords:
+        folder = self._folder.path / "probes" / f"{self._count:04}-{name}"
+        return GeneratorProbe(self._folder.payloads, folder, system_at_url(self._triton.url, ""), seed=self._count)(
+            rate, duration_s
+        )

@@ -1,77 +1,122 @@
-"""CloudFormation types that this account records and does not run. Their properties are checked by the schema only.
+"""CloudFormation types that the account records and does not run. CloudFormation's schema checks their properties.
 
-DescribeStackResources and the stack's events tell the reason as the resource's status reason. Nothing here answers for
-such a resource, so AWS may still refuse a template that was deployed here.
+DescribeStackResources gives `REASON` as the resource's status reason. No API describes such a resource, so AWS may
+still reject a template that was deployed here.
 """
 
-import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+import secrets
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
+from moto.cloudformation.parsing import get_model_map
 
-SAID = "Recorded only; its properties are valid by CloudFormation's schema."
+from local_aws.cloudformation.resource_schema import schema_of
+
+REASON = "Recorded only: nothing of this type runs here. Its properties are valid by CloudFormation's schema."
+RECORDED = (
+    "AWS::AutoScaling::",
+    "AWS::Budgets::",
+    "AWS::CodeBuild::",
+    "AWS::CodeConnections::",
+    "AWS::CodePipeline::",
+    "AWS::CodeStarConnections::",
+    "AWS::EC2::",
+    "AWS::ECS::",
+    "AWS::ElasticLoadBalancingV2::",
+    "AWS::SNS::Subscription",
+    "AWS::Scheduler::",
+    "AWS::StepFunctions::",
+)
+"""Beginnings of the types' names."""
+_ARN_SERVICES = {"elasticloadbalancingv2": "elasticloadbalancing", "stepfunctions": "states"}
+_ARN_ENDINGS = {
+    "AWS::ElasticLoadBalancingV2::Listener": "listener/net/{name}/{id}/{id}",
+    "AWS::ElasticLoadBalancingV2::LoadBalancer": "loadbalancer/net/{name}/{id}",
+    "AWS::ElasticLoadBalancingV2::TargetGroup": "targetgroup/{name}/{id}",
+    "AWS::StepFunctions::StateMachine": "stateMachine:{name}",
+}
+"""Ends of ARNs that do not consist of the type's name, a slash and the resource's name."""
 
 
-class Recorded:
-    """A resource that consists of its properties alone."""
+def register(types: Iterable[str]) -> None:
+    """Makes those of `types` that are recorded known to moto."""
+    models: dict[str, Any] = get_model_map()
+    for kind in set(types):
+        if kind.startswith(RECORDED) and schema_of(kind) is not None:
+            models[kind] = RecordedType(kind)
 
-    def __init__(self, reference: str, attributes: Mapping[str, str], reason: str) -> None:
-        self.physical_resource_id = reference
-        self.attributes = attributes
-        self.status_reason = f"{SAID} {reason}"
+
+class RecordedResource:
+    """A resource that consists of its properties and of values that the service would assign."""
+
+    status_reason = REASON
+
+    def __init__(
+        self, kind: "RecordedType", name: str, properties: Mapping[str, Any], account: str, region: str
+    ) -> None:
+        self._kind = kind
+        self._properties = properties
+        self._name = str(properties.get(kind.name_property, name))
+        self._id = f"{kind.word.replace('-', '')}-{secrets.token_hex(8)}"
+        self._arn_ending = kind.arn_ending.format(name=self._name, id=self._id.rpartition("-")[2])
+        self._arn = f"arn:aws:{kind.service}:{region}:{account}:{self._arn_ending}"
+
+    def replace_properties(self, properties: Mapping[str, Any]) -> None:
+        self._properties = properties
+
+    @property
+    def physical_resource_id(self) -> str:
+        return self.get_cfn_attribute(self._kind.identifier)
 
     def get_cfn_attribute(self, attribute_name: str) -> str:
-        if attribute_name not in self.attributes:
+        if not self._kind.has_cfn_attr(attribute_name):
             raise UnformattedGetAttTemplateException()
-        return self.attributes[attribute_name]
+        if isinstance(value := self._properties.get(attribute_name), (str, int)):
+            return str(value)
+        if attribute_name.lower().endswith("arn"):
+            return self._arn
+        if attribute_name.endswith(("Version", "VersionNumber")):
+            return "1"
+        if attribute_name.endswith("FullName"):
+            return self._arn_ending.removeprefix("loadbalancer/")
+        return self._id if attribute_name.endswith("Id") and not self._kind.name_property else self._name
 
     def is_created(self) -> bool:
         return True
 
     def delete(self, account_id: str, region: str) -> None:
-        """Does nothing: recording made nothing."""
+        """Does nothing, because recording made nothing."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class RecordedType:
-    name: str
-    reason: str
-    """Why the type is not run here, as a sentence."""
-    ref: str
-    """A pattern with {name}, {account}, {region} and {uuid}, like the values of `attributes`."""
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    """A type in the form that moto's CloudFormation expects."""
+
+    def __init__(self, kind: str) -> None:
+        schema = schema_of(kind)
+        assert schema is not None, "checked by register()"
+        self._members = schema.document["properties"]
+        self.identifier = schema.document["primaryIdentifier"][0].removeprefix("/properties/")
+        _, service, last = kind.split("::")
+        self.service = _ARN_SERVICES.get(service.lower(), service.lower())
+        self.word = re.sub("(?<=[a-z])(?=[A-Z])", "-", last).lower()
+        self.arn_ending = _ARN_ENDINGS.get(kind, f"{self.word}/{{name}}")
+        names = ("Name", f"{last}Name", "Family", "RoleName")
+        self.name_property = next((each for each in names if each in self._members), "")
+        """The property with the resource's name; empty if the service assigns an id."""
+
+    def has_cfn_attr(self, attribute: str) -> bool:
+        return attribute.partition(".")[0] in self._members
 
     def create_from_cloudformation_json(
         self, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
-    ) -> Recorded:
-        known = {"name": resource_name, "account": account_id, "region": region_name, "uuid": str(uuid.uuid4())}
-        attributes = {name: text.format(**known) for name, text in self.attributes.items()}
-        return Recorded(self.ref.format(**known), attributes, self.reason)
+    ) -> RecordedResource:
+        properties = cloudformation_json.get("Properties", {})
+        return RecordedResource(self, resource_name, properties, account_id, region_name)
 
     def update_from_cloudformation_json(
-        self, original_resource: Recorded, new_resource_name: str, cloudformation_json: Any, *where: str
-    ) -> Recorded:
+        self, original_resource: RecordedResource, new_resource_name: str, cloudformation_json: Any, *where: str
+    ) -> RecordedResource:
+        original_resource.replace_properties(cloudformation_json.get("Properties", {}))
         return original_resource
-
-    def has_cfn_attr(self, attribute: str) -> bool:
-        return attribute in self.attributes
-
-
-_CONNECTION = "arn:aws:codeconnections:{region}:{account}:connection/{uuid}"
-
-RECORDED_TYPES = (
-    RecordedType(
-        name="AWS::CodeConnections::Connection",
-        reason="A person completes its handshake with the Git host in the console.",
-        ref=_CONNECTION,
-        attributes={"ConnectionArn": _CONNECTION, "ConnectionStatus": "PENDING", "OwnerAccountId": "{account}"},
-    ),
-    RecordedType(
-        name="AWS::CodeStarConnections::Connection",
-        reason="A person completes its handshake with the Git host in the console.",
-        ref=_CONNECTION,
-        attributes={"ConnectionArn": _CONNECTION, "ConnectionStatus": "PENDING", "OwnerAccountId": "{account}"},
-    ),
-)

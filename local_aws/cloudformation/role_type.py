@@ -15,7 +15,7 @@ from moto.iam import urls as iam_urls
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 from moto.iam.models import AWSManagedPolicy, IAMBackend, Role, iam_backends
 
-from local_aws.permissions.simulation import LocalIamResponse
+from local_aws.permissions.roles import LocalIamResponse
 
 OF_AWS = "arn:aws:iam::aws:policy"
 

@@ -53,6 +53,20 @@ def call(service: str, operation: str, request: Mapping[str, Any], region: str) 
     return answer
 
 
+def call_with(
+    service: str,
+    operation: str,
+    properties: Mapping[str, Any],
+    region: str,
+    renames: Mapping[str, str] | None = None,
+    *,
+    partial: bool = False,
+) -> dict[str, Any]:
+    """Calls an operation with a resource's properties: see `as_request`."""
+    request = as_request(input_shape(service, operation, region), properties, renames, partial=partial)
+    return call(service, operation, request, region)
+
+
 def input_shape(service: str, operation: str, region: str) -> Shape:
     shape: Shape = client(service, region).meta.service_model.operation_model(operation).input_shape
     return shape

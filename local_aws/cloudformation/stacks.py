@@ -20,6 +20,7 @@ from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, EmptyResult
 from moto.s3.exceptions import S3ClientError
 
+from local_aws.cloudformation import recorded
 from local_aws.cloudformation import template as templates
 from local_aws.cloudformation.stack_change import ChangeFailed, Deployed, StackChange
 
@@ -72,7 +73,7 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         parameters: list[dict[str, Any]],
         tags: dict[str, str] | None,
     ) -> Stack:
-        templates.parse(template)
+        recorded.register(each["Type"] for each in templates.parse(template)["Resources"].values())
         stack = self.get_stack(name)
         resolved = self._resolve_update_parameters(instance=stack, incoming_params=parameters)
         self._start(stack, "UPDATE", lambda: self._apply(stack, "UPDATE", template, resolved))
@@ -82,7 +83,7 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         self, stack_name: str, change_set_name: str, template: str, *arguments: Any, **named: Any
     ) -> tuple[str, str]:
         """Parses the template first: moto would leave a stack in REVIEW_IN_PROGRESS behind."""
-        templates.parse(template)
+        recorded.register(each["Type"] for each in templates.parse(template)["Resources"].values())
         return super().create_change_set(stack_name, change_set_name, template, *arguments, **named)
 
     def validate_template(self, template: str) -> list[Any]:

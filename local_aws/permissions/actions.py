@@ -1,7 +1,7 @@
-"""The permissions that a call of the API needs: IAM actions, the ARNs they are on, and the context of the request.
+"""The permissions that an API call needs: IAM actions, the ARNs they are on, and the context of the request.
 
-`actions.toml` has the rows. Here is what depends on the request's content: a role in it is passed to the service, tags
-need a permission of their own, a version of an object is another action than the object. It knows no policies.
+`actions.toml` has the rows. This module adds what depends on the request's content: a role in it is passed to the
+service, tags need a permission of their own, and a version of an object needs another action than the object.
 """
 
 import re
@@ -14,33 +14,32 @@ from urllib.parse import unquote
 
 import tomllib
 
-from local_aws.permissions.api_call import ApiCall, UnknownCall
-from local_aws.permissions.conditions import Context
-from local_aws.permissions.policy import Asked
+from local_aws.permissions.policy import Permission, PolicyContext
 
 TABLE = Path(__file__).with_name("actions.toml")
-
 PREFIXES = {
     "elbv2": "elasticloadbalancing",
     "sagemaker-runtime": "sagemaker",
     "service-quotas": "servicequotas",
     "stepfunctions": "states",
 }
-"""IAM's name of a service, where it is not botocore's."""
+"""IAM's name of a service, if it is not botocore's."""
+_SAME_NAME = [
+    "application-autoscaling",
+    "cloudformation",
+    "codebuild",
+    "codepipeline",
+    "events",
+    "sagemaker",
+    "scheduler",
+]
 PASSED_TO = {
-    "application-autoscaling": "application-autoscaling.amazonaws.com",
-    "cloudformation": "cloudformation.amazonaws.com",
-    "codebuild": "codebuild.amazonaws.com",
-    "codepipeline": "codepipeline.amazonaws.com",
     "ecs": "ecs-tasks.amazonaws.com",
-    "events": "events.amazonaws.com",
-    "sagemaker": "sagemaker.amazonaws.com",
-    "scheduler": "scheduler.amazonaws.com",
     "stepfunctions": "states.amazonaws.com",
+    **{service: f"{service}.amazonaws.com" for service in _SAME_NAME},
 }
-"""Who receives a role that a request names, by service. A request to another service passes no role."""
+"""The receiver of a role that a request names, by service. A request to another service passes no role."""
 PUBLIC = "parameter/aws/service/"
-_READS = ("Describe", "Get", "List")
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/.+")
 _VARIABLE = re.compile(r"\{([A-Za-z.]+)\}")
 _OF_VERSIONS = {
@@ -50,24 +49,45 @@ _OF_VERSIONS = {
 }
 
 
+class UnknownCall(Exception):
+    """A request that is no operation of a service in the table."""
+
+
 @dataclass(frozen=True, slots=True)
-class Where:
+class ApiCall:
+    service: str
+    """botocore's name."""
+    operation: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRegion:
     account_id: str
     region: str
 
+    def context(self) -> dict[str, tuple[str, ...]]:
+        """Returns the condition keys that every request has."""
+        return {
+            "aws:requestedregion": (self.region,),
+            "aws:resourceaccount": (self.account_id,),
+            "aws:securetransport": ("true",),  # the account stands for AWS's endpoints, which require TLS
+            "aws:viaawsservice": ("false",),
+        }
 
-def needed(call: ApiCall, where: Where) -> list[Asked]:
-    """Returns every permission that a call needs; each has to be allowed. Raises `UnknownCall`.
 
-    The context has the keys that the request itself tells; those of who asks are added by the caller.
+def needed(call: ApiCall, scope: AccountRegion) -> list[Permission]:
+    """Returns every permission that a call needs. Raises `UnknownCall`.
+
+    The context has the keys that the request itself provides; the caller adds those of the principal.
     """
     parameters = _prepared(call)
-    asked = [
-        Asked(_action(call, action, parameters), resource, _context(call, resource, where))
+    permissions = [
+        Permission(_action(call, action), resource, _context(call, scope))
         for action, template in _rows(call)
-        for resource in _resources(call.service, template, parameters, where)
+        for resource in _resources(call.service, template, parameters, scope)
     ]
-    return [*asked, *_with_content(call, asked), *_passed(call, where)]
+    return [*permissions, *_for_content(call, permissions), *_passed_roles(call, scope)]
 
 
 def prefix_of(service: str) -> str:
@@ -97,35 +117,30 @@ def _rows(call: ApiCall) -> list[tuple[str, str]]:
 
 
 def _prepared(call: ApiCall) -> Mapping[str, Any]:
+    """Returns the parameters as they occur in ARNs."""
     parameters = dict(call.parameters)
     if "CopySource" in parameters:
         source = unquote(str(parameters["CopySource"]).partition("?versionId=")[0])
         parameters["CopySource"] = source.removeprefix("arn:aws:s3:::").lstrip("/")
-    if call.service == "ssm":  # the name's slash is the one before it in the ARN
-        parameters |= {
-            name: _without_slash(parameters[name]) for name in ("Name", "Names", "Path") if name in parameters
-        }
-    if call.service == "codebuild" and "ids" in parameters:  # a build's id is PROJECT:UUID
-        parameters["ids"] = [each.partition(":")[0] for each in parameters["ids"]]
-    if call.service == "codebuild" and "id" in parameters:
-        parameters["id"] = parameters["id"].partition(":")[0]
+    for name in ("Name", "Names", "Path") if call.service == "ssm" else ():  # the slash is the one before it in the ARN
+        if name in parameters:
+            parameters[name] = [str(each).removeprefix("/") for each in _values(parameters, [name])]
+    for name in ("id", "ids") if call.service == "codebuild" else ():  # a build's id is PROJECT:UUID
+        if name in parameters:
+            parameters[name] = [each.partition(":")[0] for each in _values(parameters, [name])]
     return parameters
 
 
-def _without_slash(value: Any) -> Any:
-    return [_without_slash(each) for each in value] if isinstance(value, list) else str(value).removeprefix("/")
-
-
-def _resources(service: str, template: str, parameters: Mapping[str, Any], where: Where) -> list[str]:
+def _resources(service: str, template: str, parameters: Mapping[str, Any], scope: AccountRegion) -> list[str]:
     if template == "*":
         return ["*"]
-    filled = [template.replace("{account}", where.account_id)]
+    filled = [template.replace("{account}", scope.account_id)]
     for name in _VARIABLE.findall(filled[0]):
         values = _values(parameters, name.split(".")) or ["*"]
         filled = [_fill(text, f"{{{name}}}", value) for text in filled for value in values]
     # Another account's registry, and AWS's public parameters, which belong to no account.
-    owner = str(parameters.get("registryId") or where.account_id) if service == "ecr" else where.account_id
-    start = f"arn:aws:{prefix_of(service)}:{where.region}:"
+    owner = str(parameters.get("registryId") or scope.account_id) if service == "ecr" else scope.account_id
+    start = f"arn:aws:{prefix_of(service)}:{scope.region}:"
     if prefix_of(service) == "sagemaker":  # it writes an endpoint's name in lower case into its ARN
         filled = [text.lower() if text.startswith("endpoint/") else text for text in filled]
     return [
@@ -135,7 +150,7 @@ def _resources(service: str, template: str, parameters: Mapping[str, Any], where
 
 
 def _fill(text: str, variable: str, value: str) -> str:
-    """Fills in a value. An ARN is the resource itself where the template names nothing else, or else gives its name."""
+    """Fills in a value. An ARN is the resource itself if the template names nothing else; otherwise its name counts."""
     before, _, after = text.partition(variable)
     if value.startswith("arn:") and after in ("", "/*") and before.count("/") <= 1:
         return value
@@ -145,39 +160,38 @@ def _fill(text: str, variable: str, value: str) -> str:
 def _values(parameters: Any, path: list[str]) -> list[str]:
     """Returns the texts at a path, through lists on the way."""
     if isinstance(parameters, list):
-        return [found for each in parameters for found in _values(each, path)]
+        return [text for each in parameters for text in _values(each, path)]
     if not path:
         return [str(parameters)] if parameters not in (None, "") else []
     return _values(parameters[path[0]], path[1:]) if isinstance(parameters, Mapping) and path[0] in parameters else []
 
 
-def _action(call: ApiCall, action: str, parameters: Mapping[str, Any]) -> str:
-    versioned = "VersionId" in parameters or "?versionId=" in str(call.parameters.get("CopySource", ""))
+def _action(call: ApiCall, action: str) -> str:
+    versioned = "VersionId" in call.parameters or "?versionId=" in str(call.parameters.get("CopySource", ""))
     return _OF_VERSIONS.get(action, action) if versioned else action
 
 
-def _with_content(call: ApiCall, asked: list[Asked]) -> Iterator[Asked]:
-    """Yields what the request's content needs beside its operation."""
-    first = asked[0]
-    if call.service == "sagemaker" and call.operation.startswith("Create") and call.parameters.get("Tags"):
-        yield Asked("sagemaker:AddTags", first.resource, first.context)
-    if call.operation == "AssumeRole" and call.parameters.get("Tags"):
-        yield Asked("sts:TagSession", first.resource, first.context)
+def _for_content(call: ApiCall, permissions: list[Permission]) -> Iterator[Permission]:
+    first = permissions[0]
+    if call.parameters.get("Tags") and call.operation == "AssumeRole":
+        yield Permission("sts:TagSession", first.resource, first.context)
+    if call.parameters.get("Tags") and call.service == "sagemaker" and call.operation.startswith("Create"):
+        yield Permission("sagemaker:AddTags", first.resource, first.context)
     if call.service == "s3" and call.operation in ("PutObject", "CopyObject", "CreateMultipartUpload"):
         for parameter, action in (("Tagging", "s3:PutObjectTagging"), ("ACL", "s3:PutObjectAcl")):
             if call.parameters.get(parameter):
-                yield Asked(action, asked[-1].resource, first.context)
+                yield Permission(action, permissions[-1].resource, first.context)
 
 
-def _passed(call: ApiCall, where: Where) -> Iterator[Asked]:
-    if call.service in PASSED_TO and not call.operation.startswith(_READS):
-        context = {**shared_context(where), "iam:passedtoservice": (PASSED_TO[call.service],)}
+def _passed_roles(call: ApiCall, scope: AccountRegion) -> Iterator[Permission]:
+    if call.service in PASSED_TO and not call.operation.startswith(("Describe", "Get", "List")):
+        context = {**scope.context(), "iam:passedtoservice": (PASSED_TO[call.service],)}
         for role in sorted(set(_roles(call.parameters))):
-            yield Asked("iam:PassRole", role, context)
+            yield Permission("iam:PassRole", role, context)
 
 
 def _roles(value: Any, key: str = "") -> Iterator[str]:
-    """Yields the ARNs of roles in members whose name says that they are one."""
+    """Yields the ARNs of roles in members whose name contains "role"."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _roles(inner, name)
@@ -188,40 +202,26 @@ def _roles(value: Any, key: str = "") -> Iterator[str]:
         yield value
 
 
-def shared_context(where: Where) -> dict[str, tuple[str, ...]]:
-    return {
-        "aws:requestedregion": (where.region,),
-        "aws:resourceaccount": (where.account_id,),
-        # The account stands for AWS's own endpoints, which are reached by TLS.
-        "aws:securetransport": ("true",),
-        "aws:viaawsservice": ("false",),
-    }
-
-
-def _context(call: ApiCall, resource: str, where: Where) -> Context:
-    told = shared_context(where)
+def _context(call: ApiCall, scope: AccountRegion) -> PolicyContext:
     parameters = call.parameters
-    if call.service == "s3":
-        told["s3:resourceaccount"] = (where.account_id,)
-    named = {
-        "cloudwatch:namespace": parameters.get("Namespace") if call.service == "cloudwatch" else None,
-        "ecs:cluster": _cluster(call, where),
-        "s3:prefix": parameters.get("Prefix") if call.service == "s3" else None,
-        "s3:delimiter": parameters.get("Delimiter") if call.service == "s3" else None,
+    named: dict[str, Any] = {
         "sts:externalid": parameters.get("ExternalId"),
         "sts:rolesessionname": parameters.get("RoleSessionName"),
     }
+    match call.service:
+        case "cloudwatch":
+            named["cloudwatch:namespace"] = parameters.get("Namespace")
+        case "ecs" if cluster := parameters.get("cluster"):
+            start = f"arn:aws:ecs:{scope.region}:{scope.account_id}:cluster/"
+            named["ecs:cluster"] = cluster if cluster.startswith("arn:") else start + cluster
+        case "s3":
+            named |= {"s3:prefix": parameters.get("Prefix"), "s3:delimiter": parameters.get("Delimiter")}
+            named["s3:resourceaccount"] = scope.account_id
     tags = parameters.get("Tags") or []
     pairs = {each["Key"]: str(each.get("Value", "")) for each in tags if isinstance(each, Mapping) and "Key" in each}
     return {
-        **told,
+        **scope.context(),
         **{key: (str(value),) for key, value in named.items() if value},
         **{f"aws:requesttag/{key}".lower(): (value,) for key, value in pairs.items()},
         **({"aws:tagkeys": tuple(pairs)} if pairs else {}),
     }
-
-
-def _cluster(call: ApiCall, where: Where) -> str | None:
-    if call.service != "ecs" or not (cluster := call.parameters.get("cluster")):
-        return None
-    return cluster if cluster.startswith("arn:") else f"arn:aws:ecs:{where.region}:{where.account_id}:cluster/{cluster}"

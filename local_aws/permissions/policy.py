@@ -1,38 +1,47 @@
-"""IAM policy documents, and the answer that they give together: allowed, denied by a statement, or allowed by none.
+"""IAM policy documents, and the decision that they give together: allowed, denied by a statement, or allowed by none.
 
-A statement applies where its Action (or NotAction), its Resource (or NotResource) and its Condition all match. One
-Deny that applies decides; else one Allow that applies does; else the answer is no. A permissions boundary and a
-session's own policy limit the rest: each has to allow the call as well. Source:
+A statement applies if its Action (or NotAction), its Resource (or NotResource) and its Condition all match. One Deny
+that applies decides; otherwise one Allow does; otherwise the decision is no. A permissions boundary and a session
+policy must allow the call as well. Sources:
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic_policy-eval-denyallow.html
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition.html
 
-It is pure, and knows neither requests nor where policies are kept.
+An unknown operator, condition key or element raises `PolicyError`.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from local_aws.permissions.conditions import Condition, Context, PolicyError, as_list, glob, parse
+Values = tuple[str, ...]
+PolicyContext = Mapping[str, Values]
+"""The values of each condition key of a request, by the key in lower case. A key of one value has a tuple of one."""
 
-_ELEMENTS = {
-    "Sid",
-    "Effect",
-    "Action",
-    "NotAction",
-    "Resource",
-    "NotResource",
-    "Condition",
-    "Principal",
-    "NotPrincipal",
-}
-_EFFECTS = ("Allow", "Deny")
+_ELEMENTS = {"Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Condition", "Principal"}
+_KNOWN_KEYS = frozenset(
+    {
+        *(f"aws:{name}" for name in ("currenttime", "principalaccount", "principalarn", "requestedregion")),
+        *(f"aws:{name}" for name in ("resourceaccount", "securetransport", "sourceaccount", "sourcearn", "tagkeys")),
+        *("aws:viaawsservice", "cloudwatch:namespace", "ecs:cluster", "iam:awsservicename", "iam:passedtoservice"),
+        *("kms:calleraccount", "kms:grantisforawsresource", "kms:viaservice", "s3:delimiter", "s3:prefix"),
+        *("s3:resourceaccount", "sts:externalid", "sts:rolesessionname"),
+    }
+)
+_KNOWN_TAGS = ("aws:requesttag/", "iam:resourcetag/", "s3:existingobjecttag/")
+"""Beginnings of keys that end in the key of a tag."""
+_UNKNOWN = "is not known to this local account"
 
 
-class Decision(Enum):
-    """The answer to one call. The value is how AWS's message of refusal goes on after "because"."""
+class PolicyError(Exception):
+    """A policy that cannot be evaluated: it is malformed, or has something unknown."""
+
+
+class PolicyDecision(Enum):
+    """The value is how AWS's message of a denial continues after the resource."""
 
     ALLOWED = ""
     EXPLICIT_DENY = "with an explicit deny in an identity-based policy"
@@ -42,20 +51,47 @@ class Decision(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Permission:
     """One permission that a call needs."""
 
     action: str
     resource: str
-    """An ARN, or `*` where the action supports no resource."""
-    context: Context
+    """An ARN, or `*` if the action supports no resource."""
+    context: PolicyContext
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyCondition:
+    """One operator over one key. A missing key fails it, unless the operator negates, ends in IfExists, or is Null."""
+
+    operator: str
+    key: str
+    values: Values
+
+    def holds(self, context: PolicyContext) -> bool:
+        """Raises `PolicyError` for an unknown operator or key."""
+        if self.key not in _KNOWN_KEYS and not self.key.startswith(_KNOWN_TAGS):
+            raise PolicyError(f"the condition key {self.key} {_UNKNOWN}")
+        found = context.get(self.key)
+        if self.operator == "Null":
+            if self.values not in (("true",), ("false",)):
+                raise PolicyError(f"Null has one value, true or false, and not {list(self.values)}")
+            return (found is None) == (self.values == ("true",))
+        of_set, _, name = self.operator.removesuffix("IfExists").rpartition(":")
+        if of_set not in _IF_MISSING or name not in _OPERATORS:
+            raise PolicyError(f"the condition operator {self.operator} {_UNKNOWN}")
+        matches, negates = _OPERATORS[name]
+        if found is None:
+            return self.operator.endswith("IfExists") or _IF_MISSING[of_set](negates)
+        each = (any(matches(value, other) for other in self.values) != negates for value in found)
+        return any(each) if of_set == "ForAnyValue" else all(each)
 
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """The values of Action or Resource; `inverted` where the element is NotAction or NotResource."""
+    """The values of Action or Resource; `inverted` for NotAction or NotResource."""
 
-    values: tuple[str, ...]
+    values: Values
     inverted: bool
     ignore_case: bool
 
@@ -70,22 +106,22 @@ class Statement:
     actions: Patterns
     resources: Patterns | None
     """None in a role's trust policy, whose resource is the role."""
-    conditions: tuple[Condition, ...]
-    principals: Mapping[str, tuple[str, ...]] | None
-    """By kind: AWS, Service, Federated. None in a policy of an identity."""
+    conditions: tuple[PolicyCondition, ...]
+    principals: Mapping[str, Values]
+    """By kind: AWS, Service, Federated. Empty in a policy of an identity."""
 
-    def applies(self, asked: Asked) -> bool:
-        """Raises `PolicyError` for a condition that is not known, once action and resource match."""
+    def applies(self, permission: Permission) -> bool:
+        """Raises `PolicyError` for an unknown condition, once action and resource match."""
         return (
-            self.actions.match(asked.action)
-            and (self.resources is None or self.resources.match(asked.resource))
-            and all(condition.holds(asked.context) for condition in self.conditions)
+            self.actions.match(permission.action)
+            and (self.resources is None or self.resources.match(permission.resource))
+            and all(condition.holds(permission.context) for condition in self.conditions)
         )
 
 
 @lru_cache(maxsize=1024)
 def parsed(text: str) -> tuple[Statement, ...]:
-    """Returns the statements of a document of JSON. Raises `PolicyError`. The same text is parsed once."""
+    """Returns the statements of a JSON document. Raises `PolicyError`."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -96,52 +132,72 @@ def parsed(text: str) -> tuple[Statement, ...]:
 
 
 def decide(
-    asked: Asked,
+    permission: Permission,
     policies: Sequence[tuple[Statement, ...]],
     *,
     boundary: Sequence[tuple[Statement, ...]] | None = None,
     session: Sequence[tuple[Statement, ...]] | None = None,
-) -> Decision:
-    """Answers by an identity's policies, within its boundary and its session's policy where it has them."""
-    layers = [(policies, Decision.NOT_ALLOWED), (boundary, Decision.BOUNDARY), (session, Decision.SESSION)]
-    answer = Decision.ALLOWED
-    for layer, refusal in layers:
+) -> PolicyDecision:
+    """Decides by an identity's policies, within its boundary and its session's policy, if any."""
+    layers = (
+        (policies, PolicyDecision.NOT_ALLOWED),
+        (boundary, PolicyDecision.BOUNDARY),
+        (session, PolicyDecision.SESSION),
+    )
+    decision = PolicyDecision.ALLOWED
+    for layer, denial in layers:
         if layer is None:
             continue
-        applying = [each for policy in layer for each in policy if each.applies(asked)]
+        applying = [each for policy in layer for each in policy if each.applies(permission)]
         if not all(each.allows for each in applying):
-            return Decision.EXPLICIT_DENY
-        if not applying and answer is Decision.ALLOWED:
-            answer = refusal
-    return answer
+            return PolicyDecision.EXPLICIT_DENY
+        if not applying and decision is PolicyDecision.ALLOWED:
+            decision = denial
+    return decision
 
 
-def trusts(policy: tuple[Statement, ...], asked: Asked, principals: Mapping[str, frozenset[str]]) -> bool:
-    """Tells whether a role's trust policy lets somebody assume it.
-
-    `principals` are the names of who asks, by kind: an assumed role is also its role, and its account.
-    """
-    named = [each for each in policy if _names(each.principals or {}, principals) and each.applies(asked)]
+def trusts(policy: tuple[Statement, ...], permission: Permission, principals: Mapping[str, frozenset[str]]) -> bool:
+    """Returns whether a role's trust policy lets a caller assume it. `principals` are the caller's names by kind."""
+    named = [
+        each
+        for each in policy
+        if any(
+            value == "*" or value in principals.get(kind, ())
+            for kind, values in each.principals.items()
+            for value in values
+        )
+        and each.applies(permission)
+    ]
     return bool(named) and all(each.allows for each in named)
 
 
-def _names(trusted: Mapping[str, tuple[str, ...]], principals: Mapping[str, frozenset[str]]) -> bool:
-    return any(
-        value == "*" or value in principals.get(kind, frozenset())
-        for kind, values in trusted.items()
-        for value in values
-    )
+def as_list(value: Any) -> Sequence[Any]:
+    """Returns the elements of a policy's list, which may be a single element."""
+    return value if isinstance(value, list) else [value]
+
+
+@lru_cache(maxsize=4096)
+def glob(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:
+    """Returns a pattern of IAM as a regular expression: `*` matches any characters and `?` one.
+
+    Raises `PolicyError` for a policy variable, which this local account does not fill in.
+    """
+    for name in re.findall(r"\$\{([^}]*)\}", pattern):
+        if name not in ("*", "?", "$"):
+            raise PolicyError(f"the policy variable ${{{name}}} {_UNKNOWN}")
+    pieces = re.split(r"(\$\{[*?$]\}|[*?])", pattern)
+    wild = {"*": ".*", "?": "."}
+    text = "".join(wild.get(each) or re.escape(each[2] if each.startswith("${") else each) for each in pieces)
+    return re.compile(text, re.DOTALL | (re.IGNORECASE if ignore_case else re.NOFLAG))
 
 
 def _statement(raw: Any) -> Statement:
     if not isinstance(raw, Mapping):
         raise PolicyError("a Statement is a map")
     if unknown := sorted(set(raw) - _ELEMENTS):
-        raise PolicyError(f"the element {unknown[0]} of a statement is not known to this local account")
-    if raw.get("Effect") not in _EFFECTS:
+        raise PolicyError(f"the element {unknown[0]} of a statement {_UNKNOWN}")
+    if raw.get("Effect") not in ("Allow", "Deny"):
         raise PolicyError(f"an Effect is Allow or Deny, and not {raw.get('Effect')!r}")
-    if "NotPrincipal" in raw:
-        raise PolicyError("NotPrincipal is not known to this local account")
     actions = _patterns(raw, "Action", ignore_case=True)
     if actions is None:
         raise PolicyError("a statement has an Action or a NotAction")
@@ -152,27 +208,77 @@ def _statement(raw: Any) -> Statement:
         allows=raw["Effect"] == "Allow",
         actions=actions,
         resources=resources,
-        conditions=parse(raw.get("Condition") or {}),
-        principals=_principals(raw["Principal"]) if "Principal" in raw else None,
+        conditions=_conditions(raw.get("Condition") or {}),
+        principals=_principals(raw.get("Principal", {})),
     )
 
 
 def _patterns(raw: Mapping[str, Any], element: str, *, ignore_case: bool) -> Patterns | None:
-    inverse = f"Not{element}"
-    if element in raw and inverse in raw:
-        raise PolicyError(f"a statement has {element} or {inverse}, and not both")
-    name = inverse if inverse in raw else element
-    if name not in raw:
+    names = [name for name in (element, f"Not{element}") if name in raw]
+    if len(names) > 1:
+        raise PolicyError(f"a statement has {' or '.join(names)}, and not both")
+    if not names:
         return None
-    values = as_list(raw[name])
+    values = as_list(raw[names[0]])
     if not values or not all(isinstance(each, str) for each in values):
-        raise PolicyError(f"{name} is a text, or a list of texts")
-    return Patterns(tuple(values), inverted=name == inverse, ignore_case=ignore_case)
+        raise PolicyError(f"{names[0]} is a text, or a list of texts")
+    return Patterns(tuple(values), inverted=names[0] != element, ignore_case=ignore_case)
 
 
-def _principals(raw: Any) -> dict[str, tuple[str, ...]]:
+def _conditions(block: Any) -> tuple[PolicyCondition, ...]:
+    if not isinstance(block, Mapping) or not all(isinstance(keys, Mapping) for keys in block.values()):
+        raise PolicyError("a Condition is a map of operators to maps of keys")
+    return tuple(
+        PolicyCondition(operator, key.lower(), tuple(_text(each) for each in as_list(values)))
+        for operator, keys in block.items()
+        for key, values in keys.items()
+    )
+
+
+def _principals(raw: Any) -> dict[str, Values]:
     if raw == "*":
         return {"AWS": ("*",)}
     if not isinstance(raw, Mapping):
         raise PolicyError("a Principal is '*', or a map of kinds to names")
     return {kind: tuple(str(each) for each in as_list(names)) for kind, names in raw.items()}
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, (bool, str, int, float)):
+        raise PolicyError(f"a condition's value is a text, a number or a boolean, and not {type(value).__name__}")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _like(value: str, pattern: str) -> bool:
+    return glob(pattern).fullmatch(value) is not None
+
+
+def _arn_like(value: str, pattern: str) -> bool:
+    """Compares part by part, so that `*` matches no colon, except in the last of the six parts."""
+    parts, patterns = value.split(":", 5), pattern.split(":", 5)
+    return len(parts) == len(patterns) and all(map(_like, parts, patterns))
+
+
+def _equal_ignoring_case(value: str, other: str) -> bool:
+    return value.lower() == other.lower()
+
+
+_COMPARISONS: Mapping[str, Callable[[str, str], bool]] = {
+    "StringEquals": str.__eq__,
+    "StringEqualsIgnoreCase": _equal_ignoring_case,
+    "StringLike": _like,
+    "ArnEquals": _arn_like,
+    "ArnLike": _arn_like,
+}
+_OPERATORS: Mapping[str, tuple[Callable[[str, str], bool], bool]] = {
+    "Bool": (_equal_ignoring_case, False),
+    **{name: (compare, False) for name, compare in _COMPARISONS.items()},
+    **{re.sub("^(String|Arn)", r"\1Not", name): (compare, True) for name, compare in _COMPARISONS.items()},
+}
+"""How a value of the request is compared with one of the policy, and whether the operator negates that."""
+_IF_MISSING: Mapping[str, Callable[[bool], bool]] = {
+    "": lambda negates: negates,
+    "ForAllValues": lambda negates: True,
+    "ForAnyValue": lambda negates: False,
+}
+"""The result for a missing key, by the operator's prefix."""

@@ -1,21 +1,23 @@
-"""Reads what this account keeps about roles: policies, whom they trust, what conditions ask of a resource.
+"""Reads what this account stores about roles: policies, trust policies, and tags of resources for conditions.
 
-moto keeps what `cdk deploy` and the API wrote. It is read anew at each call, and only the text of a policy that was not
-seen before is parsed, so that a change of IAM holds from the next call on.
+It reads moto's IAM anew at each call, so that a change holds from the next call on.
+`LocalIamResponse` adds IAM's SimulatePrincipalPolicy, which `python -m stacks preflight` and the SageMaker SDK call.
 """
 
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from moto.core.responses import ActionResult
 from moto.iam.exceptions import NotFoundException
 from moto.iam.models import IAMBackend, Role, iam_backends
+from moto.iam.responses import IamResponse
 from moto.s3.models import S3Backend, s3_backends
 from moto.sts.models import AssumedRole
 
 from local_aws.permissions import policy
-from local_aws.permissions.conditions import Context
-from local_aws.permissions.policy import Asked, Decision, Statement
+from local_aws.permissions.actions import AccountRegion
+from local_aws.permissions.policy import Permission, PolicyContext, PolicyDecision, PolicyError, Statement
 
 PARTITION = "aws"
 _VIA_S3 = {
@@ -23,7 +25,7 @@ _VIA_S3 = {
     "s3:GetObjectVersion": ("kms:Decrypt",),
     "s3:PutObject": ("kms:GenerateDataKey",),
 }
-"""S3 does this with a bucket's key, in the name of the caller. The parts of an upload are put like objects."""
+"""What S3 does with a bucket's key in the name of the caller."""
 
 
 def find(account_id: str, arn: str) -> Role | None:
@@ -33,53 +35,54 @@ def find(account_id: str, arn: str) -> Role | None:
         return None
 
 
-def decide(role: Role | None, asked: Asked, session_policy: str = "") -> Decision:
-    """Answers whether a role may do something. A role that is gone may do nothing. Raises `PolicyError`."""
+def decide(role: Role | None, permission: Permission, session_policy: str = "") -> PolicyDecision:
+    """Decides by the role's policies. A role that was deleted may do nothing. Raises `PolicyError`."""
     if role is None:
-        return Decision.NOT_ALLOWED
+        return PolicyDecision.NOT_ALLOWED
     attached = (_default_version(each) for each in role.managed_policies.values())
     return policy.decide(
-        asked,
+        permission,
         _parsed([*role.policies.values(), *attached]),
         boundary=_boundary(role),
         session=_parsed([session_policy]) if session_policy else None,
     )
 
 
-def may_be_assumed(role: Role, asked: Asked, session: AssumedRole, by_its_policies: Decision) -> bool:
-    """Tells whether a session of another role may assume `role`.
+def may_be_assumed(role: Role, permission: Permission, session: AssumedRole, by_its_policies: PolicyDecision) -> bool:
+    """Returns whether a session of another role may assume `role`. Raises `PolicyError`.
 
-    A trust policy that names that role or that session is enough within an account. One that names the account leaves
-    the question to the policies of the role that asks. Raises `PolicyError`.
+    A trust policy that names that role or session is enough. If it names the account, the other role's own policies
+    decide.
     """
     trust = policy.parsed(_text(role.assume_role_policy_document))
     account = session.account_id
     as_account = {"AWS": frozenset({account, f"arn:{PARTITION}:iam::{account}:root"})}
-    if policy.trusts(trust, asked, {"AWS": frozenset({session.role_arn, session.arn})}):
-        return by_its_policies is not Decision.EXPLICIT_DENY
-    return by_its_policies is Decision.ALLOWED and policy.trusts(trust, asked, as_account)
+    if policy.trusts(trust, permission, {"AWS": frozenset({session.role_arn, session.arn})}):
+        return by_its_policies is not PolicyDecision.EXPLICIT_DENY
+    return by_its_policies is PolicyDecision.ALLOWED and policy.trusts(trust, permission, as_account)
 
 
-def trusts_service(role: Role, service: str, context: Context) -> bool:
-    """Tells whether a service of AWS may assume a role. Raises `PolicyError`."""
+def trusts_service(role: Role, service: str, context: PolicyContext) -> bool:
+    """Returns whether a service of AWS may assume a role. Raises `PolicyError`."""
     trust = policy.parsed(_text(role.assume_role_policy_document))
-    return policy.trusts(trust, Asked("sts:AssumeRole", role.arn, context), {"Service": frozenset({service})})
+    return policy.trusts(trust, Permission("sts:AssumeRole", role.arn, context), {"Service": frozenset({service})})
 
 
-def context_of(asked: Asked, role_arn: str, account_id: str) -> Context:
-    """Returns what the conditions ask about who calls, and the tags of the resource, as far as they are kept here."""
-    about = {"aws:principalarn": (role_arn,), "aws:principalaccount": (account_id,)}
-    return {**about, **_tags(asked, account_id), **asked.context}
+def with_principal(permission: Permission, role_arn: str, account_id: str) -> Permission:
+    """Adds the condition keys of the principal and the tags of the resource to the context."""
+    principal = {"aws:principalarn": (role_arn,), "aws:principalaccount": (account_id,)}
+    context = {**principal, **_tags(permission, account_id), **permission.context}
+    return Permission(permission.action, permission.resource, context)
 
 
-def with_keys(asked: Asked, account_id: str, region: str) -> list[Asked]:
-    """Returns a permission, and those for the key of KMS with which an object's bucket is encrypted, if it is."""
-    actions = _VIA_S3.get(asked.action)
-    key = _key_of_bucket(asked.resource, account_id, region) if actions else None
+def with_keys(permission: Permission, scope: AccountRegion) -> list[Permission]:
+    """Returns a permission, and those for the KMS key that encrypts an object's bucket, if any."""
+    actions = _VIA_S3.get(permission.action)
+    key = _key_of_bucket(permission.resource, scope) if actions else None
     if not actions or not key:
-        return [asked]
-    context = {**asked.context, "kms:viaservice": (f"s3.{region}.amazonaws.com",), "kms:calleraccount": (account_id,)}
-    return [asked, *(Asked(action, key, context) for action in actions)]
+        return [permission]
+    via = {"kms:viaservice": (f"s3.{scope.region}.amazonaws.com",), "kms:calleraccount": (scope.account_id,)}
+    return [permission, *(Permission(action, key, {**permission.context, **via}) for action in actions)]
 
 
 def _iam(account_id: str) -> IAMBackend:
@@ -109,24 +112,64 @@ def _text(document: Any) -> str:
     return document if isinstance(document, str) else json.dumps(document)
 
 
-def _tags(asked: Asked, account_id: str) -> dict[str, tuple[str, ...]]:
-    if asked.action in ("iam:PassRole", "sts:AssumeRole") and (role := find(account_id, asked.resource)):
+def _tags(permission: Permission, account_id: str) -> dict[str, tuple[str, ...]]:
+    if permission.action in ("iam:PassRole", "sts:AssumeRole") and (role := find(account_id, permission.resource)):
         found = role.tags.values() if isinstance(role.tags, dict) else role.tags
         return {f"iam:resourcetag/{each['Key']}".lower(): (each["Value"],) for each in found}
-    if asked.action.startswith("s3:GetObject"):
-        bucket, _, key = asked.resource.removeprefix("arn:aws:s3:::").partition("/")
+    if permission.action.startswith("s3:GetObject"):
+        bucket, _, key = permission.resource.removeprefix("arn:aws:s3:::").partition("/")
         stored = getattr(_s3(account_id).buckets.get(bucket), "keys", {}).get(key)
         tags: Mapping[str, str] = _s3(account_id).tagger.get_tag_dict_for_resource(stored.arn) if stored else {}
         return {f"s3:existingobjecttag/{name}".lower(): (value,) for name, value in tags.items()}
     return {}
 
 
-def _key_of_bucket(resource: str, account_id: str, region: str) -> str | None:
-    bucket = _s3(account_id).buckets.get(resource.removeprefix("arn:aws:s3:::").partition("/")[0])
+def _key_of_bucket(resource: str, scope: AccountRegion) -> str | None:
+    bucket = _s3(scope.account_id).buckets.get(resource.removeprefix("arn:aws:s3:::").partition("/")[0])
     rules: Any = getattr(bucket, "encryption", None) or {}
     rule = rules.get("Rule") or {}
     default = (rule[0] if isinstance(rule, list) else rule).get("ApplyServerSideEncryptionByDefault") or {}
     key = default.get("KMSMasterKeyID")
     if default.get("SSEAlgorithm") != "aws:kms" or not key or str(key).endswith("alias/aws/s3"):
         return None
-    return str(key) if str(key).startswith("arn:") else f"arn:aws:kms:{region}:{account_id}:key/{key}"
+    return str(key) if str(key).startswith("arn:") else f"arn:aws:kms:{scope.region}:{scope.account_id}:key/{key}"
+
+
+NOT_SIMULATED = ("PermissionsBoundaryPolicyInputList", "PolicyExclusionList", "PolicyInputList", "ResourcePolicy")
+"""Parameters that would change the policies."""
+
+
+class LocalIamResponse(IamResponse):
+    def simulate_principal_policy(self) -> ActionResult:
+        """Decides each action for each resource. Conditions see the request's context entries and the role."""
+        for name in NOT_SIMULATED:
+            if self._get_param(name):
+                raise NotImplementedError(f"SimulatePrincipalPolicy with {name}")
+        arn = str(self._get_param("PolicySourceArn"))
+        if ":role/" not in arn:
+            raise NotImplementedError(f"SimulatePrincipalPolicy for {arn}, which is no role")
+        if (role := find(self.current_account, arn)) is None:
+            raise NotFoundException(f"The role with ARN {arn} cannot be found.")
+        entries = self._get_param("ContextEntries") or []
+        context = {each["ContextKeyName"].lower(): tuple(each["ContextKeyValues"]) for each in entries}
+        results = [
+            _simulated(role, Permission(action, resource, context))
+            for action in self._get_param("ActionNames")
+            for resource in self._get_param("ResourceArns") or ["*"]
+        ]
+        return ActionResult({"EvaluationResults": results, "IsTruncated": False})
+
+
+def _simulated(role: Role, permission: Permission) -> Mapping[str, Any]:
+    try:
+        decision = decide(role, with_principal(permission, role.arn, role.account_id))
+    except PolicyError as error:
+        raise NotImplementedError(f"SimulatePrincipalPolicy, for a policy cannot be evaluated: {error}") from error
+    words = {PolicyDecision.ALLOWED: "allowed", PolicyDecision.EXPLICIT_DENY: "explicitDeny"}
+    within = {"AllowedByPermissionsBoundary": decision is not PolicyDecision.BOUNDARY}
+    return {
+        "EvalActionName": permission.action,
+        "EvalResourceName": permission.resource,
+        "EvalDecision": words.get(decision, "implicitDeny"),
+        **({"PermissionsBoundaryDecisionDetail": within} if role.permissions_boundary_arn else {}),
+    }

@@ -19,8 +19,8 @@ from moto.sagemaker.exceptions import ResourceInUseException, ResourceNotFound, 
 
 from local_aws import machine
 from local_aws.cloudwatch import LocalCloudWatchBackend
-from local_aws.permissions.api_call import ApiCall
-from local_aws.permissions.service_roles import RecommendationJob
+from local_aws.permissions.actions import ApiCall
+from local_aws.permissions.service_roles import RecommendationWork
 from local_aws.sagemaker import endpoint_metrics, model_archive
 from local_aws.sagemaker.endpoint import shortened
 from local_aws.sagemaker.load_test import LoadTestRunner, Step
@@ -294,16 +294,16 @@ def tags_of(values: Mapping[str, str]) -> "list[dict[str, str]]":
     return [{"Key": key, "Value": value} for key, value in values.items()]
 
 
-def _work(job: Job) -> RecommendationJob:
+def _work(job: Job) -> RecommendationWork:
     """Returns what the job does, as far as its role needs a permission for it."""
     about, package = job.request["InputConfig"], job.request["InputConfig"].get("ModelPackageVersionArn")
     model = {"ModelPackageName": package} if package else {"ModelName": about["ModelName"]}
     fresh = [step for step in job.steps if isinstance(step.test, LoadTest)]
-    return RecommendationJob(
+    return RecommendationWork(
         model=ApiCall("sagemaker", "DescribeModelPackage" if package else "DescribeModel", model),
         passed_role_arn=job.runner.container.role_arn,
         payload_url=job.runner.plan.payload_url,
-        own_endpoints=[step.endpoint_name for step in fresh],
+        temporary_endpoints=[step.endpoint_name for step in fresh],
         copies_model=bool(package) or any(step.test.environment for step in fresh if isinstance(step.test, LoadTest)),
         tested_endpoints=[step.endpoint_name for step in job.steps if isinstance(step.test, ExistingEndpoint)],
         key_id=about.get("VolumeKmsKeyId"),

@@ -17,8 +17,8 @@ from typing import Any
 from moto.sagemaker.exceptions import ValidationError
 
 from local_aws import service_model
-from local_aws.owner_only import CLAIM
-from local_aws.permissions.wire_form import INVOCATION
+from local_aws.owner_only import SIGNATURE, WsgiApplication
+from local_aws.permissions.api_request import INVOCATION
 from local_aws.process.model_server import ModelAnswer, ModelServer
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
@@ -32,8 +32,6 @@ TIMED_OUT = (
 ORIGINAL_CHARACTERS = 1024
 """How much of a model's own error is passed on."""
 _ERROR_STATUS = {"ValidationError": 400, "ModelError": 424}
-
-Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class InvocationMiddleware:
 
     def __init__(
         self,
-        application: Wsgi,
+        application: WsgiApplication,
         find_endpoint: Callable[[str], LocalEndpoint | None],
         metrics: EndpointMetrics,
         account_id: str,
@@ -65,7 +63,7 @@ class InvocationMiddleware:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         match = INVOCATION.fullmatch(environ.get("PATH_INFO", ""))
-        if match is None or environ["REQUEST_METHOD"] != "POST" or environ[CLAIM].service != "sagemaker":
+        if match is None or environ["REQUEST_METHOD"] != "POST" or environ[SIGNATURE].service != "sagemaker":
             return self._application(environ, start_response)
         answer = self._invoke(match["name"], environ)
         headers = {**answer.headers, "Content-Length": str(len(answer.body))}

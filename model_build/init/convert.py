@@ -1,6 +1,6 @@
-"""Writes safetensors and tokenizer.json where a checkpoint has older files: pytorch_model.bin, or a slow tokenizer's.
+"""Converts older files of a checkpoint: pytorch_model.bin to safetensors, a slow tokenizer's to tokenizer.json.
 
-A .bin file is a pickle, which may run code when it is read; `weights_only` reads tensors and plain values alone.
+A .bin file is a pickle, which may run code when it is read; `weights_only` reads only tensors and plain values.
 """
 
 import pickle
@@ -44,7 +44,7 @@ def _parts(source: Path) -> list[Path]:
         return [whole]
     raise broken(
         source / "model.safetensors",
-        "does not exist, nor does pytorch_model.bin. Save the model with `save_pretrained(…)`, which writes it.",
+        "does not exist, and neither does pytorch_model.bin. Save the model with `save_pretrained(…)`.",
     )
 
 
@@ -57,10 +57,10 @@ def _tensors(file: Path) -> dict[str, Any]:
         except pickle.UnpicklingError as error:
             raise broken(
                 file,
-                "holds more than tensors, which might run code, and was not read. Save the model with "
+                "contains more than tensors, which might run code, and was not read. Save the model with "
                 "`save_pretrained(…)`, which writes safetensors.",
             ) from error
-        # Tied weights share memory, which safetensors refuses: each gets its own.
+        # Tied weights share memory, which safetensors rejects: each gets its own.
         return {name: value.contiguous().clone() for name, value in held.items() if isinstance(value, torch.Tensor)}
 
 
@@ -69,8 +69,8 @@ def write_tokenizer(source: Path, folder: Path) -> None:
     if not any(any(source.glob(pattern)) for pattern in VOCABULARIES):
         raise broken(
             source / "tokenizer.json",
-            f"does not exist, nor does what one is made from ({', '.join(VOCABULARIES)}). Save the model's tokenizer "
-            "there: AutoTokenizer's `save_pretrained` writes it.",
+            f"does not exist, and neither does a vocabulary to convert ({', '.join(VOCABULARIES)}). Save the model's "
+            "tokenizer there: AutoTokenizer's `save_pretrained` writes it.",
         )
     from transformers import AutoTokenizer
 

@@ -1,67 +1,51 @@
 """Reads a user's examples: CSV, TSV, JSON lines, or plain text with one example a line.
 
-In: a file, how many texts the task takes, and the checkpoint's label names. Out: `Examples`, each with its line.
 A missing label stays None: the original model can supply it.
 """
 
 import csv
 import json
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from workloads import Row, UsageError
 from workloads.files import text_lines
 
-PAIRS = (
-    ("question", "context"),
-    ("premise", "hypothesis"),
-    ("query", "passage"),
-    ("query", "document"),
-    ("query", "text"),
-    ("sentence1", "sentence2"),
-    ("text1", "text2"),
-    ("question1", "question2"),
-    ("text", "text_pair"),
-)
-"""Names of two columns that belong together, as data sets call them."""
-TEXTS = ("text", "sentence", "query", "review", "input", "source", "document", "content", "article", "message", "body")
-LABELS = (
-    *("label", "labels", "target", "answer", "answers", "summary", "translation", "corrected", "output", "expected"),
-    *("class", "category", "intent", "sentiment", "tags", "entities", "relation"),
-)
-SCORES = ("score", "similarity", "relevance", "rating")
 OTHER = "other"
 """The name of the second text of an embedding's example."""
-TEXTS_OF_TASKS: dict[str, tuple[int, ...]] = {
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "question-answering": ("question", "context"),
+    "text-ranking": ("query", "text"),
+    "feature-extraction": ("text", OTHER),
+}
+"""The texts of an example by task; `text` and `text_pair` for all other tasks."""
+TEXT_COUNTS: Mapping[str, tuple[int, ...]] = {
     "text-classification": (1, 2),
     "feature-extraction": (1, 2),
     "question-answering": (2,),
     "text-pair-scoring": (2,),
     "text-ranking": (2,),
 }
-"""How many texts an example of a task has; one where nothing is said."""
-FIELDS_OF_TASKS: dict[str, tuple[str, ...]] = {
-    "question-answering": ("question", "context"),
-    "text-ranking": ("query", "text"),
-    "feature-extraction": ("text", OTHER),
-}
-"""The names of the two texts of an example, whatever their columns are called."""
-IGNORED = {"", "id", "idx", "index", "guid", "uid"}
-"""Names of columns that number the rows; the first is what pandas writes for its index."""
-KNOWN = {*TEXTS, *LABELS, *SCORES, *IGNORED, *(name for pair in PAIRS for name in pair)}
+"""How many texts an example of a task may have; one for all other tasks."""
+LABEL_COLUMNS = ("label", "labels", "target", "answer", "answers")
+SCORE_COLUMN = "score"
+ROW_NUMBERS = {"", "id", "idx", "index", "guid", "uid"}
+"""Names of columns that number the rows; pandas writes the first for its index."""
+FIELD = re.compile(r"[a-z][a-z0-9_]{0,30}")
 DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
-"""The characters that may be between the columns, by the ending of a file: many countries' spreadsheets write ;."""
-MOST_CHARACTERS = 1_000_000
-"""Longest text that is taken. An endpoint refuses a request of more than a few megabytes."""
-JSON = {".jsonl", ".json", ".ndjson"}
+"""The characters that may separate columns, by file ending: spreadsheets of many countries write ;."""
+MAX_CHARACTERS = 1_000_000
+"""Longest text that is accepted. An endpoint rejects a request of more than a few megabytes."""
+Record = tuple[str, Mapping[str, Any]]
+"""The place of an example, as errors name it, and its columns."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Given:
-    """An example as it was given. `where` is its file and line, as an error names it."""
+class ExampleRow:
+    """One example of the file at `where`."""
 
     where: str
     row: Row
@@ -70,96 +54,95 @@ class Given:
 
     @property
     def other(self) -> str | None:
-        """The second text of an embedding's example, which is compared with the first and never asked."""
+        """The second text of an embedding's example, which is compared with the first and not part of a request."""
         return self.row.get(OTHER)
 
     @property
-    def asked(self) -> Row:
-        """The request."""
+    def request(self) -> Row:
         return {field: text for field, text in self.row.items() if field != OTHER}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Examples:
-    """All examples of a file; `fields` are the request's, in the order of the model's segments."""
-
-    fields: tuple[str, ...]
-    given: tuple[Given, ...]
+    rows: tuple[ExampleRow, ...]
     unused: tuple[str, ...] = ()
     """The columns that are neither texts nor labels."""
     label_column: str | None = None
 
     @property
     def labelled(self) -> bool:
-        return all(each.label is not None or each.score is not None for each in self.given)
+        return all(each.label is not None or each.score is not None for each in self.rows)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Columns:
-    """The columns that the command line names; empty and None leave it to their names."""
+    """The columns that the command line names; empty and None leave it to the file."""
 
     texts: tuple[str, ...] = ()
     label: str | None = None
 
 
-def of_task(task: str, file: Path | None, named: Columns, labels: Sequence[str] = ()) -> Examples:
+def of_task(task: str, file: Path | None, columns: Columns, labels: Sequence[str] = ()) -> Examples:
     """Returns the examples of a file as a task takes them, or made-up ones if there is no file.
 
-    A column that holds only names of `labels` is the label column, unless `named` names another.
+    A column that holds only names of `labels` is the label column, unless `columns` names another. Raises `UsageError`
+    if the file is empty, is not UTF-8, or if its text or label columns cannot be determined.
     """
-    texts, fields = TEXTS_OF_TASKS.get(task, (1,)), FIELDS_OF_TASKS.get(task)
-    return made_up(texts[0], fields) if file is None else read(file, texts, named, fields, labels)
-
-
-def read(
-    file: Path, texts: Sequence[int], named: Columns, fields: tuple[str, ...] | None, labels: Sequence[str]
-) -> Examples:
-    """Reads a file whose examples have as many texts as one of `texts`; `fields` names them where the task does.
-
-    Raises `UsageError` if the file is empty, is not UTF-8, or if its text or label columns cannot be determined.
-    """
-    records = list(_records(file, max(texts)))
+    counts, fields = TEXT_COUNTS.get(task, (1,)), FIELDS.get(task, ("text", "text_pair"))
+    if file is None:
+        return _made_up(fields[: counts[0]] if task != "feature-extraction" else fields)
+    records = list(_records(file, fields[: max(counts)]))
     if not records:
         raise UsageError(f"--examples {file}: has no examples. Give a CSV with a header, JSON lines, or a text a line.")
-    _, first = records[0]
-    if named.label is None:
-        named = replace(named, label=_column_of_labels(file, records, named, labels))
-    columns, label, score = _columns(file, tuple(first), texts, named)
-    names = fields if fields and len(fields) == len(columns) else _field_names(columns)
-    given = tuple(
-        _given(where, record, dict(zip(names, columns, strict=True)), label, score) for where, record in records
-    )
-    with_label = [each.label is not None or each.score is not None for each in given]
-    if any(with_label) and not all(with_label):
-        odd = given[with_label.index(not with_label[0])]
-        has, others = ("a label", "none") if with_label.index(True) else ("no label", "one")
-        raise UsageError(f"{odd.where}: has {has}, and {given[0].where} has {others}. Label all examples, or none.")
-    used = {*columns, label, score}
-    unused = tuple(name for name in first if name not in used and name.lower() not in IGNORED)
-    return Examples(fields=names, given=given, unused=unused, label_column=label if all(with_label) else None)
+    names = tuple(records[0][1])
+    for name in (*columns.texts, *filter(None, [columns.label])):
+        if name not in names:
+            raise UsageError(f"--examples {file}: has no column '{name}'. Its columns: {', '.join(names)}.")
+    label = columns.label or _column_of_labels(file, records, columns, labels) or _first(LABEL_COLUMNS, names)
+    score = _first((SCORE_COLUMN,), [name for name in names if name != label])
+    # A CSV whose label column is called like a label begins with an example, not with a header.
+    label_names = {each.casefold() for each in labels}
+    has_header = file.suffix.lower() not in DELIMITERS or (label is not None and label.casefold() not in label_names)
+    others = [name for name in names if name not in (label, score) and name.lower() not in ROW_NUMBERS]
+    texts = columns.texts or _text_columns(others, fields, counts, has_header)
+    if len(texts) not in counts:
+        allowed = " or ".join("one text" if count == 1 else f"{count} texts" for count in counts)
+        raise UsageError(
+            f"--examples {file}: the columns are {_shortened(', '.join(names))}, and the task takes {allowed}. Name "
+            "the column of each text with --text-column, and that of the label with --label-column. A CSV begins with "
+            "a header."
+        )
+    keys = _request_fields(task, fields, texts)
+    rows = tuple(_row(each, dict(zip(keys, texts, strict=True)), label, score) for each in records)
+    _check_all_or_none_labelled(rows)
+    unused = tuple(name for name in others if name not in texts)
+    return Examples(rows=rows, unused=unused, label_column=label if rows[0].label is not None else None)
 
 
-def _column_of_labels(
-    file: Path, records: Sequence[tuple[str, Mapping[str, Any]]], named: Columns, labels: Sequence[str]
-) -> str | None:
+def _first(candidates: Sequence[str], names: Sequence[str]) -> str | None:
+    lower = {name.lower(): name for name in names}
+    return next((lower[each] for each in candidates if each in lower), None)
+
+
+def _column_of_labels(file: Path, records: Sequence[Record], columns: Columns, labels: Sequence[str]) -> str | None:
     """Returns the column that holds only label names. Raises `UsageError` if several do and no name decides."""
     known = {label.casefold() for label in labels}
     values = {
-        name: {part for _, record in records for part in _parts(record.get(name), known)}
+        name: {part for _, record in records for part in _labels_in(record.get(name), known)}
         for name in records[0][1]
-        if name not in named.texts
+        if name not in columns.texts
     }
-    columns = [name for name, found in values.items() if found and found <= known]
-    usual = [name for name in columns if name.lower() in LABELS]
-    if len(columns) > 1 and len(usual) != 1:
+    candidates = [name for name, parts in values.items() if parts and parts <= known]
+    usual = [name for name in candidates if name.lower() in LABEL_COLUMNS]
+    if len(candidates) > 1 and len(usual) != 1:
         raise UsageError(
-            f"--examples {file}: the columns {', '.join(columns)} all hold the checkpoint's labels. Name one with "
+            f"--examples {file}: the columns {', '.join(candidates)} all hold the checkpoint's labels. Name one with "
             "--label-column."
         )
-    return next(iter(usual or columns), None)
+    return next(iter(usual or candidates), None)
 
 
-def _parts(cell: Any, known: Container[str]) -> Iterator[str]:
+def _labels_in(cell: Any, known: set[str]) -> Iterator[str]:
     """Yields the casefolded labels of a cell: one, or several in a list or between commas, semicolons or bars."""
     if cell is None:
         return
@@ -168,23 +151,78 @@ def _parts(cell: Any, known: Container[str]) -> Iterator[str]:
         yield str(part).strip().casefold()
 
 
-def _records(file: Path, texts: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields each example's place and its columns by name."""
+def _text_columns(
+    names: Sequence[str], fields: Sequence[str], counts: Sequence[int], has_header: bool
+) -> tuple[str, ...]:
+    """Returns the columns that are called like the request's fields, or all if the task takes just that many texts."""
+    lower = {name.lower(): name for name in names}
+    for count in sorted(counts, reverse=True):
+        if set(fields[:count]) <= lower.keys():
+            return tuple(lower[field] for field in fields[:count])
+    return tuple(names) if has_header and (len(names) == 1 or len(counts) == 1) else ()
+
+
+def _request_fields(task: str, fields: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
+    """Returns the fields of a request: those of the task, `text` for one column, else the columns' own names."""
+    if task in FIELDS or len(columns) == 1:
+        return tuple(fields[: len(columns)])
+    names = tuple(name.lower() for name in columns)
+    return names if all(map(FIELD.fullmatch, names)) and len(set(names)) == len(names) else tuple(fields)
+
+
+def _row(record: Record, columns: Mapping[str, str], label: str | None, score: str | None) -> ExampleRow:
+    where, cells = record
+    row = {field: _text(where, column, cells.get(column)) for field, column in columns.items()}
+    return ExampleRow(
+        where=where, row=row, label=cells.get(label) if label else None, score=cells.get(score) if score else None
+    )
+
+
+def _text(where: str, column: str, value: Any) -> str:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise UsageError(f"{where}: {column} is empty. Remove the example, or give it a text.")
+    if not isinstance(value, str):
+        raise UsageError(f"{where}: {column} is {json.dumps(value)[:40]}. Write a text.")
+    if len(value) > MAX_CHARACTERS:
+        raise UsageError(
+            f"{where}: {column} has {len(value):,} characters (limit {MAX_CHARACTERS:,}). Cut it, or remove it."
+        )
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{where}: {column} contains half of a character, \\u{ord(value[error.start]):04x}, which UTF-8 cannot "
+            "store. Remove it: it is often left where a text with emoji was cut."
+        ) from error
+    return value
+
+
+def _check_all_or_none_labelled(rows: Sequence[ExampleRow]) -> None:
+    labelled = [each.label is not None or each.score is not None for each in rows]
+    if any(labelled) and not all(labelled):
+        odd = rows[labelled.index(not labelled[0])]
+        has, others = ("no label", "one") if labelled[0] else ("a label", "none")
+        raise UsageError(f"{odd.where}: has {has}, and {rows[0].where} has {others}. Label all examples, or none.")
+
+
+def _records(file: Path, fields: Sequence[str]) -> Iterator[Record]:
+    """Yields each example. `fields` are the texts of a line of plain text."""
     if not file.is_file():
         raise UsageError(f"--examples: there is no file {file}.")
     lines = text_lines(file)
     kind = file.suffix.lower()
     if kind in DELIMITERS:
         yield from _table(file, lines, max(DELIMITERS[kind], key=lines[0].count))
-    elif kind in JSON:
-        yield from _json_lines(file, lines)
-    else:
-        yield from _plain(file, lines, texts)
+        return
+    read: Callable[[str, str], Mapping[str, Any]] = _json if kind in (".jsonl", ".json", ".ndjson") else _plain(fields)
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield f"{file}:{number}", read(f"{file}:{number}", line)
 
 
-def _table(file: Path, lines: Sequence[str], delimiter: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _table(file: Path, lines: Sequence[str], delimiter: str) -> Iterator[Record]:
     rows = csv.DictReader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
-    csv.field_size_limit(max(csv.field_size_limit(), 2 * MOST_CHARACTERS))
+    csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_CHARACTERS))
     try:
         names = rows.fieldnames or ()
         if twice := [name for name in names if names.count(name) > 1]:
@@ -192,8 +230,10 @@ def _table(file: Path, lines: Sequence[str], delimiter: str) -> Iterator[tuple[s
         for row in rows:
             where = f"{file}:{rows.line_num}"
             if None in row or None in row.values():
-                got = sum(value is not None for key, value in row.items() if key is not None) + len(row.get(None) or ())
-                raise UsageError(f"{where}: has {got} columns, but the header has {len(rows.fieldnames or ())}.")
+                count = sum(value is not None for key, value in row.items() if key is not None) + len(
+                    row.get(None) or ()
+                )
+                raise UsageError(f"{where}: has {count} columns, but the header has {len(names)}.")
             yield where, {key.strip(): value if value.strip() else None for key, value in row.items()}
     except csv.Error as error:
         raise UsageError(
@@ -202,118 +242,36 @@ def _table(file: Path, lines: Sequence[str], delimiter: str) -> Iterator[tuple[s
         ) from error
 
 
-def _json_lines(file: Path, lines: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except ValueError as error:
-            raise UsageError(
-                f'{file}:{number}: is not valid JSON: {error}. Write one object a line, as {{"text": "…"}}.'
-            ) from error
-        if isinstance(value, str):
-            value = {"text": value}
-        if not isinstance(value, dict):
-            raise UsageError(f"{file}:{number}: is {type(value).__name__} in JSON. Write one object a line.")
-        yield f"{file}:{number}", value
+def _json(where: str, line: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise UsageError(
+            f'{where}: is not valid JSON: {error}. Write one object a line, as {{"text": "…"}}.'
+        ) from error
+    if isinstance(value, str):
+        value = {"text": value}
+    if not isinstance(value, dict):
+        raise UsageError(f"{where}: is {type(value).__name__} in JSON. Write one object a line.")
+    return value
 
 
-def _plain(file: Path, lines: Sequence[str], texts: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """A line is a text; with tabs, the texts and then the label."""
-    pair = ("text",) if texts == 1 else ("text", "text_pair")
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+def _plain(fields: Sequence[str]) -> Callable[[str, str], Mapping[str, Any]]:
+    """Returns a reader of lines with the texts and then the label, separated by tabs."""
+
+    def read(where: str, line: str) -> Mapping[str, Any]:
         parts = line.split("\t")
-        names = (*(pair if len(parts) >= len(pair) else pair[:1]), "label")
+        names = (*(fields if len(parts) >= len(fields) else fields[:1]), "label")
         if len(parts) > len(names):
-            raise UsageError(f"{file}:{number}: has {len(parts) - 1} tabs. Allowed: {len(names) - 1} at most, between "
-                             f"{', '.join(names)}.")  # fmt: skip
-        yield f"{file}:{number}", dict(zip(names, parts, strict=False))
+            allowed = f"Allowed: at most {len(names) - 1}, between {', '.join(names)}."
+            raise UsageError(f"{where}: has {len(parts) - 1} tabs. {allowed}")
+        return dict(zip(names, parts, strict=False))
 
-
-def _columns(
-    file: Path, names: tuple[str, ...], texts: Sequence[int], named: Columns
-) -> tuple[tuple[str, ...], str | None, str | None]:
-    """Returns the columns of the texts, of the label and of the score, by what their names say."""
-    if missing := [name for name in (*named.texts, *filter(None, [named.label])) if name not in names]:
-        raise UsageError(f"--examples {file}: has no column '{missing[0]}'. Its columns: {', '.join(names)}.")
-    lower = {name.lower(): name for name in names}
-    if file.suffix.lower() in DELIMITERS and not (named.texts or KNOWN & lower.keys()):
-        raise UsageError(
-            f"--examples {file}: the names in its first line are none that are known: {_shortened(', '.join(names))}. "
-            "Put a header such as text,label there, or if it is one, name its columns with --text-column and "
-            "--label-column."
-        )
-    label = named.label or next((lower[name] for name in LABELS if name in lower), None)
-    score = next((lower[name] for name in SCORES if name in lower and lower[name] != label), None)
-    rest = [name for name in names if name not in (label, score) and name.lower() not in IGNORED]
-    chosen = named.texts or _chosen(rest, lower, texts)
-    if len(chosen) not in texts:
-        wanted = " or ".join("one text" if count == 1 else f"{count} texts" for count in texts)
-        raise UsageError(
-            f"--examples {file}: has the columns {', '.join(names)}, and the task takes {wanted}. Name the columns of "
-            "the texts, each with --text-column, and of the label with --label-column; plain text has tabs between."
-        )
-    return tuple(chosen), label, score
-
-
-def _chosen(rest: Sequence[str], lower: Mapping[str, str], texts: Sequence[int]) -> Sequence[str]:
-    if 2 in texts and (pair := next((pair for pair in PAIRS if set(pair) <= lower.keys()), None)):
-        return [lower[name] for name in pair]
-    if len(rest) in texts and (len(rest) == 1 or len(texts) == 1):
-        return rest
-    known = [lower[name] for name in TEXTS if name in lower]
-    return known if len(known) == 1 and 1 in texts else ()
+    return read
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
-
-
-def _field_names(columns: Sequence[str]) -> tuple[str, ...]:
-    """Returns request fields for columns: `text` for one alone, else the columns' names as a key may be spelt."""
-    if len(columns) == 1:
-        return ("text",)
-    names = [
-        "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower()) for name in columns
-    ]
-    sound = all(name[:1].isalpha() and len(name) <= 31 for name in names) and len(set(names)) == len(names)
-    return tuple(names) if sound else ("text", "text_pair")
-
-
-def _given(
-    where: str, record: Mapping[str, Any], columns: Mapping[str, str], label: str | None, score: str | None
-) -> Given:
-    row = {}
-    for field, column in columns.items():
-        text = record.get(column)
-        if not isinstance(text, str) or not text.strip():
-            what = (
-                "is empty" if text is None or isinstance(text, str) else f"is {json.dumps(text)[:40]}, which is no text"
-            )
-            raise UsageError(f"{where}: {column} {what}. Remove the example, or give it a text.")
-        _check_text(where, column, text)
-        row[field] = text
-    return Given(
-        where=where, row=row, label=record.get(label) if label else None, score=record.get(score) if score else None
-    )
-
-
-def _check_text(where: str, column: str, text: str) -> None:
-    if len(text) > MOST_CHARACTERS:
-        raise UsageError(
-            f"{where}: {column} has {len(text):,} characters, at most {MOST_CHARACTERS:,} are taken. Cut it, or remove "
-            "the example."
-        )
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            f"{where}: {column} has half of a character, \\u{ord(text[error.start]):04x}, which is no text in UTF-8. "
-            "Remove it: it is often left where a text with emoji was cut."
-        ) from error
 
 
 MADE_UP = (
@@ -326,15 +284,11 @@ MADE_UP = (
     ("Please send the invoice to our office in Lyon instead of Paris.", "Where should the invoice be sent?"),
     ("It broke after a week.", "When did it break?"),
 )
-"""Sentences in English with a question each: requests for a workload whose user gave no examples."""
+"""Sentences in English with a question each, for a workload without examples."""
 
 
-def made_up(texts: int, fields: tuple[str, ...] | None) -> Examples:
-    """Returns examples of one or two texts that nobody ever asked, without labels."""
-    names = fields or (("text",) if texts == 1 else ("text", "text_pair"))
-    first_is_question = names[0] in ("question", "query")
-    rows = [
-        dict(zip(names, (question, sentence) if first_is_question else (sentence, question), strict=False))
-        for sentence, question in MADE_UP
-    ]
-    return Examples(fields=names, given=tuple(Given(where=f"made up, {i}", row=row) for i, row in enumerate(rows, 1)))
+def _made_up(fields: Sequence[str]) -> Examples:
+    question_first = fields[0] in ("question", "query")
+    texts = [(question, sentence) if question_first else (sentence, question) for sentence, question in MADE_UP]
+    rows = [dict(zip(fields, pair, strict=False)) for pair in texts]
+    return Examples(rows=tuple(ExampleRow(where=f"made up, {i}", row=row) for i, row in enumerate(rows, 1)))

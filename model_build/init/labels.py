@@ -12,77 +12,77 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from model_build.init.examples import Given
-from model_build.init.found import Found
+from model_build.init.checkpoint_facts import CheckpointFacts
+from model_build.init.examples import ExampleRow
 from workloads import UsageError
 
 SHOWN_LABELS = 12
 
 
-def evaluation_keys(found: Found, given: Given) -> dict[str, Any]:
+def evaluation_keys(facts: CheckpointFacts, example: ExampleRow) -> dict[str, Any]:
     """Returns the keys for one labelled example. Raises `UsageError` at its line for a label that does not fit."""
-    match found.task, found.problem_type:
+    match facts.task, facts.problem_type:
         case "text-ranking", _:
-            return {"score": _number(given)}
+            return {"score": _number(example)}
         case "feature-extraction", _:
-            return {} if given.score is None and given.label is None else {"score": _number(given)}
+            return {} if example.score is None and example.label is None else {"score": _number(example)}
         case "text-classification", "regression":
-            return {"score": _number(given)}
+            return {"score": _number(example)}
         case "text-classification", "multi_label_classification":
-            return {"labels": [label_of(given.where, each, found) for each in _several(given)]}
+            return {"labels": [label_of(example.where, each, facts) for each in _several(example)]}
         case "text-pair-scoring", _:
-            return {"label": label_of(given.where, given.label, found), "score": _number(given)}
+            return {"label": label_of(example.where, example.label, facts), "score": _number(example)}
         case "text-classification", _:
-            return {"label": label_of(given.where, given.label, found)}
+            return {"label": label_of(example.where, example.label, facts)}
         case "token-classification", _:
-            return {"entities": _entities(given)}
+            return {"entities": _entities(example)}
         case _:
-            return {"label": _text(given)}
+            return {"label": _text(example)}
 
 
-def label_of(where: str, value: Any, found: Found) -> str:
+def label_of(where: str, value: Any, facts: CheckpointFacts) -> str:
     """Returns the checkpoint's own spelling of a user's label: its name in any case, or its number.
 
     Raises `UsageError` for another.
     """
     text = str(value).strip()
-    if text in found.labels:
+    if text in facts.labels:
         return text
-    spelt = [label for label in found.labels if label.casefold() == text.casefold()]
+    spelt = [label for label in facts.labels if label.casefold() == text.casefold()]
     if len(spelt) == 1:
         return spelt[0]
-    if text.isdecimal() and int(text) < len(found.labels):
-        return found.labels[int(text)]
-    shown = ", ".join(found.labels[:SHOWN_LABELS]) + (", …" if len(found.labels) > SHOWN_LABELS else "")
+    if text.isdecimal() and int(text) < len(facts.labels):
+        return facts.labels[int(text)]
+    shown = ", ".join(facts.labels[:SHOWN_LABELS]) + (", …" if len(facts.labels) > SHOWN_LABELS else "")
     advice = (
         "Correct it, or leave all labels out: the original's own answers are then the labels."
-        if found.labels_are_named
+        if facts.labels_are_named
         else "config.json names none: give the names with --labels, in the order of the head's outputs."
     )
     raise UsageError(f"{where}: the label {text[:60]!r} is none of the checkpoint's: {shown}. {advice}")
 
 
-def _number(given: Given) -> float:
-    value = given.label if given.score is None else given.score
+def _number(example: ExampleRow) -> float:
+    value = example.label if example.score is None else example.score
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = float("nan")
     if not abs(number) < float("inf"):
-        raise UsageError(f"{given.where}: the score is {json.dumps(value)[:60]}, which is no number.")
+        raise UsageError(f"{example.where}: the score is {json.dumps(value)[:60]}, which is no number.")
     return number
 
 
-def _several(given: Given) -> Sequence[Any]:
+def _several(example: ExampleRow) -> Sequence[Any]:
     """Returns the labels of a list, or of a text between commas, semicolons or bars."""
-    if isinstance(given.label, list):
-        return given.label
-    return [part for part in re.split(r"[,;|]", str(given.label)) if part.strip()]
+    if isinstance(example.label, list):
+        return example.label
+    return [part for part in re.split(r"[,;|]", str(example.label)) if part.strip()]
 
 
-def _text(given: Given) -> str:
+def _text(example: ExampleRow) -> str:
     """Returns an answer or a target text; of SQuAD's several answers, the first."""
-    value = given.label
+    value = example.label
     if isinstance(value, dict):
         value = value.get("text")
     if isinstance(value, list) and value:
@@ -90,12 +90,12 @@ def _text(given: Given) -> str:
     if isinstance(value, dict):
         value = value.get("text")
     if not isinstance(value, str):
-        raise UsageError(f"{given.where}: the label is {json.dumps(given.label)[:60]}, which is no text.")
+        raise UsageError(f"{example.where}: the label is {json.dumps(example.label)[:60]}, which is no text.")
     return value
 
 
-def _entities(given: Given) -> list[dict[str, Any]]:
-    spans = given.label
+def _entities(example: ExampleRow) -> list[dict[str, Any]]:
+    spans = example.label
     if isinstance(spans, str):
         try:
             spans = json.loads(spans)
@@ -104,7 +104,7 @@ def _entities(given: Given) -> list[dict[str, Any]]:
     wanted = {"label", "start", "end"}
     if not isinstance(spans, list) or not all(isinstance(each, dict) and wanted <= each.keys() for each in spans):
         raise UsageError(
-            f"{given.where}: the label is {json.dumps(given.label)[:60]}. A tagger's is a list of spans in characters: "
+            f"{example.where}: the label is {json.dumps(example.label)[:60]}. Allowed: a list of spans in characters, "
             '[{"label": "PER", "start": 0, "end": 4}].'
         )
     return [{key: each[key] for key in ("label", "start", "end")} for each in spans]

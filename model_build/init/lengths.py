@@ -1,4 +1,4 @@
-"""Chooses the model's lengths from how many tokens the examples have. Pure, but for the tokenizer that counts them."""
+"""Chooses the model's lengths from the token counts of the examples."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from model_build.checkpoint import loading
 from model_build.checkpoint.tokenizer import check_time
 
 STEPS = (16, 32, 64, 96, 128, 192, 256, 384, 512)
-"""Lengths in tokens that a limit is rounded up to; beyond them, multiples of the last."""
+"""Lengths in tokens to which a limit is rounded up; longer ones are multiples of the last."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,7 +19,7 @@ class Lengths:
     counts: tuple[int, ...]
 
     def percentile(self, share: float) -> int:
-        """Returns the smallest count that so large a share of the examples does not exceed (nearest rank)."""
+        """Returns the nearest-rank percentile of the counts."""
         return self.counts[max(0, math.ceil(share * len(self.counts)) - 1)]
 
     @property

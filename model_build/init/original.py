@@ -1,6 +1,4 @@
-"""Asks the original model, as transformers runs it, for its answers to rows: they label rows that nobody labelled, and
-tell what minimums the checkpoint reaches on those that somebody did.
-"""
+"""Runs the original model to label unlabelled examples and to measure its baseline metrics on labelled ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ BATCH = 32
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Originals:
-    """The original's answers, one for each row; `keys` are what a row of evaluation.jsonl has for such an answer."""
+    """The original's answers, one for each row; `keys` are those of the row in evaluation.jsonl."""
 
     answers: Sequence[Answer]
     keys: Sequence[Mapping[str, Any]]
@@ -27,14 +25,14 @@ class Originals:
 
 
 def ask_original(checkpoint: Checkpoint, model: Model, examples: Sequence[Example], progress: Progress) -> Originals:
-    """Runs the original over every example. Raises `UsageError` where transformers cannot load or run it."""
+    """Runs the original on every example. Raises `UsageError` if transformers cannot load or run it."""
     if isinstance(model, TextToText):
         return _generated(checkpoint, model, examples, progress)
     return _encoded(checkpoint, model, examples, progress)
 
 
 def reached(metrics: Sequence[str], examples: Sequence[Example], answers: Sequence[Answer]) -> dict[str, float]:
-    """Returns what the original's answers reach on labelled examples, by metric."""
+    """Returns the original's figures on labelled examples, by metric."""
     same = [
         Comparison(
             example=example,
@@ -86,7 +84,7 @@ def _generated(checkpoint: Checkpoint, model: TextToText, examples: Sequence[Exa
     answers, longest = [], 0
     count = verify.batch(original, known)
     for start in range(0, len(examples), count):
-        progress(f"Asking the original, {start} of {len(examples)} examples")
+        progress(f"Running the original, {start} of {len(examples)} examples")
         tokens, _ = original.generate([example.row["text"] for example in examples[start : start + count]], known)
         for row in tokens:
             own = row[: verify.length(row, known.eos_token_ids)]

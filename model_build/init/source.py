@@ -1,7 +1,7 @@
-"""Fetches the checkpoint that --from names, and copies it into the workload's folder with the labels that it lacks.
+"""Fetches the checkpoint that --from names, and copies it into the workload's folder if necessary.
 
-A remote build takes along what lies below workloads/ and nothing else, so a local checkpoint is copied. One in S3 or on
-the hub stays there, unless something in it has to be written.
+A remote build uploads only what lies below workloads/, so a local checkpoint is copied. A checkpoint in S3 or on the
+hub stays there, unless a file has to be converted.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 from model_build.checkpoint import converted
 from model_build.checkpoint.fetch import PATTERNS, fetch_from_hub, fetch_from_s3
 from model_build.init import convert
-from model_build.init.found import Found
+from model_build.init.checkpoint_facts import CheckpointFacts
 from workloads import Unavailable, UsageError
 
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
@@ -28,15 +28,15 @@ class Fetched:
 
     folder: Path
     copied: bool
-    """Whether they have to be copied to stay there."""
+    """Whether they have to be copied into the workload's folder."""
     origin: str
-    """Where they are from, as model.checkpoint names it: of the hub, at its commit."""
+    """Their origin, as model.checkpoint names it; for the hub with the commit."""
 
 
 def fetch(source: str, cache: Path) -> Fetched:
     """Returns the folder with the checkpoint's files, with a tokenizer.json, as a build makes it.
 
-    Raises `UsageError` where there is no such folder, and `Unavailable` where the checkpoint cannot be fetched.
+    Raises `UsageError` if there is no such folder, and `Unavailable` if the checkpoint cannot be fetched.
     """
     if source.startswith("s3://"):
         return _fetched(source, fetch_from_s3, cache)
@@ -55,7 +55,7 @@ def fetch(source: str, cache: Path) -> Fetched:
 
 
 def _fetched(source: str, fetch: Callable[..., Path], cache: Path) -> Fetched:
-    """Fetches what a build reads, and only where something of it is lacking the older files that it is made from."""
+    """Fetches the files that a build reads, and older formats only if one of them is missing."""
     folder = converted.prepared(fetched := fetch(source, cache), cache)
     older = (
         *(convert.WEIGHTS if convert.lacks_weights(folder) else ()),
@@ -67,13 +67,13 @@ def _fetched(source: str, fetch: Callable[..., Path], cache: Path) -> Fetched:
     return Fetched(folder=folder, copied=bool(older), origin=origin)
 
 
-def names_its_labels(found: Found) -> bool:
-    """Tells whether config.json has the labels as workload.toml will have them."""
-    named = found.config.get("id2label") or {}
-    return not found.labels or tuple(named.get(str(index)) for index in range(len(named))) == found.labels
+def names_its_labels(facts: CheckpointFacts) -> bool:
+    """Returns True if config.json has the labels as workload.toml will have them."""
+    named = facts.config.get("id2label") or {}
+    return not facts.labels or tuple(named.get(str(index)) for index in range(len(named))) == facts.labels
 
 
-def copy(source: Path, folder: Path, found: Found) -> None:
+def copy(source: Path, folder: Path, facts: CheckpointFacts) -> None:
     """Copies the files that a build reads to a new folder, older ones converted, with the labels in config.json."""
     folder.mkdir()
     for file in sorted({file for pattern in PATTERNS for file in source.glob(pattern)}):
@@ -84,8 +84,8 @@ def copy(source: Path, folder: Path, found: Found) -> None:
         convert.write_weights(source, folder)
     if convert.lacks_tokenizer(source):
         convert.write_tokenizer(source, folder)
-    if not names_its_labels(found):
-        named = {str(index): label for index, label in enumerate(found.labels)}
-        ids = {label: index for index, label in enumerate(found.labels)}
-        config = {**found.config, "id2label": named, "label2id": ids}
+    if not names_its_labels(facts):
+        named = {str(index): label for index, label in enumerate(facts.labels)}
+        ids = {label: index for index, label in enumerate(facts.labels)}
+        config = {**facts.config, "id2label": named, "label2id": ids}
         (folder / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")

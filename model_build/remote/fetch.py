@@ -1,9 +1,8 @@
-"""From the output of finished jobs to build/WORKLOAD/VARIANT/: downloaded, checked, made one, put in place whole.
+"""Downloads the output of finished jobs, checks it, merges it and moves it to build/WORKLOAD/VARIANT/.
 
-Several machines build for one target: engines for T4 and for A10G. The archive of each holds the same repository with
-its own engines, named by compute capability. The union of the files is packed anew; a file that two machines made
-differently cannot be chosen between, so that is refused. Parity is the worst of the machines; where their toolchains
-differ, each is named.
+Several machines build for one target: engines for T4 and for A10G. Their archives hold the same repository with
+different engines, named by compute capability. The union is packed again; files that differ are an error. Parity is
+the worst of the machines, and a toolchain names each version.
 """
 
 import shutil
@@ -13,17 +12,17 @@ from pathlib import Path
 
 from containers.archive_reader import ArchiveRefused, unpack
 from model_build import archive
-from model_build.remote.aws_account import Account
+from model_build.remote.build_account import BuildAccount
 from model_build.remote.request import RemoteBuild
 from model_build.remote.source import TIMING_CACHES
 from workloads import ModelArtifact, ParityReport, Unavailable, artifact_file, file_sha256
 
-NOTHING_PUT = "Nothing was put into build/."
+UNCHANGED = "build/ was not changed."
 OF_ONE_MACHINE = {"archive_sha256", "archive_bytes", "toolchain", "parity"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Built:
+class FetchedBuild:
     """A job's build, checked and on this machine."""
 
     job_name: str
@@ -31,37 +30,37 @@ class Built:
     archive: Path
 
 
-def fetch(account: Account, build: RemoteBuild, workload: str, variant: str, folder: Path) -> Built:
+def fetch(account: BuildAccount, build: RemoteBuild, workload: str, variant: str, folder: Path) -> FetchedBuild:
     """Downloads one job's output into an empty `folder`.
 
-    Raises `Unavailable` where it is not what this build should leave, `InvalidDocument` or `AwsUnavailable`.
+    Raises `Unavailable` if it is not a complete output of this build, `InvalidDocument` or `AwsUnavailable`.
     """
     output = build.job.output_url
     names = account.files(output)
     url = f"{output}/artifact.json"
     if "artifact.json" not in names:
-        raise Unavailable(f"{url}: is not there, although the job completed. {NOTHING_PUT}")
+        raise Unavailable(f"{url}: does not exist, although the job completed. {UNCHANGED}")
     account.download(url, folder / "artifact.json")
     artifact = ModelArtifact.from_json(folder / "artifact.json")
     if (artifact.workload, artifact.variant) != (workload, variant):
         raise Unavailable(
-            f"{url}: is of {artifact.workload} {artifact.variant}, not of {workload} {variant}. {NOTHING_PUT}"
+            f"{url}: is of {artifact.workload} {artifact.variant}, not of {workload} {variant}. {UNCHANGED}"
         )
     if artifact.archive not in names or Path(artifact.archive).name != artifact.archive:
-        raise Unavailable(f"{url}: names the archive '{artifact.archive}', which is not beside it. {NOTHING_PUT}")
+        raise Unavailable(f"{url}: names the archive '{artifact.archive}', which does not exist. {UNCHANGED}")
     packed = folder / artifact.archive
     account.download(f"{output}/{artifact.archive}", packed)
     if (actual := file_sha256(packed)) != artifact.archive_sha256:
         raise Unavailable(
-            f"{output}/{artifact.archive}: its sha256 is {actual}, but artifact.json beside it says "
-            f"{artifact.archive_sha256}. {NOTHING_PUT} Start the build again."
+            f"{output}/{artifact.archive}: its sha256 is {actual}, but artifact.json has "
+            f"{artifact.archive_sha256}. {UNCHANGED} Start the build again."
         )
     _fetch_caches(account, build, names, folder)
-    return Built(job_name=build.job.name, artifact=artifact, archive=packed)
+    return FetchedBuild(job_name=build.job.name, artifact=artifact, archive=packed)
 
 
-def combine(built: Sequence[Built], scratch: Path) -> Built:
-    """Makes one build of all. Raises `Unavailable` where their archives cannot become one."""
+def combine(built: Sequence[FetchedBuild], scratch: Path) -> FetchedBuild:
+    """Merges the builds. Raises `Unavailable` if their archives differ."""
     if len(built) == 1:
         return built[0]
     jobs = [each.job_name for each in built]
@@ -81,11 +80,11 @@ def combine(built: Sequence[Built], scratch: Path) -> Built:
         "toolchain": _toolchain([each.artifact.toolchain for each in built]),
         "parity": _worst([each.artifact.parity for each in built]),
     }
-    return Built(job_name=", ".join(jobs), artifact=first.model_copy(update=changed), archive=packed)
+    return FetchedBuild(job_name=", ".join(jobs), artifact=first.model_copy(update=changed), archive=packed)
 
 
-def publish(built: Built, caches: list[Path], scratch: Path, root: Path, timing_caches: Path) -> None:
-    """Puts a build in place below `root`: the old artifact.json goes first, the new one comes last.
+def publish(built: FetchedBuild, caches: list[Path], scratch: Path, root: Path, timing_caches: Path) -> None:
+    """Moves a build into its place below `root`: deletes the old artifact.json first, and writes the new one last.
 
     Raises `Unavailable` for an archive that cannot be unpacked, before anything is replaced.
     """
@@ -103,15 +102,15 @@ def publish(built: Built, caches: list[Path], scratch: Path, root: Path, timing_
     built.artifact.write_json(target)
 
 
-def _unpack(built: Built, folder: Path) -> None:
+def _unpack(built: FetchedBuild, folder: Path) -> None:
     try:
         with built.archive.open("rb") as stream:
             unpack(stream, folder, built.artifact.archive_sha256)
     except ArchiveRefused as refused:
-        raise Unavailable(f"The archive of {built.job_name}: {refused}. {NOTHING_PUT} Build it again.") from None
+        raise Unavailable(f"The archive of {built.job_name}: {refused}. {UNCHANGED} Build it again.") from None
 
 
-def _fetch_caches(account: Account, build: RemoteBuild, names: Sequence[str], folder: Path) -> None:
+def _fetch_caches(account: BuildAccount, build: RemoteBuild, names: Sequence[str], folder: Path) -> None:
     for name in names:
         place, _, cache = name.rpartition("/")
         if place == TIMING_CACHES.name and cache:
@@ -135,7 +134,7 @@ def _merge(unpacked: Path, union: Path, jobs: Sequence[str]) -> None:
 
 def _disagreement(what: str, jobs: Sequence[str]) -> Unavailable:
     return Unavailable(
-        f"The jobs {', '.join(jobs)} built different {what}, so their archives cannot become one. {NOTHING_PUT}"
+        f"The jobs {', '.join(jobs)} built different {what}, so their archives cannot be merged. {UNCHANGED}"
     )
 
 
@@ -145,7 +144,7 @@ def _toolchain(toolchains: Sequence[dict[str, str]]) -> dict[str, str]:
 
 
 def _worst(reports: Sequence[ParityReport | None]) -> ParityReport | None:
-    """Returns the lowest figures; None as soon as one machine compared nothing."""
+    """Returns the lowest figures; None if one machine compared nothing."""
     compared = [report for report in reports if report is not None]
     if len(compared) < len(reports):
         return None

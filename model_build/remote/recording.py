@@ -1,27 +1,23 @@
-"""Runs evaluation.jsonl through a built model on its Inferentia chip, and fetches what the model gave.
+"""Runs evaluation.jsonl through a built model on its Inferentia chip, and fetches the outputs.
 
-SageMaker has the chips for real-time endpoints and runs no processing job on them. So an endpoint is made for as long
-as this takes: its container runs the rows before it serves (containers/neuron/serve), so it is in service when the
-outputs are in S3, and then it is deleted. `python -m model_build verify --outputs` compares the file with the original.
-
-What was recorded once with an archive, its rows, the image and the instance type is not recorded again.
+SageMaker offers these chips for real-time endpoints, not for processing jobs. So a temporary endpoint runs the rows:
+its container records them before it serves (containers/neuron/serve). The endpoint is in service when the outputs are
+in S3, and is then deleted. The same archive, rows, image and instance type are recorded only once.
 """
 
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from aws_api import endpoints, logs, s3
 from aws_api.endpoints import LOG_GROUP, Endpoint
 from aws_api.errors import AwsRefused, AwsUnavailable
-from aws_api.expiry import GRACE_S, expiry_tag
-from aws_api.session import AwsSession
 from model_build.progress import Progress, silent
+from model_build.remote.build_account import BuildAccount
+from model_build.remote.build_site import BuildSite
 from model_build.remote.request import job_name
 from workloads import (
     ModelArtifact,
@@ -42,65 +38,9 @@ LOG_LINES = 20
 Sleep = Callable[[float], None]
 
 
-class ChipAccount(Protocol):
-    """Every method raises `AwsUnavailable` where the service is not there."""
-
-    def is_there(self, url: str) -> bool:
-        """Tells whether S3 has this file."""
-
-    def upload(self, url: str, file: Path) -> None: ...
-
-    def download(self, url: str, file: Path) -> None: ...
-
-    def create(self, endpoint: Endpoint) -> None: ...
-
-    def describe(self, name: str) -> Mapping[str, Any]:
-        """Returns DescribeEndpoint's answer."""
-
-    def delete(self, name: str) -> None:
-        """Deletes what there is of the endpoint, its configuration and its model."""
-
-    def log_tail(self, name: str, lines: int) -> Sequence[str]:
-        """Returns the last lines of the container's log; none where it wrote none."""
-
-    def stop_retrying(self) -> None:
-        """Lets every later call fail at once where AWS does not answer."""
-
-
-class AwsChipAccount:
-    def __init__(self, session: AwsSession) -> None:
-        self._aws = session
-
-    def is_there(self, url: str) -> bool:
-        return s3.size(self._aws, url) is not None
-
-    def upload(self, url: str, file: Path) -> None:
-        s3.upload_file(self._aws, url, file)
-
-    def download(self, url: str, file: Path) -> None:
-        s3.download(self._aws, url, file)
-
-    def create(self, endpoint: Endpoint) -> None:
-        """Gives it a time from which `inference_recommender sweep` may delete it: this process may be killed."""
-        tag = expiry_tag(datetime.now(timezone.utc) + timedelta(seconds=endpoint.startup_s + GRACE_S))
-        endpoints.create(self._aws, replace(endpoint, tags={**endpoint.tags, tag["Key"]: tag["Value"]}))
-
-    def describe(self, name: str) -> Mapping[str, Any]:
-        return endpoints.describe(self._aws, name)
-
-    def delete(self, name: str) -> None:
-        endpoints.delete(self._aws, name)
-
-    def log_tail(self, name: str, lines: int) -> Sequence[str]:
-        return logs.last_lines(self._aws, LOG_GROUP.format(name=name), lines)
-
-    def stop_retrying(self) -> None:
-        self._aws.stop_retrying()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recording:
-    """All that is sent."""
+    """The endpoint and the files that it needs."""
 
     endpoint: Endpoint
     uploads: Mapping[str, Path]
@@ -108,38 +48,28 @@ class Recording:
     outputs_url: str
 
 
-def plan_recording(
-    folder: WorkloadFolder,
-    variant_name: str,
-    root: Path,
-    *,
-    role_arn: str,
-    bucket: str,
-    image_uri: str,
-    instance_type: str | None,
-    stamp: str,
-) -> Recording:
+def plan_recording(folder: WorkloadFolder, variant_name: str, root: Path, site: BuildSite) -> Recording:
     """Raises `UsageError` for a target that is not for Inferentia, and what `load_artifact` raises."""
     workload = folder.workload
     target = folder.target(folder.variant(variant_name).target)
     if not isinstance(target, NeuronTarget):
         raise UsageError(
-            f"{workload.name} for {variant_name} is not for Inferentia: its build compared it where it was built. "
-            f"`python -m model_build verify {workload.name} --target {variant_name}` compares it again."
+            f"{workload.name} for {variant_name} does not run on Inferentia. "
+            f"`python -m model_build verify {workload.name} --target {variant_name}` compares it on this machine."
         )
-    artifact = load_artifact(root, workload.name, variant_name)
+    image_uri, artifact = site.image_uri or "", load_artifact(root, workload.name, variant_name)
     rows = folder.path / "evaluation.jsonl"
-    chip = instance_type or f"ml.{(target.instance_types or ('',))[0].removeprefix('ml.')}"
+    chip = site.instance_type or f"ml.{(target.instance_types or ('',))[0].removeprefix('ml.')}"
     if family(chip) not in ("inf1", "inf2"):
         raise UsageError(
             f"--instance-type: got '{chip}', which has no Inferentia chip. Name one such as ml.inf1.xlarge."
         )
-    base = f"s3://{bucket}/recordings/{workload.name}/{_key(artifact, rows, image_uri, chip)}"
+    base = f"s3://{site.bucket}/recordings/{workload.name}/{_key(artifact, rows, image_uri, chip)}"
     archive = artifact_file(root, workload.name, variant_name).with_name(artifact.archive)
     outputs = f"{base}/outputs.json"
     endpoint = Endpoint(
-        name=job_name((workload.name, "record"), None, stamp),
-        role_arn=role_arn,
+        name=job_name((workload.name, "record"), None, site.stamp),
+        role_arn=site.role_arn,
         image_uri=image_uri,
         model_url=f"{base}/model.tar.gz",
         environment={"RECORD_INPUT": f"{base}/evaluation.jsonl", "RECORD_OUTPUT": outputs},
@@ -154,28 +84,28 @@ def plan_recording(
 def record_on_chip(
     recording: Recording,
     output: Path,
-    account: ChipAccount,
+    account: BuildAccount,
     progress: Progress = silent,
     sleep: Sleep = time.sleep,
 ) -> None:
-    """Leaves in `output` what the model gave on the chip.
+    """Writes the model's outputs on the chip to `output`.
 
-    Raises `Unavailable` where the container fails or records nothing, or `AwsUnavailable`.
+    Raises `Unavailable` if the container fails or records nothing, or `AwsUnavailable`.
     """
-    if account.is_there(recording.outputs_url):
-        progress("Recorded before")
+    if account.exists(recording.outputs_url):
+        progress("Already recorded")
     else:
         for url, file in recording.uploads.items():
             progress(f"Uploading {file.name}")
             account.upload(url, file)
         with _endpoint(recording.endpoint, account):
             _wait(recording.endpoint, account, progress, sleep)
-        if not account.is_there(recording.outputs_url):
+        if not account.exists(recording.outputs_url):
             raise Unavailable(
-                f"{recording.endpoint.image_uri} served the model and recorded nothing: it is older than "
-                "containers/neuron/serve of here. Build it again."
+                f"{recording.endpoint.image_uri} served the model but recorded nothing: it is older than this "
+                "containers/neuron/serve. Build it again."
             )
-    progress("Fetching what was recorded")
+    progress("Fetching the outputs")
     output.parent.mkdir(parents=True, exist_ok=True)
     account.download(recording.outputs_url, output)
 
@@ -186,15 +116,15 @@ def _key(artifact: ModelArtifact, rows: Path, image_uri: str, instance_type: str
 
 
 @contextlib.contextmanager
-def _endpoint(endpoint: Endpoint, account: ChipAccount) -> Iterator[None]:
-    """Makes the endpoint, and deletes it however this ends: it costs by the hour."""
+def _endpoint(endpoint: Endpoint, account: BuildAccount) -> Iterator[None]:
+    """Creates the endpoint, and deletes it in any case: it costs by the hour."""
     try:
         try:
-            account.create(endpoint)
+            account.create_endpoint(endpoint)
         except AwsRefused as error:
             if error.code == "ResourceLimitExceeded":
                 raise Unavailable(
-                    f"AWS refused the endpoint for want of quota: {error.reason}\nAsk for more of "
+                    f"The quota does not allow the endpoint: {error.reason}\nRequest more of "
                     f"'{endpoint.instance_type} for endpoint usage' in Service Quotas."
                 ) from error
             raise
@@ -204,17 +134,17 @@ def _endpoint(endpoint: Endpoint, account: ChipAccount) -> Iterator[None]:
         raise
     finally:
         try:
-            account.delete(endpoint.name)
+            account.delete_endpoint(endpoint.name)
         except AwsUnavailable as error:
             raise Unavailable(
-                f"{error}\nThe endpoint {endpoint.name} may still be there and costs by the hour. Delete it: "
+                f"{error}\nThe endpoint {endpoint.name} may still exist and costs by the hour. Delete it: "
                 f"aws sagemaker delete-endpoint --endpoint-name {endpoint.name}"
             ) from error
 
 
-def _wait(endpoint: Endpoint, account: ChipAccount, progress: Progress, sleep: Sleep) -> None:
+def _wait(endpoint: Endpoint, account: BuildAccount, progress: Progress, sleep: Sleep) -> None:
     while True:
-        described = account.describe(endpoint.name)
+        described = account.describe_endpoint(endpoint.name)
         status = described["EndpointStatus"]
         progress(f"{endpoint.name} on {endpoint.instance_type}: {status}")
         if status == "InService":
@@ -224,10 +154,10 @@ def _wait(endpoint: Endpoint, account: ChipAccount, progress: Progress, sleep: S
         sleep(POLL_S)
 
 
-def _failure(name: str, described: Mapping[str, Any], account: ChipAccount) -> Unavailable:
+def _failure(name: str, described: Mapping[str, Any], account: BuildAccount) -> Unavailable:
     lines = [f"The endpoint {name} failed: {described.get('FailureReason') or 'the service gave no reason.'}"]
     try:
-        log = account.log_tail(name, LOG_LINES)
+        log = account.endpoint_log(name, LOG_LINES)
     except AwsUnavailable as error:
         log = [f"(it cannot be read: {error})"]
     if log:

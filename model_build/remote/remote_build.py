@@ -1,8 +1,7 @@
-"""The use case: send the source, run the jobs, wait for them, fetch what they built.
+"""Uploads the source, runs the processing jobs, waits for them, and fetches their builds.
 
-Knows `Account` as its one port. The requests were built before anything is sent. While it runs it holds the target's
-lock and a scratch folder in the target's folder; nothing half-made stays. The account itself outlasts a throttled or
-broken connection.
+While it runs it holds the target's lock and a scratch folder in the target's folder. The account retries throttled
+calls and broken connections.
 """
 
 import contextlib
@@ -19,7 +18,7 @@ from aws_api.processing_jobs import LOG_GROUP, ProcessingJob
 from containers import archive_reader
 from model_build.compiled import exclusive
 from model_build.progress import Progress, silent
-from model_build.remote.aws_account import Account
+from model_build.remote.build_account import BuildAccount
 from model_build.remote.fetch import combine, fetch, publish
 from model_build.remote.request import RemoteBuild
 from model_build.remote.source import TIMING_CACHES, pack_source
@@ -33,14 +32,14 @@ Sleep = Callable[[float], None]
 
 
 class LostSight(Unavailable):
-    """AWS cannot be asked any more how the jobs are, and they run on."""
+    """AWS no longer answers, and the jobs continue to run."""
 
     def __init__(self, builds: Sequence[RemoteBuild], why: AwsUnavailable) -> None:
         names = [build.job.name for build in builds]
         stops = "\n".join(f"  {_stop_command(name)}" for name in names)
         super().__init__(
-            f"{why}\nStill running, as far as is known: {', '.join(names)}. Stop with\n{stops}\n"
-            f"What they build will be in {', '.join(build.job.output_url for build in builds)}."
+            f"{why}\nProbably still running: {', '.join(names)}. Stop with\n{stops}\n"
+            f"Their output will be in {', '.join(build.job.output_url for build in builds)}."
         )
 
 
@@ -49,20 +48,20 @@ def build_remotely(
     variant_name: str,
     builds: Sequence[RemoteBuild],
     root: Path,
-    account: Account,
+    account: BuildAccount,
     progress: Progress = silent,
     sleep: Sleep = time.sleep,
 ) -> ModelArtifact:
     """Returns the artifact, in build/WORKLOAD/VARIANT/ with its archive, as after a build here.
 
-    Raises `Unavailable` for a job that failed (with the build's own exit code), was stopped or left what cannot be
-    used, `LostSight`, `Interrupted`, `BuildRunning`, `UsageError` or `AwsUnavailable`.
+    Raises `Unavailable` for a job that failed (with the build's own exit code), was stopped or left an unusable output,
+    `LostSight`, `Interrupted`, `BuildRunning`, `UsageError` or `AwsUnavailable`.
     """
     workload, builds_root = folder.workload.name, folder.builds(root)
     with _scratch(builds_root, workload, variant_name) as scratch:
         _send(folder, builds[0].job, root, scratch, account, progress)
         _run(builds, account, progress, sleep)
-        progress("Fetching what was built")
+        progress("Fetching the build")
         built = []
         for build in builds:
             fetched = scratch / f"{build.job.name}-output"
@@ -75,7 +74,7 @@ def build_remotely(
 
 
 def _send(
-    folder: WorkloadFolder, job: ProcessingJob, root: Path, scratch: Path, account: Account, progress: Progress
+    folder: WorkloadFolder, job: ProcessingJob, root: Path, scratch: Path, account: BuildAccount, progress: Progress
 ) -> None:
     packed = scratch / "source.tar.gz"
     progress("Packing the source")
@@ -85,48 +84,47 @@ def _send(
         account.upload(f"{job.source_url}/{name}", file, job.kms_key)
 
 
-def _run(builds: Sequence[RemoteBuild], account: Account, progress: Progress, sleep: Sleep) -> None:
-    """Runs all to completion. However else it ends, no job is left running that could be stopped."""
-    begun: list[ProcessingJob] = []
+def _run(builds: Sequence[RemoteBuild], account: BuildAccount, progress: Progress, sleep: Sleep) -> None:
+    """Runs all to completion. On any failure it stops the jobs that it can."""
+    started: list[ProcessingJob] = []
     try:
         for build in builds:
-            begun.append(build.job)  # before it is sent: an interrupted call may have reached AWS
-            _create(account, build.job, begun)
+            started.append(build.job)  # first: an interrupted call may have reached AWS
+            _create(account, build.job, started)
         _wait(account, builds, progress, sleep)
     except KeyboardInterrupt:
         account.stop_retrying()
-        outcomes = "; ".join(_stop(account, job.name) for job in begun) or "no job had been started"
+        outcomes = "; ".join(_stop(account, job.name) for job in started) or "no job was started"
         raise Interrupted(
-            f"Interrupted: {outcomes}. Nothing half-made was left; start the build again to repeat it."
+            f"Interrupted: {outcomes}. No incomplete files remain. Start the build again to repeat it."
         ) from None
     except LostSight:
         raise
     except BaseException:
         account.stop_retrying()
-        for job in begun:
+        for job in started:
             _stop(account, job.name)
         raise
 
 
-def _create(account: Account, job: ProcessingJob, begun: list[ProcessingJob]) -> None:
+def _create(account: BuildAccount, job: ProcessingJob, started: list[ProcessingJob]) -> None:
     try:
         account.create_job(job)
     except AwsRefused as error:
-        begun.remove(job)  # it was not made; a job of that name belongs to another user
+        started.remove(job)  # it was not created; a job of that name belongs to another user
         if error.code == "ResourceInUse":
             raise Unavailable(
-                f"There is already a processing job called '{job.name}'. Start the build again: names carry the time."
+                f"A processing job called '{job.name}' exists. Start the build again: names contain the time."
             ) from error
         if error.code == "ResourceLimitExceeded":
             raise Unavailable(
-                f"AWS refused CreateProcessingJob for want of quota: {error.reason}\nAsk for more of "
-                f"'{job.instance_type} for processing job usage' in Service Quotas, or choose another machine with "
-                "--instance-type."
+                f"The quota does not allow the job: {error.reason}\nRequest more of '{job.instance_type} for "
+                "processing job usage' in Service Quotas, or choose another machine with --instance-type."
             ) from error
         raise
 
 
-def _wait(account: Account, builds: Sequence[RemoteBuild], progress: Progress, sleep: Sleep) -> None:
+def _wait(account: BuildAccount, builds: Sequence[RemoteBuild], progress: Progress, sleep: Sleep) -> None:
     """Polls until every job has completed. Raises at the first that has not."""
     while True:
         try:
@@ -148,48 +146,48 @@ def _state(job: ProcessingJob, described: Mapping[str, Any]) -> str:
     return f"{job.name} on {job.instance_type}: {status}, {elapsed // 60} min {elapsed % 60:02d} s"
 
 
-def _refuse(account: Account, job: ProcessingJob, described: Mapping[str, Any]) -> None:
+def _refuse(account: BuildAccount, job: ProcessingJob, described: Mapping[str, Any]) -> None:
     status = described["ProcessingJobStatus"]
     if status == "Stopped":
         raise Unavailable(
-            f"Job {job.name} was stopped before it had built anything: by somebody, or because it ran for "
-            f"{job.max_runtime_s} s. Give it longer with --max-runtime-s."
+            f"Job {job.name} was stopped by a user, or after its limit of {job.max_runtime_s} s. --max-runtime-s sets "
+            "another limit."
         )
     if status == "Failed":
         raise _failure(job.name, described, _log(account, job.name))
 
 
 def _failure(name: str, described: Mapping[str, Any], log: Sequence[str]) -> Unavailable:
-    """Returns what the service, the build and its log say, with the exit code of a build that ended in good order."""
-    said = described.get("ExitMessage") or ""
+    """Combines the messages of the service, the build and its log. Takes the exit code of the build if there is one."""
+    message = described.get("ExitMessage") or ""
     lines = [f"Job {name} failed: {described.get('FailureReason') or 'the service gave no reason.'}"]
-    if said:
-        lines.append(said.rstrip())
+    if message:
+        lines.append(message.rstrip())
     if log:
         lines += [f"The last lines of its log in {LOG_GROUP}:", *(f"  {line}" for line in log)]
     failure = Unavailable("\n".join(lines))
-    if ended := re.match(r"model_build ended with exit status (\d+)", said):
+    if ended := re.match(r"model_build ended with exit status (\d+)", message):
         failure.exit_code = int(ended[1])
     return failure
 
 
-def _log(account: Account, name: str) -> Sequence[str]:
+def _log(account: BuildAccount, name: str) -> Sequence[str]:
     try:
-        return account.log_tail(name, LOG_LINES)
+        return account.job_log(name, LOG_LINES)
     except AwsUnavailable as error:
         return [f"(it cannot be read: {error})"]
 
 
-def _stop(account: Account, name: str) -> str:
-    """Stops a job whose output is no longer wanted; returns what became of it."""
+def _stop(account: BuildAccount, name: str) -> str:
+    """Stops a job and returns its state as a clause."""
     try:
         status = account.describe_job(name)["ProcessingJobStatus"]
         if status not in ("InProgress", "Stopping"):
-            return f"job {name} was {status} already"
+            return f"job {name} was already {status}"
         account.stop_job(name)
     except AwsUnavailable as error:
         return f"job {name} could not be stopped and may still run ({error}); stop it with `{_stop_command(name)}`"
-    return f"job {name} was told to stop"
+    return f"job {name} is stopping"
 
 
 def _stop_command(name: str) -> str:
@@ -198,7 +196,7 @@ def _stop_command(name: str) -> str:
 
 @contextlib.contextmanager
 def _scratch(root: Path, workload: str, variant: str) -> Iterator[Path]:
-    """Holds the target's lock and gives an empty folder that is gone afterwards."""
+    """Holds the target's lock and provides an empty folder, which is deleted afterwards."""
     target = artifact_file(root, workload, variant).parent
     with exclusive(target, workload, variant):
         scratch = target / ".remote"

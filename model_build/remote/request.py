@@ -1,6 +1,6 @@
 """The processing jobs of a remote build: one for each machine that its target needs. Pure: nothing is sent.
 
-In: a workload's folder, what to build, and where. Out: frozen `RemoteBuild`s.
+In: a workload's folder, what to build, and site. Out: frozen `RemoteBuild`s.
 
     TensorRT                    each GPU family of the target, in the SageMaker Triton image it is served from
     Neuron                      a CPU instance in the Neuron image: compiling needs no Inferentia
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aws_api.processing_jobs import ProcessingJob
-from model_build.remote.where import Where
+from model_build.remote.build_site import BuildSite
 from workloads import NeuronTarget, SageMakerEndpointHosting, Target, TensorRtTarget, UsageError, WorkloadFolder, images
 from workloads.instances import family
 
@@ -37,12 +37,12 @@ class RemoteBuild:
     warnings: tuple[str, ...]
 
 
-def plan_remote(folder: WorkloadFolder, variant_name: str, where: Where) -> tuple[RemoteBuild, ...]:
-    """Returns a job for each machine. Raises `UsageError` for a target, type or region that cannot be had."""
+def plan_remote(folder: WorkloadFolder, variant_name: str, site: BuildSite) -> tuple[RemoteBuild, ...]:
+    """Returns a job for each machine. Raises `UsageError` for a target, type or region that is not available."""
     target = folder.target(folder.variant(variant_name).target)
-    image = where.image_uri or _image(folder, target, where.region)
-    instances = _instances(target, where.instance_type)
-    return tuple(_build(folder, variant_name, target, where, image, instance) for instance in instances)
+    image = site.image_uri or _image(folder, target, site.region)
+    instances = _instances(target, site.instance_type)
+    return tuple(_build(folder, variant_name, target, site, image, instance) for instance in instances)
 
 
 def dry_run_document(builds: Sequence[RemoteBuild]) -> dict[str, Any]:
@@ -81,38 +81,40 @@ def _image(folder: WorkloadFolder, target: Target, region: str) -> str:
     return hosting.image_uri or triton_image(hosting.triton_version, region, folder.file)
 
 
-def _instances(target: Target, wanted: str | None) -> tuple[str, ...]:
-    """Returns the types of the machines that are needed, the wanted one among them."""
-    if wanted is not None and (why := _unfit(target, wanted)):
-        raise UsageError(f"--instance-type: got '{wanted}'. {why}")
+def _instances(target: Target, requested: str | None) -> tuple[str, ...]:
+    """Returns the types of the machines, with the requested one among them."""
+    if requested is not None and (why := _unfit(target, requested)):
+        raise UsageError(f"--instance-type: got '{requested}'. {why}")
     if isinstance(target, TensorRtTarget):
-        return tuple(wanted if wanted and family(wanted) == name else f"ml.{name}.xlarge" for name in target.families)
-    return (wanted or (NEURON_INSTANCE if isinstance(target, NeuronTarget) else CPU_INSTANCE),)
+        return tuple(
+            requested if requested and family(requested) == name else f"ml.{name}.xlarge" for name in target.families
+        )
+    return (requested or (NEURON_INSTANCE if isinstance(target, NeuronTarget) else CPU_INSTANCE),)
 
 
-def _unfit(target: Target, wanted: str) -> str | None:
-    """Returns why a processing job of this target cannot have that type."""
-    if not wanted.startswith("ml."):
-        return f"SageMaker's types begin with ml.: ml.{wanted}."
-    if re.match(r"(inf|trn)\d", family(wanted)):
+def _unfit(target: Target, requested: str) -> str | None:
+    """Returns the reason why a processing job of this target cannot use that type."""
+    if not requested.startswith("ml."):
+        return f"SageMaker's types begin with ml.: ml.{requested}."
+    if re.match(r"(inf|trn)\d", family(requested)):
         return (
             "Processing jobs do not run on Inferentia or Trainium, and compiling needs neither: leave it out, or "
             f"choose a CPU type such as {NEURON_INSTANCE}."
         )
-    if isinstance(target, TensorRtTarget) and family(wanted) not in target.families:
+    if isinstance(target, TensorRtTarget) and family(requested) not in target.families:
         return f"An engine is built on the GPU it is for, and this target is for {', '.join(target.families)}."
     return None
 
 
 def _build(
-    folder: WorkloadFolder, variant_name: str, target: Target, where: Where, image: str, instance: str
+    folder: WorkloadFolder, variant_name: str, target: Target, site: BuildSite, image: str, instance: str
 ) -> RemoteBuild:
     gpu = family(instance) if isinstance(target, TensorRtTarget) else None
     workload, published = folder.workload.name, folder.published_name
-    base = f"s3://{where.bucket}/model-build/{workload}/{variant_name}/{where.stamp}"
+    base = f"s3://{site.bucket}/model-build/{workload}/{variant_name}/{site.stamp}"
     job = ProcessingJob(
-        name=job_name((workload, variant_name), gpu, where.stamp),
-        role_arn=where.role_arn,
+        name=job_name((workload, variant_name), gpu, site.stamp),
+        role_arn=site.role_arn,
         image_uri=image,
         arguments=(workload, variant_name, target.runtime, *((published,) if published else ())),
         instance_type=instance,
@@ -120,18 +122,18 @@ def _build(
         source_url=f"{base}/source",
         output_name="built",
         output_url=f"{base}/{family(instance)}",
-        max_runtime_s=where.max_runtime_s,
+        max_runtime_s=site.max_runtime_s,
         tags={"workload": workload, "target": variant_name},
-        kms_key=where.kms_key,
-        security_groups=where.security_groups,
-        subnets=where.subnets,
+        kms_key=site.kms_key,
+        security_groups=site.security_groups,
+        subnets=site.subnets,
     )
     warnings = (NO_DRIVER_CHOICE.format(instance=instance, image=image),) if gpu else ()
     return RemoteBuild(job=job, warnings=warnings)
 
 
 def job_name(parts: Sequence[str], gpu_family: str | None, stamp: str) -> str:
-    """Returns workload, what is built, GPU and time; what is too long is cut and told apart by a hash."""
+    """Returns workload, deployable, GPU and time; a long name is cut and gets a hash."""
     name = "-".join(parts).replace("_", "-")
     tail = "-".join(filter(None, (gpu_family, stamp)))
     longest = LONGEST_NAME - len(tail) - 1

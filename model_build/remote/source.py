@@ -1,9 +1,7 @@
-"""The source that travels to the machine that builds, as one reproducible archive: the code a build runs, the workload
-and its local checkpoint.
+"""Packs the source of a remote build as one reproducible archive: code, the workload and its local checkpoint.
 
-In: a workload's folder and the repository's root. Out: `source.tar.gz`, the same bytes for the same files. Timing
-caches of earlier builds travel along, so that TensorRT need not time the same kernels again. It does not read git:
-what lies in these folders goes, save hidden files and compiled Python.
+Timing caches of earlier builds are included, so that TensorRT does not time the same kernels again. Hidden files and
+compiled Python are left out.
 """
 
 import tempfile
@@ -24,7 +22,7 @@ TIMING_CACHES = Path("build/timing_caches")
 
 
 def source_files(folder: WorkloadFolder, root: Path) -> dict[str, Path]:
-    """Returns name in the archive → file. Raises `UsageError` for a local checkpoint that would stay behind."""
+    """Returns name in the archive → file. Raises `UsageError` for a local checkpoint outside workloads/."""
     folders = [folder.path, *(root / name for name in CODE), *_checkpoints(folder), root / TIMING_CACHES]
     loose = [*(root / name for name in FILES), *(root / "workloads").glob("*.py"), *(root / "workloads").glob("*.json")]
     files = [*loose, *(file for each in folders for file in _below(each))]
@@ -42,7 +40,7 @@ def pack_source(folder: WorkloadFolder, root: Path, packed: Path) -> None:
 
 
 def _checkpoints(folder: WorkloadFolder) -> Iterator[Path]:
-    """Yields folders of weights beside the workload's own."""
+    """Yields folders of weights outside the workload's own folder."""
     for key in ("checkpoint", "backbone", "preprocess"):
         got = getattr(folder.workload.model, key, None)
         if not isinstance(got, str) or not got.startswith(("./", "../", "/")):
@@ -50,9 +48,8 @@ def _checkpoints(folder: WorkloadFolder) -> Iterator[Path]:
         path = (folder.path / got).resolve()
         if got.startswith("/") or not path.is_relative_to(folder.path.parent.resolve()):
             raise UsageError(
-                f"{folder.file}: model.{key}: got '{got}', which is outside {folder.path.parent}: only that folder "
-                "travels to the machine that builds. Move it there, or name an s3:// URI or a model id of the Hugging "
-                "Face hub."
+                f"{folder.file}: model.{key}: got '{got}', which is outside {folder.path.parent}. Only that folder is "
+                "uploaded. Move the checkpoint there, or name an s3:// URI or a model id of the Hugging Face hub."
             )
         below = folder.path.parent / path.relative_to(folder.path.parent.resolve())
         yield below.parent if got.endswith(".pt") else below
@@ -66,7 +63,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _name(file: Path, folder: WorkloadFolder, root: Path) -> str:
-    """Returns a name below workloads/ for a workload that lies elsewhere here: that is where the build looks."""
+    """Returns a name below workloads/, where the build looks, also for a workload elsewhere on this machine."""
     if file.is_relative_to(folder.path.parent):
         return f"workloads/{file.relative_to(folder.path.parent).as_posix()}"
     return file.relative_to(root).as_posix()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # build_model.sh WORKLOAD TARGET [ARGUMENT...]: builds a model, unless nothing that it is made from has changed.
-# Extra arguments go to the build: --on sagemaker --role-arn ARN builds where the target's hardware is.
+# Extra arguments go to the build: --on sagemaker --set recommender.role_arn=ARN builds on the target's hardware.
 # Engines differ from build to build, so the engine that was measured has to be kept.
 source "$(dirname "$0")/common.bash"
 takes 2 "WORKLOAD TARGET [ARGUMENT...]" "$@"

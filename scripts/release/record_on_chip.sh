@@ -8,5 +8,5 @@ found "build/$1/$2/artifact.json" "build_model.sh leaves the build there."
 kind=${5#ml.}
 image=${6:-$(ours python -m scripts.release.image uri "${kind%%.*}")} || exit
 mkdir -p recorded
-ours python -m model_build record "$1" --target "$2" --role-arn "$3" --bucket "$4" --image-uri "$image" --instance-type "$5" \
-  --output recorded/outputs.json
+ours python -m model_build verify "$1" --target "$2" --on sagemaker --set "recommender.role_arn=$3" \
+  --set "recommender.bucket=$4" --image-uri "$image" --instance-type "$5" --outputs recorded/outputs.json

@@ -33,7 +33,7 @@ def _build(file: Path, folder: Path) -> bool:
 
 def _fetched_build(file: Path, folder: Path) -> bool:
     artifact = an_artifact(archive=file.name, archive_sha256=file_sha256(file))
-    fetch._unpack(fetch.Built(job_name="job", artifact=artifact, archive=file), folder)
+    fetch._unpack(fetch.FetchedBuild(job_name="job", artifact=artifact, archive=file), folder)
     return True
 
 

@@ -1,22 +1,20 @@
-"""A workload as a scheduled batch: its buckets, the work on ECS or on SageMaker, the steps of a run, the alarms."""
+"""A workload as a scheduled batch: buckets, tasks on ECS, the steps of a run, alarms."""
 
 from aws_cdk import Annotations, CfnOutput, Duration, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.batch.ecs_work import EcsBatchWork, EcsBatchWorkProps
-from stacks.batch.processing_work import ProcessingBatchWork, ProcessingBatchWorkProps, check_processing_type
 from stacks.batch.shards import Shards, plan_shards
-from stacks.batch.steps import BatchSteps, BatchStepsProps, BatchWork
-from stacks.batch.storage import BatchStorage, BatchStorageProps
-from stacks.batch.watch import BatchWatch, BatchWatchProps
+from stacks.batch.steps import BatchSteps, EcsBatchWork
+from stacks.batch.storage import BatchStorage
+from stacks.batch.watch import BatchWatch
 from stacks.budget import cost_tags
 from stacks.deployment import problems_of_hardware
-from stacks.ecs.fleet import EcsFleet, EcsFleetProps, machine
-from stacks.ecs.private_network import PrivateNetwork, PrivateNetworkProps, Shared
-from stacks.ecs.task import EcsTask, EcsTaskProps
-from stacks.model_archive import ModelArchive, ModelArchiveProps
-from stacks.own_image import OwnImage, OwnImageProps
+from stacks.ecs.fleet import EcsFleet, machine
+from stacks.ecs.private_network import PrivateNetwork, Shared
+from stacks.ecs.task import EcsTask
+from stacks.model_archive import ModelArchive
+from stacks.own_image import OwnImage
 from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, named_key, refuse, region_of
 from workloads import ScheduledBatchHosting, ThroughputObjective, UsageError
 
@@ -44,10 +42,8 @@ class ScheduledBatchStack(Stack):
             text = "The schedule is off outside of -c stage=production: start a run by hand, as docs/deploying.md says."
             Annotations.of(self).add_info_v2("batch:schedule-off", text)
         key = named_key(self, hosting.kms_key_arn)
-        storage = BatchStorage(self, "Storage", BatchStorageProps(key=key))
-        archive = ModelArchive(
-            self, "Archive", ModelArchiveProps(file=props.archive_file, sha256=props.artifact.archive_sha256)
-        )
+        storage = BatchStorage(self, "Storage", key=key)
+        archive = ModelArchive(self, "Archive", file=props.archive_file, sha256=props.artifact.archive_sha256)
         role = iam.Role(
             self,
             "StepsRole",
@@ -58,27 +54,23 @@ class ScheduledBatchStack(Stack):
         steps = BatchSteps(
             self,
             "Steps",
-            BatchStepsProps(
-                schedule=hosting.schedule,
-                scheduled=props.options.in_production,
-                input=storage.input,
-                shards=shards.count,
-                deadline=Duration.hours(hosting.deadline_hours),
-                work=work,
-                role=role,
-            ),
+            schedule=hosting.schedule,
+            scheduled=props.options.in_production,
+            input=storage.input,
+            shards=shards.count,
+            deadline=Duration.hours(hosting.deadline_hours),
+            work=work,
+            role=role,
         )
         watch = BatchWatch(
             self,
             "Watch",
-            BatchWatchProps(
-                workload=workload.name,
-                steps=steps,
-                objective=objective,
-                deadline_hours=hosting.deadline_hours,
-                daily=hosting.daily and props.options.in_production,
-                own_key=key is not None,
-            ),
+            workload=workload.name,
+            steps=steps,
+            objective=objective,
+            deadline_hours=hosting.deadline_hours,
+            daily=hosting.daily and props.options.in_production,
+            own_key=key is not None,
         )
         CfnOutput(self, "InputBucket", value=storage.input.bucket_name)
         CfnOutput(self, "OutputBucket", value=storage.output.bucket_name)
@@ -93,60 +85,28 @@ class ScheduledBatchStack(Stack):
         storage: BatchStorage,
         archive: ModelArchive,
         role: iam.Role,
-    ) -> BatchWork:
-        """Chooses by the instance type: one that begins with ml. is SageMaker's, any other is EC2's."""
-        workload, instance_type = props.folder.workload, shards.wanted.instance_type
-        refuse(problems_of_hardware(props, shards.wanted, region_of(self)))
-        if not instance_type.startswith("ml."):
-            return self._on_ecs(hosting, shards, props, storage, archive, role)
-        check_processing_type(shards.wanted.file, instance_type)
-        return ProcessingBatchWork(
-            self,
-            "Work",
-            ProcessingBatchWorkProps(
-                workload=workload.name,
-                image=OwnImage(self, "Image", OwnImageProps(uri=hosting.image_uri, kind="cpu", workload=props)),
-                archive=archive,
-                storage=storage,
-                instance_type=instance_type,
-                shards=shards.count,
-                deadline_s=int(Duration.hours(hosting.deadline_hours).to_seconds()),
-                max_bad_share=hosting.max_bad_share,
-                role=role,
-            ),
-        )
-
-    def _on_ecs(
-        self,
-        hosting: ScheduledBatchHosting,
-        shards: Shards,
-        props: WorkloadStackProps,
-        storage: BatchStorage,
-        archive: ModelArchive,
-        role: iam.Role,
     ) -> EcsBatchWork:
+        refuse(problems_of_hardware(props, shards.wanted, region_of(self)))
         name, runs_on = props.folder.workload.name, machine(shards.wanted.file, shards.wanted.instance_type)
-        inside = PrivateNetworkProps(workload=props.folder.workload, existing=hosting.vpc, shared=self._shared)
-        network = PrivateNetwork(self, "Network", inside)
-        fleet = EcsFleet(self, "Fleet", EcsFleetProps(network=network, machine=runs_on, max_instances=shards.count))
-        image = OwnImage(self, "Image", OwnImageProps(uri=hosting.image_uri, kind=runs_on.kind, workload=props))
+        network = PrivateNetwork(
+            self, "Network", workload=props.folder.workload, existing=hosting.vpc, shared=self._shared
+        )
+        fleet = EcsFleet(self, "Fleet", network=network, machine=runs_on, max_instances=shards.count)
+        image = OwnImage(self, "Image", uri=hosting.image_uri, kind=runs_on.kind, workload=props)
 
         def task(id: str, purpose: str, devices: bool) -> EcsTask:
             mapped = runs_on.devices if devices else ()
-            asked = EcsTaskProps(workload=name, image=image, devices=mapped, purpose=purpose, key=storage.key)
-            return EcsTask(self, id, asked)
+            return EcsTask(self, id, workload=name, image=image, devices=mapped, purpose=purpose, key=storage.key)
 
         return EcsBatchWork(
             self,
             "Work",
-            EcsBatchWorkProps(
-                network=network,
-                fleet=fleet,
-                shard=task("Shard", "reads its archive and rows, writes answers", devices=True),
-                account=task("Account", "reads rows and answers, writes the manifest", devices=False),
-                archive=archive,
-                storage=storage,
-                max_bad_share=hosting.max_bad_share,
-                role=role,
-            ),
+            network=network,
+            fleet=fleet,
+            shard=task("Shard", "reads its archive and rows, writes answers", devices=True),
+            account=task("Account", "reads rows and answers, writes the manifest", devices=False),
+            archive=archive,
+            storage=storage,
+            max_bad_share=hosting.max_bad_share,
+            role=role,
         )

@@ -1,15 +1,12 @@
-"""A run of a batch as a state machine: name it after its day, answer all shards at once, then account for every row.
+"""A run of a batch as a state machine: look for the day's input, answer all shards at once, account for every row.
 
-What a shard and the account do is given as a `BatchWork`; the result is the state machine and its schedule. A shard
-that fails is started again and answers what is missing. So does a run that is started again by hand, for the same day,
-with {"time": "2026-11-21T02:00:00Z"}. A day without input ends the run before an instance is started for it: neither
-waiting nor another try would bring the rows.
+A shard that fails is started again and answers the missing rows. So does a run that is started again by hand for the
+same day, with {"time": "2026-11-21T02:00:00Z"}. A day without input ends the run before an instance starts.
 """
 
-from dataclasses import dataclass
-from typing import Protocol
-
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
@@ -19,7 +16,12 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
+from stacks.batch.storage import BatchStorage
+from stacks.ecs.fleet import EcsFleet
+from stacks.ecs.private_network import PrivateNetwork
+from stacks.ecs.task import EcsTask
 from stacks.grants import acknowledge_log, acknowledge_policy_to_checkov, acknowledge_resources
+from stacks.model_archive import ModelArchive
 
 TIME = "$.time"
 """Path of the time at which the run was due."""
@@ -33,32 +35,134 @@ MISSING_INPUT = "MissingInput"
 """The error with which a run of a day without input ends."""
 RETRIES = 3
 RETRY_AFTER = Duration.minutes(1)
+CONTAINER = "batch"
+ACCOUNT_CPU = 1024
 
 
-class BatchWork(Protocol):
-    """Makes the states of a run. Each of them is retried as a whole and has no result."""
+class EcsBatchWork(Construct):
+    """The states of a run: ECS tasks, one for each shard, each alone on an instance. `role` is the state machine's."""
 
-    def shards(self, scope: Construct) -> sfn.IChainable: ...
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        network: PrivateNetwork,
+        fleet: EcsFleet,
+        shard: EcsTask,
+        account: EcsTask,
+        archive: ModelArchive,
+        storage: BatchStorage,
+        max_bad_share: float,
+        role: iam.Role,
+    ) -> None:
+        super().__init__(scope, id)
+        self._shard, self._account, self._storage = shard, account, storage
+        self._fleet, self._network = fleet, network
+        self._group = ec2.SecurityGroup(
+            self, "TaskGroup", vpc=network.vpc, description="Tasks of the batch: nobody calls them."
+        )
+        self._shard_container = self._container(shard, shard_command(archive.url, "$SHARD"), fleet.cpu)
+        self._account_container = self._container(account, account_command(max_bad_share), ACCOUNT_CPU)
+        archive.grant_read(shard.role)
+        for task in (shard, account):
+            storage.grant_run(task.role)
+            _acknowledge_any_revision(role, task.definition)
+        _pass_roles_to_ecs_alone(role)
 
-    def account(self, scope: Construct) -> sfn.IChainable: ...
+    def shards(self, scope: Construct) -> sfn.IChainable:
+        each_shard = sfn.Map(
+            scope,
+            "Shards",
+            state_name="Answer every shard",
+            items_path=SHARDS,
+            item_selector={"day": sfn.JsonPath.string_at(DAY), "shard": sfn.JsonPath.string_at("$$.Map.Item.Value")},
+            result_path=sfn.JsonPath.DISCARD,
+        )
+        run = self._run(scope, "Shard", "Answer one shard", self._shard, self._shard_container, {"SHARD": "$.shard"})
+        return each_shard.item_processor(run)
+
+    def account(self, scope: Construct) -> sfn.IChainable:
+        return self._run(scope, "Account", "Account for every row", self._account, self._account_container, {})
+
+    def _container(self, task: EcsTask, command: str, cpu: int) -> ecs.ContainerDefinition:
+        locations = {
+            "INPUT": self._storage.input.s3_url_for_object(),
+            "OUTPUT": self._storage.output.s3_url_for_object(),
+        }
+        return task.add_container(CONTAINER, ["sh", "-c", command], task.environment(locations), cpu)
+
+    def _run(
+        self,
+        scope: Construct,
+        id: str,
+        name: str,
+        task: EcsTask,
+        container: ecs.ContainerDefinition,
+        variables: dict[str, str],
+    ) -> sfn.TaskStateBase:
+        fleet = self._fleet
+        capacity = tasks.CapacityProviderOptions.custom(capacity_provider_strategy=[fleet.strategy])
+        override = tasks.ContainerOverride(
+            container_definition=container,
+            environment=[
+                tasks.TaskEnvironmentVariable(name=key, value=sfn.JsonPath.string_at(path))
+                for key, path in {"DAY": DAY, **variables}.items()
+            ],
+        )
+        state = tasks.EcsRunTask(
+            scope,
+            id,
+            state_name=name,
+            integration_pattern=sfn.IntegrationPattern.RUN_JOB,
+            cluster=fleet.cluster,
+            task_definition=task.definition,
+            launch_target=tasks.EcsEc2LaunchTarget(
+                capacity_provider_options=capacity, placement_constraints=fleet.alone
+            ),
+            subnets=self._network.subnets,
+            security_groups=[self._group],
+            container_overrides=[override],
+            result_path=sfn.JsonPath.DISCARD,
+        )
+        return with_retries(state)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchStepsProps:
-    schedule: str
-    scheduled: bool
-    """False where runs start by hand alone: the schedule is there and disabled."""
-    input: s3.IBucket
-    shards: int
-    deadline: Duration
-    work: BatchWork
-    role: iam.Role
+def _pass_roles_to_ecs_alone(role: iam.Role) -> None:
+    """CDK's own grant lets the state machine hand the tasks' roles to any service; a denial wins over it."""
+    role.add_to_policy(
+        iam.PolicyStatement(
+            effect=iam.Effect.DENY,
+            actions=["iam:PassRole"],
+            resources=["*"],
+            conditions={"StringNotEquals": {"iam:PassedToService": "ecs-tasks.amazonaws.com"}},
+        )
+    )
+
+
+def _acknowledge_any_revision(role: iam.Role, definition: ecs.Ec2TaskDefinition) -> None:
+    """Answers the finding on CDK's own grant, which lets the state machine run any revision of a task."""
+    arn = Stack.of(definition).split_arn(definition.task_definition_arn, ArnFormat.SLASH_RESOURCE_NAME)
+    family = f"arn:{arn.partition}:{arn.service}:{arn.region}:{arn.account}:{arn.resource}/{arn.resource_name}:*"
+    acknowledge_resources(role, [family], "A run that has begun goes on with the task it began with after an update.")
 
 
 class BatchSteps(Construct):
-    """`machine`, and the `rule` that starts it."""
+    """`machine`, and the `rule` that starts it. Without `scheduled` the rule is disabled."""
 
-    def __init__(self, scope: Construct, id: str, props: BatchStepsProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        schedule: str,
+        scheduled: bool,
+        input: s3.IBucket,
+        shards: int,
+        deadline: Duration,
+        work: EcsBatchWork,
+        role: iam.Role,
+    ) -> None:
         super().__init__(scope, id)
         name_run = sfn.Pass(
             self,
@@ -66,11 +170,11 @@ class BatchSteps(Construct):
             state_name="Name the run after its day",
             parameters={
                 "day": sfn.JsonPath.array_get_item(sfn.JsonPath.string_split(sfn.JsonPath.string_at(TIME), "T"), 0),
-                "shards": [f"{number}/{props.shards}" for number in range(1, props.shards + 1)],
+                "shards": [f"{number}/{shards}" for number in range(1, shards + 1)],
             },
         )
-        answer = sfn.Chain.start(props.work.shards(self)).next(props.work.account(self))
-        chain = name_run.next(self._look_for_input(props.input)).next(self._unless_missing(props.input, answer))
+        answer = sfn.Chain.start(work.shards(self)).next(work.account(self))
+        chain = name_run.next(self._look_for_input(input)).next(self._unless_missing(input, answer))
         log = logs.LogGroup(
             self,
             "Log",
@@ -81,17 +185,16 @@ class BatchSteps(Construct):
         self.machine = sfn.StateMachine(
             self,
             "Machine",
-            role=props.role,
+            role=role,
             definition_body=sfn.DefinitionBody.from_chainable(chain),
-            timeout=props.deadline,
+            timeout=deadline,
             tracing_enabled=True,
             logs=sfn.LogOptions(destination=log, level=sfn.LogLevel.ALL, include_execution_data=True),
         )
         reason = "Log delivery, X-Ray, and tasks that have no name before they run are on no resource; CDK's wording."
-        acknowledge_resources(props.role, ["*"], reason)
-        acknowledge_policy_to_checkov(props.role, reason)
-        schedule = events.Schedule.expression(props.schedule)
-        self.rule = events.Rule(self, "Schedule", schedule=schedule, enabled=props.scheduled)
+        acknowledge_resources(role, ["*"], reason)
+        acknowledge_policy_to_checkov(role, reason)
+        self.rule = events.Rule(self, "Schedule", schedule=events.Schedule.expression(schedule), enabled=scheduled)
         due = events.RuleTargetInput.from_object({"time": events.EventField.time})
         self.rule.add_target(targets.SfnStateMachine(self.machine, input=due))
 

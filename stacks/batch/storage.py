@@ -4,8 +4,6 @@ INPUT/<day>/…      .jsonl or .jsonl.gz, put there before the run of that day s
 OUTPUT/<day>/…     predictions, bad rows and manifest.json; under OUTPUT/runs/<day>/ the shards' summaries
 """
 
-from dataclasses import dataclass
-
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -18,18 +16,18 @@ OLD_VERSIONS = Duration.days(30)
 LOGS_KEPT = Duration.days(90)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchStorageProps:
-    key: kms.IKey | None
-    """None: S3's own."""
-
-
 class BatchStorage(Construct):
     """`input` and `output`. Both outlive the stack, because they hold users' data."""
 
-    def __init__(self, scope: Construct, id: str, props: BatchStorageProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        key: kms.IKey | None,
+    ) -> None:
         super().__init__(scope, id)
-        self.key = props.key
+        self.key = key
         self._logs = s3.Bucket(
             self,
             "AccessLogs",

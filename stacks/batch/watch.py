@@ -4,44 +4,42 @@ The account reports the throughput, one number for each run (containers/batch/ac
 while they answered. The time to start instances and to pull images is not in it, but is in the run's duration.
 """
 
-from dataclasses import dataclass
-
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from stacks.batch.steps import BatchSteps
 from stacks.ecs import metrics as ecs_metrics
-from stacks.paging import Paging, PagingProps
+from stacks.paging import Paging
 from workloads import ThroughputObjective
 
 HOURS_PER_DAY = 24
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchWatchProps:
-    workload: str
-    steps: BatchSteps
-    objective: ThroughputObjective
-    deadline_hours: int
-    daily: bool
-    """Whether a run starts by the clock every day, so that a day without one is missing it."""
-    own_key: bool
-
-
 class BatchWatch(Construct):
     """`paging.topic` to subscribe to."""
 
-    def __init__(self, scope: Construct, id: str, props: BatchWatchProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        workload: str,
+        steps: BatchSteps,
+        objective: ThroughputObjective,
+        deadline_hours: int,
+        daily: bool,
+        own_key: bool,
+    ) -> None:
         super().__init__(scope, id)
-        self._props = props
-        alarms = [self._failed(), self._late(), self._slow(), *([self._absent()] if props.daily else [])]
-        paging = PagingProps(workload=props.workload, alarms=alarms, own_key=props.own_key)
-        self.paging = Paging(self, "Paging", paging)
+        self._steps, self._deadline_hours, self._objective = steps, deadline_hours, objective
+        self._workload = workload
+        alarms = [self._failed(), self._late(), self._slow(), *([self._absent()] if daily else [])]
+        self.paging = Paging(self, "Paging", workload=workload, alarms=alarms, own_key=own_key)
         self._dashboard()
 
     def _failed(self) -> cloudwatch.Alarm:
-        machine, period = self._props.steps.machine, Duration.minutes(5)
+        machine, period = self._steps.machine, Duration.minutes(5)
         ended = cloudwatch.MathExpression(
             expression="failed + aborted",
             using_metrics={
@@ -51,34 +49,34 @@ class BatchWatch(Construct):
             period=period,
             label="Runs that failed or were stopped",
         )
-        description = "A run failed, or somebody stopped it. Its log says which step; start it again for the same day."
+        description = "A run failed or was stopped. Its log names the step. Start it again for the same day."
         return self._at_least_one("Failed", ended, description)
 
     def _late(self) -> cloudwatch.Alarm:
-        late = self._props.steps.machine.metric_timed_out(period=Duration.minutes(5))
-        hours = self._props.deadline_hours
-        description = f"A run took more than {hours} hours and was stopped. What it answered is kept."
+        late = self._steps.machine.metric_timed_out(period=Duration.minutes(5))
+        hours = self._deadline_hours
+        description = f"A run took more than {hours} hours and was stopped. Its answers are kept."
         return self._at_least_one("Late", late, description)
 
     def _slow(self) -> cloudwatch.Alarm:
-        limit = self._props.objective.rows_per_second
+        limit = self._objective.rows_per_second
         return self._alarm(
             "Slow",
-            ecs_metrics.rows_per_second(self._props.workload).with_(period=Duration.hours(1)),
+            ecs_metrics.rows_per_second(self._workload).with_(period=Duration.hours(1)),
             cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             limit,
-            f"A run answered fewer rows a second than the objective, {limit:,g}.",
+            f"A run was slower than the objective, {limit:,g} rows a second.",
         )
 
     def _absent(self) -> cloudwatch.Alarm:
         """Is on without data, too. Two runs that keep the deadline end at most a day and a deadline apart."""
-        hours = HOURS_PER_DAY + self._props.deadline_hours
+        hours = HOURS_PER_DAY + self._deadline_hours
         return self._alarm(
             "Absent",
-            self._props.steps.machine.metric_succeeded(period=Duration.hours(1)),
+            self._steps.machine.metric_succeeded(period=Duration.hours(1)),
             cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             1,
-            f"No run has succeeded in the last {hours} hours. It is on until the first run has, too.",
+            f"No run succeeded in the last {hours} hours. The alarm is also on before the first run.",
             periods=hours,
             missing=cloudwatch.TreatMissingData.BREACHING,
         )
@@ -109,9 +107,9 @@ class BatchWatch(Construct):
         )
 
     def _dashboard(self) -> None:
-        workload, machine, day = self._props.workload, self._props.steps.machine, Duration.days(1)
+        workload, machine, day = self._workload, self._steps.machine, Duration.days(1)
         dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.days(14))
-        limit = cloudwatch.HorizontalAnnotation(value=self._props.objective.rows_per_second, label="Objective")
+        limit = cloudwatch.HorizontalAnnotation(value=self._objective.rows_per_second, label="Objective")
         dashboard.add_widgets(
             cloudwatch.AlarmStatusWidget(title="Is anything wrong?", alarms=[self.paging.alarm], width=24, height=3)
         )

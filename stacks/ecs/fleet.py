@@ -47,8 +47,8 @@ def machine(file: Path, instance_type: str) -> Machine:
     shape = instance_shape(instance_type)
     if shape is None or instance_type.split(".")[0] not in FAMILIES:
         raise UsageError(
-            f"{file}: {instance_type}: how many vCPUs and chips it has is not known here. Known are the sizes of "
-            f"{', '.join(FAMILIES)}, written as EC2 does (inf1.6xlarge). Choose one of them."
+            f"{file}: {instance_type}: its vCPUs and chips are unknown. Use a size of {', '.join(FAMILIES)}, in EC2's "
+            "notation (inf1.6xlarge)."
         )
     return Machine(
         instance_type=instance_type,
@@ -58,24 +58,26 @@ def machine(file: Path, instance_type: str) -> Machine:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EcsFleetProps:
-    network: PrivateNetwork
-    machine: Machine
-    max_instances: int
-
-
 class EcsFleet(Construct):
     """`cluster`, `strategy` and `alone` (placement constraints) for a task, and the `cpu` units it has to reserve."""
 
-    def __init__(self, scope: Construct, id: str, props: EcsFleetProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        network: PrivateNetwork,
+        machine: Machine,
+        max_instances: int,
+    ) -> None:
         super().__init__(scope, id)
-        self.machine = props.machine
-        self.cpu = props.machine.vcpus * UNITS_PER_VCPU
+        self._max_instances, self._network, self._machine = max_instances, network, machine
+        self.machine = machine
+        self.cpu = machine.vcpus * UNITS_PER_VCPU
         self.cluster = ecs.Cluster(
-            self, "Cluster", vpc=props.network.vpc, container_insights_v2=ecs.ContainerInsights.ENABLED
+            self, "Cluster", vpc=network.vpc, container_insights_v2=ecs.ContainerInsights.ENABLED
         )
-        self.group = self._group(props)
+        self.group = self._group()
         self.provider = ecs.AsgCapacityProvider(
             self,
             "CapacityProvider",
@@ -94,10 +96,10 @@ class EcsFleet(Construct):
         self.strategy = ecs.CapacityProviderStrategy(capacity_provider=self.provider.capacity_provider_name, weight=1)
         self.alone = [
             ecs.PlacementConstraint.distinct_instances(),
-            ecs.PlacementConstraint.member_of(f"attribute:ecs.instance-type == {props.machine.instance_type}"),
+            ecs.PlacementConstraint.member_of(f"attribute:ecs.instance-type == {machine.instance_type}"),
         ]
 
-    def _group(self, props: EcsFleetProps) -> autoscaling.AutoScalingGroup:
+    def _group(self) -> autoscaling.AutoScalingGroup:
         self.role = iam.Role(
             self,
             "InstanceRole",
@@ -107,31 +109,31 @@ class EcsFleet(Construct):
         group = autoscaling.AutoScalingGroup(
             self,
             "Instances",
-            vpc=props.network.vpc,
-            vpc_subnets=props.network.subnets,
-            launch_template=self._launch_template(props),
+            vpc=self._network.vpc,
+            vpc_subnets=self._network.subnets,
+            launch_template=self._launch_template(),
             min_capacity=0,
-            max_capacity=props.max_instances,
+            max_capacity=self._max_instances,
         )
         reason = "Instances come and go with the tasks, every day; what matters of it has an alarm."
         acknowledge(group, "AwsSolutions-AS3", reason)
         return group
 
-    def _launch_template(self, props: EcsFleetProps) -> ec2.LaunchTemplate:
+    def _launch_template(self) -> ec2.LaunchTemplate:
         closed = ec2.SecurityGroup(
             self,
             "InstanceGroup",
-            vpc=props.network.vpc,
+            vpc=self._network.vpc,
             description="Instances: nobody calls them; tasks have their own.",
         )
         user_data = ec2.UserData.for_linux()
         user_data.add_commands(NO_INSTANCE_ROLE_FOR_TASKS)
-        kind = ecs.AmiHardwareType.NEURON if props.machine.devices else ecs.AmiHardwareType.STANDARD
+        kind = ecs.AmiHardwareType.NEURON if self._machine.devices else ecs.AmiHardwareType.STANDARD
         return ec2.LaunchTemplate(
             self,
             "LaunchTemplate",
             machine_image=ecs.EcsOptimizedImage.amazon_linux2023(kind),
-            instance_type=ec2.InstanceType(props.machine.instance_type),
+            instance_type=ec2.InstanceType(self._machine.instance_type),
             role=self.role,
             security_group=closed,
             user_data=user_data,

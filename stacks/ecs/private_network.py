@@ -4,7 +4,6 @@ Nothing is looked up, because synth calls no AWS.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from aws_cdk import Annotations, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -18,20 +17,20 @@ Shared = Callable[[], SharedNetworkStack]
 """Returns the network of the stage, which the first workload that asks for it brings about."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PrivateNetworkProps:
-    workload: Workload
-    existing: ExistingNetwork | None
-    shared: Shared
-
-
 class PrivateNetwork(Construct):
     """`vpc`, the `subnets` to run in, and the `cidr` that callers are in."""
 
-    def __init__(self, scope: Construct, id: str, props: PrivateNetworkProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        workload: Workload,
+        existing: ExistingNetwork | None,
+        shared: Shared,
+    ) -> None:
         super().__init__(scope, id)
-        existing = props.existing
-        self.vpc = self._existing(existing) if existing else self._shared(props.workload, props.shared())
+        self.vpc = self._existing(existing) if existing else self._shared(workload, shared())
         self.cidr = existing.cidr if existing else CIDR
         self.subnets = ec2.SubnetSelection(subnets=[*self.vpc.private_subnets])
 

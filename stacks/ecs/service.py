@@ -59,45 +59,47 @@ TRITON = Server(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EcsServiceProps:
-    network: PrivateNetwork
-    fleet: EcsFleet
-    task: EcsTask
-    archive: ModelArchive
-    server: Server
-    environment: Mapping[str, str]
-    """The artifact's variables and the recommendation's."""
-
-
 class EcsService(Construct):
     """`service`, `balancer`, `target_groups` by protocol, and the `url` that callers in the VPC use."""
 
-    def __init__(self, scope: Construct, id: str, props: EcsServiceProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        network: PrivateNetwork,
+        fleet: EcsFleet,
+        task: EcsTask,
+        archive: ModelArchive,
+        server: Server,
+        environment: Mapping[str, str],
+    ) -> None:
         super().__init__(scope, id)
-        self._containers(props)
-        callers = ec2.Peer.ipv4(props.network.cidr)
-        self.balancer_group = self._group(props, "BalancerGroup", "Callers in the VPC reach the load balancer.")
-        tasks = self._group(props, "TaskGroup", "The load balancer reaches the tasks.")
-        for protocol, port in props.server.ports.items():
+        self._task, self._archive, self._environment = task, archive, environment
+        self._server, self._fleet, self._network = server, fleet, network
+        self._containers()
+        callers = ec2.Peer.ipv4(network.cidr)
+        self.balancer_group = self._group("BalancerGroup", "Callers in the VPC reach the load balancer.")
+        tasks = self._group("TaskGroup", "The load balancer reaches the tasks.")
+        for protocol, port in server.ports.items():
             self.balancer_group.add_ingress_rule(callers, ec2.Port.tcp(port), f"{protocol} from inside the VPC")
             tasks.add_ingress_rule(self.balancer_group, ec2.Port.tcp(port), f"{protocol} from the load balancer")
         self.balancer = elb.NetworkLoadBalancer(
             self,
             "Balancer",
-            vpc=props.network.vpc,
-            vpc_subnets=props.network.subnets,
+            vpc=network.vpc,
+            vpc_subnets=network.subnets,
             internet_facing=False,
             # Zones have different numbers of tasks, and every task should get the same share.
             cross_zone_enabled=True,
             security_groups=[self.balancer_group],
         )
         acknowledge(self.balancer, "AwsSolutions-ELB2", "A network load balancer logs TLS connections alone.")
-        self.service = self._service(props, tasks)
+        self.service = self._service(tasks)
         self.target_groups = {
-            protocol: self._target_group(protocol, port, props.server) for protocol, port in props.server.ports.items()
+            protocol: self._target_group(protocol, port, server) for protocol, port in server.ports.items()
         }
-        self.url = f"http://{self.balancer.load_balancer_dns_name}:{props.server.ports['http']}"
+        self.url = f"http://{self.balancer.load_balancer_dns_name}:{server.ports['http']}"
 
     def metric_healthy_tasks(self) -> cloudwatch.Metric:
         return self.target_groups["http"].metrics.healthy_host_count(period=MINUTE, statistic="Minimum")
@@ -117,17 +119,17 @@ class EcsService(Construct):
         """Per cent of what the tasks reserve; often over 100, because they reserve little and have no limit."""
         return self.service.metric_memory_utilization(period=MINUTE)
 
-    def _containers(self, props: EcsServiceProps) -> None:
-        task, url = props.task, props.archive.url
-        props.archive.grant_read(task.role)
+    def _containers(self) -> None:
+        task, url = self._task, self._archive.url
+        self._archive.grant_read(task.role)
         fetch = task.add_init_container("model", ["python3", "-m", "containers.batch.archive", url, MODEL_FOLDER])
-        environment = task.environment({**props.server.environment, **props.environment})
-        health = f"http://localhost:{props.server.ports['http']}{HEALTH}"
+        environment = task.environment({**self._server.environment, **self._environment})
+        health = f"http://localhost:{self._server.ports['http']}{HEALTH}"
         server = task.add_container(
             SERVER,
-            props.server.command,
+            self._server.command,
             environment,
-            props.fleet.cpu,
+            self._fleet.cpu,
             health_check=ecs.HealthCheck(
                 command=["CMD-SHELL", f"curl --fail --silent {health} || exit 1"],
                 # The load balancer sees sooner that a server is gone. This check only has to allow for START_UP: 300 s,
@@ -138,7 +140,7 @@ class EcsService(Construct):
                 retries=10,
             ),
         )
-        for protocol, port in props.server.ports.items():
+        for protocol, port in self._server.ports.items():
             server.add_port_mappings(ecs.PortMapping(container_port=port, name=protocol))
         task.definition.add_volume(name="model")
         for container, read_only in ((fetch, False), (server, True)):
@@ -149,19 +151,19 @@ class EcsService(Construct):
             ecs.ContainerDependency(container=fetch, condition=ecs.ContainerDependencyCondition.SUCCESS)
         )
 
-    def _group(self, props: EcsServiceProps, id: str, description: str) -> ec2.SecurityGroup:
-        return ec2.SecurityGroup(self, id, vpc=props.network.vpc, description=description)
+    def _group(self, id: str, description: str) -> ec2.SecurityGroup:
+        return ec2.SecurityGroup(self, id, vpc=self._network.vpc, description=description)
 
-    def _service(self, props: EcsServiceProps, tasks: ec2.SecurityGroup) -> ecs.Ec2Service:
+    def _service(self, tasks: ec2.SecurityGroup) -> ecs.Ec2Service:
         service = ecs.Ec2Service(
             self,
             "Service",
-            cluster=props.fleet.cluster,
-            task_definition=props.task.definition,
-            vpc_subnets=props.network.subnets,
+            cluster=self._fleet.cluster,
+            task_definition=self._task.definition,
+            vpc_subnets=self._network.subnets,
             security_groups=[tasks],
-            capacity_provider_strategies=[props.fleet.strategy],
-            placement_constraints=props.fleet.alone,
+            capacity_provider_strategies=[self._fleet.strategy],
+            placement_constraints=self._fleet.alone,
             placement_strategies=[ecs.PlacementStrategy.spread_across(ecs.BuiltInAttributes.AVAILABILITY_ZONE)],
             # No desired count: an update would set an autoscaled service back to it.
             circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
@@ -172,7 +174,7 @@ class EcsService(Construct):
             health_check_grace_period=START_UP,
         )
         # The service has to be deleted before its capacity provider, which cannot be deleted while it is in use.
-        service.node.add_dependency(props.fleet.cluster)
+        service.node.add_dependency(self._fleet.cluster)
         return service
 
     def _target_group(self, protocol: str, port: int, server: Server) -> elb.NetworkTargetGroup:

@@ -5,14 +5,14 @@ from constructs import Construct
 
 from stacks.budget import cost_tags
 from stacks.deployment import Deployment, plan_deployment
-from stacks.ecs.fleet import EcsFleet, EcsFleetProps, Machine, machine
-from stacks.ecs.private_network import PrivateNetwork, PrivateNetworkProps, Shared
+from stacks.ecs.fleet import EcsFleet, Machine, machine
+from stacks.ecs.private_network import PrivateNetwork, Shared
 from stacks.ecs.scaling import EcsScaling, EcsScalingProps
-from stacks.ecs.service import NEURON, TRITON, EcsService, EcsServiceProps
-from stacks.ecs.task import EcsTask, EcsTaskProps
+from stacks.ecs.service import NEURON, TRITON, EcsService
+from stacks.ecs.task import EcsTask
 from stacks.ecs.watch import EcsServiceWatch, EcsServiceWatchProps
-from stacks.model_archive import ModelArchive, ModelArchiveProps
-from stacks.own_image import OwnImage, OwnImageProps
+from stacks.model_archive import ModelArchive
+from stacks.own_image import OwnImage
 from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, named_key, region_of
 from workloads import EcsServiceHosting
 
@@ -34,12 +34,13 @@ class EcsServiceStack(Stack):
         add_legacy_note(self, props.folder)
         named_in = props.folder.recommendation_file if deployment.recommended else props.folder.file
         runs_on = machine(named_in, deployment.instance_type)
-        inside = PrivateNetworkProps(workload=workload, existing=hosting.vpc, shared=shared)
-        network = PrivateNetwork(self, "Network", inside)
+        network = PrivateNetwork(self, "Network", workload=workload, existing=hosting.vpc, shared=shared)
         fleet = EcsFleet(
             self,
             "Fleet",
-            EcsFleetProps(network=network, machine=runs_on, max_instances=_most_tasks(deployment)),
+            network=network,
+            machine=runs_on,
+            max_instances=_most_tasks(deployment),
         )
         service = self._service(hosting, props, network, fleet, deployment)
         if deployment.autoscaling is not None:
@@ -66,36 +67,32 @@ class EcsServiceStack(Stack):
         deployment: Deployment,
     ) -> EcsService:
         workload, artifact, runs_on = props.folder.workload, props.artifact, fleet.machine
-        archive = ModelArchive(
-            self, "Archive", ModelArchiveProps(file=props.archive_file, sha256=artifact.archive_sha256)
-        )
+        archive = ModelArchive(self, "Archive", file=props.archive_file, sha256=artifact.archive_sha256)
         image = OwnImage(
             self,
             "Image",
-            OwnImageProps(uri=hosting.image_uri, kind=runs_on.kind, workload=props),
+            uri=hosting.image_uri,
+            kind=runs_on.kind,
+            workload=props,
         )
         task = EcsTask(
             self,
             "Task",
-            EcsTaskProps(
-                workload=workload.name,
-                image=image,
-                devices=runs_on.devices,
-                purpose="reads its model archive",
-                key=named_key(self, hosting.kms_key_arn),
-            ),
+            workload=workload.name,
+            image=image,
+            devices=runs_on.devices,
+            purpose="reads its model archive",
+            key=named_key(self, hosting.kms_key_arn),
         )
         return EcsService(
             self,
             "Serving",
-            EcsServiceProps(
-                network=network,
-                fleet=fleet,
-                task=task,
-                archive=archive,
-                server=NEURON if runs_on.devices else TRITON,
-                environment={**artifact.environment, **deployment.environment},
-            ),
+            network=network,
+            fleet=fleet,
+            task=task,
+            archive=archive,
+            server=NEURON if runs_on.devices else TRITON,
+            environment={**artifact.environment, **deployment.environment},
         )
 
     def _watch(

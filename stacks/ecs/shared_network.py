@@ -10,7 +10,6 @@ in which there is an interface.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from aws_cdk import Annotations, CfnOutput, Environment, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -33,26 +32,26 @@ ENDPOINTS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SharedNetworkProps:
-    zones: SharedZones
-    tags: Mapping[str, str] = field(default_factory=dict)
-    """By which the stage's costs are counted."""
-    environment: Environment | None = None
-
-
 class SharedNetworkStack(Stack):
     """Has the output VpcId. `zones` tells which subnets are whose, and the `…_parameter`s where their ids are."""
 
-    def __init__(self, scope: Construct, id: str, props: SharedNetworkProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        zones: SharedZones,
+        tags: Mapping[str, str] | None = None,
+        environment: Environment | None = None,
+    ) -> None:
         about = "The network of all workloads on EC2."
-        super().__init__(scope, id, env=props.environment, description=about, tags=dict(props.tags))
-        self.zones = props.zones
-        if caution := props.zones.caution():
+        super().__init__(scope, id, env=environment, description=about, tags=dict(tags or {}))
+        self.zones = zones
+        if caution := zones.caution():
             Annotations.of(self).add_warning_v2("network:zones", caution)
         vpc = ec2.CfnVPC(self, "Vpc", cidr_block=CIDR, enable_dns_hostnames=True, enable_dns_support=True)
         table = ec2.CfnRouteTable(self, "Routes", vpc_id=vpc.ref)
-        subnets = {zone: self._subnet(zone, vpc, table) for zone in props.zones.all}
+        subnets = {zone: self._subnet(zone, vpc, table) for zone in zones.all}
         self._parameter("VpcParameter", self.vpc_parameter, vpc.ref)
         for zone, subnet in subnets.items():
             self._parameter(f"Subnet-{zone}-Parameter", self.subnet_parameter(zone), subnet.ref)

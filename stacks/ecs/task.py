@@ -4,7 +4,6 @@ Whatever runs on ECS for a workload is such a task: a service's server, a batch'
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aws_cdk import Annotations, Aws, Duration, RemovalPolicy
@@ -29,36 +28,35 @@ STOP_TIMEOUT = Duration.seconds(60)
 """Time between SIGTERM and SIGKILL; the servers finish the requests they have within 20 to 30 s."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EcsTaskProps:
-    workload: str
-    image: OwnImage
-    devices: tuple[str, ...]
-    """Device files of all Neuron chips of the instance; empty for a task that uses none."""
-    purpose: str
-    key: kms.IKey | None = None
-    """Encrypts the log. None: CloudWatch Logs' own."""
-
-
 class EcsTask(Construct):
     """`definition` to run, `role` to grant to, `log` to read."""
 
-    def __init__(self, scope: Construct, id: str, props: EcsTaskProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        workload: str,
+        image: OwnImage,
+        devices: tuple[str, ...],
+        purpose: str,
+        key: kms.IKey | None = None,
+    ) -> None:
         super().__init__(scope, id)
-        self._props = props
+        self._workload, self._image, self._devices = workload, image, devices
         tasks = iam.ServicePrincipal("ecs-tasks.amazonaws.com")
-        self.role = iam.Role(self, "Role", assumed_by=tasks, description=f"{props.workload}: {props.purpose}.")
-        starts = f"Starts the containers of {props.workload}: pulls the image, writes the log."
+        self.role = iam.Role(self, "Role", assumed_by=tasks, description=f"{workload}: {purpose}.")
+        starts = f"Starts the containers of {workload}: pulls the image, writes the log."
         starter = iam.Role(self, "ExecutionRole", assumed_by=tasks, description=starts)
-        props.image.grant_pull(starter)
+        image.grant_pull(starter)
         self.log = logs.LogGroup(
             self,
             "Log",
-            encryption_key=props.key,
+            encryption_key=key,
             retention=logs.RetentionDays.ONE_MONTH,
             removal_policy=RemovalPolicy.DESTROY,
         )
-        if props.key is None:
+        if key is None:
             acknowledge_log(self.log)
         self.definition = ecs.Ec2TaskDefinition(
             self, "Task", network_mode=ecs.NetworkMode.AWS_VPC, task_role=self.role, execution_role=starter
@@ -69,7 +67,7 @@ class EcsTask(Construct):
 
     def environment(self, own: Mapping[str, str]) -> dict[str, str]:
         """Returns `own` and the variables by which a program names its metrics."""
-        named = {"METRICS_STACK": Aws.STACK_NAME, "METRICS_WORKLOAD": self._props.workload}
+        named = {"METRICS_STACK": Aws.STACK_NAME, "METRICS_WORKLOAD": self._workload}
         return {**own, **named, **REGION}
 
     def add_container(
@@ -107,7 +105,7 @@ class EcsTask(Construct):
         )
 
     def _pulled(self, name: str, **keys: Any) -> ecs.ContainerDefinition:
-        image = ecs.ContainerImage.from_registry(self._props.image.uri)
+        image = ecs.ContainerImage.from_registry(self._image.uri)
         container = self.definition.add_container(name, image=image, **keys)
         granted = "The execution role has been granted the pull; CDK does not see it for an image named by its URI."
         Annotations.of(container).acknowledge_warning("@aws-cdk/aws-ecs:ecrImageRequiresPolicy", granted)
@@ -117,9 +115,9 @@ class EcsTask(Construct):
         linux = ecs.LinuxParameters(
             self, f"{name.capitalize()}Linux", init_process_enabled=True, shared_memory_size=SHARED_MEMORY_MIB
         )
-        if self._props.devices:
+        if self._devices:
             linux.add_capabilities(ecs.Capability.IPC_LOCK)  # The Neuron runtime locks memory that chips read.
-        for device in self._props.devices:
+        for device in self._devices:
             readable = [ecs.DevicePermission.READ, ecs.DevicePermission.WRITE]
             linux.add_devices(ecs.Device(host_path=device, container_path=device, permissions=readable))
         return linux

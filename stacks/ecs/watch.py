@@ -14,7 +14,7 @@ from constructs import Construct
 
 from stacks.ecs import metrics as ecs_metrics
 from stacks.ecs.service import MINUTE, EcsService
-from stacks.paging import Paging, PagingProps, sustained_alarm
+from stacks.paging import Paging, sustained_alarm
 from workloads import Candidate, LatencyObjective
 
 BUSY_CPU_PERCENT = 90
@@ -43,8 +43,7 @@ class EcsServiceWatch(Construct):
         self._props = props
         about_answers = [self._latency(), *(self._reported() if props.reports else ())]
         alarms = [*about_answers, *self._health()]
-        paging = PagingProps(workload=props.workload, alarms=alarms, own_key=props.own_key)
-        self.paging = Paging(self, "Paging", paging)
+        self.paging = Paging(self, "Paging", workload=props.workload, alarms=alarms, own_key=props.own_key)
         # The other alarms refer to the service, so the service cannot refer to them.
         props.service.service.enable_deployment_alarms(
             [alarm.alarm_name for alarm in about_answers], behavior=ecs.AlarmBehavior.ROLLBACK_ON_ALARM
@@ -55,7 +54,7 @@ class EcsServiceWatch(Construct):
         objective, workload = self._props.objective, self._props.workload
         limit, percentile = objective.model_latency_ms, objective.percentile
         client_latency = ecs_metrics.client_latency(workload, percentile.lower())
-        description = f"{percentile} of what callers wait, end to end, reached the objective, {limit:g} ms."
+        description = f"{percentile} client latency reached the objective, {limit:g} ms."
         return sustained_alarm(self, "ClientLatency", client_latency, limit, description)
 
     def _reported(self) -> list[cloudwatch.Alarm]:
@@ -75,14 +74,12 @@ class EcsServiceWatch(Construct):
                 "ServerErrors",
                 ecs_metrics.server_error_rate(workload),
                 objective.max_error_rate,
-                f"{objective.max_error_rate:.2%} of the requests or more were answered with a 5xx.",
+                f"{objective.max_error_rate:.2%} of requests failed with a 5xx status.",
             ),
         ]
         if capacity is not None:
             per_task = ecs_metrics.invocations_per_task(workload)
-            description = (
-                f"Tasks got the {capacity:,.0f} invocations a minute that one was measured to hold, on average."
-            )
+            description = f"Invocations per minute and task reached the measured capacity, {capacity:,.0f}."
             alarms.append(sustained_alarm(self, "Saturation", per_task, capacity, description))
         return alarms
 
@@ -90,17 +87,15 @@ class EcsServiceWatch(Construct):
         service = self._props.service
         return [
             sustained_alarm(
-                self, "UnhealthyTasks", service.metric_unhealthy_tasks(), 1, "A task does not answer its health check."
+                self, "UnhealthyTasks", service.metric_unhealthy_tasks(), 1, "A task fails its health check."
             ),
-            sustained_alarm(
-                self, "Resets", service.metric_resets(), RESETS_PER_MINUTE, "Tasks reset connections of callers."
-            ),
+            sustained_alarm(self, "Resets", service.metric_resets(), RESETS_PER_MINUTE, "Tasks reset connections."),
             sustained_alarm(
                 self,
                 "Cpu",
                 service.metric_cpu(),
                 BUSY_CPU_PERCENT,
-                "The tasks' CPUs are full: tokenising waits for them.",
+                "The tasks use all CPUs, so tokenisation is delayed.",
             ),
         ]
 

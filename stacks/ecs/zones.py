@@ -21,7 +21,7 @@ def on_shared_network(workload: Workload) -> bool:
     """Returns whether the workload runs on EC2 instances, in no VPC of its own."""
     match workload.hosting:
         case EcsServiceHosting(vpc=None) | ScheduledBatchHosting(vpc=None):
-            return not workload.instance_types[0].startswith("ml.")
+            return True
         case _:
             return False
 

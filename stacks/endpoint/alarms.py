@@ -3,8 +3,6 @@
 Every threshold is the workload's objective or the recommendation's measurement; none is a constant here.
 """
 
-from dataclasses import dataclass
-
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
@@ -13,30 +11,31 @@ from stacks.paging import sustained_alarm
 from workloads import LatencyObjective
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EndpointAlarmsProps:
-    metrics: EndpointMetrics
-    objective: LatencyObjective
-    capacity_per_instance: float | None
-    """The measured invocations per minute at which an instance still keeps the objective, or None if unknown."""
-
-
 class EndpointAlarms(Construct):
     """The alarms in `paging` page, those in `rollback` end an update, and `all` are on the dashboard."""
 
-    def __init__(self, scope: Construct, id: str, props: EndpointAlarmsProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        metrics: EndpointMetrics,
+        objective: LatencyObjective,
+        capacity_per_instance: float | None,
+    ) -> None:
         super().__init__(scope, id)
-        latency, errors = self._latency(props), self._errors(props)
-        client_errors = self._client_errors(props)
-        saturation = self._saturation(props)
+        self._metrics, self._objective, self._capacity_per_instance = metrics, objective, capacity_per_instance
+        latency, errors = self._latency(), self._errors()
+        client_errors = self._client_errors()
+        saturation = self._saturation()
         # A caller that sends malformed requests is no reason to page. A release that answers every request with a 4xx
         # is one to roll back.
-        self.paging = [*latency, self._client_latency(props), *errors, *saturation]
+        self.paging = [*latency, self._client_latency(), *errors, *saturation]
         self.rollback = [*latency, *errors, client_errors]
         self.all = [*self.paging, client_errors]
 
-    def _latency(self, props: EndpointAlarmsProps) -> list[cloudwatch.Alarm]:
-        metrics, objective = props.metrics, props.objective
+    def _latency(self) -> list[cloudwatch.Alarm]:
+        metrics, objective = self._metrics, self._objective
         model = sustained_alarm(
             self,
             "ModelLatency",
@@ -49,44 +48,55 @@ class EndpointAlarms(Construct):
             "OverheadLatency",
             metrics.overhead_latency(),
             objective.overhead_latency_ms * MICROSECONDS_PER_MILLISECOND,
-            f"SageMaker added {objective.overhead_latency_ms:g} ms or more around the model, on average.",
+            f"Average overhead latency reached its limit, {objective.overhead_latency_ms:g} ms.",
         )
         return [model, overhead]
 
-    def _client_latency(self, props: EndpointAlarmsProps) -> cloudwatch.Alarm:
-        objective = props.objective
+    def _client_latency(self) -> cloudwatch.Alarm:
+        objective = self._objective
         limit_ms = client_latency_limit_ms(objective)
         return sustained_alarm(
             self,
             "ClientLatency",
-            props.metrics.client_latency(objective.percentile.lower()),
+            self._metrics.client_latency(objective.percentile.lower()),
             limit_ms,
-            f"{objective.percentile} of what callers waited reached {limit_ms:g} ms, the model's objective and the "
-            "overhead's limit together.",
+            f"{objective.percentile} client latency reached {limit_ms:g} ms, the objective plus the overhead limit.",
         )
 
-    def _errors(self, props: EndpointAlarmsProps) -> list[cloudwatch.Alarm]:
-        metrics, limit = props.metrics, props.objective.max_error_rate
+    def _errors(self) -> list[cloudwatch.Alarm]:
+        metrics, limit = self._metrics, self._objective.max_error_rate
         return [
             sustained_alarm(
-                self, "ServerErrors", metrics.server_error_rate(), limit, f"{limit:.2%} of requests got a 5xx."
+                self,
+                "ServerErrors",
+                metrics.server_error_rate(),
+                limit,
+                f"{limit:.2%} of requests failed with a 5xx status.",
             ),
             sustained_alarm(
-                self, "ModelErrors", metrics.model_error_rate(), limit, f"The container failed {limit:.2%} of requests."
+                self,
+                "ModelErrors",
+                metrics.model_error_rate(),
+                limit,
+                f"{limit:.2%} of requests failed in the container.",
             ),
         ]
 
-    def _client_errors(self, props: EndpointAlarmsProps) -> cloudwatch.Alarm:
-        limit = props.objective.max_error_rate
+    def _client_errors(self) -> cloudwatch.Alarm:
+        limit = self._objective.max_error_rate
         return sustained_alarm(
-            self, "ClientErrors", props.metrics.client_error_rate(), limit, f"{limit:.2%} of requests got a 4xx."
+            self,
+            "ClientErrors",
+            self._metrics.client_error_rate(),
+            limit,
+            f"{limit:.2%} of requests failed with a 4xx status.",
         )
 
-    def _saturation(self, props: EndpointAlarmsProps) -> list[cloudwatch.Alarm]:
-        if (capacity := props.capacity_per_instance) is None:
+    def _saturation(self) -> list[cloudwatch.Alarm]:
+        if (capacity := self._capacity_per_instance) is None:
             return []
-        text = f"Each instance gets {capacity:,.0f} invocations a minute or more, the most that kept the objective."
-        return [sustained_alarm(self, "Saturation", props.metrics.invocations_per_instance(), capacity, text)]
+        text = f"Invocations per minute and instance reached the measured capacity, {capacity:,.0f}."
+        return [sustained_alarm(self, "Saturation", self._metrics.invocations_per_instance(), capacity, text)]
 
 
 def client_latency_limit_ms(objective: LatencyObjective) -> float:

@@ -1,7 +1,6 @@
 """One page on an endpoint, to be read in ten seconds: the alarms, five numbers, and the graphs behind them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -17,25 +16,24 @@ HOURS_PER_DAY = 24
 NOT_MEASURED = "there is no recommendation yet."
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EndpointDashboardProps:
-    metrics: EndpointMetrics
-    objective: LatencyObjective
-    alarms: Sequence[cloudwatch.IAlarm]
-    instance_type: str
-    recommended: Candidate | None
-    on_neuron: bool
-    """True where our Neuron server serves, and reports whole latencies; Triton reports means of their two parts."""
-
-
 class EndpointDashboard(Construct):
-    def __init__(self, scope: Construct, id: str, props: EndpointDashboardProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        metrics: EndpointMetrics,
+        objective: LatencyObjective,
+        alarms: Sequence[cloudwatch.IAlarm],
+        instance_type: str,
+        recommended: Candidate | None,
+        on_neuron: bool,
+    ) -> None:
         super().__init__(scope, id)
-        self._metrics, self._props = props.metrics, props
+        self._metrics, self._objective, self._on_neuron = metrics, objective, on_neuron
+        self._recommended, self._instance_type = recommended, instance_type
         dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(3))
-        dashboard.add_widgets(
-            cloudwatch.AlarmStatusWidget(title="Alarms", alarms=list(props.alarms), width=24, height=3)
-        )
+        dashboard.add_widgets(cloudwatch.AlarmStatusWidget(title="Alarms", alarms=list(alarms), width=24, height=3))
         dashboard.add_widgets(self._now())
         dashboard.add_widgets(self._model_latency(), self._around_the_model())
         dashboard.add_widgets(self._in_the_server(), self._load())
@@ -43,11 +41,11 @@ class EndpointDashboard(Construct):
         dashboard.add_widgets(self._cost(), self._hardware())
 
     def _now(self) -> cloudwatch.SingleValueWidget:
-        metrics, percentile = self._metrics, self._props.objective.percentile
+        metrics, percentile = self._metrics, self._objective.percentile
         latency = cloudwatch.MathExpression(
             expression=f"latency / {MICROSECONDS_PER_MILLISECOND}",
             using_metrics={"latency": metrics.model_latency(percentile.lower())},
-            label=f"{percentile} model latency, ms (objective {self._props.objective.model_latency_ms:g})",
+            label=f"{percentile} model latency, ms (objective {self._objective.model_latency_ms:g})",
             period=MINUTE,
         )
         shown: list[cloudwatch.IMetric] = [
@@ -60,7 +58,7 @@ class EndpointDashboard(Construct):
         return cloudwatch.SingleValueWidget(title="Now", metrics=shown, width=24, height=4)
 
     def _model_latency(self) -> cloudwatch.GraphWidget:
-        objective = self._props.objective
+        objective = self._objective
         shown = dict.fromkeys((*PERCENTILES, objective.percentile.lower()))
         return _graph(
             "Model latency (µs)",
@@ -69,7 +67,7 @@ class EndpointDashboard(Construct):
         )
 
     def _around_the_model(self) -> cloudwatch.GraphWidget:
-        objective = self._props.objective
+        objective = self._objective
         client_ms = client_latency_limit_ms(objective)
         return cloudwatch.GraphWidget(
             title="Around the model: overhead (µs, left), what callers waited (ms, right)",
@@ -83,8 +81,8 @@ class EndpointDashboard(Construct):
 
     def _in_the_server(self) -> cloudwatch.GraphWidget:
         """Shows what of the model latency is the server's: the rest is SageMaker's way to the container and back."""
-        objective, metrics = self._props.objective, self._metrics
-        if not self._props.on_neuron:
+        objective, metrics = self._objective, self._metrics
+        if not self._on_neuron:
             return _graph("In Triton: waiting and computing (ms, mean)", metrics.queue_time(), metrics.compute_time())
         return _graph(
             "In the server: waiting and computing (ms)",
@@ -94,7 +92,7 @@ class EndpointDashboard(Construct):
 
     def _load(self) -> cloudwatch.GraphWidget:
         limits = []
-        if (recommended := self._props.recommended) is not None:
+        if (recommended := self._recommended) is not None:
             if recommended.max_invocations_per_minute is not None:
                 limits.append(_limit("Measured capacity", recommended.max_invocations_per_minute))
             if recommended.autoscaling is not None:
@@ -108,11 +106,11 @@ class EndpointDashboard(Construct):
             metrics.client_error_rate(),
             metrics.server_error_rate(),
             metrics.model_error_rate(),
-            limits=[_limit("Limit", self._props.objective.max_error_rate)],
+            limits=[_limit("Limit", self._objective.max_error_rate)],
         )
 
     def _cost(self) -> cloudwatch.GraphWidget | cloudwatch.TextWidget:
-        recommended, cost = self._props.recommended, self._cost_per_day()
+        recommended, cost = self._recommended, self._cost_per_day()
         if not cost or recommended is None or recommended.cost_per_hour_usd is None:
             reason = (recommended and recommended.cost_reason) or NOT_MEASURED
             return cloudwatch.TextWidget(markdown=f"**Cost per day** is not known: {reason}", width=12, height=6)
@@ -128,7 +126,7 @@ class EndpointDashboard(Construct):
 
     def _cost_per_day(self) -> list[cloudwatch.IMetric]:
         """Scales the recommendation's cost at the peak by the number of instances that CloudWatch counts."""
-        recommended = self._props.recommended
+        recommended = self._recommended
         if recommended is None or recommended.cost_per_hour_usd is None or recommended.instance_count is None:
             return []
         per_hour, count = recommended.cost_per_hour_usd, recommended.instance_count
@@ -143,7 +141,7 @@ class EndpointDashboard(Construct):
 
     def _hardware(self) -> cloudwatch.GraphWidget:
         metrics = self._metrics
-        if hardware(self._props.instance_type) == "GPU":
+        if hardware(self._instance_type) == "GPU":
             shown = [metrics.gpu_utilization(), metrics.gpu_memory_utilization(), metrics.cpu_utilization()]
             return _graph("GPU and its memory (100 % each), CPU (100 % per core)", *shown)
         return _graph("CPU (100 % per core) and memory (%)", metrics.cpu_utilization(), metrics.memory_utilization())

@@ -16,8 +16,8 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from stacks.endpoint.metrics import VARIANT
-from stacks.endpoint.network import EndpointVpc, EndpointVpcProps
-from stacks.endpoint.served_model import Served, ServedModel, ServedModelProps
+from stacks.endpoint.network import EndpointVpc
+from stacks.endpoint.served_model import Served, ServedModel
 from stacks.grants import (
     ENDPOINT_LOGS,
     acknowledge,
@@ -57,7 +57,7 @@ class WorkloadEndpoint(Construct):
     def __init__(self, scope: Construct, id: str, props: WorkloadEndpointProps) -> None:
         super().__init__(scope, id)
         network = props.hosting.network
-        self._network = EndpointVpc(self, "Network", EndpointVpcProps(network=network)) if network else None
+        self._network = EndpointVpc(self, "Network", network=network) if network else None
         self.role = self._execution_role(props)
         self._key = self._storage_key(props)
         self._capture = self._captured_data(props)
@@ -91,7 +91,7 @@ class WorkloadEndpoint(Construct):
         return role
 
     def _served(self, id: str, served: Served) -> ServedModel:
-        return ServedModel(self, id, ServedModelProps(served=served, role=self.role, network=self._network))
+        return ServedModel(self, id, served=served, role=self.role, network=self._network)
 
     def _config(
         self, props: WorkloadEndpointProps, production: ServedModel, shadow: ServedModel | None
@@ -126,7 +126,7 @@ class WorkloadEndpoint(Construct):
     def _captured_data(self, props: WorkloadEndpointProps) -> "CapturedData | None":
         if props.hosting.data_capture is None:
             return None
-        captured = CapturedData(self, "Captured", CapturedDataProps(capture=props.hosting.data_capture, key=self._key))
+        captured = CapturedData(self, "Captured", capture=props.hosting.data_capture, key=self._key)
         captured.grant_write(self.role)
         return captured
 
@@ -148,29 +148,30 @@ class WorkloadEndpoint(Construct):
         return key
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CapturedDataProps:
-    capture: DataCapture
-    key: kms.IKey | None
-
-
 class CapturedData(Construct):
     """`config` for the endpoint configuration, and the encrypted `bucket` of captured requests and answers.
 
     Objects expire after the days that the workload states; the bucket outlives the stack.
     """
 
-    def __init__(self, scope: Construct, id: str, props: CapturedDataProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        capture: DataCapture,
+        key: kms.IKey | None,
+    ) -> None:
         super().__init__(scope, id)
         self.bucket = s3.Bucket(
             self,
             "Bucket",
-            encryption=s3.BucketEncryption.KMS if props.key else s3.BucketEncryption.S3_MANAGED,
-            encryption_key=props.key,
-            bucket_key_enabled=True if props.key else None,
+            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            bucket_key_enabled=True if key else None,
             enforce_ssl=True,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(props.capture.keep_days))],
+            lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(capture.keep_days))],
         )
         acknowledge(
             self.bucket,
@@ -180,9 +181,9 @@ class CapturedData(Construct):
         acknowledge_to_checkov(self.bucket, "CKV_AWS_21", "What is captured has a name of its own and is written once.")
         self.config = sagemaker.CfnEndpointConfig.DataCaptureConfigProperty(
             enable_capture=True,
-            initial_sampling_percentage=props.capture.percent,
+            initial_sampling_percentage=capture.percent,
             destination_s3_uri=self.bucket.s3_url_for_object(CAPTURED_PREFIX),
-            kms_key_id=props.key.key_arn if props.key else None,
+            kms_key_id=key.key_arn if key else None,
             capture_options=[
                 sagemaker.CfnEndpointConfig.CaptureOptionProperty(capture_mode=mode) for mode in ("Input", "Output")
             ],

@@ -7,22 +7,17 @@ from constructs import Construct
 
 from stacks.budget import cost_tags
 from stacks.deployment import Deployment
-from stacks.endpoint.alarms import EndpointAlarms, EndpointAlarmsProps
-from stacks.endpoint.dashboard import EndpointDashboard, EndpointDashboardProps
+from stacks.endpoint.alarms import EndpointAlarms
+from stacks.endpoint.dashboard import EndpointDashboard
 from stacks.endpoint.endpoint import WorkloadEndpoint, WorkloadEndpointProps
 from stacks.endpoint.endpoint_plan import EndpointPlan, plan_endpoint
 from stacks.endpoint.metrics import EndpointMetrics
-from stacks.endpoint.recommender_access import (
-    GeneratorAccess,
-    GeneratorAccessProps,
-    RecommenderAccess,
-    RecommenderAccessProps,
-)
-from stacks.endpoint.scaling import EndpointScaling, EndpointScalingProps
+from stacks.endpoint.recommender_access import GeneratorAccess, RecommenderAccess
+from stacks.endpoint.scaling import EndpointScaling
 from stacks.endpoint.served_model import Served
-from stacks.endpoint.serving_image import ServingImage, ServingImageProps, runs_on_neuron
-from stacks.model_archive import ModelArchive, ModelArchiveProps
-from stacks.paging import Paging, PagingProps
+from stacks.endpoint.serving_image import ServingImage, runs_on_neuron
+from stacks.model_archive import ModelArchive
+from stacks.paging import Paging
 from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, add_legacy_note, add_warnings, region_of
 from workloads import ModelArtifact, SageMakerEndpointHosting
 
@@ -68,11 +63,15 @@ class SageMakerEndpointStack(Stack):
         self._scale(endpoint, deployment)
         paging = self._watch(metrics, alarms, deployment)
         workload = props.folder.workload
-        access = RecommenderAccessProps(
-            workload=workload, endpoint=endpoint, archive=production.archive, image=production.image
+        recommender = RecommenderAccess(
+            self,
+            "Recommender",
+            workload=workload,
+            endpoint=endpoint,
+            archive=production.archive,
+            image=production.image,
         )
-        recommender = RecommenderAccess(self, "Recommender", access)
-        generator = GeneratorAccess(self, "Generator", GeneratorAccessProps(workload=workload, endpoint=endpoint))
+        generator = GeneratorAccess(self, "Generator", workload=workload, endpoint=endpoint)
         # inference_recommender finds these outputs by name.
         CfnOutput(self, "EndpointName", value=endpoint.endpoint_name)
         CfnOutput(self, "ModelName", value=endpoint.model_name)
@@ -116,39 +115,44 @@ class SageMakerEndpointStack(Stack):
         )
 
     def _archive(self, id: str, built: BuiltArtifact) -> ModelArchive:
-        return ModelArchive(self, id, ModelArchiveProps(file=built.archive_file, sha256=built.artifact.archive_sha256))
+        return ModelArchive(self, id, file=built.archive_file, sha256=built.artifact.archive_sha256)
 
     def _image(self, id: str, uri: str | None, artifact: ModelArtifact, instance_type: str) -> ServingImage:
-        props = ServingImageProps(
+        return ServingImage(
+            self,
+            id,
             image_uri=uri,
             triton_version=self._hosting.triton_version,
             artifact=artifact,
             instance_type=instance_type,
             workload=self._props,
         )
-        return ServingImage(self, id, props)
 
     def _alarms(self, metrics: EndpointMetrics, deployment: Deployment) -> EndpointAlarms:
         recommended = deployment.recommended
-        props = EndpointAlarmsProps(
+        return EndpointAlarms(
+            self,
+            "Alarms",
             metrics=metrics,
             objective=self._props.folder.workload.latency_objective,
             capacity_per_instance=recommended.max_invocations_per_minute if recommended else None,
         )
-        return EndpointAlarms(self, "Alarms", props)
 
     def _scale(self, endpoint: WorkloadEndpoint, deployment: Deployment) -> None:
         if deployment.autoscaling is not None:
-            props = EndpointScalingProps(
+            EndpointScaling(
+                self,
+                "Scaling",
                 endpoint_name=endpoint.endpoint_name,
                 autoscaling=deployment.autoscaling,
                 rules=self._hosting.scaling,
             )
-            EndpointScaling(self, "Scaling", props)
 
     def _watch(self, metrics: EndpointMetrics, alarms: EndpointAlarms, deployment: Deployment) -> Paging:
         workload = self._props.folder.workload
-        props = EndpointDashboardProps(
+        EndpointDashboard(
+            self,
+            "Watch",
             metrics=metrics,
             objective=workload.latency_objective,
             alarms=alarms.all,
@@ -156,6 +160,5 @@ class SageMakerEndpointStack(Stack):
             recommended=deployment.recommended,
             on_neuron=runs_on_neuron(self._props.artifact),
         )
-        EndpointDashboard(self, "Watch", props)
         own_key = self._hosting.kms_key_arn is not None
-        return Paging(self, "Paging", PagingProps(workload=workload.name, alarms=alarms.paging, own_key=own_key))
+        return Paging(self, "Paging", workload=workload.name, alarms=alarms.paging, own_key=own_key)

@@ -5,7 +5,6 @@ container call from inside: S3, ECR, CloudWatch Logs, CloudWatch metrics and KMS
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -26,22 +25,23 @@ INTERFACES = (
 CIDR = "10.0.0.0/16"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EndpointVpcProps:
-    network: EndpointNetwork
-
-
 class EndpointVpc(Construct):
     """`subnet_ids` and `security_group_ids` for a model, and the `routes` that must exist before it."""
 
-    def __init__(self, scope: Construct, id: str, props: EndpointVpcProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        network: EndpointNetwork,
+    ) -> None:
         super().__init__(scope, id)
         self.routes: list[Construct] = []
-        if isinstance(props.network, NewVpc):
-            self.subnet_ids, self.security_group_ids = self._new(props.network)
+        if isinstance(network, NewVpc):
+            self.subnet_ids, self.security_group_ids = self._new(network)
         else:
-            self.subnet_ids = list(props.network.subnet_ids)
-            self.security_group_ids = list(props.network.security_group_ids)
+            self.subnet_ids = list(network.subnet_ids)
+            self.security_group_ids = list(network.security_group_ids)
 
     def grant_join(self, role: iam.Role) -> None:
         """Lets SageMaker, in the role's name, attach instances to the subnets."""

@@ -7,7 +7,6 @@ plan, call endpoints, and write what they answered.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aws_cdk import Aws, Stack
 from aws_cdk import aws_iam as iam
@@ -41,20 +40,21 @@ def role_path(stack_name: str) -> str:
     return f"/inference-recommender/{stack_name}/"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RecommenderAccessProps:
-    workload: Workload
-    endpoint: WorkloadEndpoint
-    archive: ModelArchive
-    image: ServingImage
-
-
 class RecommenderAccess(Construct):
     """`role` is the RoleArn of CreateInferenceRecommendationsJob."""
 
-    def __init__(self, scope: Construct, id: str, props: RecommenderAccessProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        workload: Workload,
+        endpoint: WorkloadEndpoint,
+        archive: ModelArchive,
+        image: ServingImage,
+    ) -> None:
         super().__init__(scope, id)
-        workload, prefix = props.workload, _prefix(props.workload)
+        workload, prefix = workload, _prefix(workload)
         self.role = iam.Role(
             self,
             "Role",
@@ -62,12 +62,12 @@ class RecommenderAccess(Construct):
             path=role_path(Stack.of(self).stack_name),
             description=f"Lets SageMaker Inference Recommender measure {workload.name}.",
         )
-        props.archive.grant_read(self.role)
-        props.image.grant_pull(self.role)
+        archive.grant_read(self.role)
+        image.grant_pull(self.role)
         allow_container_telemetry(self.role, ENDPOINT_LOGS, JOB_LOGS)
         self._grant_payloads()
         self._grant_own_endpoints(prefix)
-        self._grant_model(props.endpoint)
+        self._grant_model(endpoint)
         self._grant_packages(prefix)
         _grant_subnets(self.role)
         _grant_key(self.role, workload.recommender.kms_key_arn)
@@ -112,31 +112,32 @@ class RecommenderAccess(Construct):
         acknowledge_resources(self.role, [packages], "Each version of the workload's model package has a number.")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GeneratorAccessProps:
-    workload: Workload
-    endpoint: WorkloadEndpoint
-
-
 class GeneratorAccess(Construct):
     """`role` is the role of the Processing job of `recommender.generators`."""
 
-    def __init__(self, scope: Construct, id: str, props: GeneratorAccessProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        workload: Workload,
+        endpoint: WorkloadEndpoint,
+    ) -> None:
         super().__init__(scope, id)
         self.role = iam.Role(
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
-            description=f"Lets load generators ask {props.workload.name}.",
+            description=f"Lets load generators ask {workload.name}.",
         )
         self._grant_image()
-        self._grant_folder(props.workload.name)
+        self._grant_folder(workload.name)
         allow_container_telemetry(self.role, GENERATOR_LOGS)
-        own = _sagemaker(self, "endpoint", f"{_prefix(props.workload)}-*")
-        allow(self.role, ["sagemaker:InvokeEndpoint"], [props.endpoint.endpoint_arn, own])
+        own = _sagemaker(self, "endpoint", f"{_prefix(workload)}-*")
+        allow(self.role, ["sagemaker:InvokeEndpoint"], [endpoint.endpoint_arn, own])
         acknowledge_resources(self.role, [own], "An experiment names its endpoints after the workload.")
         _grant_subnets(self.role)
-        _grant_key(self.role, props.workload.recommender.kms_key_arn)
+        _grant_key(self.role, workload.recommender.kms_key_arn)
 
     def _grant_image(self) -> None:
         """AWS's image has a registry account for each region."""

@@ -5,7 +5,6 @@ With two policies, one is enough to add instances, and both have to agree to rem
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aws_cdk import aws_applicationautoscaling as scaling
 from constructs import Construct
@@ -17,34 +16,32 @@ INVOCATIONS = "SageMakerVariantInvocationsPerInstance"
 CONCURRENCY = "SageMakerVariantConcurrentRequestsPerModelHighResolution"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EndpointScalingProps:
-    endpoint_name: str
-    """A reference to the endpoint resource, so that the endpoint is created first."""
-    autoscaling: Autoscaling
-    rules: EndpointScalingRules
-
-
 class EndpointScaling(Construct):
     """Uses L1: the L2 would add a role although SageMaker's service-linked one is used."""
 
-    def __init__(self, scope: Construct, id: str, props: EndpointScalingProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        endpoint_name: str,
+        autoscaling: Autoscaling,
+        rules: EndpointScalingRules,
+    ) -> None:
         super().__init__(scope, id)
-        self._rules, self._autoscaling = props.rules, props.autoscaling
+        self._rules, self._autoscaling = rules, autoscaling
         self._target = scaling.CfnScalableTarget(
             self,
             "Target",
             service_namespace="sagemaker",
             scalable_dimension="sagemaker:variant:DesiredInstanceCount",
-            resource_id=f"endpoint/{props.endpoint_name}/variant/{VARIANT}",
-            min_capacity=props.autoscaling.min_capacity,
-            max_capacity=props.autoscaling.max_capacity,
-            scheduled_actions=scheduled_actions(
-                (*props.rules.scheduled_minimums, *props.autoscaling.scheduled_minimums)
-            ),
+            resource_id=f"endpoint/{endpoint_name}/variant/{VARIANT}",
+            min_capacity=autoscaling.min_capacity,
+            max_capacity=autoscaling.max_capacity,
+            scheduled_actions=scheduled_actions((*rules.scheduled_minimums, *autoscaling.scheduled_minimums)),
         )
-        self._track("Policy", "InvocationsPerInstance", INVOCATIONS, props.autoscaling.target_invocations_per_instance)
-        if (requests := props.rules.concurrent_requests_per_instance) is not None:
+        self._track("Policy", "InvocationsPerInstance", INVOCATIONS, autoscaling.target_invocations_per_instance)
+        if (requests := rules.concurrent_requests_per_instance) is not None:
             self._track("ConcurrencyPolicy", "ConcurrentRequestsPerInstance", CONCURRENCY, requests)
 
     def _track(self, id: str, name: str, metric: str, value: float) -> None:

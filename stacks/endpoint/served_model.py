@@ -29,24 +29,24 @@ class Served:
     instance_count: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServedModelProps:
-    served: Served
-    role: iam.Role
-    network: EndpointVpc | None
-
-
 class ServedModel(Construct):
     """`model`, and `variant` to put it into an endpoint configuration."""
 
-    def __init__(self, scope: Construct, id: str, props: ServedModelProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        served: Served,
+        role: iam.Role,
+        network: EndpointVpc | None,
+    ) -> None:
         super().__init__(scope, id)
-        served, network = props.served, props.network
         self._served = served
         self.model = sagemaker.CfnModel(
             self,
             "Model",
-            execution_role_arn=props.role.role_arn,
+            execution_role_arn=role.role_arn,
             # SageMaker fetches archive and image itself, and the container needs no network.
             enable_network_isolation=True,
             primary_container=sagemaker.CfnModel.ContainerDefinitionProperty(
@@ -61,7 +61,7 @@ class ServedModel(Construct):
             else None,
         )
         # SageMaker reads archive and image when the model is created, so the role's policies have to exist by then.
-        self.model.node.add_dependency(*(each for each in props.role.node.children if isinstance(each, iam.Policy)))
+        self.model.node.add_dependency(*(each for each in role.node.children if isinstance(each, iam.Policy)))
         if network is not None:
             self.model.node.add_dependency(*network.routes)
 

@@ -7,49 +7,50 @@ Neuron AMI that could be named has an old driver and does not support Inf1.
 What is inside an image of the workload's own is not known here, beyond the Triton version that the workload states.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from aws_cdk import Annotations, Stack, Token
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.own_image import OwnImage, OwnImageProps
+from stacks.own_image import OwnImage
 from stacks.workload_stack import WorkloadStackProps
 from workloads import ModelArtifact, UsageError, images, own_images
 from workloads.instances import HOST_AMIS, OLD_DRIVER_FAMILIES, family, has_accelerator
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServingImageProps:
-    image_uri: str | None
-    """None stands for our image of `triton_version`, or for Inferentia."""
-    triton_version: str
-    artifact: ModelArtifact
-    instance_type: str
-    workload: WorkloadStackProps
-
-
 class ServingImage(Construct):
     """`uri` for the model's container, `host_ami` for the variant."""
 
-    def __init__(self, scope: Construct, id: str, props: ServingImageProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        image_uri: str | None,
+        triton_version: str,
+        artifact: ModelArtifact,
+        instance_type: str,
+        workload: WorkloadStackProps,
+    ) -> None:
         super().__init__(scope, id)
+        self._triton_version, self._instance_type, self._artifact = triton_version, instance_type, artifact
+        self._workload = workload
         self.host_ami: str | None = None
-        if not runs_on_neuron(props.artifact):
-            self.host_ami = host_ami(props.triton_version, props.instance_type, props.workload.folder.file)
-            if props.image_uri is None:
-                self._check_triton(props)
-        kind = own_images.endpoint_kind(props.artifact.runtime, props.triton_version, props.instance_type)
-        self._own = OwnImage(self, "Own", OwnImageProps(uri=props.image_uri, kind=kind, workload=props.workload))
+        if not runs_on_neuron(artifact):
+            self.host_ami = host_ami(triton_version, instance_type, workload.folder.file)
+            if image_uri is None:
+                self._check_triton()
+        kind = own_images.endpoint_kind(artifact.runtime, triton_version, instance_type)
+        self._own = OwnImage(self, "Own", uri=image_uri, kind=kind, workload=workload)
         self.uri = self._own.uri
 
     def grant_pull(self, role: iam.Role) -> None:
         self._own.grant_pull(role)
 
-    def _check_triton(self, props: ServingImageProps) -> None:
+    def _check_triton(self) -> None:
         """Raises `UsageError` for a version that our image cannot be built of for the region."""
-        file, version, region = props.workload.folder.file, props.triton_version, Stack.of(self).region
+        file, version, region = self._workload.folder.file, self._triton_version, Stack.of(self).region
         published = images.triton_registries()
         if version not in published:
             raise UsageError(
@@ -57,11 +58,11 @@ class ServingImage(Construct):
                 f"Published: {', '.join(sorted(published))}. "
                 "Choose one of them, or set hosting.image_uri to your own image."
             )
-        kind = own_images.endpoint_kind(props.artifact.runtime, version, props.instance_type)
+        kind = own_images.endpoint_kind(self._artifact.runtime, version, self._instance_type)
         if kind not in own_images.TRITON_LOCKS:
             raise UsageError(
                 f"{file}: hosting.triton_version: got '{version}', for which containers/triton has no packages on "
-                f"{props.instance_type}. It has them for {', '.join(own_images.TRITON_LOCKS)}. Choose one of these, or "
+                f"{self._instance_type}. It has them for {', '.join(own_images.TRITON_LOCKS)}. Choose one of these, or "
                 "set hosting.image_uri to your own image."
             )
         if not Token.is_unresolved(region) and region not in published[version]:
@@ -70,7 +71,7 @@ class ServingImage(Construct):
                 f"in {', '.join(sorted(published[version]))}. Deploy to one of these regions, choose another version, "
                 "or set hosting.image_uri to your own image."
             )
-        if props.artifact.runtime == "cuda" and not props.workload.options.local:
+        if self._artifact.runtime == "cuda" and not self._workload.options.local:
             Annotations.of(self).add_error(
                 f"{file}: hosting.target: a cuda build is for development on the local account: it needs PyTorch for "
                 "Python, which no image of ours has. Host a TensorRT build, or set hosting.image_uri to your own image."

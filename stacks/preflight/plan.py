@@ -1,19 +1,30 @@
-"""Plans a preflight: the questions that an account has to answer before a workload's stack is deployed. Pure.
+"""Plans a preflight: the questions for the stacks of some workloads. Pure.
 
-A question follows from workload.toml, the reviewed recommendation and the stage, so that it can be asked before
-anything is built: a higher quota takes days to get. What the answer means is in answers.py.
-
-EC2 counts the vCPUs of a family's group, SageMaker the instances of each type and use. Both name their quotas in
-Service Quotas (https://docs.aws.amazon.com/general/latest/gr/sagemaker.html and …/ec2-service.html).
+Questions follow from workload.toml, the reviewed recommendation and the stage: nothing needs to be built. EC2's quotas
+count vCPUs of a group of families, SageMaker's count instances of a type and use.
+Source: https://docs.aws.amazon.com/general/latest/gr/sagemaker.html and …/ec2-service.html.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from stacks.context import ReleaseSource, Stage
 from stacks.ecs.zones import ORDINALS, SharedZones
+from stacks.preflight.questions import (
+    AMI_LEAF,
+    AMI_ROOT,
+    BOOTSTRAP_QUALIFIER,
+    AmiParameter,
+    Bootstrapped,
+    Connection,
+    Image,
+    MayDo,
+    Offered,
+    Question,
+    Quota,
+    ServiceRole,
+)
 from workloads import (
     Candidate,
     EcsServiceHosting,
@@ -27,128 +38,20 @@ from workloads import (
 )
 from workloads.instances import NEURON_FAMILIES, family, instance_shape
 
-OLDEST_BOOTSTRAP = 6
-"""The version that the templates' own rule asks for."""
-BOOTSTRAP_QUALIFIER = "hnb659fds"
-AMI_ROOT, AMI_LEAF = "/aws/service/ecs/optimized-ami/", "/recommended/image_id"
 ON_DEMAND = {
     "inf": "Running On-Demand Inf instances",
     "g": "Running On-Demand G and VT instances",
     "": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
 }
-"""EC2's quota by the beginning of a family's name."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Quota:
-    """The account's `quota` of `service` is at least `needed`. `why` says how that number comes about."""
-
-    service: str
-    quota: str
-    needed: int
-    why: str
-
-    @property
-    def subject(self) -> str:
-        return f"quota of {self.service}: {self.quota}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Offered:
-    """EC2 has the type in every one of `zones` (names or ids), or where none is named in the region's first `first`.
-
-    With `first` None the region is enough.
-    """
-
-    instance_type: str
-    zones: tuple[str, ...] = ()
-    first: int | None = None
-
-    @property
-    def subject(self) -> str:
-        return f"{self.instance_type} offered"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AmiParameter:
-    """The public SSM parameter that names the instances' AMI is in the region."""
-
-    name: str
-
-    @property
-    def subject(self) -> str:
-        return f"AMI of {self.name.removeprefix(AMI_ROOT).removesuffix(AMI_LEAF)}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Image:
-    """A private ECR repository has the image: a whole URI, or NAME:TAG in the account and region asked.
-
-    `kind` is that of an image of ours, which scripts/release/build_image.sh builds and pushes under that tag.
-    """
-
-    uri: str
-    kind: str | None = None
-
-    @property
-    def subject(self) -> str:
-        return f"image {self.uri}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServiceRole:
-    """The service-linked role exists. `service` is its principal."""
-
-    name: str
-    service: str
-
-    @property
-    def subject(self) -> str:
-        return f"service-linked role {self.name}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Connection:
-    """A person has confirmed the connection to the repository's host."""
-
-    arn: str
-
-    @property
-    def subject(self) -> str:
-        return f"connection {self.arn}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bootstrapped:
-    """`cdk bootstrap` was run in the account and region, with a version that the templates take."""
-
-    @property
-    def subject(self) -> str:
-        return "cdk bootstrap"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MayDo:
-    """The caller may do `action` on `resource`, in which {partition}, {account} and {region} are filled in."""
-
-    action: str
-    resource: str
-    named: str
-    """The resource, as people call it."""
-
-    @property
-    def subject(self) -> str:
-        return f"{self.action} on {self.named}"
-
-
-Question: TypeAlias = Quota | Offered | AmiParameter | Image | ServiceRole | Connection | Bootstrapped | MayDo
+"""EC2's quotas by the prefix of a family's name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
+    """A question, and the stacks that need it."""
+
     question: Question
     stacks: tuple[str, ...]
-    """The stacks that need it."""
 
 
 SAGEMAKER_SCALING = ServiceRole(
@@ -172,10 +75,9 @@ def plan(
     source: ReleaseSource | None = None,
     network: SharedZones | None = None,
 ) -> tuple[Check, ...]:
-    """Returns the checks for the stacks of `folders`, each question once.
+    """Returns the checks for the stacks of `folders`, each question once. Quotas are added up over the stacks.
 
-    Quotas are added up over the stacks, because they share the account. `source` is that of the release pipeline.
-    `network` has the zones that all workloads on EC2 share; without it those of `folders`, in a region not known.
+    `source` is that of the release pipeline. `network` has the zones that all workloads on EC2 share.
     """
     if network is None:
         shared = {folder.file: folder.workload for folder in folders}
@@ -276,10 +178,6 @@ def _batch(folder: WorkloadFolder, hosting: ScheduledBatchHosting, network: Shar
     found = folder.batch_recommendation()
     shards = found.recommended.shards if found else hosting.shards
     instance_type = found.recommended.instance_type if found else folder.workload.instance_types[0]
-    if instance_type.startswith("ml."):
-        quota = f"{instance_type} for processing job usage"
-        yield Quota(service="sagemaker", quota=quota, needed=shards, why=f"{shards} shards")
-        return
     why = f"{shards} {instance_type}, one for each shard"
     yield _on_demand(folder, instance_type, shards, why)
     yield from _on_ec2(folder, hosting, instance_type, network)
@@ -289,8 +187,8 @@ def _on_demand(folder: WorkloadFolder, instance_type: str, instances: int, why: 
     """Raises `UsageError` for a type whose size is not known."""
     if (shape := instance_shape(instance_type)) is None:
         raise UsageError(
-            f"{folder.file}: {instance_type}: how many vCPUs it has is not known here. Write it as EC2 does "
-            "(inf1.6xlarge), or choose another."
+            f"{folder.file}: {instance_type}: its vCPUs are unknown. "
+            "Use EC2's notation (inf1.6xlarge), or another type."
         )
     group = next(quota for prefix, quota in ON_DEMAND.items() if family(instance_type).startswith(prefix))
     return Quota(service="ec2", quota=group, needed=instances * shape.vcpus, why=f"vCPUs of {why}")
@@ -313,9 +211,9 @@ def _on_ec2(
 
 
 def _images(folder: WorkloadFolder) -> Iterator[Question]:
-    """Yields the images that the stack names: the workload's own, and ours of containers/ as it is now.
+    """Yields the images that the stack names: those of hosting.image_uri, and those of containers/.
 
-    One of ours that was built is asked for by its digest, else by the tag under which it would be pushed.
+    An image of containers/ is named by its digest if it was built, else by the tag for its contents.
     """
     workload, root = folder.workload, folder.file.parents[2]
     shadow = workload.hosting.shadow if isinstance(workload.hosting, SageMakerEndpointHosting) else None

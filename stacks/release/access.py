@@ -1,7 +1,6 @@
 """The roles of a release's steps, one for each kind of step, on named resources where a name is known."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aws_cdk import ArnFormat, Aws, Stack
 from aws_cdk import aws_iam as iam
@@ -33,14 +32,6 @@ def build_cache(workload: str) -> str:
     return f"caches/{workload}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReleaseAccessProps:
-    releases: s3.IBucket
-    """Keeps builds and baselines."""
-    connection_arn: str
-    """The connection to the repository."""
-
-
 def use_of(connection_arn: str) -> iam.PolicyStatement:
     """Lets a role use a connection. IAM wants the action under the ARN's own service: codeconnections, or
     codestar-connections for an older connection, which is all that CDK grants.
@@ -59,9 +50,16 @@ class ReleaseAccess(Construct):
     what it could change elsewhere, another build, a gate or production would take for its own.
     """
 
-    def __init__(self, scope: Construct, id: str, props: ReleaseAccessProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        releases: s3.IBucket,
+        connection_arn: str,
+    ) -> None:
         super().__init__(scope, id)
-        self._releases = props.releases
+        self._releases = releases
         self.source = iam.Role(
             self,
             "Source",
@@ -69,7 +67,7 @@ class ReleaseAccess(Construct):
             assumed_by=iam.AccountPrincipal(Stack.of(self).account),
             description="Gets the repository's files.",
         )
-        self.source.add_to_policy(use_of(props.connection_arn))
+        self.source.add_to_policy(use_of(connection_arn))
 
     def build(self, workload: str) -> iam.Role:
         """Returns the role of the workload's build, here and as a SageMaker processing job."""

@@ -6,7 +6,6 @@ for each kind, because an action of CodePipeline takes five artifacts at most.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from aws_cdk import Duration, RemovalPolicy, Stack, pipelines
 from aws_cdk import aws_codebuild as codebuild
@@ -26,26 +25,27 @@ PREFIXES = ("inf1-", "inf2-", "cpu-", "triton-")
 """How tags begin, but for those of mirrored bases, which are kept for ever."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReleaseImagesProps:
-    workloads: Sequence[Workload]
-    source: pipelines.IFileSetProducer
-    after: pipelines.Step
-    """The step that has to succeed first."""
-
-
 class ReleaseImages(Construct):
     """`built` has the step's output by the folder that it belongs in; it is empty if no workload needs an image."""
 
-    def __init__(self, scope: Construct, id: str, props: ReleaseImagesProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        workloads: Sequence[Workload],
+        source: pipelines.IFileSetProducer,
+        after: pipelines.Step,
+    ) -> None:
         super().__init__(scope, id)
-        kinds = sorted(set().union(*map(own_images.kinds_of, props.workloads)))
+        self._after, self._source = after, source
+        kinds = sorted(set().union(*map(own_images.kinds_of, workloads)))
         self.built: dict[str, pipelines.IFileSetProducer] = {}
         if not kinds:
             return
         self._repository = self._make_repository()
         self._role = self._make_role(kinds)
-        self.built[FOLDER] = self._step(kinds, props).add_output_directory(FOLDER)
+        self.built[FOLDER] = self._step(kinds).add_output_directory(FOLDER)
 
     def _make_repository(self) -> ecr.Repository:
         repository = ecr.Repository(
@@ -79,10 +79,10 @@ class ReleaseImages(Construct):
         acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
         return role
 
-    def _step(self, kinds: Sequence[str], props: ReleaseImagesProps) -> pipelines.CodeBuildStep:
+    def _step(self, kinds: Sequence[str]) -> pipelines.CodeBuildStep:
         step = pipelines.CodeBuildStep(
             "Images",
-            input=props.source,
+            input=self._source,
             commands=[
                 f"{INSTALL} requirements/cdk.txt",
                 *(f"bash {SCRIPTS}/build_image.sh {kind} {self._repository.repository_name}" for kind in kinds),
@@ -97,5 +97,5 @@ class ReleaseImages(Construct):
             cache=codebuild.Cache.local(codebuild.LocalCacheMode.DOCKER_LAYER),
             timeout=LONGEST_BUILD,
         )
-        step.add_step_dependency(props.after)
+        step.add_step_dependency(self._after)
         return step

@@ -28,8 +28,8 @@ from stacks.grants import (
     acknowledge_wildcards,
 )
 from stacks.release import steps
-from stacks.release.access import ReleaseAccess, ReleaseAccessProps, build_cache, use_of
-from stacks.release.images import ReleaseImages, ReleaseImagesProps
+from stacks.release.access import ReleaseAccess, build_cache, use_of
+from stacks.release.images import ReleaseImages
 from workloads import ROOT, ProjectError, Workload
 from workloads.instances import NEURON_FAMILIES, needs_host_ami
 
@@ -77,8 +77,9 @@ class ReleasePipelineStack(Stack):
         super().__init__(scope, id, env=props.environment, description="Releases models and infrastructure.")
         self._props = props
         self._releases = self._bucket()
-        access = ReleaseAccessProps(releases=self._releases, connection_arn=props.source.connection_arn)
-        self._access = ReleaseAccess(self, "Access", access)
+        self._access = ReleaseAccess(
+            self, "Access", releases=self._releases, connection_arn=props.source.connection_arn
+        )
         self._models = {workload.name: _model(workload) for workload in props.workloads}
         self._builds: dict[str, pipelines.CodeBuildStep] = {}
         self._built: dict[str, pipelines.IFileSetProducer] = {}
@@ -153,8 +154,9 @@ class ReleasePipelineStack(Stack):
 
     def _synth(self) -> pipelines.CodeBuildStep:
         checked = steps.check(self._commit)
-        images = ReleaseImagesProps(workloads=self._props.workloads, source=self._commit, after=checked)
-        self._images = ReleaseImages(self, "Images", images)
+        self._images = ReleaseImages(
+            self, "Images", workloads=self._props.workloads, source=self._commit, after=checked
+        )
         gates: list[pipelines.Step] = []
         built = dict(self._images.built)
         for model in self._models.values():

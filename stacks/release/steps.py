@@ -76,7 +76,8 @@ def build(
     bucket_name: str,
 ) -> pipelines.CodeBuildStep:
     """Compiles the model, and a shadow's, where its hardware is. `role` is both the step's and a processing job's."""
-    on_aws = ["--on", "sagemaker", "--role-arn", role.role_arn, "--bucket", bucket_name]
+    facts = (f"recommender.role_arn={role.role_arn}", f"recommender.bucket={bucket_name}")
+    on_aws = ["--on", "sagemaker", *(part for fact in facts for part in ("--set", fact))]
     builds = (model, *model.beside)
     arguments = [(each.workload, each.target, *(on_aws if each.remote else [])) for each in builds]
     step = _step(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from containers.embedded_metrics import Metric, document
+from containers.embedded_metrics import LogMetric, document
 
 
 def test_a_document_names_its_metrics_their_units_and_their_dimensions() -> None:
-    metrics = [Metric("Rows", "Count", 7), Metric("ResponseTime", "Milliseconds", [1.5, 2.5])]
+    metrics = [LogMetric("Rows", "Count", 7), LogMetric("ResponseTime", "Milliseconds", [1.5, 2.5])]
     assert document({"Workload": "duplicates", "Stack": "DuplicatesStack"}, metrics, at_s=1_700_000_000.25) == {
         "_aws": {
             "Timestamp": 1_700_000_000_250,
@@ -26,6 +26,6 @@ def test_a_document_names_its_metrics_their_units_and_their_dimensions() -> None
 
 
 def test_more_values_than_cloudwatch_takes_are_refused() -> None:
-    document({}, [Metric("ResponseTime", "Milliseconds", [1.0] * 100)], at_s=0)
-    with pytest.raises(ValueError, match=r"^ResponseTime: 101 values; at most 100 fit in a line\.$"):
-        document({}, [Metric("ResponseTime", "Milliseconds", [1.0] * 101)], at_s=0)
+    document({}, [LogMetric("ResponseTime", "Milliseconds", [1.0] * 100)], at_s=0)
+    with pytest.raises(ValueError, match=r"^ResponseTime: 101 values; a line holds at most 100\.$"):
+        document({}, [LogMetric("ResponseTime", "Milliseconds", [1.0] * 101)], at_s=0)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from local_aws.http_server import Handler, LimitedServer, Limits
 from local_aws.owner_only import OwnerOnly
 from local_aws.sagemaker.runtime import InvocationMiddleware, max_body_bytes
-from local_aws.signature import Call, Refusal, read
+from local_aws.signature import ReceivedRequest, RequestRefused, RequestSignature
 from tests.fuzz import examples
 from tests.local_aws.wsgi_calls import HOST, KEYS, Spy, ask, environ_of, guarded, signed_headers
 
@@ -118,9 +118,11 @@ def test_what_the_owner_signs_is_passed_on_whole_or_refused(
 @given(targets, headers)
 @examples(50)
 def test_a_claim_is_read_or_refused(target: str, sent: dict[str, str]) -> None:
-    call = Call(method="GET", target=target, headers={"host": HOST, **{name.lower(): sent[name] for name in sent}})
-    with contextlib.suppress(Refusal):
-        read(call).check(call, KEYS.secret_access_key, "0" * 64, 1.8e9)
+    call = ReceivedRequest(
+        method="GET", target=target, headers={"host": HOST, **{name.lower(): sent[name] for name in sent}}
+    )
+    with contextlib.suppress(RequestRefused):
+        RequestSignature.read(call).check(call, KEYS.secret_access_key, "0" * 64, 1.8e9)
 
 
 @given(st.dictionaries(names, latin, max_size=6), st.text(max_size=70), st.binary(max_size=200))

@@ -1,6 +1,6 @@
 """KServe v2 in both directions: what the client encodes is read by Triton's own client and the other way round.
 
-A damaged answer is read as exactly what it says, or is `NotAnAnswer`.
+A damaged answer is read as exactly what it says, or is `NotAResponse`.
 """
 
 import json
@@ -14,9 +14,7 @@ from hypothesis.extra import numpy as arrays
 from tritonclient.http import InferInput, InferResult
 from tritonclient.http._utils import _get_inference_request
 
-from inference_recommender.client import CannotEncode, NotAnAnswer
-from inference_recommender.client.kserve import Body, decode, encode
-from inference_recommender.kserve import DTYPES, Array
+from inference_recommender.kserve import DTYPES, Array, Body, CannotEncode, NotAResponse, decode, encode
 from tests.fuzz import examples
 from tests.fuzz.mutations import JUNK, damaged_bytes, damaged_document
 
@@ -108,7 +106,7 @@ def _check(body: Body) -> None:
     said, found = "", {}
     try:
         found = decode(body)
-    except NotAnAnswer as failure:
+    except NotAResponse as failure:
         said = str(failure)
     assert len(said) < 1_000
     for array in found.values():

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from containers.encoder.answers import OUTPUTS, Answer
-from containers.neuron.application import LONGEST_SENTENCE, Errors
-from containers.neuron.kserve import BadRequest, Body, answer, parse
-from inference_recommender.client import kserve as client
+from containers.neuron.application import MAX_SENTENCE, ErrorResponses
+from containers.neuron.kserve import BadRequest, InferBody, answer, parse
+from inference_recommender import kserve as client
 from tests.fuzz import examples
 
 FIELDS, TASK, MAX_ROWS = ("title", "brand"), "text-classification", 4
@@ -85,9 +85,9 @@ def refuse_constant(name: str) -> None:
 
 def check(content: bytes, json_size: "int | None" = None) -> None:
     try:
-        request = parse(Body(content, json_size), FIELDS, TASK, MAX_ROWS)
+        request = parse(InferBody(content, json_size), FIELDS, TASK, MAX_ROWS)
     except BadRequest as error:
-        answered = Errors(lambda line: None).answer(400, str(error)).body
+        answered = ErrorResponses(lambda line: None).answer(400, str(error)).body
     else:
         assert 0 < len(request.rows) <= MAX_ROWS
         assert all(isinstance(value, (str, bytes)) for row in request.rows for value in row.values())
@@ -98,7 +98,7 @@ def check(content: bytes, json_size: "int | None" = None) -> None:
             client.decode(client.Body(content=answered, header_size=size), request.outputs)
             return
     json.loads(answered, parse_constant=refuse_constant)
-    assert len(answered) < LARGEST_ANSWER + 6 * LONGEST_SENTENCE
+    assert len(answered) < LARGEST_ANSWER + 6 * MAX_SENTENCE
 
 
 @examples(80)

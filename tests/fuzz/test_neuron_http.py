@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containers.neuron.connection import Answer, Limits, Request
+from containers.neuron.http_server import HttpLimits, HttpRequest, HttpResponse
 from tests.containers.neuron.callers import Caller, get, in_virtual_time, pass_time, post, serve, settle
 from tests.containers.neuron.stub_server import StubServer, stub_server
 from tests.fuzz import examples
 
-LIMITS = Limits(body=2000, head=400, headers=8, held=1 << 20, connections=64, ahead=2)
+LIMITS = HttpLimits(body=2000, head=400, headers=8, held=1 << 20, connections=64, ahead=2)
 ALLOWED = {100, 200, 400, 404, 405, 408, 413, 414, 415, 431}
 GROWTH = 256 << 20
 """Bytes that a server process may gain over all that this file sends to it: a body of 6 MB is 150 MB of objects."""
@@ -92,16 +92,16 @@ def traces(draw: st.DrawFn) -> list[bytes | float | None]:
 @examples(150)
 @given(st.lists(traces(), min_size=1, max_size=3))
 def test_no_trace_gets_a_5xx_or_leaves_anything(callers: list[list[bytes | float | None]]) -> None:
-    async def nothing(request: Request) -> Answer:
-        return Answer(200)  # so that an answer to HEAD can be told from others without knowing what was asked
+    async def nothing(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(200)  # so that an answer to HEAD can be told from others without knowing what was asked
 
     async def play() -> None:
         server = serve(nothing, LIMITS)
-        begun = [Caller(server, LIMITS) for _ in callers]
+        begun = [Caller(server) for _ in callers]
         for caller, trace in zip(begun, callers, strict=True):
             for step in trace:
                 if step is None:
-                    caller.hang_up()
+                    caller.close()
                 elif isinstance(step, float):
                     await pass_time(server, step, 2)
                 else:
@@ -111,8 +111,8 @@ def test_no_trace_gets_a_5xx_or_leaves_anything(callers: list[list[bytes | float
         for caller in begun:
             assert set(caller.statuses) <= ALLOWED, caller.statuses
             assert caller.closed
-        assert (server.held, server.open_connections) == (0, 0)
-        healthy = Caller(server, LIMITS)
+        assert (server.held, server.open) == (0, set())
+        healthy = Caller(server)
         healthy.send(get())
         await settle()
         assert healthy.statuses == [200]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_recommender.client.kserve import encode
+from inference_recommender.kserve import encode
 from inference_recommender.payloads import (
     answer,
     check_payloads,

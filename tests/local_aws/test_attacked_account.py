@@ -137,9 +137,8 @@ def test_the_session_for_which_moto_hands_out_a_key_that_everybody_knows_is_refu
     }
 
 
-@pytest.mark.parametrize("version", [None, "s3v4"])
-def test_a_presigned_url_opens_one_object(account: LocalAccount, version: str | None) -> None:
-    s3 = boto3.client("s3", **account.client_arguments(), config=Config(signature_version=version))
+def test_a_presigned_url_opens_one_object(account: LocalAccount) -> None:
+    s3 = boto3.client("s3", **account.client_arguments(), config=Config(signature_version="s3v4"))
     url = s3.generate_presigned_url("get_object", Params={"Bucket": BUCKET, "Key": "payloads.tar.gz"})
     assert requests.get(url, timeout=60).content[:2] == b"\x1f\x8b"
     assert requests.get(url.replace("payloads", "echo"), timeout=60).status_code == 403

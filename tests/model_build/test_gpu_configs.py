@@ -96,7 +96,7 @@ def test_tensors_of_a_trace_are_named_by_their_place(planned: Plan, task: str) -
     config = parse(configs(made)["tiny_model"])
     assert (config.backend, config.platform, config.default_model_filename) == ("pytorch", "", "model.pt")
     inputs = [tensor.name.split("__", 1) for tensor in config.input]
-    assert inputs == [[name, str(place)] for place, name in enumerate(made.workload.model.model_dump()["inputs"])]
+    assert inputs == [[name, str(place)] for place, name in enumerate(made.model.model_dump()["inputs"])]
     assert [name.split("__", 1)[1] for name in (tensor.name for tensor in config.output)] == [
         str(place) for place in range(len(config.output))
     ]

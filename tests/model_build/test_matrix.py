@@ -22,7 +22,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def printed(capsys: Capture, *flags: str) -> str:
-    assert command_line.main(["families", *flags]) == 0
+    assert command_line.main(["plan", "--families", *flags]) == 0
     return capsys.readouterr().out
 
 
@@ -52,11 +52,6 @@ def test_the_terminal_has_the_same_cells(capsys: Capture) -> None:
     cells = [line.strip("| ").split(" | ") for line in page if line.startswith("|") and "---" not in line]
     assert [line.split() for line in text[: len(cells)]] == [" ".join(line).split() for line in cells]
     assert [line.removeprefix("- ") for line in page if line.startswith("- ")] == text[len(cells) + 1 :]
-
-
-def test_it_is_printed_in_one_form(capsys: Capture) -> None:
-    assert command_line.main(["families", "--json", "--markdown"]) == 2
-    assert capsys.readouterr().err == "--json and --markdown are two forms of one answer. Leave one out.\n"
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,28 @@
-"""`plan` of every workload for every target and variant, verbatim: the compiler's command or call, what is packed."""
+"""Plans of every workload for every target and variant: eight verbatim, all by their serving settings."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from model_build import render
+from model_build.lint.model_config import Misread, parse
 from model_build.plan import BuildPlan, plan
 from workloads import ROOT, NeuronTarget, ProjectError, load_workload, workload_names
 
 GOLDENS = Path(__file__).parent / "goldens" / "plan"
+VERBATIM = (
+    ("spellcheck", "cpu"),
+    ("spellcheck", "tensorrt"),
+    ("duplicates", "cpu"),
+    ("duplicates", "inf1"),
+    ("question_answering", "inf2"),
+    ("text_classification", "cuda"),
+    ("text_classification", "pytorch"),
+    ("text_classification", "trt-db-ig"),
+)
+"""One for each runtime and way of serving."""
 BUILDS = [
     (name, deployable)
     for name in workload_names(ROOT / "workloads")
@@ -17,7 +30,7 @@ BUILDS = [
 ]
 
 
-@pytest.mark.parametrize(("workload", "name"), BUILDS)
+@pytest.mark.parametrize(("workload", "name"), VERBATIM)
 def test_the_plan_is_the_golden_file(workload: str, name: str) -> None:
     text = render.text("plan", plan(load_workload(workload), name, ROOT).document()) + "\n"
     text = text.replace(str(ROOT), ".")
@@ -28,8 +41,29 @@ def test_the_plan_is_the_golden_file(workload: str, name: str) -> None:
         pytest.fail(f"{golden} was rewritten: look at the difference and run again")
 
 
-def test_every_golden_plan_is_of_a_build_that_exists() -> None:
-    assert {file.stem for file in GOLDENS.glob("*.txt")} == {f"{workload}.{name}" for workload, name in BUILDS}
+@pytest.mark.parametrize(("workload", "name"), BUILDS)
+def test_a_build_is_configured_by_its_serving_settings(workload: str, name: str) -> None:
+    planned = plan(load_workload(workload), name, ROOT)
+    document, serving = planned.document(), planned.variant.serving
+    assert (document["runtime"], document["precision"]) == (planned.target.runtime, planned.target.precision)
+    assert any("quanti" in step for step in document["compiler"]) == (planned.target.precision == "int8")
+    configuration = document["configuration"]
+    if "server.json" in configuration:
+        server = json.loads(configuration["server.json"])
+        assert server["max_batch_size"] == serving.max_batch_size
+        assert server["preferred_batch_sizes"] == list(serving.preferred_batch_sizes)
+        assert server["max_queue_delay_ms"] == serving.max_queue_delay_ms
+        return
+    for file, text in configuration.items():
+        parsed = parse(text.encode())
+        assert not isinstance(parsed, Misread), file
+        config, _ = parsed
+        assert config.max_batch_size == serving.max_batch_size
+        if not config.HasField("ensemble_scheduling"):
+            assert config.HasField("dynamic_batching") == serving.dynamic_batching
+            preferred = serving.preferred_batch_sizes if serving.dynamic_batching else ()
+            assert tuple(config.dynamic_batching.preferred_batch_size) == preferred
+            assert sum(group.count * max(1, len(group.gpus)) for group in config.instance_group) == serving.copies
 
 
 def test_what_is_for_inf1_is_for_inf2_too_and_both_are_held_to_the_same_numbers() -> None:

@@ -140,7 +140,7 @@ def test_a_tagger_needs_the_places_that_a_torchscript_module_does_not_tell(sourc
     with pytest.raises(UsageError) as caught:
         plan(other, "inf1", source.path.parents[1])
     assert str(caught.value) == (
-        f"{other.file}: model.preprocess: token-classification needs the place of each token in the text, which a "
+        f"{other.file}: model.preprocess: token-classification needs the position of each token in the text, which a "
         "TorchScript module does not tell. Leave it out: tokenizer.json tokenises."
     )
 

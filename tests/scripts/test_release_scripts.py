@@ -233,8 +233,9 @@ def test_the_gate_of_a_build_for_inferentia_takes_what_was_recorded_on_the_chip(
     named = "duplicates --target inf1"
     assert checkout.asked == [
         "python -m scripts.release.image uri inf1",
-        f"python -m model_build record {named} --role-arn arn --bucket bucket --image-uri REGISTRY@DIGEST "
-        "--instance-type ml.inf1.xlarge --output recorded/outputs.json",
+        f"python -m model_build verify {named} --on sagemaker --set recommender.role_arn=arn "
+        "--set recommender.bucket=bucket --image-uri REGISTRY@DIGEST --instance-type ml.inf1.xlarge "
+        "--outputs recorded/outputs.json",
         f"python -m model_build verify {named} --outputs recorded/outputs.json",
         f"python -m model_build verify {named} --recorded",
     ]

@@ -211,7 +211,7 @@ def test_ctrl_c_ends_the_command_and_the_account(stage: Stage) -> None:
     assert process.returncode == 130
     assert re.search(r"^3 Deploy one instance +interrupted", printed, re.M)
     assert "the account has ended" in printed
-    assert "Interrupted: the account has ended, and nothing is left running." in printed
+    assert "Interrupted. The account and all its processes have ended." in printed
 
 
 @pytest.mark.parametrize(("terminal", "often"), [(True, 1), (False, 2)])
@@ -222,9 +222,9 @@ def test_a_long_step_shows_its_time_and_the_latest_line(
     monkeypatch.setattr(walk, "PROGRESS_S", 0.4)
     printed = io.StringIO()
     with walk.LOG.open("w", encoding="utf-8") as log:
-        taken = Walk(Console(file=printed, force_terminal=terminal, width=100), log)
-        with taken.step("Wait") as step:
-            taken.run("bash -c 'echo halfway; sleep 1'")
+        walk_ = Walk(Console(file=printed, force_terminal=terminal, width=100), log)
+        with walk_.step("Wait") as step:
+            walk_.run("bash -c 'echo halfway; sleep 1'")
             step.result = "waited"
     assert printed.getvalue().count("halfway") >= often
     assert re.search(r"1 Wait +halfway +\d+ s" if terminal else r"  1 Wait, \d+ s: halfway\n", printed.getvalue())

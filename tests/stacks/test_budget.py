@@ -9,7 +9,6 @@ from aws_cdk import Stack, Stage
 from moto import mock_aws
 
 from app import add_release
-from local_aws.cloudformation.api_types import API_TYPES
 from stacks.budget import NAME, STAGE_TAG, WORKLOAD_TAG
 from stacks.context import Options, ReleaseSource, read_options
 from tests.stacks.conftest import VIRGINIA
@@ -27,8 +26,10 @@ def budgeted(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
 
 
 def request(budgeted: Synthesis) -> dict[str, Any]:
-    (kind,) = (each for each in API_TYPES if each.name == "AWS::Budgets::Budget")
-    return kind.prepare(filled(budgeted.only("AWS::Budgets::Budget")), "us-east-1")
+    properties = filled(budgeted.only("AWS::Budgets::Budget"))
+    limit = properties["Budget"]["BudgetLimit"]
+    budget = {**properties["Budget"], "BudgetLimit": {**limit, "Amount": str(limit["Amount"])}}
+    return {**properties, "Budget": budget, "AccountId": "123456789012"}
 
 
 def test_it_is_told_at_80_per_cent_and_when_the_forecast_reaches_the_limit(budgeted: Synthesis) -> None:

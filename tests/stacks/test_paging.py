@@ -8,7 +8,7 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk.assertions import Template
 
-from stacks.paging import Paging, PagingProps
+from stacks.paging import Paging
 from tests.stacks.templates import make_app
 
 
@@ -21,7 +21,7 @@ def paging(root: Path, *, own_key: bool = False) -> App:
         )
         for name in ("Latency", "Errors")
     ]
-    Paging(stack, "Paging", PagingProps(workload="spellcheck", alarms=alarms, own_key=own_key))
+    Paging(stack, "Paging", workload="spellcheck", alarms=alarms, own_key=own_key)
     return app
 
 

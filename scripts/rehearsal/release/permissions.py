@@ -16,7 +16,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local_aws.permissions.policy import Asked, Decision, decide, parsed
+from local_aws.permissions.policy import Permission, PolicyDecision, decide, parsed
 from scripts.rehearsal.release.pipeline_template import Pipeline
 from workloads import ProjectError
 
@@ -116,8 +116,8 @@ def check_connection(pipeline: Pipeline, iam: Any) -> None:
         if clones & set(action.inputs)
     }
     for title, role_arn in users.items():
-        call = Asked(f"{connection.split(':')[2]}:UseConnection", connection, {})
-        if decide(call, [parsed(text) for text in _policies(iam, role_arn)]) is not Decision.ALLOWED:
+        call = Permission(f"{connection.split(':')[2]}:UseConnection", connection, {})
+        if decide(call, [parsed(text) for text in _policies(iam, role_arn)]) is not PolicyDecision.ALLOWED:
             raise Denied(f"{title}: {role_arn} may not {call.action} on {call.resource}.")
 
 

@@ -1,7 +1,4 @@
-"""Runs the batch program as its container does: as a process, from a copy of the container's own folder.
-
-`run_here` runs it in this process, which takes half the time where nothing of a process matters.
-"""
+"""Runs the batch program as a process from a copy of its container's folder, or faster in this process."""
 
 import io
 import json
@@ -27,11 +24,11 @@ ROOM = Path(containers.__path__[0])
 class Ended:
     code: int
     summary: dict[str, Any] | None
-    told: str
+    log: str
 
 
 def install(folder: Path) -> Path:
-    """Copies what the image copies: this package's files, the batch, the encoder and Neuron's server."""
+    """Copies the files that the image copies."""
     (folder / "containers").mkdir(parents=True)
     for name in ("__init__.py", "archive_reader.py", "embedded_metrics.py", "errors.py"):
         shutil.copy(ROOM / name, folder / "containers")
@@ -41,12 +38,12 @@ def install(folder: Path) -> Path:
 
 
 def start(program: Path, *arguments: object, environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-    """Starts the program in a process group of its own, so that all of it can be killed at once."""
-    kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    """Starts the program in its own process group, so that all of it can be killed at once."""
+    own = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     return subprocess.Popen(
         [sys.executable, "-m", "containers.batch", *map(str, arguments)],
         cwd=program,
-        env={**kept, **(environment or {})},
+        env={**own, **(environment or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -59,15 +56,15 @@ def run(program: Path, *arguments: object, environment: Mapping[str, str] | None
 
 
 def run_here(*arguments: object) -> Ended:
-    printed, told = io.StringIO(), io.StringIO()
-    with redirect_stdout(printed), redirect_stderr(told):
+    printed, log = io.StringIO(), io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(log):
         code = main(list(map(str, arguments)))
-    return Ended(code, json.loads(printed.getvalue()) if code in (0, 1) else None, told.getvalue())
+    return Ended(code, json.loads(printed.getvalue()) if code in (0, 1) else None, log.getvalue())
 
 
 def end(process: "subprocess.Popen[str]") -> Ended:
-    printed, told = process.communicate(timeout=600)
-    return Ended(process.returncode, json.loads(printed) if printed else None, told)
+    printed, log = process.communicate(timeout=600)
+    return Ended(process.returncode, json.loads(printed) if printed else None, log)
 
 
 def kill_group(process: "subprocess.Popen[str]") -> None:
@@ -76,7 +73,7 @@ def kill_group(process: "subprocess.Popen[str]") -> None:
 
 
 def wait_for_parts(output: Path, count: int, process: "subprocess.Popen[str]") -> None:
-    """Until that many chunks are finished, or the program is."""
+    """Waits for that many finished chunks, or for the end of the program."""
     while process.poll() is None and len(list(output.glob("predictions-*"))) < count:
         time.sleep(0.002)
 

@@ -1,4 +1,4 @@
-"""S3 on loopback, with the faults that the real one has and moto has not: it answers a script of errors first."""
+"""S3 on loopback that first answers a script of errors."""
 
 import base64
 import hashlib
@@ -16,10 +16,10 @@ class FaultyS3:
     objects: dict[str, bytes] = field(default_factory=dict)
     faults: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
-    kept: Callable[[bytes], dict[str, str]] = lambda content: {"x-amz-checksum-sha256": sha256(content)}
-    """Returns the checksums that the bucket has of an object, as headers."""
+    checksums: Callable[[bytes], dict[str, str]] = lambda content: {"x-amz-checksum-sha256": sha256(content)}
+    """Returns the checksums of an object, as headers."""
     damage: Callable[[bytes], bytes] = bytes
-    """Changes content on its way to the reader."""
+    """Changes content before it reaches the reader."""
     url: str = ""
 
     def fault(self, method: str) -> "tuple[int, str] | None":
@@ -60,7 +60,7 @@ def faulty_s3() -> Iterator[FaultyS3]:
                 self._refuse(404, "NoSuchKey")
             else:
                 wanted = self.headers.get("x-amz-checksum-mode") == "ENABLED"
-                self._answer(200, account.damage(content), **(account.kept(content) if wanted else {}))
+                self._answer(200, account.damage(content), **(account.checksums(content) if wanted else {}))
 
         def _refuse(self, status: int, code: str) -> None:
             self._answer(status, f"<Error><Code>{code}</Code><Message>for a test</Message></Error>".encode())

@@ -1,9 +1,10 @@
-"""The account of a batch after its shards: every row of the input is in the output, or the run has failed."""
+"""The account of a batch after its shards, and the model's archive."""
 
 import hashlib
 import json
 import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 
 from containers.batch import account, archive
 from containers.batch.__main__ import main
-from containers.batch.arguments import shard, shard_of_hosts
 from containers.errors import Unavailable, exit_code_of
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import contents
@@ -59,19 +59,19 @@ def finished(packed: Path, source: Path, tmp_path_factory: pytest.TempPathFactor
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, dict[str, Any] | None, str]:
     capsys.readouterr()
-    code = account.main(list(map(str, arguments)))
-    printed, told = capsys.readouterr()
-    return code, json.loads(printed) if printed else None, told.strip()
+    code = exit_code_of(lambda: account.main(list(map(str, arguments))))
+    printed, log = capsys.readouterr()
+    return code, json.loads(printed) if printed else None, log.strip()
 
 
-def test_every_row_is_accounted_for_and_the_shards_speeds_add_up(
+def test_the_account_counts_every_row_and_adds_the_shards_speeds(
     finished: Path, source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("METRICS_STACK", "DuplicatesStack")
     monkeypatch.setenv("METRICS_WORKLOAD", "duplicates")
     arguments = ["--input", source, "--output", finished / "out", "--summaries", finished / "summaries"]
-    code, printed, told = run(capsys, *arguments)
-    assert (code, told) == (0, "")
+    code, printed, log = run(capsys, *arguments)
+    assert (code, log) == (0, "")
     assert printed is not None
     assert [printed[key] for key in ("rows", "answered", "bad", "bad_share")] == [ROWS, ROWS - 3, 3, 0.01]
     assert {file.name for file in (finished / "summaries").iterdir()} == {"shard-1-of-2.json", "shard-2-of-2.json"}
@@ -84,10 +84,10 @@ def test_every_row_is_accounted_for_and_the_shards_speeds_add_up(
     assert directive["Dimensions"] == [["Workload", "Stack"]]
 
 
-def test_a_report_says_of_what_archive_it_is_and_which_stacks_run_made_it(
+def test_a_summary_names_its_archive_and_its_stack(
     packed: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On an account on this machine no stack's instance answers: AWS_ENDPOINT_URL tells."""
+    """With AWS_ENDPOINT_URL the run is not a stack's."""
     monkeypatch.setenv("METRICS_STACK", "DuplicatesStack")
     stacks = []
     for number, endpoint in ((1, None), (2, "http://localhost:1")):
@@ -100,7 +100,7 @@ def test_a_report_says_of_what_archive_it_is_and_which_stacks_run_made_it(
     assert stacks == ["DuplicatesStack", None]
 
 
-def test_without_summaries_or_a_stack_there_is_neither_a_speed_nor_a_metric(
+def test_without_summaries_or_a_stack_there_is_no_speed_and_no_metric(
     finished: Path, source: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, printed, _ = run(capsys, "--input", source, "--output", finished / "out")
@@ -110,73 +110,83 @@ def test_without_summaries_or_a_stack_there_is_neither_a_speed_nor_a_metric(
     )
 
 
-def test_shards_that_found_nothing_left_to_do_have_no_speed(
+def test_shards_without_unfinished_chunks_have_no_speed(
     packed: Path, finished: Path, source: Path, tmp_path: Path
 ) -> None:
     assert run_shard(packed, source, finished / "out", 1, tmp_path) == 0
     assert account.shard_rates(str(tmp_path)) == []
 
 
-def test_a_shard_that_did_not_finish_fails_the_account(
-    packed: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_shard(packed, source, tmp_path / "out", 1, tmp_path) == 0
-    assert run(capsys, "--input", source, "--output", tmp_path / "out") == (
-        1,
-        None,
-        f"{tmp_path / 'out'}: 108 rows of the input are neither answered nor refused (3 chunks have no predictions). "
-        "Run every shard again, with the same --output: each does what is missing.",
-    )
-    assert not (tmp_path / "out" / "manifest.json").exists()
+def unfinished(output: Path) -> None:
+    for number in (1, 3, 5):
+        (output / f"predictions-{number:06}.jsonl").unlink()
 
 
-def test_a_file_that_lost_a_row_fails_the_account(
-    finished: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = Path(shutil.copytree(finished / "out", tmp_path / "out"))
+def lost_a_row(output: Path) -> None:
     file = output / "predictions-000001.jsonl"
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[1:]))
-    code, _, told = run(capsys, "--input", source, "--output", output)
-    assert (code, told) == (
+
+
+def not_started(output: Path) -> None:
+    (output / "job.json").unlink()
+
+
+def other_input(output: Path) -> None:
+    job = json.loads((output / "job.json").read_text())
+    (output / "job.json").write_text(json.dumps({**job, "input": job["input"][:1]}))
+
+
+REFUSED: list[tuple[Callable[[Path], None], int, str]] = [
+    (
+        unfinished,
         1,
-        f"{output}: chunk 1 of the input has 64 rows, its files 62 answers and 1 bad rows. "
-        "Delete predictions-000001.jsonl and start again.",
-    )
-
-
-def test_an_input_that_has_grown_since_is_not_the_one_answered(
-    finished: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    grown = Path(shutil.copytree(source, tmp_path / "in"))
-    write_rows(grown / "c.jsonl", [row(1)])
-    code, _, told = run(capsys, "--input", grown, "--output", finished / "out")
-    assert (code, told) == (
+        "{output}: 108 rows of the input have no answer (3 chunks have no predictions). Run every shard again with the "
+        "same --output: it computes only missing chunks.",
+    ),
+    (
+        lost_a_row,
+        1,
+        "{output}: chunk 1 has 64 rows, but its files have 62 answers and 1 bad rows. Delete predictions-000001.jsonl "
+        "and start again.",
+    ),
+    (not_started, 2, "--output {output}: there is no job.json. Run the shards first."),
+    (
+        other_input,
         2,
-        f"{finished / 'out'}/job.json: this output was begun with other things, so it cannot be continued: the input "
-        "differs in c.jsonl. Give them as they were, or another --output.",
-    )
+        "{output}/job.json: this output was made from something else: the input differs in b.jsonl. Use the same "
+        "input, model and options, or another --output.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "exit_code", "message"), REFUSED)
+def test_an_output_that_is_not_the_inputs_fails_the_account(
+    change: Callable[[Path], None],
+    exit_code: int,
+    message: str,
+    finished: Path,
+    source: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = Path(shutil.copytree(finished / "out", tmp_path / "out"))
+    (output / "manifest.json").unlink()
+    change(output)
+    expected = (exit_code, None, message.format(output=output))
+    assert run(capsys, "--input", source, "--output", output) == expected
+    assert not (output / "manifest.json").exists()
 
 
 def test_more_bad_rows_than_allowed_fail_the_account(
     finished: Path, source: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--input", source, "--output", finished / "out", "--max-bad-share", 0.005]
-    code, printed, told = run(capsys, *arguments)
-    assert (code, told) == (1, "1.00% of the rows are bad; --max-bad-share allows 0.50%.")
+    code, printed, log = run(capsys, *arguments)
+    assert (code, log) == (1, "1.00% of the rows are bad. --max-bad-share allows 0.50%.")
     assert printed is not None
 
 
-def test_an_output_that_was_not_begun_is_refused(
-    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(capsys, "--input", source, "--output", tmp_path) == (
-        2,
-        None,
-        f"--output {tmp_path}: there is no job.json, so nothing was made there. Run the shards first.",
-    )
-
-
-def test_in_s3_model_input_output_and_summaries_give_the_same(
+def test_a_run_in_s3_gives_the_same_files(
     client: Any, packed: Path, source: Path, finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client.upload_file(str(packed), "nightly", "models/abc.tar.gz")
@@ -186,8 +196,8 @@ def test_in_s3_model_input_output_and_summaries_give_the_same(
     for number in (1, 2):
         assert run_shard("s3://nightly/models/abc.tar.gz", places[0], places[1], number, "s3://nightly/runs/1") == 0
     arguments = ["--input", places[0], "--output", places[1], "--summaries", "s3://nightly/runs/1"]
-    code, printed, told = run(capsys, *arguments)
-    assert (code, told) == (0, "")
+    code, printed, log = run(capsys, *arguments)
+    assert (code, log) == (0, "")
     assert printed is not None
     assert printed["rows_per_second"] > 0
     report = json.loads(client.get_object(Bucket="nightly", Key="runs/1/shard-1-of-2.json")["Body"].read())
@@ -195,25 +205,33 @@ def test_in_s3_model_input_output_and_summaries_give_the_same(
     assert objects(client, "out/2026-11-21/") == contents(finished / "out")
 
 
-def test_an_archive_that_is_not_there_or_is_none_is_refused(
-    client: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    advice = (
-        "It must be a built model's folder, with settings.json, tokenizer.json and the compiled model, or a Triton "
-        "repository of them."
-    )
-    (tmp_path / "broken.tar.gz").write_bytes(b"no archive")
-    for location, reason in (
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
         ("s3://nightly/models/none.tar.gz", "there is no such object"),
-        (str(tmp_path / "broken.tar.gz"), "cannot be unpacked (it is not gzip)"),
-    ):
-        monkeypatch.setattr("sys.argv", ["archive", location, str(tmp_path / "model")])
-        assert exit_code_of(archive.main) == 3
-        assert capsys.readouterr().err.strip() == f"--model {location}: {reason}. {advice}"
+        ("broken.tar.gz", "cannot be unpacked (it is not gzip)"),
+    ],
+)
+def test_a_missing_or_broken_archive_is_refused(
+    location: str,
+    reason: str,
+    client: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broken.tar.gz").write_bytes(b"no archive")
+    monkeypatch.setattr("sys.argv", ["archive", location, str(tmp_path / "model")])
+    assert exit_code_of(archive.main) == 3
+    assert capsys.readouterr().err.strip() == (
+        f"--model {location}: {reason}. Give a built model: a folder with settings.json, tokenizer.json and the "
+        "compiled model, or a Triton repository, or its .tar.gz."
+    )
 
 
-def test_an_archive_that_is_another_than_is_known_is_refused_and_leaves_nothing(packed: Path, tmp_path: Path) -> None:
-    """A key in S3 that CDK made is the archive's sha256; on disk the artifact.json beside it tells it."""
+def test_an_archive_with_another_sha256_is_refused(packed: Path, tmp_path: Path) -> None:
+    """CDK names an archive in S3 by its sha256. On disk the artifact.json beside it has the sha256."""
     actual, known = file_sha256(packed), "0" * 64
     why = rf"cannot be unpacked \(its sha256 is {actual}, not {known}: it is damaged, or another archive\)\."
     named = Path(shutil.copy(packed, tmp_path / f"{known}.tar.gz"))
@@ -225,7 +243,7 @@ def test_an_archive_that_is_another_than_is_known_is_refused_and_leaves_nothing(
     with pytest.raises(Unavailable, match=why):
         archive.unpack(str(beside), tmp_path / "model", tmp_path / "copy")
     artifact.write_text("{}")
-    with pytest.raises(Unavailable, match=r"the artifact.json beside it is none. Build it again\."):
+    with pytest.raises(Unavailable, match=r"the artifact.json beside it is invalid. Build it again\."):
         archive.unpack(str(beside), tmp_path / "model", tmp_path / "copy")
     assert not (tmp_path / "model").exists()
     artifact.write_text(json.dumps({"archive": "model.tar.gz", "archive_sha256": actual}))
@@ -233,18 +251,9 @@ def test_an_archive_that_is_another_than_is_known_is_refused_and_leaves_nothing(
     assert (tmp_path / "model" / "settings.json").exists()
 
 
-def test_an_archive_is_unpacked_where_the_server_looks_for_it(
+def test_an_archive_is_unpacked_to_the_given_folder(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["archive", str(packed), str(tmp_path / "model")])
     assert exit_code_of(archive.main) == 0
     assert contents(tmp_path / "model") == contents(packed.with_name("model"))
-
-
-def test_a_host_of_a_sagemaker_job_takes_the_shard_of_its_place(tmp_path: Path) -> None:
-    file = tmp_path / "resourceconfig.json"
-    for host, place in (("algo-1", 0), ("algo-2", 1), ("algo-3", 2)):
-        file.write_text(json.dumps({"current_host": host, "hosts": ["algo-3", "algo-1", "algo-2"]}))
-        assert shard_of_hosts(file) == (place, 3)
-    with pytest.raises(ValueError):  # noqa: PT011  argparse says which argument
-        shard("hosts")

@@ -1,4 +1,4 @@
-"""Cutting, reading and batching: every row once, in order, whatever the file looks like."""
+"""Cutting, reading and batching: every row once, in order."""
 
 import io
 import json
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from containers.batch.answering import by_length
-from containers.batch.chunks import BadRow, Chunk, Row, cut, parse, read, shard
+from containers.batch.chunks import BadRow, Chunk, InputRow, cut, parse, read, shard
 
 BLANK = [b"", b"  ", b"\t", b"\xef\xbb\xbf"]
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -33,7 +33,7 @@ def cut_file(content: bytes, chunk_rows: int) -> list[Chunk]:
 
 
 @given(files, st.integers(1, 12))
-def test_chunks_are_the_whole_file_end_to_end(content: bytes, chunk_rows: int) -> None:
+def test_chunks_cover_the_whole_file(content: bytes, chunk_rows: int) -> None:
     chunks = cut_file(content, chunk_rows)
     assert b"".join(content[chunk.start : chunk.end] for chunk in chunks) == content
     assert [chunk.number for chunk in chunks] == list(range(len(chunks)))
@@ -42,23 +42,16 @@ def test_chunks_are_the_whole_file_end_to_end(content: bytes, chunk_rows: int) -
 
 
 @given(files, st.integers(1, 12))
-def test_any_chunk_size_gives_the_same_rows_at_the_same_lines(content: bytes, chunk_rows: int) -> None:
-    """Also where a character of several bytes, \\r\\n or a blank line stands beside the cut."""
+def test_every_chunk_size_gives_the_same_rows_and_line_numbers(content: bytes, chunk_rows: int) -> None:
+    """Also if a multi-byte character, \\r\\n or a blank line is next to the cut."""
     chunks = cut_file(content, chunk_rows)
     by_chunk = [list(read(content[chunk.start : chunk.end], chunk.first_line)) for chunk in chunks]
     assert [row for rows in by_chunk for row in rows] == list(read(content, 1))
     assert [len(rows) for rows in by_chunk] == [chunk.rows for chunk in chunks]
 
 
-@given(files)
-def test_lines_are_numbered_as_an_editor_does(content: bytes) -> None:
-    lines = content.split(b"\n")
-    for row in read(content, 1):
-        assert parse(lines[row.line - 1], row.line) == row
-
-
 @given(files, st.integers(1, 5), st.integers(1, 6))
-def test_shards_share_the_chunks_out(content: bytes, chunk_rows: int, count: int) -> None:
+def test_shards_divide_the_chunks(content: bytes, chunk_rows: int, count: int) -> None:
     chunks = cut_file(content, chunk_rows)
     shards = [shard(chunks, index, count) for index in range(count)]
     assert sorted((chunk for part in shards for chunk in part), key=lambda chunk: chunk.number) == chunks
@@ -66,7 +59,7 @@ def test_shards_share_the_chunks_out(content: bytes, chunk_rows: int, count: int
 
 
 @given(st.lists(st.integers(1, 128), max_size=200), st.integers(1, 16))
-def test_batches_hold_every_row_once_and_like_lengths_together(lengths: list[int], batch_rows: int) -> None:
+def test_batches_have_every_row_once_by_length(lengths: list[int], batch_rows: int) -> None:
     batches = by_length(lengths, batch_rows)
     order = [at for batch in batches for at in batch]
     assert sorted(order) == list(range(len(lengths)))
@@ -75,7 +68,7 @@ def test_batches_hold_every_row_once_and_like_lengths_together(lengths: list[int
 
 
 def test_a_row_keeps_its_id_and_all_its_keys() -> None:
-    assert parse(b'{"id": "a-1", "title": "x", "other": [1]}\r', 3) == Row(
+    assert parse(b'{"id": "a-1", "title": "x", "other": [1]}\r', 3) == InputRow(
         3, "a-1", {"id": "a-1", "title": "x", "other": [1]}
     )
 
@@ -93,12 +86,12 @@ BAD_ROWS = {
 
 
 @pytest.mark.parametrize(("content", "expected"), BAD_ROWS.items())
-def test_a_line_that_is_no_row_says_why(content: bytes, expected: BadRow) -> None:
+def test_an_invalid_line_is_a_bad_row_with_a_reason(content: bytes, expected: BadRow) -> None:
     assert parse(content, 7) == expected
 
 
 @pytest.mark.parametrize("content", [b'{"id": ' + b"1" * 10_000 + b"}", b"[" * 1_000_000])
-def test_json_that_python_gives_up_on_is_a_bad_row(content: bytes) -> None:
+def test_json_beyond_pythons_limits_is_a_bad_row(content: bytes) -> None:
     row = parse(content, 1)
     assert isinstance(row, BadRow)
     assert row.reason.startswith("is not read: ")

@@ -39,7 +39,7 @@ def test_killed_twice_it_answers_every_pair_once(tmp_path: Path) -> None:
         kill_group(process)
     ended = run(program, *command)
 
-    assert ended.code == 0, ended.told
+    assert ended.code == 0, ended.log
     assert ended.summary is not None
     assert 0 < ended.summary["rows_done_before"] < PAIRS
     answers = read_rows(output, "predictions")

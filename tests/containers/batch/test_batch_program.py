@@ -1,4 +1,4 @@
-"""The batch program as a process: what it writes, prints, refuses, and how it survives being killed at any moment."""
+"""The batch program: its files, its output, its errors, and restarts after a kill at any moment."""
 
 import gzip
 import hashlib
@@ -8,14 +8,14 @@ import shutil
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from containers.batch.__main__ import main
+from containers.batch.predictor import ModelFolder
 from containers.batch.storage import Folder
-from containers.batch.worker_pool import on_cpu, on_neuron
+from containers.batch.worker_pool import on_neuron, worker_environments
 from containers.errors import ContainerError
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import (
@@ -31,6 +31,11 @@ from tests.containers.batch.batch_run import (
 )
 
 ROWS = 3000
+RESUME = "Finished chunks are kept. Run the same command again to continue."
+GIVE = (
+    "Give a built model: a folder with settings.json, tokenizer.json and the compiled model, or a Triton repository, "
+    "or its .tar.gz."
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +55,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(program: Path, model: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The output of a run that nothing interrupted."""
+    """Returns the output of an uninterrupted run."""
     output = tmp_path_factory.mktemp("whole")
     assert run(program, *job(model, source, output)).code == 0
     return output
@@ -69,7 +74,7 @@ def test_every_row_is_answered_once_in_input_order(whole: Path) -> None:
     assert not list(whole.glob(".*"))
 
 
-def test_the_manifest_accounts_for_every_row_of_the_input(whole: Path, source: Path) -> None:
+def test_the_manifest_counts_every_row_of_the_input(whole: Path, source: Path) -> None:
     manifest = json.loads((whole / "manifest.json").read_text())
     assert (manifest["rows"], manifest["answered"], manifest["bad"]) == (ROWS, ROWS, 0)
     assert manifest["input"] == [
@@ -88,7 +93,7 @@ def test_the_manifest_accounts_for_every_row_of_the_input(whole: Path, source: P
         assert part["rows"] == part["answered"] == content.count(b"\n")
 
 
-def test_the_summary_says_what_was_done_and_how_fast(model: Path, source: Path, tmp_path: Path) -> None:
+def test_the_summary_has_counts_and_speed(model: Path, source: Path, tmp_path: Path) -> None:
     ended = run_here(*job(model, source, tmp_path / "out"))
     assert ended.code == 0
     assert ended.summary is not None
@@ -103,14 +108,14 @@ def test_the_summary_says_what_was_done_and_how_fast(model: Path, source: Path, 
     assert ended.summary["rows_per_second"] > 0
     assert 0 <= ended.summary["padding_share"] < 0.2
     assert (ended.summary["archive_sha256"], ended.summary["stack"]) == (None, None)
-    assert ended.told == "3,000 rows in 47 chunks, 0 of them finished before; 2 workers\n"
+    assert ended.log == "3,000 rows in 47 chunks, 0 of them finished before; 2 workers\n"
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_killed_at_random_moments_and_started_again_it_loses_and_repeats_no_row(
+def test_kills_at_random_moments_lose_and_repeat_no_row(
     program: Path, model: Path, source: Path, whole: Path, tmp_path: Path, seed: int
 ) -> None:
-    """SIGKILL of the whole group, workers included; the output is that of a run left alone, to the byte."""
+    """Kills all processes. The output equals that of an uninterrupted run."""
     random_ = random.Random(seed)
     finished = 0
     for _ in range(3):
@@ -127,10 +132,10 @@ def test_killed_at_random_moments_and_started_again_it_loses_and_repeats_no_row(
     assert contents(tmp_path / "out") == contents(whole)
 
 
-def test_workers_whose_master_is_killed_do_no_harm(
+def test_workers_of_a_killed_program_end_without_harm(
     program: Path, model: Path, source: Path, whole: Path, tmp_path: Path
 ) -> None:
-    """They finish the chunk they are on, beside the workers of the restart, and end."""
+    """They finish their chunk while the restart runs, and end."""
     process = start(program, *job(model, source, tmp_path / "out"))
     wait_for_parts(tmp_path / "out", 3, process)
     process.kill()
@@ -140,7 +145,7 @@ def test_workers_whose_master_is_killed_do_no_harm(
 
 
 @pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_keeps_what_is_finished(
+def test_an_interrupt_keeps_finished_chunks(
     program: Path, model: Path, source: Path, whole: Path, tmp_path: Path, signal_: signal.Signals
 ) -> None:
     process = start(program, *job(model, source, tmp_path / "out"))
@@ -149,9 +154,7 @@ def test_an_interrupt_keeps_what_is_finished(
     ended = end(process)
     assert ended.code == 130
     assert ended.summary is None
-    assert ended.told.splitlines()[1:] == [
-        "Interrupted. Finished chunks are kept: the same command goes on where this one stopped."
-    ]
+    assert ended.log.splitlines()[1:] == [f"Interrupted. {RESUME}"]
     kept = {name: content for name, content in contents(tmp_path / "out").items() if name.startswith("predictions")}
     assert len(kept) >= 3
     assert kept.items() <= contents(whole).items()
@@ -165,9 +168,7 @@ def test_a_worker_that_dies_ends_the_run_with_a_reason(
     psutil.Process(process.pid).children()[0].kill()
     ended = end(process)
     assert ended.code == 3
-    assert ended.told.splitlines()[1:] == [
-        "worker 0 was killed by signal 9. Finished chunks are kept: the same command goes on where this one stopped."
-    ]
+    assert ended.log.splitlines()[1:] == [f"worker 0 was killed by signal 9. {RESUME}"]
 
 
 def test_a_finished_job_started_again_changes_nothing(model: Path, source: Path, whole: Path) -> None:
@@ -180,7 +181,7 @@ def test_a_finished_job_started_again_changes_nothing(model: Path, source: Path,
     assert contents(whole) == before
 
 
-def test_a_restart_with_other_things_is_refused(
+def test_a_restart_with_another_model_input_or_option_is_refused(
     program: Path, model: Path, source: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = contents(whole)
@@ -189,19 +190,18 @@ def test_a_restart_with_other_things_is_refused(
     write_rows(tmp_path / "in" / "pairs.jsonl", map(row, range(5)))
     arguments = job(other, tmp_path / "in", whole, "--chunk-rows", 65, "--batch-rows", 8)
     assert main(list(map(str, arguments))) == 2
-    told = capsys.readouterr().err.strip()
-    assert told.startswith(
-        f"{whole}/job.json: this output was begun with other things, so it cannot be continued: "
-        f"model_sha256 was {was['model_sha256']}, is "
+    log = capsys.readouterr().err.strip()
+    assert log.startswith(
+        f"{whole}/job.json: this output was made from something else: model_sha256 was {was['model_sha256']}, is "
     )
-    assert told.endswith(
-        "; the input differs in pairs.jsonl; chunk_rows was 64, is 65; batch_rows was 16, is 8. "
-        "Give them as they were, or another --output."
+    assert log.endswith(
+        "; the input differs in pairs.jsonl; chunk_rows was 64, is 65; batch_rows was 16, is 8. Use the same input, "
+        "model and options, or another --output."
     )
     assert contents(whole) == before
 
 
-def test_bad_rows_go_to_a_side_file_with_line_and_reason(model: Path, tmp_path: Path) -> None:
+def test_bad_rows_have_their_own_file_with_line_and_reason(model: Path, tmp_path: Path) -> None:
     lines = [json.dumps(row(number)) for number in range(200)]
     lines[3] = "not json"
     lines[70] = ""
@@ -228,12 +228,12 @@ def test_too_many_bad_rows_fail_the_run_and_keep_the_output(model: Path, tmp_pat
     write_rows(tmp_path / "in.jsonl", [row(0), {"id": 1}, row(2)])
     ended = run_here(*job(model, tmp_path / "in.jsonl", tmp_path / "out"))
     assert ended.code == 1
-    assert ended.told.splitlines()[1:] == ["33.33% of the rows are bad; --max-bad-share allows 1.00%."]
+    assert ended.log.splitlines()[1:] == ["33.33% of the rows are bad. --max-bad-share allows 1.00%."]
     assert len(read_rows(tmp_path / "out", "predictions")) == 2
     assert (tmp_path / "out" / "manifest.json").exists()
 
 
-def test_a_folder_is_read_in_the_order_of_its_names_compressed_or_not(model: Path, tmp_path: Path) -> None:
+def test_a_folder_is_read_in_the_order_of_its_names(model: Path, tmp_path: Path) -> None:
     write_rows(tmp_path / "in" / "b.jsonl", map(row, range(100, 150)))
     text = write_rows(tmp_path / "a.jsonl", map(row, range(100)))
     (tmp_path / "in" / "a.jsonl.gz").write_bytes(gzip.compress(text.read_bytes()))
@@ -245,7 +245,7 @@ def test_a_folder_is_read_in_the_order_of_its_names_compressed_or_not(model: Pat
     assert [source["name"] for source in manifest["input"]] == ["a.jsonl.gz", "b.jsonl", "deeper/c.jsonl"]
 
 
-def test_shards_fill_one_output_and_the_last_writes_the_manifest(
+def test_shards_share_one_output_and_the_last_writes_the_manifest(
     model: Path, source: Path, whole: Path, tmp_path: Path
 ) -> None:
     first, second = (
@@ -259,7 +259,7 @@ def test_shards_fill_one_output_and_the_last_writes_the_manifest(
     assert contents(tmp_path / "out") == contents(whole)
 
 
-def test_an_input_without_rows_is_done_at_once(model: Path, tmp_path: Path) -> None:
+def test_an_input_without_rows_has_an_empty_output(model: Path, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text("\n\n")
     (tmp_path / "empty.jsonl").write_text("")
     for name in ("in", "empty"):
@@ -269,65 +269,54 @@ def test_an_input_without_rows_is_done_at_once(model: Path, tmp_path: Path) -> N
         assert ended.summary["manifest"] == {"rows": 0, "answered": 0, "bad": 0}
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
-    code = main(list(map(str, arguments)))
-    return code, capsys.readouterr().err.strip()
-
-
-def test_a_compressed_file_of_no_bytes_is_an_upload_that_was_cut(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_rows(tmp_path / "in" / "a.jsonl", [row(0)])
-    (tmp_path / "in" / "b.jsonl.gz").touch()
-    assert refused(capsys, *job(model, tmp_path / "in", tmp_path / "out")) == (
+GZIP = "Compressed file ended before the end-of-stream marker was reached"
+NO_FILE = "[Errno 2] No such file or directory: 'nothing/settings.json'"
+NO_GRAPH = "FileNotFoundError: {folder}/broken holds no model: none of model.onnx, model.pt is there."
+REFUSED: list[tuple[dict[str, str], int, str]] = [
+    ({"--input": "none.jsonl"}, 2, "--input none.jsonl: there is no .jsonl or .jsonl.gz file."),
+    ({"--input": "empty"}, 2, "a.jsonl.gz: is empty, as after an incomplete upload. Replace or remove the file."),
+    ({"--input": "cut.jsonl.gz"}, 2, f"cut.jsonl.gz: cannot be read as gzip ({GZIP}). Replace or remove the file."),
+    (
+        {"--input": ".", "--output": "./out"},
         2,
-        "b.jsonl.gz: is empty, as after an upload that was cut. Replace the file, or take it out.",
-    )
-    assert not (tmp_path / "out").exists()
-
-
-def test_what_cannot_be_read_is_refused_by_name(
-    model: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "bad.jsonl.gz").write_bytes(gzip.compress(source.read_bytes())[:-20])
-    nothing = tmp_path / "nothing.jsonl"
-    assert refused(capsys, *job(model, nothing, tmp_path / "out")) == (
-        2,
-        f"--input {nothing}: there is no .jsonl or .jsonl.gz file.",
-    )
-    assert refused(capsys, *job(model, tmp_path / "bad.jsonl.gz", tmp_path / "out")) == (
-        2,
-        "bad.jsonl.gz: cannot be read as gzip (Compressed file ended before the end-of-stream marker was reached). "
-        "Replace the file, or take it out.",
-    )
-    assert refused(capsys, *job(model, tmp_path, tmp_path / "out")) == (
-        2,
-        f"--output {tmp_path / 'out'}: lies inside --input {tmp_path}, so that a restart would read its own "
-        "predictions. Give another place.",
-    )
-
-
-def test_a_model_that_is_not_there_or_does_not_load_is_refused(
-    model: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert refused(capsys, *job(tmp_path, source, tmp_path / "out")) == (
+        "--output ./out: is inside --input ., so a restart would read its own predictions. Give another folder.",
+    ),
+    (
+        {"--model": "nothing"},
         3,
-        f"--model {tmp_path}: settings.json cannot be read (FileNotFoundError: [Errno 2] No such file or directory: "
-        f"'{tmp_path}/settings.json'). It must be a built model's folder, with settings.json, "
-        "tokenizer.json and the compiled model, or a Triton repository of them.",
-    )
-    broken = Path(shutil.copytree(model, tmp_path / "broken"))
-    (broken / "model.onnx").unlink()
-    assert refused(capsys, *job(broken, source, tmp_path / "out"))[1].splitlines()[1] == (
-        f"worker 0 failed: --model {broken}: cannot be loaded (FileNotFoundError: {broken} holds no model: none of "
-        "model.onnx, model.pt is there.). It must be a built model's folder, with settings.json, tokenizer.json and "
-        "the compiled model, or a Triton repository of them. Finished chunks are kept: the same command goes on where "
-        "this one stopped."
-    )
+        f"--model nothing: settings.json cannot be read (FileNotFoundError: {NO_FILE}). {GIVE}",
+    ),
+    (
+        {"--model": "broken"},
+        3,
+        f"worker 0 failed: --model {{folder}}/broken: cannot be loaded ({NO_GRAPH}). {GIVE} {RESUME}",
+    ),
+]
 
 
-def test_a_triton_repository_is_a_model_too(model: Path, tmp_path: Path) -> None:
-    """The build lays out the ensemble with the tokenizer beside its step and the graph beside its own."""
+@pytest.mark.parametrize(("arguments", "exit_code", "message"), REFUSED)
+def test_an_input_or_a_model_that_cannot_be_read_is_refused(
+    arguments: dict[str, str],
+    exit_code: int,
+    message: str,
+    model: Path,
+    source: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cut.jsonl.gz").write_bytes(gzip.compress(source.read_bytes())[:-20])
+    Path("empty").mkdir()
+    Path("empty/a.jsonl.gz").touch()
+    shutil.copytree(model, "broken", ignore=shutil.ignore_patterns("model.onnx"))
+    options = {"--model": str(model), "--input": str(source), "--output": str(tmp_path / "out"), "--workers": "1"}
+    assert main([word for option in {**options, **arguments}.items() for word in option]) == exit_code
+    assert capsys.readouterr().err.splitlines()[-1] == message.format(folder=tmp_path)
+
+
+def test_a_triton_repository_is_a_model(model: Path, tmp_path: Path) -> None:
+    """The ensemble has the tokenizer and the graph in different folders."""
     for step, file in (("tokenise", "tokenizer.json"), ("model", "model.onnx"), ("postprocess", "settings.json")):
         folder = tmp_path / "repository" / f"tiny_{step}" / "1"
         folder.mkdir(parents=True)
@@ -339,17 +328,16 @@ def test_a_triton_repository_is_a_model_too(model: Path, tmp_path: Path) -> None
     assert read_rows(tmp_path / "folder", "predictions") == read_rows(tmp_path / "repository-out", "predictions")
 
 
-def test_a_chunk_whose_files_lack_a_row_is_found_out(
+def test_a_chunk_whose_files_lack_a_row_fails_the_run(
     model: Path, source: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = Path(shutil.copytree(whole, tmp_path / "out"))
     file = output / "predictions-000005.jsonl"
     file.write_bytes(file.read_bytes()[:-60])
-    code, told = refused(capsys, *job(model, source, output))
-    assert code == 1
-    assert told.splitlines()[1] == (
-        f"{output}: chunk 5 of the input has 64 rows, its files 63 answers and 0 bad rows. "
-        "Delete predictions-000005.jsonl and start again."
+    assert main(list(map(str, job(model, source, output)))) == 1
+    assert capsys.readouterr().err.splitlines()[1] == (
+        f"{output}: chunk 5 has 64 rows, but its files have 63 answers and 0 bad rows. Delete predictions-000005.jsonl "
+        "and start again."
     )
     file.unlink()
     assert run_here(*job(model, source, output)).code == 0
@@ -373,7 +361,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"a": b"1"}
 
 
-def test_the_first_to_claim_an_output_has_it(tmp_path: Path) -> None:
+def test_the_first_to_create_a_file_wins(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     assert folder.create("job.json", b"1") == b"1"
     assert folder.create("job.json", b"2") == b"1"
@@ -382,19 +370,16 @@ def test_the_first_to_claim_an_output_has_it(tmp_path: Path) -> None:
 
 def test_each_worker_has_one_thread_and_on_neuron_its_own_cores() -> None:
     environment = {"NEURON_RT_NUM_CORES": "4", "HOME": "/"}
-    assert {one["OMP_NUM_THREADS"] for one in on_cpu(3, environment)} == {"1"}
-    groups = [[0, 1], [2, 3]]
+    on_cpu = worker_environments(ModelFolder(Path(), Path(), 1), 3, environment)
+    assert {each["OMP_NUM_THREADS"] for each in on_cpu} == {"1"}
 
-    def cores(workers: int | None) -> list[Any]:
-        return [
-            (one["NEURON_RT_VISIBLE_CORES"], one["NEURON_RT_NUM_CORES"], one["HOME"])
-            for one in on_neuron(groups, workers, environment)
-        ]
+    def cores(workers: int | None) -> list[tuple[str, ...]]:
+        names = ("NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "HOME")
+        return [tuple(each[name] for name in names) for each in on_neuron([[0, 1], [2, 3]], workers, environment)]
 
     assert cores(None) == [("0-1", "2", "/"), ("2-3", "2", "/")]
     assert cores(1) == [("0-1", "2", "/")]
-    with pytest.raises(ContainerError) as refusal:
+    with pytest.raises(
+        ContainerError, match=r"^--workers 3: the NeuronCores hold 2 copies of the model\. Give at most 2\.$"
+    ):
         cores(3)
-    assert str(refusal.value) == (
-        "--workers 3: the NeuronCores here hold 2 copies of the model, and none is shared. Give at most 2."
-    )

@@ -52,7 +52,7 @@ def objects(client: Any, prefix: str) -> dict[str, bytes]:
     }
 
 
-def test_a_batch_from_s3_to_s3_writes_what_it_writes_on_disk(
+def test_a_batch_in_s3_writes_the_same_files_as_on_disk(
     client: Any, environment: dict[str, str], tmp_path: Path
 ) -> None:
     program, model = install(tmp_path / "program"), write_model(tmp_path / "model")
@@ -66,7 +66,7 @@ def test_a_batch_from_s3_to_s3_writes_what_it_writes_on_disk(
     assert on_disk.code == 0
     job = [*common, "--input", "s3://nightly/in", "--output", "s3://nightly/out/day/"]
     in_s3 = run(program, *job, environment=environment)
-    assert (in_s3.code, in_s3.told) == (0, on_disk.told)
+    assert (in_s3.code, in_s3.log) == (0, on_disk.log)
     assert objects(client, "out/day/") == contents(tmp_path / "out")
 
     for key in ("predictions-000002.jsonl", "manifest.json"):
@@ -78,7 +78,7 @@ def test_a_batch_from_s3_to_s3_writes_what_it_writes_on_disk(
 
     other = run_here(*job, "--chunk-rows", 32)
     assert other.code == 2
-    assert other.told.startswith("s3://nightly/out/day/job.json: this output was begun with other things")
+    assert other.log.startswith("s3://nightly/out/day/job.json: this output was made from something else")
 
 
 def test_one_object_can_be_the_input(client: Any, tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_one_object_can_be_the_input(client: Any, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["input"][0]["name"] == "pairs.jsonl"
 
 
-def test_a_prefix_without_rows_and_a_bucket_that_is_not_there_are_refused(client: Any, tmp_path: Path) -> None:
+def test_an_empty_prefix_and_a_missing_bucket_are_refused(client: Any, tmp_path: Path) -> None:
     model = write_model(tmp_path / "model")
     nothing = run_here("--model", model, "--input", "s3://nightly/nothing", "--output", tmp_path / "out")
-    assert (nothing.code, nothing.told) == (2, "--input s3://nightly/nothing: there is no .jsonl or .jsonl.gz file.\n")
+    assert (nothing.code, nothing.log) == (2, "--input s3://nightly/nothing: there is no .jsonl or .jsonl.gz file.\n")
     with pytest.raises(Unavailable) as refusal:
         Bucket.open("s3://no-such-bucket/x").names()
     assert str(refusal.value) == (
@@ -101,7 +101,7 @@ def test_a_prefix_without_rows_and_a_bucket_that_is_not_there_are_refused(client
     )
 
 
-def test_without_credentials_or_boto3_the_reason_is_one_sentence(environment: dict[str, str], tmp_path: Path) -> None:
+def test_missing_credentials_or_boto3_are_one_sentence(environment: dict[str, str], tmp_path: Path) -> None:
     program, model = install(tmp_path / "program"), write_model(tmp_path / "model")
     job = ["--model", model, "--input", "s3://nightly/in", "--output", tmp_path / "out"]
     nobody = {
@@ -113,16 +113,16 @@ def test_without_credentials_or_boto3_the_reason_is_one_sentence(environment: di
         "AWS_CONFIG_FILE": str(tmp_path / "none"),
     }
     ended = run(program, *job, environment=nobody)
-    assert (ended.code, ended.told) == (3, "s3://nightly/in: Unable to locate credentials\n")
+    assert (ended.code, ended.log) == (3, "s3://nightly/in: Unable to locate credentials\n")
     (program / "boto3.py").write_text("raise ModuleNotFoundError(name='boto3')")
     ended = run(program, *job, environment=environment)
-    assert (ended.code, ended.told) == (
+    assert (ended.code, ended.log) == (
         3,
-        "s3://nightly/in: needs boto3, which is not installed. Install it, or use a path on disk.\n",
+        "s3://nightly/in: boto3 is not installed. Install it, or use a path on disk.\n",
     )
 
 
-def test_the_first_to_claim_a_prefix_has_it(client: Any) -> None:
+def test_the_first_to_create_an_object_wins(client: Any) -> None:
     bucket = Bucket.open("s3://nightly/claim")
     assert bucket.create("job.json", b"1") == b"1"
     assert bucket.create("job.json", b"2") == b"1"

@@ -1,4 +1,4 @@
-"""A worker keeps its core busy: the next chunk is tokenised and handed over while the device has the one before."""
+"""A worker tokenises and queues the next chunk while the device runs the current one."""
 
 import json
 import threading
@@ -15,9 +15,9 @@ import pytest
 from numpy.typing import NDArray
 
 from containers.batch.chunks import Chunk, cut
-from containers.batch.predictor import EncoderPredictor
+from containers.batch.predictor import BatchPredictor
 from containers.batch.worker import answers
-from containers.batch.worker_pool import Waiting
+from containers.batch.worker_pool import ChunkQueue
 from containers.encoder import goldens, load_engine
 from containers.encoder.predictor import Predictor as Encoder
 from containers.encoder.preprocess import Preprocessor
@@ -25,12 +25,12 @@ from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import install, run
 
 HANGS_S = 60.0
-"""No verdict, but the end of a test that would wait for ever."""
+"""Ends a hanging test."""
 CHUNK_ROWS, BATCH_ROWS = 12, 4
 
 
 class Device:
-    """An engine that does `before` with each batch, and then gives numbers that say nothing."""
+    """An engine that calls `before` for each batch, and returns zeros."""
 
     def __init__(self, before: Callable[[], object]) -> None:
         self._before = before
@@ -42,7 +42,7 @@ class Device:
 
 
 class Watched(Preprocessor):
-    """Tells how often it has encoded rows."""
+    """Counts its calls."""
 
     encoded: threading.Semaphore
 
@@ -70,14 +70,12 @@ def ids(predictions: bytes) -> list[int]:
     return [json.loads(line)["id"] for line in predictions.splitlines()]
 
 
-def test_a_chunk_is_tokenised_while_the_device_has_the_one_before_and_a_third_is_not_taken(
-    model: Path, orders: list[str]
-) -> None:
+def test_one_chunk_is_tokenised_while_the_device_runs_another(model: Path, orders: list[str]) -> None:
     taken, released = [], threading.Event()
     preprocessor = Watched.load(model)
     assert isinstance(preprocessor, Watched)
     preprocessor.encoded = threading.Semaphore(0)
-    predictor = EncoderPredictor(Encoder(preprocessor, Device(lambda: released.wait(HANGS_S))), 1)
+    predictor = BatchPredictor(Encoder(preprocessor, Device(lambda: released.wait(HANGS_S))), 1)
 
     def taking() -> Iterator[str]:
         for order in orders:
@@ -97,10 +95,10 @@ def test_a_chunk_is_tokenised_while_the_device_has_the_one_before_and_a_third_is
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-def test_neuron_cores_have_a_batch_each_and_one_more_waits(
+def test_each_neuron_core_has_a_batch_and_one_more_waits(
     model: Path, orders: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int
 ) -> None:
-    """The device answers none before it has them all: with fewer at once it would never answer."""
+    """The device answers only when it has them all."""
     together = threading.Barrier(cores + 1)
     monkeypatch.setenv("NEURON_RT_NUM_CORES", str(cores))
     monkeypatch.setattr(load_engine, "load", lambda folder, settings: Device(lambda: together.wait(HANGS_S)))
@@ -108,11 +106,11 @@ def test_neuron_cores_have_a_batch_each_and_one_more_waits(
     for name in ("settings.json", "tokenizer.json"):
         (tmp_path / name).write_bytes((model / name).read_bytes())
     (tmp_path / "model.40.neuron.pt").touch()
-    answered = list(answers(orders, EncoderPredictor.load(tmp_path), BATCH_ROWS))
+    answered = list(answers(orders, BatchPredictor.load(tmp_path), BATCH_ROWS))
     assert [ids(chunk.predictions)[0] for chunk in answered] == list(range(0, 4 * CHUNK_ROWS, CHUNK_ROWS))
 
 
-def test_a_cpu_has_one_batch_at_a_time(model: Path, orders: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cpu_runs_one_batch_at_a_time(model: Path, orders: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     alone = threading.Lock()
 
     def only() -> None:
@@ -121,10 +119,10 @@ def test_a_cpu_has_one_batch_at_a_time(model: Path, orders: list[str], monkeypat
         alone.release()
 
     monkeypatch.setattr(load_engine, "load", lambda folder, settings: Device(only))
-    assert len(list(answers(orders, EncoderPredictor.load(model), BATCH_ROWS))) == len(orders)
+    assert len(list(answers(orders, BatchPredictor.load(model), BATCH_ROWS))) == len(orders)
 
 
-def test_batches_that_end_in_another_order_are_answered_in_that_of_the_input(model: Path, orders: list[str]) -> None:
+def test_batches_that_end_out_of_order_are_answered_in_input_order(model: Path, orders: list[str]) -> None:
     """The first batch ends when all others have."""
     batches = len(orders) * CHUNK_ROWS // BATCH_ROWS
     ended, numbers = threading.Semaphore(0), iter(range(batches))
@@ -135,15 +133,15 @@ def test_batches_that_end_in_another_order_are_answered_in_that_of_the_input(mod
                 assert ended.acquire(timeout=HANGS_S)
         ended.release()
 
-    predictor = EncoderPredictor(Encoder(Preprocessor.load(model), Device(wait)), 2)
+    predictor = BatchPredictor(Encoder(Preprocessor.load(model), Device(wait)), 2)
     answered = list(answers(orders, predictor, BATCH_ROWS))
     assert [ids(chunk.predictions) for chunk in answered] == [
         list(range(start, start + CHUNK_ROWS)) for start in range(0, 4 * CHUNK_ROWS, CHUNK_ROWS)
     ]
 
 
-def test_a_worker_whose_device_fails_ends_at_once_though_it_waits_for_a_chunk(tmp_path: Path) -> None:
-    """Its words are too few for its tokenizer, which no check finds before a batch runs."""
+def test_a_worker_whose_device_fails_ends_at_once(tmp_path: Path) -> None:
+    """Its vocabulary is too small, which no check finds before a batch runs."""
     model = write_model(tmp_path / "model")
     graph = onnx.load(model / "model.onnx")
     (words,) = (weight for weight in graph.graph.initializer if weight.name == "words")
@@ -152,9 +150,9 @@ def test_a_worker_whose_device_fails_ends_at_once_though_it_waits_for_a_chunk(tm
     source = write_rows(tmp_path / "in.jsonl", map(row, range(8)))
     ended = run(install(tmp_path / "program"), "--model", model, "--input", source, "--output", tmp_path / "out")
     assert ended.code == 3
-    assert "indices element out of data bounds" in ended.told
-    assert ended.told.splitlines()[-1] == (
-        "worker 0 ended with exit code 1. Finished chunks are kept: the same command goes on where this one stopped."
+    assert "indices element out of data bounds" in ended.log
+    assert ended.log.splitlines()[-1] == (
+        "worker 0 ended with exit code 1. Finished chunks are kept. Run the same command again to continue."
     )
 
 
@@ -162,18 +160,18 @@ def chunks(count: int) -> list[Chunk]:
     return [Chunk(number, "in.jsonl", 0, 0, 1, 1, 1) for number in range(count)]
 
 
-def test_a_worker_gets_a_second_chunk_while_there_is_one_for_each_and_never_a_third() -> None:
-    waiting = Waiting(chunks(5), workers=2)
-    taken = [waiting.take(under_way) for under_way in (0, 1, 2, 0, 1, 0, 0)]
+def test_a_worker_has_at_most_two_chunks() -> None:
+    queue = ChunkQueue(chunks(5), workers=2)
+    taken = [queue.take(under_way) for under_way in (0, 1, 2, 0, 1, 0, 0)]
     assert [chunk and chunk.number for chunk in taken] == [0, 1, None, 2, 3, 4, None]
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 17])
-def test_no_chunk_waits_behind_another_while_a_worker_has_none(count: int) -> None:
-    waiting, given = Waiting(chunks(count), workers=16), []
+def test_no_worker_is_idle_while_another_has_two_chunks(count: int) -> None:
+    queue, given = ChunkQueue(chunks(count), workers=16), []
     for _ in range(16):
         given.append(0)
-        while waiting.take(given[-1]):
+        while queue.take(given[-1]):
             given[-1] += 1
     assert sum(given) == count
     assert sum(each > 0 for each in given) == min(count, 16)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from containers.batch.predictor import EncoderPredictor
+from containers.batch.predictor import BatchPredictor
 from containers.encoder.engine import Engine, Lanes
 from containers.encoder.goldens import GOLDENS, PARITY, Deviation, Limits, check, load, refusal
 from containers.encoder.load_engine import load as load_engine
@@ -107,9 +107,9 @@ def test_the_batch_program_refuses_such_a_model_too(
     wrong = shutil.copytree(folder, tmp_path / "model")
     [first, *others] = json.loads((wrong / GOLDENS).read_text())
     (wrong / GOLDENS).write_text(json.dumps([{**first, "outputs": {"logits": [9.0, 0.0, 0.0]}}, *others]))
-    EncoderPredictor.load(folder)
+    BatchPredictor.load(folder)
     with pytest.raises(Unavailable, match="on its NeuronCores it does not compute what the original does: row"):
-        EncoderPredictor.load(wrong)
+        BatchPredictor.load(wrong)
 
 
 @pytest.mark.parametrize("missing", [GOLDENS, PARITY])

@@ -1,13 +1,4 @@
-"""Connections to the Neuron server's HTTP in memory and in virtual time: nothing waits, no byte comes by itself.
-
-async def main():
-    caller = Caller(serve())
-    caller.send(get("/ping"))
-    await settle()
-    assert caller.statuses == [200]
-
-in_virtual_time(main())
-"""
+"""Clients of the Neuron server's HTTP, in memory and in virtual time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -16,27 +7,26 @@ from typing import Any, TypeVar
 
 import httptools
 
-from containers.neuron.application import Errors
-from containers.neuron.connection import Answer, Connection, Limits, Request
-from containers.neuron.http_server import HttpServer
+from containers.neuron.application import ErrorResponses
+from containers.neuron.http_server import ClientConnection, HttpLimits, HttpRequest, HttpResponse, NeuronHttpServer
 from tests.virtual_time import Network, VirtualLoop
 
 T = TypeVar("T")
-Respond = Callable[[Request], Awaitable[Answer]]
+Respond = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
 def in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
     return VirtualLoop(Network(lambda request, peer: None)).run(main)
 
 
-async def echo(request: Request) -> Answer:
+async def echo(request: HttpRequest) -> HttpResponse:
     """Answers with the request's method, path and body."""
-    return Answer(200, b"%b %b %b" % (request.method.encode(), request.path.encode(), request.body), "text/plain")
+    return HttpResponse(200, b"%b %b %b" % (request.method.encode(), request.path.encode(), request.body), "text/plain")
 
 
-def serve(respond: Respond = echo, limits: Limits | None = None, log: list[str] | None = None) -> HttpServer:
+def serve(respond: Respond = echo, limits: HttpLimits | None = None, log: list[str] | None = None) -> NeuronHttpServer:
     lines: list[str] = [] if log is None else log
-    return HttpServer(respond, Errors(lines.append).answer, limits or Limits())
+    return NeuronHttpServer(respond, ErrorResponses(lines.append).answer, limits or HttpLimits())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,21 +37,21 @@ class Heard:
 
 
 class Caller(asyncio.Transport):
-    """A caller and its connection: what the server writes is heard here."""
+    """A client and the transport of its connection."""
 
-    def __init__(self, server: HttpServer, limits: Limits | None = None, *, reads: bool = True) -> None:
+    def __init__(self, server: NeuronHttpServer, *, reads: bool = True) -> None:
         super().__init__()
         self.closed = False
         self.ended = False
         self._written = bytearray()
         self._paused = False
         self._unsent = bytearray()
-        self._connection = Connection(server, limits or Limits())
+        self._connection = ClientConnection(server)
         self._connection.connection_made(self)
         if not reads:
             self._connection.pause_writing()
 
-    # The caller's side
+    # The client's side
 
     def send(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -70,13 +60,16 @@ class Caller(asyncio.Transport):
             elif not self.closed:
                 self._connection.data_received(piece)
 
-    def hang_up(self) -> None:
-        self.close()
+    @property
+    def written(self) -> bytes:
+        return bytes(self._written)
 
     @property
     def heard(self) -> list[Heard]:
-        """The answers so far. Raises `httptools.HttpParserError` for what is no HTTP."""
-        return _read(bytes(self._written))
+        """Returns the answers so far. Raises `httptools.HttpParserError` if they are not HTTP."""
+        answers = _Answers()
+        answers.parser.feed_data(self.written)
+        return answers.complete
 
     @property
     def statuses(self) -> list[int]:
@@ -136,12 +129,6 @@ class _Answers:
         self.complete.append(Heard(status=status, body=self._body, headers=self._headers))
 
 
-def _read(written: bytes) -> list[Heard]:
-    answers = _Answers()
-    answers.parser.feed_data(written)
-    return answers.complete
-
-
 def post(body: bytes, *headers: str, path: str = "/invocations", version: str = "1.1") -> bytes:
     lines = [f"POST {path} HTTP/{version}", f"Content-Length: {len(body)}", *headers, "", ""]
     return "\r\n".join(lines).encode() + body
@@ -152,16 +139,16 @@ def get(path: str = "/ping", *headers: str, method: str = "GET", version: str = 
 
 
 async def settle() -> None:
-    """Lets everything happen that needs no time."""
+    """Runs everything that needs no time."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
-async def pass_time(server: HttpServer, seconds: float, step_s: float = 0.5) -> None:
-    """Lets time pass, and the server look at its connections every `step_s` seconds."""
+async def pass_time(server: NeuronHttpServer, seconds: float, step_s: float = 0.5) -> None:
+    """Passes time. The server checks its connections every `step_s` seconds."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while loop.time() < end:
         await asyncio.sleep(min(step_s, end - loop.time()))
-        server.sweep(loop.time())
+        server.end_overdue(loop.time())
     await settle()

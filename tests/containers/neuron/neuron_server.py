@@ -26,19 +26,10 @@ from model_build.neuron.goldens import choose
 from model_build.progress import silent
 from tests import fake_neuron
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, Graph, make_folder, make_tokenizer
+from tests.containers.neuron.stub_server import SERVING as SERVING
 from workloads import ROOT, NeuronTarget, TextClassification
 
 COMPILED = replace(CLASSIFICATION, pad_to=(8, 16, 32), batch_size=2)
-SERVING = ServerSettings(
-    model="intent",
-    max_batch_size=16,
-    dynamic_batching=True,
-    preferred_batch_sizes=(),
-    max_queue_delay_ms=0.0,
-    model_instances=1,
-    placement="one-per-core",
-    pipeline_cores=1,
-)
 START_S = 300.0
 END_S = 300.0
 """Seconds that bound a hanging test; they are no expectation of the machine's speed."""

@@ -17,12 +17,11 @@ from typing import Any
 import uvloop
 
 from containers.encoder.settings import Settings
-from containers.neuron.application import Errors, Model
-from containers.neuron.batching import Batcher, Rows
-from containers.neuron.core_watch import CoreWatch
-from containers.neuron.http_server import HttpServer, bind, limits
+from containers.neuron.application import ErrorResponses, InferenceRoutes
+from containers.neuron.batching import Batcher, CoreWatch, Rows
+from containers.neuron.http_server import NeuronHttpServer, bind, limits
 from containers.neuron.server_settings import ServerSettings
-from containers.neuron.telemetry import Record
+from containers.neuron.telemetry import RequestRecord
 from workloads import ROOT
 
 SETTINGS = Settings(
@@ -119,11 +118,11 @@ async def _serve() -> None:
     steps = StubSteps(lambda rows: [{"LABEL": "buy", "SCORE": 0.5} for _ in rows])
     batcher = Batcher(steps, SERVING, 1, watch)
     batcher.start()
-    errors = Errors()
-    model = Model(batcher, steps.encode, SETTINGS, SERVING, Record(), errors, watch.complaint)
+    errors = ErrorResponses()
+    model = InferenceRoutes(batcher, steps.encode, SETTINGS, SERVING, RequestRecord(), errors, watch.complaint)
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    await HttpServer(model.respond, errors.answer, limits()).listen(listener)
+    await NeuronHttpServer(model.respond, errors.answer, limits()).listen(listener)
     print(port, flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
 

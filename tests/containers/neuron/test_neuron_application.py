@@ -1,4 +1,4 @@
-"""The routes: whose mistake an error is, how much of it is logged, and that a large request holds up no other."""
+"""The routes: status codes, the log of errors, and large bodies."""
 
 import asyncio
 import json
@@ -11,11 +11,10 @@ import pytest
 
 from containers.encoder.row import Refusal
 from containers.neuron import application, kserve
-from containers.neuron.application import LINES_PERIOD_S, MOST_LINES, Encode, Errors, Model
-from containers.neuron.batching import QUEUED_BATCHES, Batcher, Rows
-from containers.neuron.connection import Answer, Request
-from containers.neuron.core_watch import CoreWatch
-from containers.neuron.telemetry import Record
+from containers.neuron.application import LINES_PERIOD_S, MAX_LINES, Encode, ErrorResponses, InferenceRoutes
+from containers.neuron.batching import QUEUED_BATCHES, Batcher, CoreWatch, Rows
+from containers.neuron.http_server import HttpRequest, HttpResponse
+from containers.neuron.telemetry import RequestRecord
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION
 from tests.containers.neuron.neuron_server import SERVING, document
 from tests.containers.neuron.stub_server import StubSteps
@@ -32,23 +31,23 @@ class Answered:
 
     def __init__(
         self,
-        *requests: Request,
+        *requests: HttpRequest,
         predict: Callable[[Rows], Sequence[Any]] = answer_all,
         encode: Encode = list,
         unwell: str = "",
     ):
         self.log: list[str] = []
-        self.record = Record()
-        self.answers: list[Answer] = []
+        self.record = RequestRecord()
+        self.answers: list[HttpResponse] = []
         asyncio.run(self._ask(requests, predict, encode, unwell))
 
     async def _ask(
-        self, requests: Sequence[Request], predict: Callable[[Rows], Sequence[Any]], encode: Encode, unwell: str
+        self, requests: Sequence[HttpRequest], predict: Callable[[Rows], Sequence[Any]], encode: Encode, unwell: str
     ) -> None:
         batcher = Batcher(StubSteps(predict), SERVING, 1, CoreWatch(time.monotonic))
         batcher.start()
-        errors = Errors(self.log.append)
-        model = Model(batcher, encode, CLASSIFICATION, SERVING, self.record, errors, lambda: unwell)
+        errors = ErrorResponses(self.log.append)
+        model = InferenceRoutes(batcher, encode, CLASSIFICATION, SERVING, self.record, errors, lambda: unwell)
         self.answers = [await model.respond(request) for request in requests]
         await batcher.stop()
 
@@ -60,12 +59,14 @@ class Answered:
 
 def request(
     body: object = GOOD, path: str = "/invocations", method: str = "POST", headers: dict[bytes, bytes] | None = None
-) -> Request:
+) -> HttpRequest:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Request(method, path, headers or {}, raw, keep_alive=True, http_1_0=False)
+    return HttpRequest(method, path, headers or {}, raw, keep_alive=True, http_1_0=False)
 
 
-HOSTILE: list[tuple[Request, int]] = [
+INPUT = GOOD["inputs"][0]
+MANY_INPUTS = [{"name": f"X{n}", "shape": [0, 1], "datatype": "BYTES", "data": []} for n in range(9999)]
+HOSTILE: list[tuple[HttpRequest, int]] = [
     (request({**GOOD, "outputs": [{"name": []}]}), 400),
     (request({**GOOD, "outputs": [{"name": {}}]}), 400),
     (request({**GOOD, "outputs": [{"name": "LABEL"}] * 50_000}), 400),
@@ -76,25 +77,18 @@ HOSTILE: list[tuple[Request, int]] = [
     (request(b"1" * 10_000), 400),
     (request(b"\x1f\x8b\x08\x00garbage", headers={b"content-encoding": b"gzip"}), 415),
     (request({"inputs": [{"name": "X" * 100_000}]}), 400),
-    (
-        request({"inputs": [{"name": f"X{n}", "shape": [0, 1], "datatype": "BYTES", "data": []} for n in range(9999)]}),
-        400,
-    ),
-    (request({"inputs": [{**GOOD["inputs"][0], "data": [{"a": [[]]}]}]}), 400),
-    (request({"inputs": [{**GOOD["inputs"][0], "shape": [10**4000, 1]}]}), 400),
+    (request({"inputs": MANY_INPUTS}), 400),
+    (request({"inputs": [{**INPUT, "data": [{"a": [[]]}]}]}), 400),
+    (request({"inputs": [{**INPUT, "shape": [10**4000, 1]}]}), 400),
     (request(document(*["\udc00"])), 400),
     (request(path="/" + "x" * 10_000), 404),
     (request(method="DELETE"), 405),
 ]
 
 
-def test_a_callers_mistake_is_4xx_with_a_line_of_log_and_a_short_answer() -> None:
-    """500 would be tried again by the client, and would sound alarms."""
-
-    def refuse_surrogates(rows: Rows) -> Sequence[Any]:
-        return [Refusal("is not UTF-8 in text") for _ in rows]
-
-    answered = Answered(*(asked for asked, _ in HOSTILE), encode=refuse_surrogates)
+def test_an_error_of_the_client_is_4xx_with_a_short_answer_and_a_line_of_log() -> None:
+    """A client would retry a 500, and alarms would sound."""
+    answered = Answered(*(asked for asked, _ in HOSTILE), encode=lambda rows: [Refusal("is bad") for _ in rows])
     assert [answer.status for answer in answered.answers] == [status for _, status in HOSTILE]
     assert all(len(answer.body) < 4000 for answer in answered.answers)
     assert len(answered.log) == len(HOSTILE)
@@ -113,30 +107,23 @@ def test_an_error_of_the_model_is_500_with_its_traceback() -> None:
     assert answered.record.take() == {"requests": 1, "errors": 1, "latencies_ms": []}
 
 
-def test_a_score_that_json_does_not_have_is_an_error_of_the_model() -> None:
-    answered = Answered(request(), predict=lambda rows: [{"LABEL": "buy", "SCORE": float("nan")}])
-    status, body = answered.only
-    assert (status, body["error"].partition("JSON")[0]) == (
-        500,
-        "The model failed: BadAnswer: the model's answer is not ",
-    )
+@pytest.mark.parametrize(
+    ("answers", "longest", "error"),
+    [
+        ([{"LABEL": "buy", "SCORE": float("nan")}], 999, "UnsendableAnswer: the model's answer is not JSON: "),
+        (answer_all([0]), 50, "UnsendableAnswer: the model's answer has "),
+        ([], 999, "RuntimeError: the model gave 0 answers to 1 rows"),
+    ],
+)
+def test_an_answer_that_cannot_be_sent_is_an_error_of_the_model(
+    answers: Sequence[Any], longest: int, error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kserve, "LONGEST_ANSWER", longest)
+    status, body = Answered(request(), predict=lambda rows: answers).only
+    assert (status, body["error"].startswith(f"The model failed: {error}")) == (500, True), body
 
 
-def test_an_answer_over_sagemakers_limit_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kserve, "LONGEST_ANSWER", 50)
-    status, body = Answered(request()).only
-    assert status == 500
-    assert body["error"].startswith("The model failed: BadAnswer: the model's answer has ")
-
-
-def test_answers_that_are_not_one_for_each_row_are_given_to_no_caller() -> None:
-    assert Answered(request(), predict=lambda rows: []).only == (
-        500,
-        {"error": "The model failed: RuntimeError: the model gave 0 answers to 1 rows"},
-    )
-
-
-def test_health_is_what_the_cores_say_and_life_is_not() -> None:
+def test_readiness_depends_on_the_cores_and_liveness_does_not() -> None:
     asked = [request(b"", path, "GET") for path in ("/ping", "/v2/health/ready", "/v2/models/intent/ready")]
     well = Answered(*asked)
     ill = Answered(*asked, request(b"", "/v2/health/live", "GET"), unwell="Worker 3 has not answered for 20 s.")
@@ -146,23 +133,23 @@ def test_health_is_what_the_cores_say_and_life_is_not() -> None:
     assert ill.answers[0].headers == {"Retry-After": "1"}
 
 
-def test_a_caller_that_is_wrong_all_the_time_does_not_fill_the_log() -> None:
+def test_repeated_errors_do_not_fill_the_log() -> None:
     lines: list[str] = []
     now = 0.0
-    errors = Errors(lines.append, lambda: now)
+    errors = ErrorResponses(lines.append, lambda: now)
     for _ in range(5000):
         errors.answer(400, "no")
-    assert lines == ['400 "no"'] * MOST_LINES
+    assert lines == ['400 "no"'] * MAX_LINES
     now = LINES_PERIOD_S
     errors.answer(400, "line\nbreak")
-    assert lines[MOST_LINES:] == [f"{5000 - MOST_LINES} more requests failed since", '400 "line\\nbreak"']
+    assert lines[MAX_LINES:] == [f"{5000 - MAX_LINES} more requests failed", '400 "line\\nbreak"']
 
 
-def test_a_large_body_is_read_beside_the_event_loop_and_a_small_one_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_body_is_parsed_in_a_thread_and_a_small_one_in_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[str] = []
     parse = kserve.parse
 
-    def parse_and_tell(*arguments: Any) -> kserve.Request:
+    def parse_and_tell(*arguments: Any) -> kserve.InferRequest:
         threads.append(threading.current_thread().name)
         return parse(*arguments)
 
@@ -173,8 +160,8 @@ def test_a_large_body_is_read_beside_the_event_loop_and_a_small_one_in_it(monkey
     assert threads == ["MainThread", "read_0"]
 
 
-def test_a_full_queue_is_503_and_says_when_to_come_again() -> None:
-    """The model stands still while more callers come than will be answered soon."""
+def test_a_full_queue_is_503_with_retry_after() -> None:
+    """The model blocks while the queue fills."""
     entered, go = threading.Event(), threading.Event()
 
     def wait(rows: Rows) -> Sequence[Any]:
@@ -182,10 +169,11 @@ def test_a_full_queue_is_503_and_says_when_to_come_again() -> None:
         go.wait(60)
         return answer_all(rows)
 
-    async def crowd() -> list[Answer]:
+    async def crowd() -> list[HttpResponse]:
         batcher = Batcher(StubSteps(wait), SERVING, 1, CoreWatch(time.monotonic))
         batcher.start()
-        model = Model(batcher, list, CLASSIFICATION, SERVING, Record(), Errors(lambda line: None), str)
+        errors = ErrorResponses(lambda line: None)
+        model = InferenceRoutes(batcher, list, CLASSIFICATION, SERVING, RequestRecord(), errors, str)
         full = request(document(*["red"] * SERVING.max_batch_size))
         first = asyncio.create_task(model.respond(full))
         await asyncio.to_thread(entered.wait)
@@ -204,5 +192,5 @@ def test_a_full_queue_is_503_and_says_when_to_come_again() -> None:
 
     answered, refused, again = asyncio.run(crowd())
     assert (answered.status, refused.status, again.status) == (200, 503, 200)
-    assert json.loads(refused.body) == {"error": "512 rows wait to be answered; at most 512 may."}
+    assert json.loads(refused.body) == {"error": "512 rows wait for an answer; at most 512 may wait."}
     assert refused.headers == {"Retry-After": "1"}

@@ -1,21 +1,23 @@
-"""Requests that wait are answered together, each with its own answers."""
+"""Dynamic batching, and the watch over cores that hang or fail."""
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from containers.neuron.batching import Batcher, Rows
-from containers.neuron.core_watch import CoreWatch
+from containers.neuron.batching import QUIET_S, STUCK_S, Batcher, CoreWatch, Rows
+from containers.neuron.launcher import SILENT_S, WorkerProcess, send_unwell
 from containers.neuron.server_settings import ServerSettings
-from tests.containers.neuron.neuron_server import SERVING
-from tests.containers.neuron.stub_server import StubSteps
+from tests.containers.neuron.callers import in_virtual_time
+from tests.containers.neuron.stub_server import SERVING, StubSteps
 
 
 class Doubling:
@@ -85,33 +87,33 @@ def test_each_request_gets_its_own_answers_and_no_batch_is_too_large(
     assert sum(model.sizes) == sum(map(len, requests))
 
 
-def test_what_waited_while_the_model_was_busy_goes_together() -> None:
+def test_requests_that_waited_for_the_model_form_a_batch() -> None:
     model = Doubling()
     assert run(model, SERVING, [1], [2], [3], hold=True) == [[2], [4], [6]]
     assert model.sizes == [1, 3]
 
 
-def test_without_dynamic_batching_each_request_goes_alone() -> None:
+def test_without_dynamic_batching_each_request_is_a_batch() -> None:
     model = Doubling()
     assert run(model, replace(SERVING, dynamic_batching=False), [1], [2], [3], hold=True) == [[2], [4], [6]]
     assert model.sizes == [1, 1, 1, 1]
 
 
-def test_the_largest_preferred_size_that_is_there_is_taken() -> None:
+def test_a_batch_takes_the_largest_preferred_size_it_can_fill() -> None:
     model = Doubling()
     serving = replace(SERVING, preferred_batch_sizes=(2, 4))
     run(model, serving, *([n] for n in range(5)), hold=True)
     assert model.sizes == [1, 4, 1]
 
 
-def test_a_batch_is_full_where_its_cores_have_all_they_take() -> None:
+def test_a_batch_starts_when_it_fills_its_cores() -> None:
     """The next batch is for other cores, and does not wait for these."""
     model = Doubling()
     run(model, SERVING, *([n] for n in range(5)), [5, 6, 7, 8, 9], hold=True, full=4)
     assert model.sizes == [1, 4, 1, 5]
 
 
-def test_the_next_batch_is_under_way_before_the_last_is_answered() -> None:
+def test_the_next_batch_starts_before_the_last_is_answered() -> None:
     """The second batch cannot end before the first is answered, and the first is not answered before it has begun."""
     begun, answered = threading.Event(), threading.Event()
 
@@ -144,7 +146,7 @@ def test_a_request_is_never_split() -> None:
     assert model.sizes == [1, 3, 3]
 
 
-def test_a_batch_waits_for_its_preferred_size_but_not_for_ever() -> None:
+def test_a_batch_waits_for_its_preferred_size_for_a_limited_time() -> None:
     """Two of the three rows make the preferred size; the third goes when its time is up."""
     model = Doubling()
     serving = replace(SERVING, preferred_batch_sizes=(2,), max_queue_delay_ms=200.0)
@@ -152,7 +154,7 @@ def test_a_batch_waits_for_its_preferred_size_but_not_for_ever() -> None:
     assert model.sizes == [2, 1]
 
 
-def test_several_batches_are_on_their_way_at_once_where_a_pipeline_wants_them() -> None:
+def test_a_pipeline_runs_several_batches_at_once() -> None:
     together = threading.Barrier(2, timeout=10)
 
     class Pipeline(Doubling):
@@ -164,7 +166,7 @@ def test_several_batches_are_on_their_way_at_once_where_a_pipeline_wants_them() 
     assert run(Pipeline(), serving, [1], [2], concurrency=2) == [[2], [4]]
 
 
-def test_what_the_model_raises_is_the_answer_of_its_batch_and_the_next_is_answered() -> None:
+def test_an_error_of_the_model_fails_only_its_batch() -> None:
     model = Doubling()
     serving = replace(SERVING, dynamic_batching=False)
     [good, bad, other] = run(model, serving, [1], ["bad"], [2])
@@ -172,8 +174,8 @@ def test_what_the_model_raises_is_the_answer_of_its_batch_and_the_next_is_answer
     assert isinstance(bad, ValueError)
 
 
-def test_work_for_callers_that_are_gone_is_not_done() -> None:
-    """800 that hung up once made the next one wait 16 s."""
+def test_requests_of_clients_that_hung_up_are_not_computed() -> None:
+    """They once made the next client wait 16 s."""
     model = Doubling()
 
     async def asked() -> Sequence[Any]:
@@ -198,7 +200,7 @@ def test_work_for_callers_that_are_gone_is_not_done() -> None:
     assert model.sizes == [1, 1]
 
 
-def test_a_caller_that_goes_away_leaves_the_others_their_answers() -> None:
+def test_a_client_that_hangs_up_does_not_affect_others_in_its_batch() -> None:
     model = Doubling()
 
     async def asked() -> Sequence[Any]:
@@ -216,3 +218,79 @@ def test_a_caller_that_goes_away_leaves_the_others_their_answers() -> None:
         return answer
 
     assert asyncio.run(asked()) == [4]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def watch(clock: Clock) -> CoreWatch:
+    return CoreWatch(clock)
+
+
+def test_a_call_that_takes_too_long_is_reported_until_it_ends(watch: CoreWatch, clock: Clock) -> None:
+    with watch.call():
+        clock.now_s += STUCK_S
+        assert watch.complaint() == ""
+        clock.now_s += 1
+        assert watch.complaint() == "has not answered for 20 s"
+        with watch.call():  # another core's answer does not hide it
+            pass
+        assert watch.complaint() == "has not answered for 20 s"
+    assert watch.complaint() == ""
+
+
+def test_idle_cores_need_a_probe(watch: CoreWatch, clock: Clock) -> None:
+    assert not watch.needs_probe()
+    clock.now_s += QUIET_S + 1
+    assert watch.needs_probe()
+    with watch.call(probe=True):
+        assert not watch.needs_probe()
+    assert not watch.needs_probe()
+
+
+def test_only_a_failed_probe_proves_a_fault_of_the_cores(watch: CoreWatch) -> None:
+    with pytest.raises(ValueError, match="rows"), watch.call():
+        raise ValueError("rows")
+    assert watch.complaint() == ""
+    assert watch.needs_probe()
+    with pytest.raises(RuntimeError, match="gone"), watch.call(probe=True):
+        raise RuntimeError("the device is gone")
+    assert watch.complaint() == "fails: RuntimeError: the device is gone"
+    with watch.call(probe=True):
+        pass
+    assert (watch.complaint(), watch.needs_probe()) == ("", False)
+
+
+def test_all_workers_are_sent_the_faults_of_any_once() -> None:
+    """The kernel chooses the worker that answers a health check."""
+
+    async def told() -> list[list[str]]:
+        pipes: list[list[bytes]] = [[], []]
+        workers = [
+            WorkerProcess(number, [number], cast(Any, SimpleNamespace(stdin=SimpleNamespace(write=pipe.append))))
+            for number, pipe in enumerate(pipes)
+        ]
+        telling = asyncio.create_task(send_unwell(workers))
+        for complaint in ("", "has not answered for 20 s", "has not answered for 20 s", ""):
+            workers[1].complaint = complaint
+            await asyncio.sleep(2)
+        await asyncio.sleep(SILENT_S)  # neither has said a word
+        telling.cancel()
+        return [[json.loads(line)["unwell"] for line in pipe] for pipe in pipes]
+
+    stuck = "Worker 1 on NeuronCore 1 has not answered for 20 s."
+    silent = (
+        "Worker 0 on NeuronCore 0 has sent no report for 20 s. Worker 1 on NeuronCore 1 has sent no report for 20 s."
+    )
+    assert in_virtual_time(told()) == [[stuck, "", silent]] * 2

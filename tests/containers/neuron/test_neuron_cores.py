@@ -1,10 +1,12 @@
-"""Every worker has NeuronCores of its own, and none is given twice."""
+"""Each worker has its own NeuronCores."""
+
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containers.errors import ContainerError, Unavailable
+from containers.errors import ContainerError
 from containers.neuron.cores import available, groups, shares, variables
 
 
@@ -17,49 +19,45 @@ from containers.neuron.cores import available, groups, shares, variables
         ({"NEURON_RT_VISIBLE_CORES": "1-3,6", "NEURON_RT_NUM_CORES": "9"}, [1, 2, 3, 6]),
     ],
 )
-def test_the_environment_says_which_cores_there_are_or_else_the_devices(
-    environment: dict[str, str], cores: list[int]
-) -> None:
+def test_the_environment_overrides_the_devices(environment: dict[str, str], cores: list[int]) -> None:
     assert available(environment, chips=2, cores_per_chip=4) == cores
 
 
 @pytest.mark.parametrize(
-    ("environment", "message"),
+    ("call", "exit_code", "message"),
     [
-        ({"NEURON_RT_NUM_CORES": "all"}, "NEURON_RT_NUM_CORES: got 'all'. Allowed: a number."),
         (
-            {"NEURON_RT_VISIBLE_CORES": "0:3"},
-            "NEURON_RT_VISIBLE_CORES: got '0:3'. Allowed: core numbers and ranges of them, as 0-3 or 0,2.",
+            lambda: available({"NEURON_RT_NUM_CORES": "all"}, 1, 4),
+            2,
+            "NEURON_RT_NUM_CORES: got 'all'. Allowed: a number.",
+        ),
+        (
+            lambda: available({"NEURON_RT_VISIBLE_CORES": "0:3"}, 1, 4),
+            2,
+            "NEURON_RT_VISIBLE_CORES: got '0:3'. Allowed: core numbers and ranges, for example 0-3 or 0,2.",
+        ),
+        (
+            lambda: available({}, 0, 4),
+            3,
+            "The model is compiled for Neuron, but there is no /dev/neuron* device. Run on an inf1 or inf2 instance, "
+            "pass the devices to the container (--device=/dev/neuron0), or set NEURON_RT_NUM_CORES.",
+        ),
+        (
+            lambda: groups(range(4), 16),
+            3,
+            "The model is a pipeline over 16 NeuronCores, but there are 4. Use a larger instance or compile with fewer "
+            "pipeline_cores.",
         ),
     ],
 )
-def test_a_setting_that_is_no_number_is_refused(environment: dict[str, str], message: str) -> None:
+def test_invalid_or_missing_cores_are_an_error(call: Callable[[], object], exit_code: int, message: str) -> None:
     with pytest.raises(ContainerError) as caught:
-        available(environment, chips=1, cores_per_chip=4)
-    assert (str(caught.value), caught.value.exit_code) == (message, 2)
-
-
-def test_a_machine_without_devices_is_told_so() -> None:
-    with pytest.raises(Unavailable) as caught:
-        available({}, chips=0, cores_per_chip=4)
-    assert str(caught.value) == (
-        "The model is compiled for Neuron and there is no /dev/neuron* device. Run on an inf1 or inf2 instance, give "
-        "the container its devices (--device=/dev/neuron0), or set NEURON_RT_NUM_CORES."
-    )
-    assert caught.value.exit_code == 3
-
-
-def test_a_pipeline_longer_than_the_machine_is_refused() -> None:
-    with pytest.raises(Unavailable) as caught:
-        groups(range(4), 16)
-    assert str(caught.value) == (
-        "The model is a pipeline over 16 NeuronCores and there are 4. Use a larger instance or compile with fewer "
-        "pipeline_cores."
-    )
+        call()
+    assert (str(caught.value), caught.value.exit_code) == (message, exit_code)
 
 
 @given(st.sets(st.integers(0, 63), min_size=1), st.integers(1, 16))
-def test_pipelines_share_no_core_and_leave_less_than_one_of_them_idle(cores: set[int], pipeline_cores: int) -> None:
+def test_pipelines_share_no_core_and_use_as_many_as_possible(cores: set[int], pipeline_cores: int) -> None:
     if len(cores) < pipeline_cores:
         return
     given_out = groups(sorted(cores), pipeline_cores)
@@ -82,7 +80,7 @@ def test_pipelines_share_no_core_and_leave_less_than_one_of_them_idle(cores: set
         (16, 4, 1, [16]),
     ],
 )
-def test_data_parallel_workers_are_many_and_none_is_smaller_than_the_largest_request(
+def test_a_data_parallel_worker_has_the_chips_of_the_largest_request(
     count: int, at_least: int, processors: int, sizes: list[int]
 ) -> None:
     given_out = shares(range(count), 4, at_least, processors)
@@ -93,7 +91,7 @@ def test_data_parallel_workers_are_many_and_none_is_smaller_than_the_largest_req
 @pytest.mark.parametrize(
     ("group", "visible", "count"), [([3], "3", "1"), ([4, 5, 6, 7], "4-7", "4"), ([1, 3], "1,3", "2")]
 )
-def test_a_worker_sees_its_own_cores_and_no_others(group: list[int], visible: str, count: str) -> None:
+def test_a_worker_sees_only_its_own_cores(group: list[int], visible: str, count: str) -> None:
     assert variables(group, "one-per-core") == {
         "NEURON_RT_VISIBLE_CORES": visible,
         "NEURON_RT_NUM_CORES": count,
@@ -101,5 +99,5 @@ def test_a_worker_sees_its_own_cores_and_no_others(group: list[int], visible: st
     }
 
 
-def test_a_worker_on_cpu_is_told_nothing_of_cores() -> None:
+def test_a_worker_on_cpu_has_no_core_variables() -> None:
     assert variables([], "one-per-core") == {}

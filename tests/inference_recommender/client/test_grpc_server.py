@@ -1,4 +1,4 @@
-"""The client over gRPC, against grpcio's own server with Triton's messages; a real Triton in tests/stacks/ecs."""
+"""The client over gRPC, against grpcio's server with Triton's messages. tests/stacks/ecs has a real Triton."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -132,7 +132,7 @@ def test_model_and_version_are_those_named(served: Served, url: str) -> None:
         (grpc.StatusCode.UNIMPLEMENTED, 501, False),
     ],
 )
-def test_a_refusal_has_the_status_that_http_would_have(
+def test_a_grpc_error_has_the_status_of_http(
     served: Served, url: str, code: grpc.StatusCode, status: int, may_retry: bool
 ) -> None:
     served.answer = refusing(code)
@@ -142,30 +142,30 @@ def test_a_refusal_has_the_status_that_http_would_have(
     assert str(refused.value) == f"{url} echo answered {status}: {code.name}: no such tensor"
 
 
-def test_an_answer_that_does_not_come_ends_at_the_deadline_and_is_not_asked_for_again(served: Served, url: str) -> None:
-    let_go, asked = threading.Event(), []
+def test_a_timeout_is_not_retried(served: Served, url: str) -> None:
+    release, requests = threading.Event(), []
 
     def waiting(message: Any, context: Any) -> Any:
-        asked.append(1)
-        let_go.wait(30)
+        requests.append(1)
+        release.wait(30)
         return echo(message, context)
 
     served.answer = waiting
     with GrpcServer(url, "echo", timeout_s=0.3) as server, pytest.raises(TimedOut) as caught:
         InferenceClient(server).infer({"TEXT": [["a"]]})
-    let_go.set()
+    release.set()
     assert str(caught.value) == f"{url} echo gave no answer within 0.3 s."
-    assert len(asked) <= 1  # None if the machine is too busy to deliver the request in time.
+    assert len(requests) <= 1  # None if the machine is too busy to deliver the request in time.
 
 
-def test_a_server_that_is_not_there_is_unreachable() -> None:
+def test_a_server_that_is_down_cannot_be_reached() -> None:
     with GrpcServer("grpc://127.0.0.1:9", "echo") as server, pytest.raises(Unreachable) as caught:
         InferenceClient(server, retries=ONCE).infer({"TEXT": [["a"]]})
     assert caught.value.may_retry
     assert str(caught.value).startswith("grpc://127.0.0.1:9 echo cannot be reached: ")
 
 
-def test_a_server_that_fails_once_is_asked_again(served: Served, url: str) -> None:
+def test_a_request_is_retried_after_a_failure(served: Served, url: str) -> None:
     answers = [refusing(grpc.StatusCode.UNAVAILABLE), echo]
     served.answer = lambda message, context: answers.pop(0)(message, context)
     with GrpcServer(url, "echo") as server:
@@ -181,10 +181,10 @@ def test_connections_take_turns(served: Served, url: str) -> None:
     assert len(served.peers) == 3
 
 
-def test_too_large_an_answer_is_refused(url: str) -> None:
+def test_an_answer_over_the_limit_is_rejected(url: str) -> None:
     with GrpcServer(url, "echo", max_answer_bytes=1000) as server, pytest.raises(NotAnAnswer) as caught:
         InferenceClient(server).infer({"TEXT": [["a" * 2000]]})
-    assert "it is larger than the client takes (max_answer_bytes)" in str(caught.value)
+    assert "it is larger than max_answer_bytes" in str(caught.value)
 
 
 def _garbled(message: Any, context: Any) -> Any:
@@ -203,21 +203,19 @@ def _typed(message: Any, context: Any) -> Any:
     ("answer", "why"),
     [
         (_garbled, "output 'TEXT' has 1 elements"),
-        (_typed, "0 of its 1 outputs are raw bytes, as Triton sends them all"),
+        (_typed, "only 0 of its 1 outputs are raw bytes"),
     ],
 )
-def test_what_is_no_answer_is_refused(served: Served, url: str, answer: Answer, why: str) -> None:
+def test_a_wrong_answer_is_rejected(served: Served, url: str, answer: Answer, why: str) -> None:
     served.answer = answer
     with GrpcServer(url, "echo") as server, pytest.raises(InferenceFailed, match=why):
         InferenceClient(server).infer({"TEXT": [["a"]]})
 
 
-def test_json_is_refused_before_anything_is_sent(url: str) -> None:
+def test_json_is_rejected_before_a_request_is_sent(url: str) -> None:
     with GrpcServer(url, "echo") as server, pytest.raises(UsageError) as refused:
         InferenceClient(server, binary=False).infer({"TEXT": [["a"]]})
-    assert str(refused.value) == (
-        "gRPC has no JSON form of a request: make the InferenceClient of a GrpcServer with binary=True."
-    )
+    assert str(refused.value) == ("gRPC has no JSON form of a request. Create the InferenceClient with binary=True.")
 
 
 @pytest.mark.parametrize(
@@ -227,11 +225,11 @@ def test_a_url_is_of_a_host_and_a_port(wrong: str) -> None:
     with pytest.raises(UsageError) as refused:
         GrpcServer(wrong, "echo")
     assert str(refused.value) == (
-        f"A gRPC server's URL is grpc://HOST:PORT, or grpcs://HOST:PORT with TLS, and nothing else; got '{wrong}'."
+        f"A gRPC server's URL is grpc://HOST:PORT, or grpcs://HOST:PORT with TLS. Got '{wrong}'."
     )
 
 
-def test_tls_trusts_whom_it_is_told_to(served: Served, certificate: tuple[Path, Any]) -> None:
+def test_tls_trusts_the_given_certificates(served: Served, certificate: tuple[Path, Any]) -> None:
     file, _ = certificate
     pair = (file.with_name("key.pem").read_bytes(), file.read_bytes())
     with running(served, grpc.ssl_server_credentials([pair])) as port:

@@ -1,7 +1,4 @@
-"""A call repeats what may succeed, within its deadline and its budget, and records how long the caller waited.
-
-Server and clock are fakes.
-"""
+"""Retries of a call within its deadline and budget, with a fake server and clock."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -12,14 +9,14 @@ from hypothesis import strategies as st
 
 from inference_recommender.client import InferenceClient, InferenceFailed, Refused, Retries, TimedOut, Unreachable
 from inference_recommender.client.inference import Budget
-from inference_recommender.client.kserve import Body
+from inference_recommender.kserve import Body
 
 ANSWER = Body(content=json.dumps({"outputs": [{"name": "O", "shape": [1], "datatype": "INT64", "data": [7]}]}).encode())
 CALL_S = 0.125
 
 
-class Shelf:
-    """A server that has an outcome ready for each attempt, a clock that its attempts move, and what was recorded."""
+class FakeServer:
+    """Has an outcome for each attempt and a clock that attempts advance. Also records latencies."""
 
     def __init__(self, outcomes: Sequence[Body | InferenceFailed]) -> None:
         self._outcomes = list(outcomes)
@@ -62,10 +59,10 @@ class Shelf:
     "failure",
     [*(Refused("s", status, "") for status in (408, 425, 429, 500, 502, 503, 504, 530)), Unreachable("s", "reset")],
 )
-def test_a_busy_or_broken_server_is_asked_again_after_a_wait_that_doubles(failure: InferenceFailed) -> None:
-    shelf = Shelf([failure, failure, ANSWER])
-    assert shelf.client().infer({"A": [1]})["O"].tolist() == [7]
-    assert shelf.waits_s == [0.05, 0.1]
+def test_failures_of_a_busy_server_are_retried_after_a_wait_that_doubles(failure: InferenceFailed) -> None:
+    server = FakeServer([failure, failure, ANSWER])
+    assert server.client().infer({"A": [1]})["O"].tolist() == [7]
+    assert server.waits_s == [0.05, 0.1]
 
 
 @pytest.mark.parametrize(
@@ -76,33 +73,33 @@ def test_a_busy_or_broken_server_is_asked_again_after_a_wait_that_doubles(failur
         Unreachable("s", "certificate", may_retry=False),
     ],
 )
-def test_what_another_try_would_not_mend_is_not_sent_again(failure: InferenceFailed) -> None:
-    shelf = Shelf([failure, ANSWER])
+def test_lasting_failures_are_not_retried(failure: InferenceFailed) -> None:
+    server = FakeServer([failure, ANSWER])
     with pytest.raises(type(failure)) as raised:
-        shelf.client().infer({"A": [1]})
+        server.client().infer({"A": [1]})
     assert raised.value is failure
-    assert shelf.waits_s == []
+    assert server.waits_s == []
 
 
-def test_the_last_failure_is_the_one_that_is_raised() -> None:
-    shelf = Shelf([Refused("s", 503, "first"), Refused("s", 503, "second"), Refused("s", 500, "third")])
+def test_the_last_failure_is_raised() -> None:
+    server = FakeServer([Refused("s", 503, "first"), Refused("s", 503, "second"), Refused("s", 500, "third")])
     with pytest.raises(Refused, match=r"^s answered 500: third$"):
-        shelf.client().infer({"A": [1]})
+        server.client().infer({"A": [1]})
 
 
-def test_what_the_caller_waited_is_recorded_with_retries_and_also_of_a_failure() -> None:
-    shelf = Shelf([Refused("s", 503, ""), ANSWER, Refused("s", 400, "")])
-    client = shelf.client()
+def test_the_recorded_latency_includes_retries_and_failed_calls() -> None:
+    server = FakeServer([Refused("s", 503, ""), ANSWER, Refused("s", 400, "")])
+    client = server.client()
     client.infer({"A": [1]})
     with pytest.raises(Refused):
         client.infer({"A": [1]})
-    assert shelf.recorded_ms == [pytest.approx(1000 * (2 * CALL_S + 0.05)), pytest.approx(1000 * CALL_S)]
+    assert server.recorded_ms == [pytest.approx(1000 * (2 * CALL_S + 0.05)), pytest.approx(1000 * CALL_S)]
 
 
-def test_one_attempt_is_for_models_that_keep_state() -> None:
-    shelf = Shelf([Refused("s", 503, ""), ANSWER])
+def test_a_stateful_model_gets_one_attempt() -> None:
+    server = FakeServer([Refused("s", 503, ""), ANSWER])
     with pytest.raises(Refused):
-        shelf.client(Retries(attempts=1)).infer({"A": [1]})
+        server.client(Retries(attempts=1)).infer({"A": [1]})
 
 
 @given(
@@ -110,64 +107,64 @@ def test_one_attempt_is_for_models_that_keep_state() -> None:
     first=st.floats(0.001, 1),
     longest=st.floats(0.001, 5),
     deadline=st.floats(0, 10),
-    asked=st.one_of(st.none(), st.floats(0, 10)),
+    retry_after=st.one_of(st.none(), st.floats(0, 10)),
     chances=st.lists(st.floats(0, 1), min_size=9, max_size=9),
 )
 def test_a_call_ends_by_its_deadline_and_no_wait_is_too_long_or_too_short(
-    attempts: int, first: float, longest: float, deadline: float, asked: float | None, chances: list[float]
+    attempts: int, first: float, longest: float, deadline: float, retry_after: float | None, chances: list[float]
 ) -> None:
-    shelf = Shelf([Refused("s", 503, "", asked)] * attempts)
+    server = FakeServer([Refused("s", 503, "", retry_after)] * attempts)
     drawn = iter(chances)
     retries = Retries(attempts=attempts, first_wait_s=first, longest_wait_s=longest)
     with pytest.raises(Refused):
-        shelf.client(retries, deadline, lambda: next(drawn)).infer({"A": [1]})
-    assert shelf.now_s <= deadline + 1e-9
-    assert len(shelf.within_s) <= attempts
-    for failures, wait in enumerate(shelf.waits_s):
-        assert 0 <= wait - (asked or 0) <= min(longest, first * 2**failures) + 1e-9
+        server.client(retries, deadline, lambda: next(drawn)).infer({"A": [1]})
+    assert server.now_s <= deadline + 1e-9
+    assert len(server.within_s) <= attempts
+    for failures, wait in enumerate(server.waits_s):
+        assert 0 <= wait - (retry_after or 0) <= min(longest, first * 2**failures) + 1e-9
 
 
-def test_each_attempt_has_what_is_left_of_the_deadline() -> None:
-    shelf = Shelf([Refused("s", 503, ""), Refused("s", 503, ""), ANSWER])
-    shelf.client(deadline_s=2.0).infer({"A": [1]})
-    assert shelf.within_s == [2.0, 2.0 - CALL_S - 0.05, pytest.approx(2.0 - 2 * CALL_S - 0.05 - 0.1)]
+def test_each_attempt_gets_the_rest_of_the_deadline() -> None:
+    server = FakeServer([Refused("s", 503, ""), Refused("s", 503, ""), ANSWER])
+    server.client(deadline_s=2.0).infer({"A": [1]})
+    assert server.within_s == [2.0, 2.0 - CALL_S - 0.05, pytest.approx(2.0 - 2 * CALL_S - 0.05 - 0.1)]
 
 
-def test_waits_are_drawn_from_nothing_up_to_the_whole() -> None:
+def test_waits_are_random_from_zero_to_the_bound() -> None:
     drawn = iter([0.0, 0.5])
-    shelf = Shelf([Refused("s", 503, ""), Refused("s", 503, ""), ANSWER])
-    shelf.client(chance=lambda: next(drawn)).infer({"A": [1]})
-    assert shelf.waits_s == [0.0, 0.05]
+    server = FakeServer([Refused("s", 503, ""), Refused("s", 503, ""), ANSWER])
+    server.client(chance=lambda: next(drawn)).infer({"A": [1]})
+    assert server.waits_s == [0.0, 0.05]
 
 
-def test_what_the_server_asks_for_is_waited() -> None:
-    shelf = Shelf([Refused("s", 503, "", 3.0), ANSWER])
-    shelf.client().infer({"A": [1]})
-    assert shelf.waits_s == [3.05]
+def test_retry_after_is_added_to_the_wait() -> None:
+    server = FakeServer([Refused("s", 503, "", 3.0), ANSWER])
+    server.client().infer({"A": [1]})
+    assert server.waits_s == [3.05]
 
 
-def test_a_server_that_asks_for_more_than_is_left_is_not_waited_for() -> None:
-    shelf = Shelf([Refused("s", 503, "", 120.0), ANSWER])
+def test_a_retry_after_beyond_the_deadline_ends_the_call() -> None:
+    server = FakeServer([Refused("s", 503, "", 120.0), ANSWER])
     with pytest.raises(Refused):
-        shelf.client().infer({"A": [1]})
-    assert shelf.waits_s == []
+        server.client().infer({"A": [1]})
+    assert server.waits_s == []
 
 
-def test_while_everything_fails_nothing_is_repeated_after_the_budget() -> None:
-    shelf = Shelf([Refused("s", 503, "")] * 1_000)
-    client = shelf.client()
+def test_retries_stop_when_the_budget_is_spent() -> None:
+    server = FakeServer([Refused("s", 503, "")] * 1_000)
+    client = server.client()
     for _ in range(100):
         with pytest.raises(Refused):
             client.infer({"A": [1]})
-    assert len(shelf.within_s) == 100 + 33  # 49 failures leave more than half: 16 calls of three attempts, one of two
+    assert len(server.within_s) == 100 + 33  # 49 failures leave more than half: 16 calls of three attempts, one of two
 
 
-def test_a_server_that_fails_now_and_then_is_always_asked_again() -> None:
-    shelf = Shelf([Refused("s", 503, ""), *[ANSWER] * 11] * 200)
-    client = shelf.client()
+def test_occasional_failures_are_always_retried() -> None:
+    server = FakeServer([Refused("s", 503, ""), *[ANSWER] * 11] * 200)
+    client = server.client()
     for _ in range(200 * 11):
         client.infer({"A": [1]})
-    assert len(shelf.waits_s) == 200
+    assert len(server.waits_s) == 200
 
 
 def test_eleven_answers_pay_for_a_retry() -> None:

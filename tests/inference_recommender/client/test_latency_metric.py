@@ -1,4 +1,4 @@
-"""The client's latency in CloudWatch: what is published, in the background and on close, and that it never hurts."""
+"""The client's latency in CloudWatch, published in the background and on close."""
 
 import threading
 import time
@@ -95,7 +95,7 @@ def test_it_is_published_in_the_background() -> None:
     assert watch.total() == 1
 
 
-def test_what_could_not_be_sent_is_logged_and_sent_with_the_next(caplog: pytest.LogCaptureFixture) -> None:
+def test_unsent_data_is_logged_and_sent_with_the_next(caplog: pytest.LogCaptureFixture) -> None:
     watch = Watch({1})
     metric = LatencyMetric("w", "S", client=watch, clock_s=lambda: NOON_S)
     metric.record(5)
@@ -109,7 +109,7 @@ def test_what_could_not_be_sent_is_logged_and_sent_with_the_next(caplog: pytest.
     assert watch.total() == 2
 
 
-def test_what_was_sent_before_a_failure_is_not_sent_twice() -> None:
+def test_data_sent_before_a_failure_is_not_sent_twice() -> None:
     watch = Watch({2})
     now = [NOON_S]
     metric = LatencyMetric("w", "S", client=watch, clock_s=lambda: now[0])
@@ -122,7 +122,7 @@ def test_what_was_sent_before_a_failure_is_not_sent_twice() -> None:
     assert watch.total() == DATA_PER_REQUEST + 5
 
 
-def test_what_could_not_be_sent_for_an_hour_is_let_go() -> None:
+def test_data_that_is_unsent_for_an_hour_is_dropped() -> None:
     watch = Watch({1})
     now = [NOON_S]
     metric = LatencyMetric("w", "S", client=watch, clock_s=lambda: now[0])
@@ -147,17 +147,17 @@ def test_a_cloudwatch_that_cannot_be_reached_fails_no_request(
 
 
 @pytest.mark.parametrize("names", [("", "SpellcheckStack"), ("spellcheck", "")])
-def test_a_metric_without_the_name_of_its_workload_or_stack_is_refused(names: tuple[str, str]) -> None:
-    """Two stages in one account would share it, and the alarm that rolls back with it."""
-    with pytest.raises(ValueError, match="Give both") as caught:
+def test_a_metric_needs_a_workload_and_a_stack(names: tuple[str, str]) -> None:
+    """Else two stages in one account would share the metric and its alarm."""
+    with pytest.raises(ValueError, match="Both are required") as caught:
         LatencyMetric(*names)
     assert str(caught.value) == (
-        f"LatencyMetric: got workload '{names[0]}' and stack '{names[1]}'. Give both: the stack is the one that serves "
-        "the callers, such as Production-SpellcheckStack, whose alarms watch the metric."
+        f"LatencyMetric: got workload '{names[0]}' and stack '{names[1]}'. Both are required. The stack is the "
+        "one that serves the callers, such as Production-SpellcheckStack. Its alarms watch the metric."
     )
 
 
-def test_threads_that_record_at_once_lose_nothing() -> None:
+def test_concurrent_threads_lose_no_record() -> None:
     def record() -> None:
         for _ in range(500):
             metric.record(5)
@@ -172,7 +172,7 @@ def test_threads_that_record_at_once_lose_nothing() -> None:
     assert watch.total() == 4_000
 
 
-def test_cloudwatch_tells_the_statistics_of_what_was_published(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cloudwatch_returns_the_published_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
     """moto's CloudWatch, through boto3."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")

@@ -1,4 +1,4 @@
-"""The client against a real Triton: over its own HTTP API, and as a SageMaker endpoint through boto3 itself."""
+"""The client against a real Triton: over HTTP, and as a SageMaker endpoint through boto3."""
 
 import threading
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import pytest
 
 from inference_recommender.client import HttpServer, InferenceClient, Refused, SageMakerEndpoint
 from inference_recommender.client.inference import Server
-from inference_recommender.client.kserve import Body, decode
+from inference_recommender.kserve import Body, decode
 from inference_recommender.payloads import request_bodies, tensors
 from local_aws.process.triton import TritonServer
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
@@ -151,13 +151,13 @@ def test_tensors_go_there_and_back(server: Server, binary: bool) -> None:
     assert found["DOUBLE"].tolist() == (numbers * 2).tolist()
 
 
-def test_only_the_outputs_asked_for_come_back(server: Server) -> None:
+def test_only_the_named_outputs_are_returned(server: Server) -> None:
     inputs = {"TEXT": [["a"]], "NUMBER": np.ones((1, 3), np.float32)}
     assert list(InferenceClient(server).infer(inputs, ["DOUBLE"])) == ["DOUBLE"]
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_requests_of_several_rows_are_answered_as_their_rows_alone(
+def test_requests_of_several_rows_get_the_answers_of_single_rows(
     triton: TritonServer, triton_url: str, binary: bool
 ) -> None:
     """Triton itself counts the rows: four to each request that a load test sends."""
@@ -183,7 +183,7 @@ def test_requests_of_several_rows_are_answered_as_their_rows_alone(
         await_counts(counted, before + 2 * rows_asked)  # Nothing is left for the next test to count.
 
 
-def test_tritons_refusal_is_told_in_its_words(triton_url: str) -> None:
+def test_an_error_has_the_message_of_triton(triton_url: str) -> None:
     with HttpServer(triton_url, "echo") as server, pytest.raises(Refused) as refused:
         InferenceClient(server).infer({"TEXT": [["a"]]})
     assert refused.value.status == 400

@@ -1,4 +1,4 @@
-"""`experiment`, `report` and `run --with load-test` as a user meets them: plans, refusals, exit codes. No AWS."""
+"""`experiment` and `report` as a user meets them: plans, refusals, exit codes. No AWS."""
 
 import argparse
 import json

@@ -8,13 +8,13 @@ from inference_recommender.capacity.probe import Probe
 from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.server_times import ComputeTimes, ServerTimes
 from inference_recommender.measurement import Measurement
-from inference_recommender.tune.folder import Line, TuneFolder, TunePlan, remembered
+from inference_recommender.tune.folder import TuneFolder, resumed
 from inference_recommender.tune.race import Race, Refused
 from inference_recommender.tune.result import patch, result
 from inference_recommender.tune.space import Configuration, LeftOut
 from tests.builders import a_recommendation
 from tests.inference_recommender.cli.test_simulate_command import CHOSEN, OBJECTIVE
-from tests.inference_recommender.tune.analytic_service import P99, Analytic, configuration
+from tests.inference_recommender.tune.builders import P99, Analytic, a_plan, configuration
 from workloads import ColdStart, Proof, load_workload
 
 SUMMARY = {
@@ -145,26 +145,15 @@ class _OneRefused(Analytic):
         return super().__call__(asked, rate, duration_s)
 
 
-def _silent(line: Line, number: int) -> None:
-    """Ignores a probe."""
-
-
 def a_tune_search(path: Path) -> Path:
     """Searches three configurations of an analytic service, and returns the search's folder."""
     spellcheck, space = load_workload("spellcheck").workload, [configuration(batch) for batch in (2, 4, 8)]
     folder = TuneFolder(path)
-    plan = TunePlan(
-        workload="spellcheck",
-        configurations=tuple(space),
-        left_out=(),
-        archives={"cpu": "a" * 64},
-        instance_type="ml.c5.xlarge",
-        longest_s=1800.0,
-    )
+    plan = a_plan(space).model_copy(update={"archives": {"cpu": "a" * 64}})
     folder.begin(plan, spellcheck, b"payloads")
     race = Race(
         configurations=space,
-        probe=remembered(folder, _OneRefused(lambda each: 1000.0 * each.batch), _silent),
+        send=resumed(folder, _OneRefused(lambda each: 1000.0 * each.batch), lambda line, number: None),
         limit=P99,
     )
     race.run()

@@ -217,8 +217,8 @@ def changed_tune(searched: Path, folder: Path, **changes: object) -> Path:
     ("changes", "verdict"),
     [
         ({"best_is_better": 0.82}, "met"),
-        ({"reason": "no configuration keeps the limit, at 60 a minute or more", "best": None}, "missed"),
-        ({"reason": "it was interrupted", "best": None}, "unknown"),
+        ({"reason": "no configuration keeps the limit, at 60 a minute or more", "has_best": False}, "missed"),
+        ({"reason": "it was interrupted", "has_best": False}, "unknown"),
     ],
 )
 def test_the_verdict_of_a_search_for_a_configuration(

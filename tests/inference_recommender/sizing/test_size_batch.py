@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from containers.batch.job import Summary
+from containers.batch.job import RunSummary
 from inference_recommender.__main__ import main
 from inference_recommender.cli import size
 from inference_recommender.sizing.batch import read_throughput
@@ -64,7 +64,7 @@ def test_shards_follow_from_the_reports_the_objective_and_the_headroom(
 
 
 def test_the_summary_of_the_batch_program_is_a_report(tmp_path: Path) -> None:
-    written = Summary(
+    written = RunSummary(
         rows=50_000,
         answered=50_000,
         bad=0,

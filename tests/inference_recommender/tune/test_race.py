@@ -1,4 +1,4 @@
-"""The search for the best configuration: on services whose probes are computed, and on the simulated service."""
+"""The search on services with computed probes, and on a simulated service."""
 
 from itertools import pairwise
 
@@ -6,10 +6,10 @@ import pytest
 
 from benchmarks.searches.tune import configurations, race_simulated
 from inference_recommender.capacity.search import Bottleneck
-from inference_recommender.tune.evidence import Estimate, Glimpse
+from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import FAST, Entrant, Race, Reason, Refused
 from inference_recommender.tune.space import Configuration
-from tests.inference_recommender.tune.analytic_service import P99, Analytic, configuration
+from tests.inference_recommender.tune.builders import P99, Analytic, a_capacity, configuration
 
 SPACE = [
     configuration(batch, delay, instances)
@@ -21,8 +21,8 @@ BEST = configuration(8, 2.0, 2)
 FEW = [configuration(batch, 0.0, 2) for batch in (2, 4, 8, 16)]
 
 
-def bears(each: Configuration) -> float:
-    """Two instances bear 1.8 times as much; the best batch is 8; a delay of 2 ms gains 6 %, one of 5 ms loses 10 %."""
+def capacity(each: Configuration) -> float:
+    """Two instances have 1.8 times the capacity of one; the best batch is 8; 2 ms delay gain 6 %, 5 ms lose 10 %."""
     by_batch = {2: 0.5, 4: 0.75, 8: 1.0, 16: 0.9}[each.batch]
     by_delay = {0.0: 1.0, 2.0: 1.06, 5.0: 0.9}[each.serving.max_queue_delay_ms]
     return 10_000 * by_batch * by_delay * (1.8 if each.serving.model_instances == 2 else 1.0)
@@ -30,28 +30,28 @@ def bears(each: Configuration) -> float:
 
 @pytest.fixture(scope="module")
 def raced() -> tuple[Race, Analytic]:
-    probe = Analytic(bears)
-    race = Race(configurations=SPACE, probe=probe, limit=P99)
+    probe = Analytic(capacity)
+    race = Race(configurations=SPACE, send=probe, limit=P99)
     assert race.run() is Reason.RESOLVED
     return race, probe
 
 
-def test_the_best_is_found_with_few_requests_and_its_capacity_is_known(raced: tuple[Race, Analytic]) -> None:
+def test_few_requests_find_the_best_and_its_capacity(raced: tuple[Race, Analytic]) -> None:
     race, _ = raced
     assert race.leader is not None
     assert race.leader.configuration == BEST
-    assert race.leader.rate == pytest.approx(bears(BEST), rel=0.03)
-    by_itself = Race(configurations=[BEST], probe=Analytic(bears), limit=P99)
+    assert race.leader.rate == pytest.approx(capacity(BEST), rel=0.03)
+    by_itself = Race(configurations=[BEST], send=Analytic(capacity), limit=P99)
     by_itself.run()
     assert race.requests < 0.4 * len(SPACE) * by_itself.requests
 
 
-def test_what_differs_from_an_overloaded_one_in_the_queue_delay_alone_is_not_probed(
+def test_the_family_of_an_overloaded_configuration_is_not_probed(
     raced: tuple[Race, Analytic],
 ) -> None:
     race, probe = raced
-    bounded = {each.configuration: each.out for each in race.entrants if not each.glimpses}
-    assert bounded[configuration(2, 2.0)] == "bounded: its like answered at most 5,500 a minute when overloaded"
+    bounded = {each.configuration: each.out for each in race.entrants if not each.probes}
+    assert bounded[configuration(2, 2.0)] == "bounded: its family answered at most 5,500 a minute when overloaded"
     assert not bounded.keys() & probe.configurations
 
 
@@ -63,31 +63,31 @@ def test_a_configuration_is_loaded_again_only_for_another_round(raced: tuple[Rac
 
 
 @pytest.mark.parametrize(("probes", "cautious"), [(2, 30_000 / FAST), (30, 29_000.0)])
-def test_what_was_met_in_a_moment_rules_out_little(probes: int, cautious: float) -> None:
-    """A machine may be fast for a while: what is met then would rule out its equals."""
-    seen = Analytic(bears)(BEST, 10_000.0, 3.0)
-    entrant = Entrant(configuration=BEST, glimpses=[seen] * probes)
+def test_a_short_measurement_rules_out_little(probes: int, cautious: float) -> None:
+    """A machine may be fast for a moment, which would rule out equal configurations."""
+    seen = Analytic(capacity)(BEST, 10_000.0, 3.0)
+    entrant = Entrant(configuration=BEST, probes=[seen] * probes)
     assert entrant.cautious == 0
-    entrant.estimate = Estimate(rate=30_000.0, low=29_000.0, high=31_000.0)
+    entrant.estimate = a_capacity(30_000.0, 29_000.0, 31_000.0)
     assert entrant.cautious == cautious
 
 
-def test_where_none_keeps_the_limit_the_search_says_so() -> None:
-    race = Race(configurations=SPACE[:3], probe=Analytic(lambda each: 5.0), limit=P99)
+def test_a_search_without_a_rate_within_the_limit_has_no_leader() -> None:
+    race = Race(configurations=SPACE[:3], send=Analytic(lambda each: 5.0), limit=P99)
     assert race.run() is Reason.NOTHING_KEEPS
     assert race.leader is None
     assert race.entrants[0].out == "late: it does not keep the limit at 60 a minute"
 
 
-def test_what_triton_does_not_load_is_out_and_the_search_goes_on() -> None:
-    analytic = Analytic(bears)
+def test_a_rejected_configuration_drops_out() -> None:
+    analytic = Analytic(capacity)
 
-    def probe(asked: Configuration, rate: float, duration_s: float) -> Glimpse:
+    def probe(asked: Configuration, rate: float, duration_s: float) -> ProbeCounts:
         if asked.batch == 16:
             raise Refused("the engine takes batches up to 8")
         return analytic(asked, rate, duration_s)
 
-    race = Race(configurations=FEW, probe=probe, limit=P99)
+    race = Race(configurations=FEW, send=probe, limit=P99)
     assert race.run() is Reason.RESOLVED
     assert race.leader is not None
     assert race.leader.configuration.batch == 8
@@ -95,17 +95,17 @@ def test_what_triton_does_not_load_is_out_and_the_search_goes_on() -> None:
     assert refused.out == "refused: the engine takes batches up to 8"
 
 
-def test_a_generator_that_fails_once_is_asked_again_and_one_that_fails_twice_judges_nothing() -> None:
-    analytic = Analytic(bears)
+def test_a_probe_that_fails_twice_drops_its_configuration() -> None:
+    analytic = Analytic(capacity)
     failures = {FEW[0]: 1, configuration(8, 0.0, 2): 2}
 
-    def probe(asked: Configuration, rate: float, duration_s: float) -> Glimpse:
+    def probe(asked: Configuration, rate: float, duration_s: float) -> ProbeCounts:
         if failures.get(asked):
             failures[asked] -= 1
             raise Bottleneck("generator lagged")
         return analytic(asked, rate, duration_s)
 
-    race = Race(configurations=FEW, probe=probe, limit=P99)
+    race = Race(configurations=FEW, send=probe, limit=P99)
     assert race.run() is Reason.RESOLVED
     outs = {each.configuration: each.out for each in race.entrants}
     assert outs[configuration(8, 0.0, 2)] == "not judged: generator lagged"
@@ -113,11 +113,11 @@ def test_a_generator_that_fails_once_is_asked_again_and_one_that_fails_twice_jud
     assert FEW[0] in analytic.configurations
 
 
-def test_a_generator_that_never_follows_ends_the_search() -> None:
-    def probe(asked: Configuration, rate: float, duration_s: float) -> Glimpse:
+def test_a_generator_that_always_lags_ends_the_search() -> None:
+    def probe(asked: Configuration, rate: float, duration_s: float) -> ProbeCounts:
         raise Bottleneck("generator lagged")
 
-    race = Race(configurations=SPACE, probe=probe, limit=P99)
+    race = Race(configurations=SPACE, send=probe, limit=P99)
     assert race.run() is Reason.BOTTLENECK
     assert race.complaint == "generator lagged"
 
@@ -126,15 +126,15 @@ def test_a_generator_that_never_follows_ends_the_search() -> None:
     ("bound", "reason"), [({"longest_s": 70.0}, Reason.TIME), ({"most_requests": 5000}, Reason.REQUESTS)]
 )
 def test_a_search_that_is_bounded_ends_with_the_best_so_far(bound: dict[str, float], reason: Reason) -> None:
-    race = Race(configurations=SPACE, probe=Analytic(bears), limit=P99, **bound)  # type: ignore[arg-type]
+    race = Race(configurations=SPACE, send=Analytic(capacity), limit=P99, **bound)  # type: ignore[arg-type]
     assert race.run() is reason
     assert race.leader is not None
     assert race.spent_s <= bound.get("longest_s", 1e9)
     assert race.requests <= bound.get("most_requests", 1e9)
 
 
-def test_on_a_noisy_service_the_choice_is_near_the_best() -> None:
-    """The best of these, batches of 16 on two instances, bears 30,250 a minute; batches of 2 about half of that."""
+def test_the_choice_on_a_noisy_service_is_near_the_best() -> None:
+    """Batches of 16 on two instances have the highest capacity, 30,250 a minute; batches of 2 about half of that."""
     space = [
         each
         for each in configurations()

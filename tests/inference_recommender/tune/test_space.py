@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,12 @@ from workloads.serving import Tune
 
 SPELLCHECK = load_workload("spellcheck").workload
 TWO_CORES = Machine(cores=2)
+
+
+def one_of_each(**values: Any) -> Tune:
+    defaults = {"threads": (1,), "model_instances": (1,), "max_batch_sizes": (8,)}
+    rest = {"preferred_batch_sizes": ((),), "max_queue_delays_ms": (0.0,)}
+    return Tune(targets=("cpu",), **{**defaults, **rest, **values})
 
 
 def test_by_default_the_space_fits_the_machine_and_begins_with_what_is_served_now() -> None:
@@ -38,14 +45,7 @@ def test_batches_that_do_not_hold_a_request_are_left_out() -> None:
 
 
 def test_what_is_named_is_tried_even_where_it_is_more_than_the_cores() -> None:
-    tune = Tune(
-        targets=("cpu",),
-        threads=(2,),
-        model_instances=(4,),
-        max_batch_sizes=(8,),
-        preferred_batch_sizes=((),),
-        max_queue_delays_ms=(0.0,),
-    )
+    tune = one_of_each(threads=(2,), model_instances=(4,), max_batch_sizes=(8,))
     found = space(SPELLCHECK, tune, TWO_CORES)
     assert [each.label for each in found.configurations] == ["cpu, 4 × 2 threads, batch 8, delay 0 ms"]
     assert found.left_out == ()
@@ -60,28 +60,14 @@ def test_without_batching_sizes_and_delays_make_no_difference() -> None:
 
 
 def test_a_delay_of_the_whole_limit_is_left_out() -> None:
-    tune = Tune(
-        targets=("cpu",),
-        threads=(1,),
-        model_instances=(1,),
-        max_batch_sizes=(8,),
-        preferred_batch_sizes=((),),
-        max_queue_delays_ms=(0.0, 50.0),
-    )
+    tune = one_of_each(max_queue_delays_ms=(0.0, 50.0))
     found = space(SPELLCHECK, tune, TWO_CORES)
     assert len(found.configurations) == 1
-    assert found.left_out[0].reason == "a queue delay of the whole limit of 50 ms keeps it for no request that waits"
+    assert found.left_out[0].reason == "a request that waits for a queue delay of 50 ms misses the limit"
 
 
 def test_preferred_sizes_above_the_batch_are_no_configuration() -> None:
-    tune = Tune(
-        targets=("cpu",),
-        threads=(1,),
-        model_instances=(1,),
-        max_batch_sizes=(4, 16),
-        preferred_batch_sizes=((8,),),
-        max_queue_delays_ms=(0.0,),
-    )
+    tune = one_of_each(max_batch_sizes=(4, 16), preferred_batch_sizes=((8,),))
     found = space(SPELLCHECK, tune, TWO_CORES)
     assert [each.label for each in found.configurations] == ["cpu, 1 × 1 thread, batch 16 (8), delay 0 ms"]
 

@@ -1,4 +1,4 @@
-"""A configuration that Triton is told to load, and that a real Triton then serves as if it had been built so."""
+"""Triton serves a configuration of `tune` like a build of it."""
 
 import http.client
 import json
@@ -11,15 +11,15 @@ import pytest
 import tomllib
 
 from inference_recommender.capacity.limit import Limit
-from inference_recommender.cli.tune import Served
 from inference_recommender.payloads import payload_archive
-from inference_recommender.tune.folder import TuneFolder, TunePlan
+from inference_recommender.tune.folder import TuneFolder
 from inference_recommender.tune.race import Race, Reason, Refused
 from inference_recommender.tune.space import Configuration, own
-from inference_recommender.tune.triton import Built, TunedTriton, overridden
+from inference_recommender.tune.triton import Built, TritonProbe, TunedTriton, overridden
 from local_aws.process.triton import TritonServer
 from model_build.build import build
 from model_build.plan import plan
+from tests.inference_recommender.tune.builders import a_plan
 from tests.model_build.miniatures.tiny_bert import make_workload
 from workloads import ModelArtifact, Serving, WorkloadFolder, load_workload
 
@@ -104,7 +104,7 @@ def test_what_is_loaded_is_what_a_build_of_the_variant_is(
         built = {model: _told_by(server, model) for model in models}
     serving = workload.workload.variants["faster"].serving
     triton.load(Configuration(target="cpu", threads=1, serving=serving))
-    assert {model: triton.told(model) for model in models} == built
+    assert {model: triton.config(model) for model in models} == built
     assert len(built) == 4
 
 
@@ -133,7 +133,7 @@ def test_what_triton_does_not_load_is_refused_and_the_next_one_is_served(
     with pytest.raises(Refused, match="Triton does not load tiny_model: "):
         triton.load(Configuration.model_construct(target="cpu", threads=1, serving=impossible))
     triton.load(Configuration(target="cpu", threads=1, serving=serving))
-    assert triton.told("tiny")["max_batch_size"] == serving.max_batch_size
+    assert triton.config("tiny")["max_batch_size"] == serving.max_batch_size
 
 
 @pytest.mark.slow
@@ -151,20 +151,11 @@ def test_a_search_on_a_real_triton_names_one_of_its_configurations(
         for batch in (2, 8)
     ]
     folder = TuneFolder(tmp_path / "tune")
-    folder.begin(
-        TunePlan(
-            workload="tiny",
-            configurations=tuple(space),
-            left_out=(),
-            archives={},
-            instance_type=None,
-            longest_s=45.0,
-        ),
-        workload.workload,
-        payload_archive(workload.payloads()),
-    )
+    folder.begin(a_plan(space, workload="tiny"), workload.workload, payload_archive(workload.payloads()))
     limit = Limit(percentile=90.0, latency_ms=200.0)
-    race = Race(configurations=space, probe=Served(triton, folder, limit), limit=limit, shortest_s=1.0, longest_s=45.0)
+    race = Race(
+        configurations=space, send=TritonProbe(triton, folder, limit), limit=limit, shortest_s=1.0, longest_s=45.0
+    )
     if race.run() is Reason.BOTTLENECK:
         pytest.skip(f"this machine is too busy: {race.complaint}")
     assert race.leader is not None

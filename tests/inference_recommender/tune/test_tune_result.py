@@ -1,16 +1,16 @@
-"""The words and the patch of a search's result, and its folder, from which an interrupted one goes on."""
+"""The result of a search, its patch, and its folder, which continues an interrupted search."""
 
 from pathlib import Path
 
 import pytest
 import tomllib
 
-from inference_recommender.tune.evidence import Estimate, Glimpse
-from inference_recommender.tune.folder import Line, TuneFolder, TunePlan, remembered
+from inference_recommender.tune.folder import TuneFolder, resumed
+from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import Entrant, Race, Reason, Refused
-from inference_recommender.tune.result import TuneResult, patch, result, sentences
+from inference_recommender.tune.result import TuneResult, decision, patch, result
 from inference_recommender.tune.space import Configuration, LeftOut
-from tests.inference_recommender.tune.analytic_service import P99, Analytic, configuration
+from tests.inference_recommender.tune.builders import P99, Analytic, a_capacity, a_plan, configuration
 from workloads import ROOT, Serving, UsageError, Workload, load_workload
 from workloads.errors import InvalidDocument
 
@@ -24,8 +24,8 @@ OTHER, SLOW, UNTRIED = configuration(4), configuration(2), configuration(2, 1.0)
 SPACE = [configuration(batch) for batch in (2, 4, 8)]
 
 
-def _seen(requests: int) -> Glimpse:
-    return Glimpse(
+def _seen(requests: int) -> ProbeCounts:
+    return ProbeCounts(
         invocations_per_minute=600.0,
         duration_s=10.0,
         sent=requests,
@@ -37,13 +37,13 @@ def _seen(requests: int) -> Glimpse:
 
 
 def _found() -> TuneResult:
-    race = Race(configurations=[BEST, OTHER, SLOW, UNTRIED], probe=Analytic(lambda each: 1.0), limit=P99)
+    race = Race(configurations=[BEST, OTHER, SLOW, UNTRIED], send=Analytic(lambda each: 1.0), limit=P99)
     best, other, slow, untried = race.entrants
-    best.estimate, best.glimpses = Estimate(rate=12_000.0, low=11_700.0, high=12_300.0), [_seen(5000)]
-    other.estimate, other.glimpses = Estimate(rate=11_800.0, low=11_500.0, high=12_100.0), [_seen(4000)]
-    other.out = "less: in the lesser half of round 3, with 11,800 a minute"
-    slow.glimpses, slow.out = [_seen(300)], "overloaded: at 11,000 a minute it answered 4,000"
-    untried.out = "bounded: its like answered at most 4,000 a minute when overloaded"
+    best.estimate, best.probes = a_capacity(12_000.0, 11_700.0, 12_300.0), [_seen(5000)]
+    other.estimate, other.probes = a_capacity(11_800.0, 11_500.0, 12_100.0), [_seen(4000)]
+    other.out = "lower: in the lower half of round 3, with 11,800 a minute"
+    slow.probes, slow.out = [_seen(300)], "overloaded: at 11,000 a minute it answered 4,000"
+    untried.out = "bounded: its family answered at most 4,000 a minute when overloaded"
     race.leader, race.requests, race.spent_s, race.visits, race.reason = best, 9300, 30.0, 5, Reason.RESOLVED
     return result(
         race,
@@ -56,17 +56,22 @@ def _found() -> TuneResult:
     )
 
 
-def test_the_result_names_the_best_the_runner_up_how_sure_that_is_and_what_was_not_tried() -> None:
-    assert sentences(_found()) == [
-        "P99 ≤ 50 ms: cpu, 2 × 2 threads, batch 8 (4, 8), delay 1.5 ms bears 12,000 invocations/min (95 % interval "
-        "11,700 to 12,300).",
-        "At its capacity a million cost 0.25 USD on ml.c5.xlarge.",
-        "Runner-up: cpu, 1 × 1 thread, batch 4, delay 0 ms, 11,800 invocations/min (95 % interval 11,500 to 12,100). "
-        "The first bears more with 82%.",
-        "4 configurations, 3 of them probed, 9,300 requests in 30 s of load; the search ended because the best is "
-        "known.",
-        "Not tried: 1, 1 ruled out by the most that their like could answer.",
-        "Left out before: 1, since it is too much.",
+def test_the_result_ranks_the_configurations_with_their_outcome() -> None:
+    found = _found()
+    assert decision(found) == (
+        "Serve with cpu, 2 × 2 threads, batch 8 (4, 8), delay 1.5 ms: 12,000 invocations/min within P99 ≤ 50 ms. It "
+        "beats the runner-up with 82% confidence."
+    )
+    assert found.best is not None
+    assert found.best.cost_per_million_usd == pytest.approx(0.25)
+    assert found.runner_up is not None
+    assert [(each.label, each.outcome) for each in found.ranked[1:]] == [
+        ("cpu, 1 × 1 thread, batch 4, delay 0 ms", "lower: in the lower half of round 3, with 11,800 a minute"),
+        ("cpu, 1 × 1 thread, batch 2, delay 0 ms", "overloaded: at 11,000 a minute it answered 4,000"),
+        (
+            "cpu, 1 × 1 thread, batch 2, delay 1 ms",
+            "bounded: its family answered at most 4,000 a minute when overloaded",
+        ),
     ]
 
 
@@ -80,7 +85,7 @@ def test_the_patch_appended_to_a_workload_serves_the_best() -> None:
     assert variant.serving == BEST.serving
 
 
-def test_a_second_patch_has_a_name_of_its_own() -> None:
+def test_a_second_patch_has_another_name() -> None:
     text = (ROOT / "workloads" / "spellcheck" / "workload.toml").read_text("utf-8") + "\n" + patch(SPELLCHECK, _found())
     once = Workload.from_table(Path("workload.toml"), tomllib.loads(text))
     twice = tomllib.loads(text + "\n" + patch(once, _found()))
@@ -92,21 +97,13 @@ def test_a_winner_with_a_wide_interval_is_not_known() -> None:
     assert found.best is not None
     assert found.is_known
     wide = found.best.model_copy(update={"interval": (8_000.0, 14_000.0)})
-    assert not found.model_copy(update={"best": wide}).is_known
+    assert not found.model_copy(update={"ranked": (wide, *found.ranked[1:])}).is_known
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> TuneFolder:
     folder = TuneFolder(tmp_path / "run")
-    plan = TunePlan(
-        workload="spellcheck",
-        configurations=tuple(SPACE),
-        left_out=(),
-        archives={},
-        instance_type=None,
-        longest_s=1800.0,
-    )
-    folder.begin(plan, SPELLCHECK, b"payloads")
+    folder.begin(a_plan(SPACE), SPELLCHECK, b"payloads")
     return folder
 
 
@@ -117,47 +114,43 @@ class Interrupting(Analytic):
         super().__init__(lambda each: 1000.0 * each.batch)
         self._last = last
 
-    def __call__(self, asked: Configuration, rate: float, duration_s: float) -> Glimpse:
+    def __call__(self, asked: Configuration, rate: float, duration_s: float) -> ProbeCounts:
         if len(self.asked) + 1 == self._last:
             raise KeyboardInterrupt
         return super().__call__(asked, rate, duration_s)
 
 
-def _silent(line: Line, number: int) -> None:
-    """Hears of a probe, and says nothing."""
-
-
-def test_an_interrupted_search_goes_on_and_makes_no_probe_again(folder: TuneFolder) -> None:
+def test_an_interrupted_search_continues_without_repeating_probes(folder: TuneFolder) -> None:
     whole = Interrupting(last=0)
-    expected = Race(configurations=SPACE, probe=whole, limit=P99)
+    expected = Race(configurations=SPACE, send=whole, limit=P99)
     expected.run()
-    first = Race(configurations=SPACE, probe=remembered(folder, Interrupting(last=9), _silent), limit=P99)
+    first = Race(configurations=SPACE, send=resumed(folder, Interrupting(last=9), lambda line, number: None), limit=P99)
     with pytest.raises(KeyboardInterrupt):
         first.run()
     assert len(folder.lines()) == 8
     with (folder.path / "probes.jsonl").open("a") as file:
         file.write('{"label": "cut off')
     rest = Interrupting(last=0)
-    again = Race(configurations=SPACE, probe=remembered(folder, rest, _silent), limit=P99)
+    again = Race(configurations=SPACE, send=resumed(folder, rest, lambda line, number: None), limit=P99)
     again.run()
     assert rest.asked == whole.asked[8:]
     assert [each.estimate for each in again.entrants] == [each.estimate for each in expected.entrants]
     assert len(folder.lines()) == len(whole.asked)
 
 
-def test_a_refusal_is_remembered(folder: TuneFolder) -> None:
-    def refusing(asked: Configuration, rate: float, duration_s: float) -> Glimpse:
+def test_a_refusal_is_resumed(folder: TuneFolder) -> None:
+    def refusing(asked: Configuration, rate: float, duration_s: float) -> ProbeCounts:
         raise Refused("the engine is too small")
 
     for ask in (refusing, Analytic(lambda each: 1.0)):
         with pytest.raises(Refused, match="the engine is too small"):
-            remembered(folder, ask, _silent)(SPACE[0], 600.0, 1.0)
+            resumed(folder, ask, lambda line, number: None)(SPACE[0], 600.0, 1.0)
 
 
 def test_probes_of_another_version_are_refused(folder: TuneFolder) -> None:
-    remembered(folder, Analytic(lambda each: 1.0), _silent)(SPACE[0], 600.0, 1.0)
+    resumed(folder, Analytic(lambda each: 1.0), lambda line, number: None)(SPACE[0], 600.0, 1.0)
     with pytest.raises(InvalidDocument) as refused:
-        remembered(folder, Analytic(lambda each: 1.0), _silent)(SPACE[0], 700.0, 1.0)
+        resumed(folder, Analytic(lambda each: 1.0), lambda line, number: None)(SPACE[0], 700.0, 1.0)
     assert str(refused.value) == (
         f"{folder.path / 'probes.jsonl'}: probe 1 is not the one that this version of tune makes there; start a new "
         "search."
@@ -167,7 +160,7 @@ def test_probes_of_another_version_are_refused(folder: TuneFolder) -> None:
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         TuneFolder(tmp_path).plan()
-    assert str(refused.value) == f"--resume: {tmp_path} is no folder of tune: it has no tune.json."
+    assert str(refused.value) == f"--resume: {tmp_path} is not a folder of tune: it has no tune.json."
 
 
 def test_an_entrant_that_was_never_probed_has_no_capacity() -> None:

@@ -8,12 +8,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from local_aws.permissions.actions import Where, needed, shared_context
-from local_aws.permissions.api_call import ApiCall
-from local_aws.permissions.conditions import as_list
-from local_aws.permissions.policy import Asked, Decision, Statement, decide, parsed, trusts
+from local_aws.permissions.actions import AccountRegion, ApiCall, needed
+from local_aws.permissions.policy import Permission, PolicyDecision, Statement, as_list, decide, parsed, trusts
 
-WHERE = Where("123456789012", "us-east-1")
+WHERE = AccountRegion("123456789012", "us-east-1")
 PSEUDO = {
     "AWS::Partition": "aws",
     "AWS::Region": WHERE.region,
@@ -104,17 +102,19 @@ class Template:
 
     def trusts(self, role_arn: str, service: str) -> bool:
         trust = self.all_of("AWS::IAM::Role")[role_arn.rpartition("/")[2]]["AssumeRolePolicyDocument"]
-        asked = Asked("sts:AssumeRole", role_arn, shared_context(WHERE))
+        asked = Permission("sts:AssumeRole", role_arn, WHERE.context())
         return trusts(parsed(json.dumps(trust)), asked, {"Service": frozenset({service})})
 
 
-def refused(document: str, calls: list[ApiCall], more: list[Asked]) -> list[str]:
+def refused(document: str, calls: list[ApiCall], more: list[Permission]) -> list[str]:
     """Returns what a policy does not allow of what calls of the API need, and of what is needed beside, in words."""
     statements: list[tuple[Statement, ...]] = [parsed(document)]
     asked = [*(each for call in calls for each in needed(call, WHERE)), *more]
-    return [f"{each.action} on {each.resource}" for each in asked if decide(each, statements) is not Decision.ALLOWED]
+    return [
+        f"{each.action} on {each.resource}" for each in asked if decide(each, statements) is not PolicyDecision.ALLOWED
+    ]
 
 
-def on(resource: str, *actions: str, **context: str) -> list[Asked]:
+def on(resource: str, *actions: str, **context: str) -> list[Permission]:
     told = {key.replace("__", ":"): (value,) for key, value in context.items()}
-    return [Asked(action, resource, {**shared_context(WHERE), **told}) for action in actions]
+    return [Permission(action, resource, {**WHERE.context(), **told}) for action in actions]

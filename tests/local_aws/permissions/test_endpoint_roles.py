@@ -12,9 +12,9 @@ import pytest
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.iam.models import iam_backends
 
-from local_aws.permissions.api_call import ApiCall
+from local_aws.permissions.actions import ApiCall
 from local_aws.permissions.enforced import CALLS_FILE, CallLog
-from local_aws.permissions.service_roles import RecommendationJob, ServiceRoles
+from local_aws.permissions.service_roles import RecommendationWork, ServiceRoles
 from tests.local_aws.permissions.template_roles import WHERE, Template
 from workloads import ROOT, Unavailable
 
@@ -78,19 +78,19 @@ def test_the_serving_role_fetches_its_model_and_a_missing_grant_is_named(
     assert "does not have BatchGetImage permission for the image: " in failure(fetched("ecr:BatchGetImage"))
 
 
-def job(template: Template, model: Any, **other: Any) -> RecommendationJob:
+def job(template: Template, model: Any, **other: Any) -> RecommendationWork:
     """Returns what a job of the stack's workload does, named as the service names it."""
     (variants,) = (each["ProductionVariants"] for each in template.all_of("AWS::SageMaker::EndpointConfig").values())
     about = {
         "model": ApiCall("sagemaker", "DescribeModel", {"ModelName": variants[0]["ModelName"]}),
         "passed_role_arn": model["ExecutionRoleArn"],
         "payload_url": f"s3://sagemaker-{WHERE.region}-{WHERE.account_id}/inference-recommender/w/payload.tar.gz",
-        "own_endpoints": ["sm-epc-uuid"],
+        "temporary_endpoints": ["sm-epc-uuid"],
         "copies_model": True,
         "tested_endpoints": [],
         "key_id": None,
     }
-    return RecommendationJob(**{**about, **other})
+    return RecommendationWork(**{**about, **other})
 
 
 MISSING = (

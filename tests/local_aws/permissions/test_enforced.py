@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_aws.permissions.enforced import CALLS_FILE, CallLog
-from local_aws.permissions.policy import Asked
+from local_aws.permissions.policy import Permission
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import BUCKET
 
@@ -211,7 +211,7 @@ def test_who_one_is_may_always_be_asked(roles: Roles) -> None:
 
 def test_a_call_or_a_condition_that_is_not_known_here_is_refused_and_says_so(roles: Roles) -> None:
     clients = roles.clients(roles.role("admin", allow("*")))
-    begin = f"This local account cannot tell whether arn:aws:sts::{ACCOUNT}:assumed-role/admin/session may do this: "
+    begin = f"This local account cannot decide whether arn:aws:sts::{ACCOUNT}:assumed-role/admin/session may do this: "
     assert refused(clients("sagemaker").list_hubs) == (
         501,
         "NotImplemented",
@@ -261,8 +261,8 @@ def test_the_file_of_calls_is_bounded_and_begins_anew_with_the_account(tmp_path:
     file.write_text("a line of an account before this one\n")
     calls = CallLog(file, max_bytes=1000)
     for number in range(30):
-        calls.note(
-            "role", "session", "s3:GetObject", Asked("s3:GetObject", f"arn:aws:s3:::b/{number}", {}), allowed=True
+        calls.add(
+            "role", "session", "s3:GetObject", Permission("s3:GetObject", f"arn:aws:s3:::b/{number}", {}), allowed=True
         )
     kept = [each.stat().st_size for each in tmp_path.iterdir()]
     assert len(kept) == 2

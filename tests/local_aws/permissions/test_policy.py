@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto.iam.access_control import IAMPolicy, PermissionResult
 
-from local_aws.permissions.conditions import Context, PolicyError, glob
-from local_aws.permissions.policy import Asked, Decision, decide, parsed, trusts
+from local_aws.permissions.policy import (
+    Permission,
+    PolicyContext,
+    PolicyDecision,
+    PolicyError,
+    decide,
+    glob,
+    parsed,
+    trusts,
+)
 
 MODEL = "arn:aws:sagemaker:us-east-1:123456789012:model/m"
 ROLE = "arn:aws:iam::123456789012:role/deploy"
@@ -28,24 +36,24 @@ def statement(effect: str = "Allow", **elements: Any) -> dict[str, Any]:
     return whole
 
 
-def answer(*statements: dict[str, Any], action: str = "sagemaker:CreateModel", **context: tuple[str, ...]) -> Decision:
-    return decide(Asked(action, MODEL, context), [parsed(document(*statements))])
+def answer(*statements: dict[str, Any]) -> PolicyDecision:
+    return decide(Permission("sagemaker:CreateModel", MODEL, {}), [parsed(document(*statements))])
 
 
-def holds(condition: dict[str, Any], context: Context) -> bool:
-    asked = Asked("sagemaker:CreateModel", MODEL, context)
-    return decide(asked, [parsed(document(statement(Condition=condition)))]) is Decision.ALLOWED
+def holds(condition: dict[str, Any], context: PolicyContext) -> bool:
+    asked = Permission("sagemaker:CreateModel", MODEL, context)
+    return decide(asked, [parsed(document(statement(Condition=condition)))]) is PolicyDecision.ALLOWED
 
 
 def test_without_an_allow_the_answer_is_no() -> None:
-    assert decide(Asked("s3:GetObject", "arn:aws:s3:::b/k", {}), []) is Decision.NOT_ALLOWED
-    assert answer(statement(Action="sagemaker:DeleteModel")) is Decision.NOT_ALLOWED
+    assert decide(Permission("s3:GetObject", "arn:aws:s3:::b/k", {}), []) is PolicyDecision.NOT_ALLOWED
+    assert answer(statement(Action="sagemaker:DeleteModel")) is PolicyDecision.NOT_ALLOWED
 
 
 def test_an_explicit_deny_wins_in_any_order() -> None:
     allow, deny = statement(), statement("Deny", Action="sagemaker:*")
-    assert answer(allow, deny) is answer(deny, allow) is Decision.EXPLICIT_DENY
-    assert answer(allow) is Decision.ALLOWED
+    assert answer(allow, deny) is answer(deny, allow) is PolicyDecision.EXPLICIT_DENY
+    assert answer(allow) is PolicyDecision.ALLOWED
 
 
 @pytest.mark.parametrize(
@@ -69,18 +77,18 @@ def test_an_explicit_deny_wins_in_any_order() -> None:
     ],
 )
 def test_actions_and_resources(elements: dict[str, Any], allowed: bool) -> None:
-    assert (answer(statement(**elements)) is Decision.ALLOWED) == allowed
+    assert (answer(statement(**elements)) is PolicyDecision.ALLOWED) == allowed
 
 
 def test_a_boundary_and_a_sessions_policy_limit_what_is_allowed() -> None:
-    asked = Asked("sagemaker:CreateModel", MODEL, {})
+    asked = Permission("sagemaker:CreateModel", MODEL, {})
     own, other = [parsed(document(statement()))], [parsed(document(statement(Action="s3:*")))]
-    assert decide(asked, own, boundary=own, session=own) is Decision.ALLOWED
-    assert decide(asked, own, boundary=other) is Decision.BOUNDARY
-    assert decide(asked, own, session=other) is Decision.SESSION
-    assert decide(asked, own, boundary=[]) is Decision.BOUNDARY
-    assert decide(asked, other, boundary=own) is Decision.NOT_ALLOWED
-    assert decide(asked, own, session=[parsed(document(statement("Deny")))]) is Decision.EXPLICIT_DENY
+    assert decide(asked, own, boundary=own, session=own) is PolicyDecision.ALLOWED
+    assert decide(asked, own, boundary=other) is PolicyDecision.BOUNDARY
+    assert decide(asked, own, session=other) is PolicyDecision.SESSION
+    assert decide(asked, own, boundary=[]) is PolicyDecision.BOUNDARY
+    assert decide(asked, other, boundary=own) is PolicyDecision.NOT_ALLOWED
+    assert decide(asked, own, session=[parsed(document(statement("Deny")))]) is PolicyDecision.EXPLICIT_DENY
 
 
 @pytest.mark.parametrize(
@@ -138,7 +146,7 @@ def test_a_boundary_and_a_sessions_policy_limit_what_is_allowed() -> None:
         ),
     ],
 )
-def test_conditions(condition: dict[str, Any], context: Context, expected: bool) -> None:
+def test_conditions(condition: dict[str, Any], context: PolicyContext, expected: bool) -> None:
     assert holds(condition, context) == expected
 
 
@@ -180,7 +188,7 @@ def test_what_is_not_known_is_an_error_and_no_answer(condition: dict[str, Any], 
         holds(condition, {"aws:tagkeys": ("a",), "aws:principalarn": ("x",), "aws:sourcearn": ("y",)})
     assert str(caught.value) == message
     elsewhere = statement(Condition=condition, Action="s3:*")
-    assert answer(elsewhere, statement()) is Decision.ALLOWED  # a statement about something else does not matter
+    assert answer(elsewhere, statement()) is PolicyDecision.ALLOWED  # a statement about something else does not matter
 
 
 @pytest.mark.parametrize(
@@ -201,7 +209,10 @@ def test_what_is_not_known_is_an_error_and_no_answer(condition: dict[str, Any], 
         (document(statement(Action=[])), "Action is a text, or a list of texts"),
         (document(statement(Resources="*")), "the element Resources of a statement is not known to this local account"),
         (document(statement(Condition=["a"])), "a Condition is a map of operators to maps of keys"),
-        (document(statement(NotPrincipal="*")), "NotPrincipal is not known to this local account"),
+        (
+            document(statement(NotPrincipal="*")),
+            "the element NotPrincipal of a statement is not known to this local account",
+        ),
     ],
 )
 def test_a_malformed_policy_is_an_error(text: str, message: str) -> None:
@@ -222,9 +233,9 @@ def test_a_malformed_policy_is_an_error(text: str, message: str) -> None:
 )
 def test_a_trust_policy_names_who_may_assume_the_role(principal: Any, trusted: bool) -> None:
     trust = parsed(document(statement(Action="sts:AssumeRole", Principal=principal)))
-    asked = Asked("sts:AssumeRole", "arn:aws:iam::123456789012:role/wanted", {})
+    asked = Permission("sts:AssumeRole", "arn:aws:iam::123456789012:role/wanted", {})
     assert trusts(trust, asked, {"AWS": frozenset({ROLE})}) == trusted
-    assert not trusts(trust, Asked("sts:TagSession", asked.resource, {}), {"AWS": frozenset({ROLE})})
+    assert not trusts(trust, Permission("sts:TagSession", asked.resource, {}), {"AWS": frozenset({ROLE})})
 
 
 TEXTS = st.text("ab:/*?.[$", max_size=8)
@@ -258,21 +269,21 @@ def test_moto_s_evaluator_agrees_where_it_can(statements: list[dict[str, Any]], 
     text, resource = document(*statements), "arn:aws:s3:::b/k"
     theirs = IAMPolicy(text).is_action_permitted(action, resource)
     expected = {
-        PermissionResult.DENIED: Decision.EXPLICIT_DENY,
-        PermissionResult.PERMITTED: Decision.ALLOWED,
-        PermissionResult.NEUTRAL: Decision.NOT_ALLOWED,
+        PermissionResult.DENIED: PolicyDecision.EXPLICIT_DENY,
+        PermissionResult.PERMITTED: PolicyDecision.ALLOWED,
+        PermissionResult.NEUTRAL: PolicyDecision.NOT_ALLOWED,
     }
-    assert decide(Asked(action, resource, {}), [parsed(text)]) is expected[theirs]
+    assert decide(Permission(action, resource, {}), [parsed(text)]) is expected[theirs]
 
 
 @given(st.lists(STATEMENTS, max_size=4), st.lists(STATEMENTS, max_size=4), st.randoms(use_true_random=False))
 def test_an_answer_depends_neither_on_the_order_nor_on_the_split_into_policies(
     first: list[dict[str, Any]], second: list[dict[str, Any]], random: Any
 ) -> None:
-    asked = Asked("s3:GetObject", "arn:aws:s3:::b/k", {})
+    asked = Permission("s3:GetObject", "arn:aws:s3:::b/k", {})
     mixed = [*first, *second]
     random.shuffle(mixed)
     apart = decide(asked, [parsed(document(*first)), parsed(document(*second))])
     assert decide(asked, [parsed(document(*mixed))]) is apart
     refused = statement("Deny", Action="*")
-    assert decide(asked, [parsed(document(*mixed, refused))]) is Decision.EXPLICIT_DENY
+    assert decide(asked, [parsed(document(*mixed, refused))]) is PolicyDecision.EXPLICIT_DENY

@@ -11,9 +11,9 @@ import pytest
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.iam.models import iam_backends
 
-from local_aws.permissions.api_call import ApiCall
+from local_aws.permissions.actions import ApiCall
 from local_aws.permissions.enforced import CALLS_FILE, CallLog
-from local_aws.permissions.service_roles import RecommendationJob, ServiceRoles
+from local_aws.permissions.service_roles import RecommendationWork, ServiceRoles
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import BUCKET, IMAGE, wait_until
 from workloads import Unavailable
@@ -64,11 +64,11 @@ OF_A_JOB = {
     ),
     "metrics": allow(["cloudwatch:GetMetricData"]),
 }
-JOB = RecommendationJob(
+JOB = RecommendationWork(
     model=ApiCall("sagemaker", "DescribeModel", {"ModelName": "m"}),
     passed_role_arn=SERVING,
     payload_url="s3://bucket/payloads/p.tar.gz",
-    own_endpoints=["sm-epc-1"],
+    temporary_endpoints=["sm-epc-1"],
     copies_model=False,
     tested_endpoints=[],
     key_id=None,
@@ -210,7 +210,7 @@ def test_a_job_that_copies_the_model_passes_the_models_role_on(make: Callable[..
 
 
 def test_a_job_that_tests_an_endpoint_needs_that_one_alone(make: Callable[..., str], service: ServiceRoles) -> None:
-    job = dataclasses.replace(JOB, own_endpoints=[], tested_endpoints=["production"])
+    job = dataclasses.replace(JOB, temporary_endpoints=[], tested_endpoints=["production"])
     few = [OF_A_JOB[name] for name in ("payload", "model", "metrics")]
     assert f"sagemaker:DescribeEndpoint on resource: {SAGEMAKER}:endpoint/production" in failure(
         service.check_job, make(*few), job

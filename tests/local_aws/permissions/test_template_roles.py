@@ -18,8 +18,8 @@ from botocore.exceptions import ClientError
 
 from containers.batch.s3 import CONFIG, Bucket
 from containers.errors import Unavailable as NotReached
-from local_aws.permissions.api_call import ApiCall
-from local_aws.permissions.policy import Asked
+from local_aws.permissions.actions import ApiCall
+from local_aws.permissions.policy import Permission
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.permissions.template_roles import WHERE, Template, on, refused
 from workloads import ROOT
@@ -38,9 +38,9 @@ def task_definitions() -> Iterator[Any]:
             yield pytest.param(Template(file), name, id=name)
 
 
-def starts_a_task(definition: dict[str, Any]) -> list[Asked]:
+def starts_a_task(definition: dict[str, Any]) -> list[Permission]:
     """Returns what ECS needs to start the containers of a task: images of ECR, and the log driver's streams."""
-    asked = list[Asked]()
+    asked = list[Permission]()
     for container in definition["ContainerDefinitions"]:
         registry, _, name = container["Image"].partition("/")
         if found := re.fullmatch(r"(\d+)\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com", registry):
@@ -79,7 +79,7 @@ def states_of(machine: dict[str, Any]) -> list[dict[str, Any]]:
     return list(found(json.loads(machine["DefinitionString"])["States"]))
 
 
-def runs(template: Template, state: dict[str, Any]) -> tuple[list[ApiCall], list[Asked]]:
+def runs(template: Template, state: dict[str, Any]) -> tuple[list[ApiCall], list[Permission]]:
     """Returns what one task state needs of the machine's role."""
     parameters = state["Parameters"]
     match state["Resource"].rpartition("states:::")[2]:
@@ -109,7 +109,7 @@ def _rule(name: str) -> list[ApiCall]:
     ]
 
 
-def _passing(role: str, service: str) -> list[Asked]:
+def _passing(role: str, service: str) -> list[Permission]:
     return on(role, "iam:PassRole", iam__passedtoservice=service)
 
 

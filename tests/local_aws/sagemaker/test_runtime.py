@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from local_aws.owner_only import CLAIM
+from local_aws.owner_only import SIGNATURE
 from local_aws.process import model_server as model_server_module
 from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.runtime import MAX_BODY_BYTES, TIMED_OUT, InvocationMiddleware, max_body_bytes
@@ -75,7 +75,7 @@ def invoke(server: Any, body: bytes = b"{}", headers: dict[str, str] | None = No
     metrics: Any = SimpleNamespace(record=lambda *_, status, **__: recorded.append(status))
     application = InvocationMiddleware(Spy(), lambda name: endpoint, metrics, "123456789012")
     environ = environ_of("POST", PATH, headers or {}, body)
-    environ[CLAIM] = SimpleNamespace(service="sagemaker")
+    environ[SIGNATURE] = SimpleNamespace(service="sagemaker")
     return ask(application, environ), recorded
 
 

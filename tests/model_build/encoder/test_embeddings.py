@@ -23,7 +23,7 @@ from model_build.checkpoint.sentence_transformers import Pooled, pooled
 from model_build.encoder import export
 from model_build.encoder.graphs import settings
 from model_build.encoder.reference import Reference
-from model_build.init.found import find
+from model_build.init.checkpoint_facts import find
 from tests.containers.encoder.seeded_bert import save_encoder
 from tests.model_build.encoder.record_embeddings import CUT, LONGEST, POOLINGS, RECORDED, TEXTS
 from workloads import FeatureExtraction, OnnxRuntimeTarget
@@ -81,5 +81,5 @@ def test_init_reads_how_a_model_pools_from_what_sentence_transformers_saved(
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps(content))
     assert pooled(folder) == Pooled(pooling=way, normalize=True)
-    found = find(folder, None, (), lambda question, answers: pytest.fail(question))
+    found = find(folder, None, ())
     assert (found.task, found.token_limit) == ("feature-extraction", LONGEST)

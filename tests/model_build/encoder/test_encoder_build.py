@@ -184,7 +184,7 @@ def test_a_checkpoint_above_the_limit_is_traced_by_a_process_of_its_own(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = plan_of(make(), "cpu")
-    model = planned.source.workload.model
+    model = planned.model
     assert isinstance(model, TextClassification)
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):

@@ -69,9 +69,9 @@ def test_columns_that_are_not_used_are_told(init: Init, classifier: Path, tmp_pa
     ("content", "options", "column", "labels"),
     [
         ("body,queue,id\ngood,Positive,1\nbad,negative,2\n", (), "queue", ["positive", "negative"]),
-        ("body,label,queue\ngood,9,positive\nbad,8,negative\n", (), "queue", ["positive", "negative"]),
-        ("body,label,guess\ngood,positive,neutral\nbad,negative,neutral\n", (), "label", ["positive", "negative"]),
-        ("body,a,b\ngood,positive,neutral\n", ("--label-column", "b"), "b", ["neutral"]),
+        ("text,label,queue\ngood,9,positive\nbad,8,negative\n", (), "queue", ["positive", "negative"]),
+        ("text,label,guess\ngood,positive,neutral\nbad,negative,neutral\n", (), "label", ["positive", "negative"]),
+        ("text,a,b\ngood,positive,neutral\n", ("--label-column", "b"), "b", ["neutral"]),
     ],
 )
 def test_a_column_that_holds_only_the_models_labels_is_the_label_column(
@@ -95,59 +95,6 @@ def test_several_labels_in_a_cell_are_recognised(init: Init, brought: Path, tmp_
     file = file_of(tmp_path, "a.csv", "body,topics\ngood,positive; neutral\nbad,negative\n")
     rows = init(folder, "--examples", file, "--target", "cpu").evaluation()
     assert [set(example.labels) for example in rows] == [{"positive", "neutral"}, {"negative"}]
-
-
-def test_two_columns_of_labels_need_a_choice(refusal: Refusal, classifier: Path, tmp_path: Path) -> None:
-    file = file_of(tmp_path, "a.csv", "body,a,b\ngood,positive,neutral\n")
-    assert refusal(classifier, "--examples", file) == (
-        f"--examples {file}: the columns a, b all hold the checkpoint's labels. Name one with --label-column."
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "problem"),
-    [
-        ("a.csv", "Works as it should,positive\nBroke,negative\n", "--examples {file}: the names in its first line are "
-         "none that are known: Works as it should, positive. Put a header such as text,label there, or if it is one, "
-         "name its columns with --text-column and --label-column."),
-        ("a.csv", "title,body,text,label\na,b,c,neutral\n", "--examples {file}: has the columns title, body, text, "
-         "label, and the task takes one text or 2 texts. Name the columns of the texts, each with --text-column, and "
-         "of the label with --label-column; plain text has tabs between."),
-        ("a.csv", "text,text,label\na,b,neutral\n", "{file}:1: has two columns 'text'. Name each once."),
-        ("a.csv", 'text,label\n"never closed,neutral\nb,neutral\n', "{file}:2: is not CSV: unexpected end of data. "
-         "Close each quotation mark, and end each line with a line feed."),
-        ("a.csv", "text,label\na,b,neutral\n", "{file}:2: has 3 columns, but the header has 2."),
-        ("a.jsonl", '{"text": "cut \\ud83d"}\n', "{file}:1: text has half of a character, \\ud83d, which is no text in "
-         "UTF-8. Remove it: it is often left where a text with emoji was cut."),
-        ("a.txt", "a" * 10_000_000, "{file}:1: text has 10,000,000 characters, at most 1,000,000 are taken. Cut it, or "
-         "remove the example."),
-        ("a.json", '[\n{"text": "a"}\n]\n', "{file}:1: is not valid JSON: Expecting value: line 1 column 2 (char 1). "
-         'Write one object a line, as {{"text": "…"}}.'),
-        ("a.txt", " \n\n", "--examples {file}: has no examples. Give a CSV with a header, JSON lines, or a text a "
-         "line."),
-    ],
-)  # fmt: skip
-def test_examples_that_do_not_tell_what_they_are(
-    refusal: Refusal, classifier: Path, tmp_path: Path, name: str, content: str, problem: str
-) -> None:
-    file = file_of(tmp_path, name, content)
-    assert refusal(classifier, "--examples", file) == problem.format(file=file)
-
-
-@pytest.mark.parametrize(
-    ("named", "problem"),
-    [
-        ({"1": "bad", "2": "good"}, "id2label: its keys are 1, 2, but the outputs of a head are counted from 0. Give "
-         "the names with --labels, in the order of the head's outputs."),
-        ({"0": "bad", "1": "good", "2": "bad"}, 'id2label: "bad" is the name of two outputs. Give each a name with '
-         "--labels, in the order of the head's outputs."),
-    ],
-)  # fmt: skip
-def test_labels_that_do_not_name_the_outputs(
-    refusal: Refusal, classifier: Path, tmp_path: Path, named: dict[str, str], problem: str
-) -> None:
-    folder = copy_of(classifier, tmp_path / "odd", id2label=named)
-    assert refusal(folder) == f"{folder / 'config.json'}: {problem}"
 
 
 def sharded(source: Path, folder: Path, dtype: torch.dtype) -> Path:

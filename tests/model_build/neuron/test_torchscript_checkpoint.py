@@ -232,5 +232,5 @@ def test_it_is_refused_where_nothing_would_run_it(workloads_copy: Path, tmp_path
         "model.preprocess names. Allowed: neuron, neuronx."
     )
     answers = preprocessed_workload(workloads_copy, "question_answering")
-    with pytest.raises(UsageError, match=r"model\.preprocess: question-answering needs the place of each token"):
+    with pytest.raises(UsageError, match=r"model\.preprocess: question-answering needs the position of each token"):
         plan(answers, "inf2", tmp_path)

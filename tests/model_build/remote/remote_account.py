@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from aws_api.processing_jobs import ProcessingJob
-from model_build.remote.aws_account import Account
-from model_build.remote.where import Where
+from model_build.remote.build_account import BuildAccount
+from model_build.remote.build_site import BuildSite
 from tests.builders import an_artifact
 from workloads import ROOT, ModelArtifact
 
@@ -60,8 +60,10 @@ def miniature(root: Path) -> Path:
     return root
 
 
-def somewhere(**changes: Any) -> Where:
-    return Where(**{"role_arn": ROLE, "bucket": "bucket", "region": "us-east-1", "stamp": "20261121-034500"} | changes)
+def site(**changes: Any) -> BuildSite:
+    return BuildSite(
+        **{"role_arn": ROLE, "bucket": "bucket", "region": "us-east-1", "stamp": "20261121-034500"} | changes
+    )
 
 
 def tar_gz(files: Mapping[str, bytes]) -> bytes:
@@ -75,7 +77,7 @@ def tar_gz(files: Mapping[str, bytes]) -> bytes:
 
 
 def built(variant: str, files: Mapping[str, bytes], **changes: Any) -> dict[str, bytes]:
-    """Returns what a job leaves: artifact.json and the archive it speaks of."""
+    """Returns a job's output: artifact.json and its archive."""
     packed = tar_gz(files)
     facts = {
         "variant": variant,
@@ -87,10 +89,10 @@ def built(variant: str, files: Mapping[str, bytes], **changes: Any) -> dict[str,
     return {"artifact.json": artifact.model_dump_json().encode(), "model.tar.gz": packed}
 
 
-class FakeAccount(Account):
+class FakeAccount(BuildAccount):
     """An S3 in memory and jobs that take one status after another; the last one stays.
 
-    `asked`, where given, is called before each description and may raise.
+    `on_describe` is called before each description and may raise.
     """
 
     def __init__(
@@ -98,9 +100,10 @@ class FakeAccount(Account):
         outputs: Mapping[str, bytes] | None = None,
         *,
         statuses: Sequence[str] = ("InProgress", "Completed"),
-        asked: Callable[[], None] = lambda: None,
+        on_describe: Callable[[], None] = lambda: None,
         **described: Any,
     ) -> None:
+        super().__init__(region="us-east-1")
         self.objects: dict[str, bytes] = {}
         self.jobs: dict[str, ProcessingJob] = {}
         self.hurried = False
@@ -111,12 +114,8 @@ class FakeAccount(Account):
         self._statuses = statuses
         self._upcoming: dict[str, Iterator[str]] = {}
         self._status: dict[str, str] = {}
-        self._asked = asked
+        self._on_describe = on_describe
         self._described = described
-
-    @property
-    def region(self) -> str:
-        return "us-east-1"
 
     def default_bucket(self) -> str:
         return "sagemaker-us-east-1-123456789012"
@@ -124,8 +123,11 @@ class FakeAccount(Account):
     def stop_retrying(self) -> None:
         self.hurried = True
 
-    def upload(self, url: str, file: Path, kms_key: str | None) -> None:
+    def upload(self, url: str, file: Path, kms_key: str | None = None) -> None:
         self.objects[url] = file.read_bytes()
+
+    def exists(self, url: str) -> bool:
+        return url in self.objects
 
     def files(self, url: str) -> list[str]:
         return [name.removeprefix(f"{url}/") for name in self.objects if name.startswith(f"{url}/")]
@@ -141,7 +143,7 @@ class FakeAccount(Account):
         self._upcoming[job.name] = iter(self._statuses)
 
     def describe_job(self, name: str) -> Mapping[str, Any]:
-        self._asked()
+        self._on_describe()
         status = self._status[name] = next(self._upcoming[name], self._status.get(name, ""))
         if status == "Completed":
             self._finish(self.jobs[name])
@@ -151,7 +153,7 @@ class FakeAccount(Account):
     def stop_job(self, name: str) -> None:
         self.stopped.append(name)
 
-    def log_tail(self, name: str, lines: int) -> list[str]:
+    def job_log(self, name: str, lines: int) -> list[str]:
         return self.log[-lines:]
 
     def _finish(self, job: ProcessingJob) -> None:

@@ -1,7 +1,4 @@
-"""The adapter against moto within this process: boto3 as it is, down to its requests.
-
-moto starts no container: a test that wants a built model puts it into S3 itself.
-"""
+"""The account's calls against moto in this process. moto starts no container: tests put built models into S3."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,23 +7,22 @@ import pytest
 from moto import mock_aws
 
 from aws_api.errors import AwsRefused
-from aws_api.session import AwsSession
 from containers import archive_reader
-from model_build.remote.aws_account import AwsAccount
+from model_build.remote.build_account import BuildAccount
 from model_build.remote.remote_build import build_remotely
 from model_build.remote.request import RemoteBuild, plan_remote
-from tests.model_build.remote.remote_account import built, miniature, somewhere
+from tests.model_build.remote.remote_account import built, miniature, site
 from workloads import WorkloadFolder, load_artifact, load_workload
 
 FILES = {"spellcheck/config.pbtxt": b"name: spellcheck"}
 
 
 @pytest.fixture
-def account() -> Iterator[AwsAccount]:
+def account() -> Iterator[BuildAccount]:
     with mock_aws():
-        session = AwsSession(region="us-east-1")
-        session.client("s3").create_bucket(Bucket="bucket")
-        yield AwsAccount(session)
+        account = BuildAccount(region="us-east-1")
+        account.client("s3").create_bucket(Bucket="bucket")
+        yield account
 
 
 @pytest.fixture
@@ -35,34 +31,36 @@ def folder(tmp_path: Path) -> WorkloadFolder:
 
 
 def _build(folder: WorkloadFolder, stamp: str) -> RemoteBuild:
-    return plan_remote(folder, "cpu", somewhere(stamp=stamp))[0]
+    return plan_remote(folder, "cpu", site(stamp=stamp))[0]
 
 
-def test_a_job_is_accepted_and_its_output_fetched(account: AwsAccount, folder: WorkloadFolder, tmp_path: Path) -> None:
+def test_a_job_is_accepted_and_its_output_fetched(
+    account: BuildAccount, folder: WorkloadFolder, tmp_path: Path
+) -> None:
     build = _build(folder, "fetched")
     for name, content in built("cpu", FILES).items():  # in the container's stead
         (tmp_path / name).write_bytes(content)
-        account.upload(f"{build.job.output_url}/{name}", tmp_path / name, None)
+        account.upload(f"{build.job.output_url}/{name}", tmp_path / name)
     artifact = build_remotely(folder, "cpu", [build], tmp_path / "root", account, sleep=lambda seconds: None)
     assert load_artifact(tmp_path / "root", "spellcheck", "cpu") == artifact
     assert set(account.files(build.job.source_url)) == {"entry.py", "source.tar.gz", *archive_reader.BESIDE}
     described = account.describe_job(build.job.name)
     assert described["AppSpecification"] == build.job.request()["AppSpecification"]
-    assert account.log_tail(build.job.name, 2) == []
+    assert account.job_log(build.job.name, 2) == []
 
 
-def test_a_job_can_be_stopped(account: AwsAccount, folder: WorkloadFolder) -> None:
+def test_a_job_can_be_stopped(account: BuildAccount, folder: WorkloadFolder) -> None:
     build = _build(folder, "stopped")
     account.create_job(build.job)
     account.stop_job(build.job.name)
     assert account.describe_job(build.job.name)["ProcessingJobStatus"] == "Stopped"
 
 
-def test_a_bucket_that_is_not_there_is_said(account: AwsAccount, tmp_path: Path) -> None:
+def test_a_bucket_that_is_not_there_is_said(account: BuildAccount, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(AwsRefused, match="AWS refused PutObject: NoSuchBucket: "):
-        account.upload("s3://no-such-bucket/file", tmp_path / "file", None)
+        account.upload("s3://no-such-bucket/file", tmp_path / "file")
 
 
-def test_the_default_bucket_is_sagemakers(account: AwsAccount) -> None:
+def test_the_default_bucket_is_sagemakers(account: BuildAccount) -> None:
     assert account.default_bucket() == "sagemaker-us-east-1-123456789012"

@@ -1,20 +1,22 @@
-"""The options of --on sagemaker, down to the document of --dry-run and to a job in an account on loopback."""
+"""The options of --on sagemaker, down to the document of --dry-run."""
 
 import argparse
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from model_build.progress import silent
 from model_build.remote import command_line
 from tests.model_build.remote.remote_account import ROLE, miniature
-from workloads import UsageError, WorkloadFolder, load_workload
+from workloads import ROOT, UsageError, WorkloadFolder, load_workload
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkloadFolder:
-    """Loads it on a machine that knows of no AWS account."""
+    """Loads the workload on a machine without an AWS account."""
     for name in ("PROFILE", "REGION", "DEFAULT_REGION", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
         monkeypatch.delenv(f"AWS_{name}", raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -25,35 +27,86 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkloadFolder:
 
 def _given(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    command_line.add_options(parser)
-    return parser.parse_args(arguments)
+    command_line.add_build_options(parser)
+    return parser.parse_args(["--on", "sagemaker", *arguments])
 
 
-def test_a_dry_run_without_aws_prints_a_whole_document_and_what_stands_in(folder: WorkloadFolder) -> None:
-    document = json.loads(json.dumps(command_line.show(folder, "gpu", _given("--on", "sagemaker", "--dry-run"))))
+def _dry_run(folder: WorkloadFolder, name: str, *arguments: str) -> dict[str, Any]:
+    document = command_line.build(folder, name, _given("--dry-run", *arguments), ROOT, silent)
+    decoded: dict[str, Any] = json.loads(json.dumps(document))
+    return decoded
+
+
+def test_a_dry_run_without_aws_prints_a_whole_document_and_its_stand_ins(folder: WorkloadFolder) -> None:
+    document = _dry_run(folder, "gpu")
     assert sorted(document) == ["requests", "stand_ins", "warnings"]
     assert len(document["requests"]) == len(document["warnings"]) == 2
     assert re.fullmatch(r"spellcheck-gpu-g4dn-\d{8}-\d{6}", document["requests"][0]["ProcessingJobName"])
     assert document["stand_ins"] == {
         "region": "us-east-1",
-        "role-arn": "arn:aws:iam::000000000000:role/ModelBuildRole",
+        "role_arn": "arn:aws:iam::000000000000:role/ModelBuildRole",
         "bucket": "sagemaker-us-east-1-000000000000",
     }
 
 
-def test_every_option_reaches_the_request(folder: WorkloadFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_option_and_setting_reaches_the_request(folder: WorkloadFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    given = ["--role-arn", ROLE, "--bucket", "b", "--instance-type", "ml.c6i.xlarge", "--image-uri", "i:1"]
-    given += ["--kms-key", "k", "--security-group", "sg-1", "--subnet", "s-1", "--subnet", "s-2"]
-    (build,) = command_line.plan(folder, "cpu", _given("--on", "sagemaker", "--max-runtime-s", "60", *given))
-    request = build.job.request()
+    key = "arn:aws:kms:eu-west-1:123456789012:key/k"
+    facts = (f"role_arn={ROLE}", "bucket=b", f"kms_key_arn={key}", "security_groups=sg-1", "subnets=s-1,s-2")
+    options = ("--max-runtime-s", "60", "--instance-type", "ml.c6i.xlarge", "--image-uri", "i:1")
+    settings = [part for fact in facts for part in ("--set", f"recommender.{fact}")]
+    document = _dry_run(folder, "cpu", *options, *settings)
+    (request,) = document["requests"]
+    assert document["stand_ins"] == {}
     assert request["RoleArn"] == ROLE
     assert request["AppSpecification"]["ImageUri"] == "i:1"
     assert request["NetworkConfig"]["VpcConfig"] == {"SecurityGroupIds": ["sg-1"], "Subnets": ["s-1", "s-2"]}
-    assert (build.job.instance_type, build.job.kms_key, build.job.max_runtime_s) == ("ml.c6i.xlarge", "k", 60)
-    assert build.job.output_url.startswith("s3://b/model-build/spellcheck/cpu/")
+    cluster = request["ProcessingResources"]["ClusterConfig"]
+    assert (cluster["InstanceType"], cluster["VolumeKmsKeyId"]) == ("ml.c6i.xlarge", key)
+    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 60}
+    assert request["ProcessingOutputConfig"]["Outputs"][0]["S3Output"]["S3Uri"].startswith(
+        "s3://b/model-build/spellcheck"
+    )
 
 
-def test_a_build_that_is_not_a_dry_run_needs_a_role(folder: WorkloadFolder) -> None:
-    with pytest.raises(UsageError, match="--role-arn: missing"):
-        command_line.plan(folder, "cpu", _given("--on", "sagemaker"))
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            (),
+            "recommender.role_arn: got none. A processing job assumes an IAM role that trusts sagemaker.amazonaws.com "
+            "and may use the bucket, the image and the logs. Add --set "
+            "recommender.role_arn=arn:aws:iam::ACCOUNT:role/NAME.",
+        ),
+        (
+            ("role_arn=builder",),
+            "recommender.role_arn: got builder. A processing job assumes an IAM role that trusts "
+            "sagemaker.amazonaws.com and may use the bucket, the image and the logs. Add --set "
+            "recommender.role_arn=arn:aws:iam::ACCOUNT:role/NAME.",
+        ),
+        (
+            (f"role_arn={ROLE}", "subnets=s"),
+            "recommender.subnets is set without security_groups. A job in a VPC needs both.",
+        ),
+        (
+            (f"role_arn={ROLE}", "security_groups=g"),
+            "recommender.security_groups is set without subnets. A job in a VPC needs both.",
+        ),
+    ],
+)
+def test_incomplete_facts_of_the_account(
+    folder: WorkloadFolder, monkeypatch: pytest.MonkeyPatch, settings: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    arguments = [part for setting in settings for part in ("--set", f"recommender.{setting}")]
+    with pytest.raises(UsageError) as refused:
+        command_line.build(folder, "cpu", _given(*arguments), ROOT, silent)
+    assert str(refused.value) == message
+
+
+def test_a_recording_needs_an_image(folder: WorkloadFolder) -> None:
+    parser = argparse.ArgumentParser()
+    command_line.add_verify_options(parser)
+    with pytest.raises(UsageError) as refused:
+        command_line.record(folder, "inf1", parser.parse_args(["--on", "sagemaker"]), ROOT, silent)
+    assert str(refused.value) == "--image-uri is missing: the image of containers/neuron, in your registry."

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,56 +13,43 @@ from moto import mock_aws
 from aws_api.endpoints import Endpoint
 from aws_api.errors import AwsRefused
 from aws_api.expiry import expiry_of
-from aws_api.session import AwsSession
-from model_build.remote.recording import AwsChipAccount, Recording, plan_recording, record_on_chip
+from model_build.remote.build_account import BuildAccount
+from model_build.remote.recording import Recording, plan_recording, record_on_chip
 from tests.builders import an_artifact
-from tests.model_build.remote.remote_account import ROLE, miniature, tar_gz
+from tests.model_build.remote.remote_account import FakeAccount, miniature, site, tar_gz
 from workloads import ROOT, Unavailable, UsageError, artifact_file, file_sha256, load_workload
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/transformers-in-production@sha256:" + "a" * 64
 
 
-class Chip:
+class Chip(FakeAccount):
     """An account whose endpoints take one status after another; in service, the container has recorded."""
 
     def __init__(self, *statuses: str, refusal: AwsRefused | None = None, records: bool = True) -> None:
-        self.objects: dict[str, bytes] = {}
+        super().__init__()
         self.made: list[Endpoint] = []
         self.deleted: list[str] = []
-        self.hurried = False
-        self._statuses = iter(statuses)
+        self._endpoint_statuses = iter(statuses)
         self._refusal, self._records = refusal, records
 
-    def is_there(self, url: str) -> bool:
-        return url in self.objects
-
-    def upload(self, url: str, file: Path) -> None:
-        self.objects[url] = file.read_bytes()
-
-    def download(self, url: str, file: Path) -> None:
-        file.write_bytes(self.objects[url])
-
-    def create(self, endpoint: Endpoint) -> None:
+    def create_endpoint(self, endpoint: Endpoint) -> None:
         if self._refusal:
             raise self._refusal
         self.made.append(endpoint)
 
-    def describe(self, name: str) -> Mapping[str, Any]:
-        status = next(self._statuses, "InService")
+    def describe_endpoint(self, name: str) -> Mapping[str, Any]:
+        status = next(self._endpoint_statuses, "InService")
         if status == "interrupted":
             raise KeyboardInterrupt
         if status == "InService" and self._records:
             self.objects[self.made[-1].environment["RECORD_OUTPUT"]] = b"recorded"
         return {"EndpointStatus": status, "FailureReason": "the container did not pass the ping health check"}
 
-    def delete(self, name: str) -> None:
+    def delete_endpoint(self, name: str) -> None:
         self.deleted.append(name)
 
-    def log_tail(self, name: str, lines: int) -> Sequence[str]:
+    def endpoint_log(self, name: str, lines: int) -> list[str]:
         return ["/dev/neuron0 is not there."]
-
-    def stop_retrying(self) -> None:
-        self.hurried = True
 
 
 @pytest.fixture
@@ -81,16 +68,8 @@ def root(tmp_path: Path) -> Path:
 
 def planned(root: Path, target: str = "inf1", instance_type: str | None = None) -> Recording:
     folder = load_workload("spellcheck", root / "workloads")
-    return plan_recording(
-        folder,
-        target,
-        root,
-        role_arn=ROLE,
-        bucket="releases",
-        image_uri=IMAGE,
-        instance_type=instance_type,
-        stamp="20261122-120000",
-    )
+    chosen = site(bucket="releases", image_uri=IMAGE, instance_type=instance_type, stamp="20261122-120000")
+    return plan_recording(folder, target, root, chosen)
 
 
 def record(root: Path, account: Chip) -> Path:
@@ -110,7 +89,7 @@ def test_an_endpoint_runs_the_rows_and_is_deleted(root: Path) -> None:
     assert endpoint.environment["RECORD_OUTPUT"].startswith("s3://releases/recordings/spellcheck/")
 
 
-def test_what_was_recorded_with_this_archive_and_image_is_not_recorded_again(root: Path) -> None:
+def test_the_same_archive_rows_and_image_are_recorded_once(root: Path) -> None:
     account = Chip()
     record(root, account)
     assert record(root, account).read_bytes() == b"recorded"
@@ -120,7 +99,7 @@ def test_what_was_recorded_with_this_archive_and_image_is_not_recorded_again(roo
     assert len(account.made) == 2
 
 
-def test_a_container_that_fails_is_told_with_its_log_and_costs_nothing_more(root: Path) -> None:
+def test_a_failing_container_is_reported_with_its_log_and_deleted(root: Path) -> None:
     account = Chip("Creating", "Failed")
     with pytest.raises(Unavailable) as caught:
         record(root, account)
@@ -139,14 +118,14 @@ def test_an_interrupted_wait_leaves_no_endpoint(root: Path) -> None:
     assert (account.deleted, account.hurried) == ([account.made[0].name], True)
 
 
-def test_a_want_of_quota_names_the_quota(root: Path) -> None:
+def test_a_missing_quota_is_named(root: Path) -> None:
     refusal = AwsRefused("CreateEndpoint", "ResourceLimitExceeded", "The limit is 0 Instances.")
     account = Chip(refusal=refusal)
     with pytest.raises(Unavailable) as caught:
         record(root, account)
     assert str(caught.value) == (
-        "AWS refused the endpoint for want of quota: The limit is 0 Instances.\n"
-        "Ask for more of 'ml.inf1.xlarge for endpoint usage' in Service Quotas."
+        "The quota does not allow the endpoint: The limit is 0 Instances.\n"
+        "Request more of 'ml.inf1.xlarge for endpoint usage' in Service Quotas."
     )
     assert account.deleted == ["spellcheck-record-20261122-120000"], "its model and configuration may be there"
 
@@ -155,17 +134,16 @@ def test_an_image_that_serves_and_records_nothing_is_too_old(root: Path) -> None
     with pytest.raises(Unavailable) as caught:
         record(root, Chip(records=False))
     assert str(caught.value) == (
-        f"{IMAGE} served the model and recorded nothing: it is older than containers/neuron/serve of here. "
-        "Build it again."
+        f"{IMAGE} served the model but recorded nothing: it is older than this containers/neuron/serve. Build it again."
     )
 
 
-def test_what_is_no_chip_is_refused(root: Path) -> None:
+def test_only_targets_and_instances_with_a_chip_are_accepted(root: Path) -> None:
     with pytest.raises(UsageError) as caught:
         planned(root, "cpu")
     assert str(caught.value) == (
-        "spellcheck for cpu is not for Inferentia: its build compared it where it was built. "
-        "`python -m model_build verify spellcheck --target cpu` compares it again."
+        "spellcheck for cpu does not run on Inferentia. "
+        "`python -m model_build verify spellcheck --target cpu` compares it on this machine."
     )
     with pytest.raises(UsageError) as caught:
         planned(root, instance_type="ml.g5.xlarge")
@@ -175,26 +153,26 @@ def test_what_is_no_chip_is_refused(root: Path) -> None:
 
 
 @pytest.fixture
-def aws() -> Iterator[AwsSession]:
+def account() -> Iterator[BuildAccount]:
     with mock_aws():
-        yield AwsSession(region="us-east-1")
+        yield BuildAccount(region="us-east-1")
 
 
-def test_sagemaker_accepts_the_requests_and_nothing_is_left(root: Path, aws: AwsSession) -> None:
-    account, endpoint = AwsChipAccount(aws), planned(root).endpoint
-    account.create(endpoint)
-    described = account.describe(endpoint.name)
+def test_sagemaker_accepts_the_requests_and_deletes_everything(root: Path, account: BuildAccount) -> None:
+    endpoint = planned(root).endpoint
+    account.create_endpoint(endpoint)
+    described = account.describe_endpoint(endpoint.name)
     assert described["EndpointConfigName"] == endpoint.name
-    expires_at = expiry_of(aws.client("sagemaker").list_tags(ResourceArn=described["EndpointArn"])["Tags"])
+    expires_at = expiry_of(account.client("sagemaker").list_tags(ResourceArn=described["EndpointArn"])["Tags"])
     assert expires_at is not None, "a recording that is killed leaves what `sweep` deletes"
     assert endpoint.startup_s < (expires_at - datetime.now(UTC)).total_seconds() < endpoint.startup_s + 7201
     for _ in range(2):  # deleting what is not there is no failure
-        account.delete(endpoint.name)
-    sagemaker = aws.client("sagemaker")
+        account.delete_endpoint(endpoint.name)
+    sagemaker = account.client("sagemaker")
     assert sagemaker.list_endpoints()["Endpoints"] == []
     assert sagemaker.list_endpoint_configs()["EndpointConfigs"] == []
     assert sagemaker.list_models()["Models"] == []
-    assert account.log_tail(endpoint.name, 3) == []
+    assert account.endpoint_log(endpoint.name, 3) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from botocore.validate import ParamValidator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aws_api.errors import NO_CREDENTIALS, NO_REGION, AwsUnavailable
 from aws_api.service_model import input_shape, shape_problems
 from model_build.remote.request import (
     LONGEST_NAME,
@@ -21,8 +20,7 @@ from model_build.remote.request import (
     plan_remote,
     triton_image,
 )
-from model_build.remote.where import Options, resolve, resolve_for_show
-from tests.model_build.remote.remote_account import ROLE, FakeAccount, miniature, somewhere
+from tests.model_build.remote.remote_account import ROLE, miniature, site
 from workloads import ROOT, Unavailable, UsageError, WorkloadFolder, images, load_workload, workload_names
 
 TRITON = "763104351884.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:25.09-py3"
@@ -34,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> WorkloadFolder:
 
 
 def plan(folder: WorkloadFolder, variant: str, **changes: Any) -> tuple[RemoteBuild, ...]:
-    return plan_remote(folder, variant, somewhere(**changes))
+    return plan_remote(folder, variant, site(**changes))
 
 
 def found_wrong(request: Mapping[str, Any]) -> list[str]:
@@ -82,7 +80,7 @@ def test_every_target_of_every_workload_of_this_repository_can_be_built_remotely
     for name in workload_names(ROOT / "workloads"):
         workload = load_workload(name)
         for variant in workload.workload.deployables:
-            for build in plan_remote(workload, variant, somewhere()):
+            for build in plan_remote(workload, variant, site()):
                 assert found_wrong(build.job.request()) == [], f"{name} {variant}"
 
 
@@ -248,70 +246,3 @@ def test_a_dry_run_prints_one_json_document(folder: WorkloadFolder) -> None:
         "spellcheck-gpu-g5-20261121-034500",
     ]
     assert len(document["warnings"]) == 2
-
-
-class Nowhere(FakeAccount):
-    """No region and no credentials."""
-
-    def __init__(self, region: AwsUnavailable | str) -> None:
-        super().__init__()
-        self._region = region
-
-    @property
-    def region(self) -> str:
-        if isinstance(self._region, AwsUnavailable):
-            raise self._region
-        return self._region
-
-    def default_bucket(self) -> str:
-        raise AwsUnavailable(NO_CREDENTIALS)
-
-
-def test_what_is_not_given_comes_from_the_account() -> None:
-    where = resolve(Options(role_arn=ROLE, subnets=("s",), security_groups=("g",)), FakeAccount(), "stamp")
-    assert (where.bucket, where.region, where.stamp) == ("sagemaker-us-east-1-123456789012", "us-east-1", "stamp")
-    assert (where.subnets, where.security_groups) == (("s",), ("g",))
-
-
-def test_a_build_without_a_role_says_which_role_it_needs() -> None:
-    with pytest.raises(UsageError) as refused:
-        resolve(Options(), FakeAccount(), "stamp")
-    assert str(refused.value) == (
-        "--role-arn: missing. A processing job assumes an IAM role that sagemaker.amazonaws.com may assume, that may "
-        "read and write the bucket, pull the image and write logs. Give --role-arn arn:aws:iam::ACCOUNT:role/NAME."
-    )
-
-
-def test_a_role_that_is_no_arn_is_refused_before_anything_is_sent() -> None:
-    with pytest.raises(UsageError) as refused:
-        resolve(Options(role_arn="builder"), FakeAccount(), "stamp")
-    assert str(refused.value) == ("--role-arn: got 'builder', but a role's ARN is arn:aws:iam::ACCOUNT:role/NAME.")
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (Options(role_arn=ROLE, subnets=("s",)), "--subnet was given without --security-group."),
-        (Options(role_arn=ROLE, security_groups=("g",)), "--security-group was given without --subnet."),
-    ],
-)
-def test_half_a_vpc_is_refused(options: Options, said: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        resolve(options, FakeAccount(), "stamp")
-    assert str(refused.value) == f"{said} A job in a VPC needs both."
-
-
-def test_a_dry_run_without_aws_says_which_names_stand_in(folder: WorkloadFolder) -> None:
-    where, stand_ins = resolve_for_show(Options(), Nowhere(AwsUnavailable(NO_REGION)), "20261121-034500")
-    assert stand_ins == {
-        "region": "us-east-1",
-        "role-arn": "arn:aws:iam::000000000000:role/ModelBuildRole",
-        "bucket": "sagemaker-us-east-1-000000000000",
-    }
-    assert found_wrong(plan_remote(folder, "cpu", where)[0].job.request()) == []
-
-
-def test_a_dry_run_needs_no_stand_in_for_what_is_known() -> None:
-    where, stand_ins = resolve_for_show(Options(role_arn=ROLE, bucket="b"), Nowhere("eu-west-1"), "stamp")
-    assert stand_ins == {}
-    assert (where.role_arn, where.bucket, where.region) == (ROLE, "b", "eu-west-1")

@@ -17,7 +17,7 @@ from model_build.compiled import exclusive
 from model_build.remote.remote_build import LostSight, build_remotely
 from model_build.remote.request import plan_remote
 from tests.builders import an_artifact
-from tests.model_build.remote.remote_account import FakeAccount, built, miniature, somewhere
+from tests.model_build.remote.remote_account import FakeAccount, built, miniature, site
 from workloads import Interrupted, ModelArtifact, Unavailable, load_artifact, load_workload
 
 BASE = "s3://bucket/model-build/spellcheck"
@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
 
 def run(root: Path, account: FakeAccount, variant: str = "cpu", **ports: Any) -> ModelArtifact:
     folder = load_workload("spellcheck", root / "workloads")
-    builds = plan_remote(folder, variant, somewhere())
+    builds = plan_remote(folder, variant, site())
     ports.setdefault("sleep", lambda seconds: None)
     return build_remotely(folder, variant, builds, root, account, **ports)
 
@@ -43,7 +43,7 @@ def left(root: Path, variant: str = "cpu") -> list[str]:
     return sorted(path.name for path in (root / "build" / "spellcheck" / variant).iterdir() if path.name != ".lock")
 
 
-def test_a_completed_job_leaves_here_what_a_build_here_would_have_left(root: Path) -> None:
+def test_a_completed_job_leaves_the_same_files_as_a_local_build(root: Path) -> None:
     account = FakeAccount(built("cpu", FILES))
     artifact = run(root, account)
     assert load_artifact(root, "spellcheck", "cpu") == artifact
@@ -75,7 +75,7 @@ def test_the_program_finds_its_reader_of_archives_among_what_was_sent(root: Path
     assert subprocess.check_output(command, cwd=tmp_path, text=True) == "containers.archive_reader\n"
 
 
-def test_the_wait_says_how_the_job_is(root: Path) -> None:
+def test_progress_names_the_state_of_the_job(root: Path) -> None:
     said: list[str] = []
     run(root, FakeAccount(built("cpu", FILES)), progress=said.append)
     assert said[0] == "Packing the source"
@@ -83,7 +83,7 @@ def test_the_wait_says_how_the_job_is(root: Path) -> None:
     assert said[2:] == [
         f"{CPU_JOB} on ml.c5.2xlarge: InProgress, 0 min 00 s",
         f"{CPU_JOB} on ml.c5.2xlarge: Completed, 0 min 00 s",
-        "Fetching what was built",
+        "Fetching the build",
     ]
 
 
@@ -130,7 +130,7 @@ def test_the_engines_of_two_gpus_become_one_archive(root: Path) -> None:
     assert left(root, "gpu") == ["artifact.json", "model.tar.gz", "repository"]
 
 
-def test_figures_that_one_machine_lacks_are_not_claimed(root: Path) -> None:
+def test_figures_that_one_machine_lacks_are_left_out(root: Path) -> None:
     assert run(root, FakeAccount(_gpus(parity=None)), "gpu").parity is None
 
 
@@ -145,8 +145,8 @@ def test_machines_that_disagree_make_no_archive(root: Path, changes: dict[str, A
     with pytest.raises(Unavailable) as refused:
         run(root, FakeAccount(_gpus(**changes)), "gpu")
     assert str(refused.value) == (
-        f"The jobs {', '.join(GPU_JOBS)} built different {what}, so their archives cannot become one. Nothing was put "
-        "into build/."
+        f"The jobs {', '.join(GPU_JOBS)} built different {what}, so their archives cannot be merged. build/ was not "
+        "changed."
     )
     assert left(root, "gpu") == []
 
@@ -159,7 +159,7 @@ def test_timing_caches_come_back_for_the_next_build(root: Path) -> None:
 # How it fails.
 
 
-def test_a_failed_job_says_what_the_service_the_build_and_the_log_say(root: Path) -> None:
+def test_a_failed_job_reports_the_service_the_build_and_the_log(root: Path) -> None:
     account = FakeAccount(
         statuses=["InProgress", "Failed"],
         FailureReason="AlgorithmError: exit code 1",
@@ -184,45 +184,44 @@ def test_a_job_that_never_started_its_container_ends_with_3(root: Path) -> None:
     assert failed.value.exit_code == 3
 
 
-def test_a_build_that_crashed_there_is_no_failed_gate(root: Path) -> None:
+def test_a_crashed_build_is_not_a_failed_gate(root: Path) -> None:
     crashed = "model_build crashed with exit status 1:\nKeyError: 'wte'\n"
     with pytest.raises(Unavailable) as failed:
         run(root, FakeAccount(statuses=["Failed"], FailureReason="AlgorithmError", ExitMessage=crashed))
     assert failed.value.exit_code == 3
 
 
-def test_a_job_stopped_by_others_is_no_build(root: Path) -> None:
+def test_a_stopped_job_is_a_failure(root: Path) -> None:
     with pytest.raises(Unavailable) as stopped:
         run(root, FakeAccount(statuses=["InProgress", "Stopping", "Stopped"]))
     assert str(stopped.value) == (
-        f"Job {CPU_JOB} was stopped before it had built anything: by somebody, or because it ran for 7200 s. Give it "
-        "longer with --max-runtime-s."
+        f"Job {CPU_JOB} was stopped by a user, or after its limit of 7200 s. --max-runtime-s sets another limit."
     )
 
 
-def test_when_one_job_cannot_be_made_the_others_are_not_left_running(root: Path) -> None:
+def test_if_one_job_cannot_be_created_the_others_are_stopped(root: Path) -> None:
     account = FakeAccount(statuses=["InProgress"])
     account.refusals = {"g5": AwsRefused("CreateProcessingJob", "ResourceInUse", "It exists.")}
     with pytest.raises(Unavailable) as taken:
         run(root, account, "gpu")
     assert str(taken.value) == (
-        f"There is already a processing job called '{GPU_JOBS[1]}'. Start the build again: names carry the time."
+        f"A processing job called '{GPU_JOBS[1]}' exists. Start the build again: names contain the time."
     )
     assert account.stopped == GPU_JOBS[:1]
 
 
-def test_for_want_of_quota_it_says_what_to_ask_for(root: Path) -> None:
+def test_a_missing_quota_is_named(root: Path) -> None:
     account = FakeAccount()
     account.refusals = {"cpu": AwsRefused("CreateProcessingJob", "ResourceLimitExceeded", "of 0")}
     with pytest.raises(Unavailable) as refused:
         run(root, account)
     assert str(refused.value) == (
-        "AWS refused CreateProcessingJob for want of quota: of 0\nAsk for more of 'ml.c5.2xlarge for processing job "
-        "usage' in Service Quotas, or choose another machine with --instance-type."
+        "The quota does not allow the job: of 0\nRequest more of 'ml.c5.2xlarge for processing job usage' in Service "
+        "Quotas, or choose another machine with --instance-type."
     )
 
 
-def test_any_other_refusal_is_said_as_it_came(root: Path) -> None:
+def test_any_other_refusal_is_reported_unchanged(root: Path) -> None:
     account = FakeAccount()
     account.refusals = {"cpu": AwsRefused("CreateProcessingJob", "ValidationException", "No.")}
     with pytest.raises(AwsRefused, match="AWS refused CreateProcessingJob: ValidationException: No"):
@@ -238,8 +237,8 @@ def test_an_archive_that_differs_from_its_hash_is_not_put_in_place(root: Path) -
         run(root, FakeAccount(outputs))
     actual = hashlib.sha256(b"damaged").hexdigest()
     assert str(differs.value) == (
-        f"{CPU}/c5/model.tar.gz: its sha256 is {actual}, but artifact.json beside it says {expected}. Nothing was put "
-        "into build/. Start the build again."
+        f"{CPU}/c5/model.tar.gz: its sha256 is {actual}, but artifact.json has {expected}. build/ was not changed. "
+        "Start the build again."
     )
     assert left(root) == ["artifact.json"]  # the older build's
 
@@ -250,20 +249,20 @@ def _mkdir(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("outputs", "said"),
+    ("outputs", "message"),
     [
-        ({}, "is not there, although the job completed."),
+        ({}, "does not exist, although the job completed."),
         (built("cpu-int8", FILES), "is of spellcheck cpu-int8, not of spellcheck cpu."),
         (
             built("cpu", FILES, archive="../model.tar.gz"),
-            "names the archive '../model.tar.gz', which is not beside it.",
+            "names the archive '../model.tar.gz', which does not exist.",
         ),
     ],
 )
-def test_an_output_that_is_not_of_this_build_is_refused(root: Path, outputs: dict[str, bytes], said: str) -> None:
+def test_an_output_that_is_not_of_this_build_is_refused(root: Path, outputs: dict[str, bytes], message: str) -> None:
     with pytest.raises(Unavailable) as refused:
         run(root, FakeAccount(outputs))
-    assert str(refused.value) == f"{CPU}/c5/artifact.json: {said} Nothing was put into build/."
+    assert str(refused.value) == f"{CPU}/c5/artifact.json: {message} build/ was not changed."
     assert left(root) == []
 
 
@@ -291,29 +290,24 @@ class Trouble:
             raise self.errors.pop(0)
 
 
-class Lost:
-    def __call__(self) -> None:
-        raise AwsUnreachable("no route")
-
-
-def test_a_lost_connection_says_what_still_runs_and_how_to_stop_it(root: Path) -> None:
-    account = FakeAccount(asked=Lost())
+def test_a_lost_connection_names_the_running_jobs_and_how_to_stop_them(root: Path) -> None:
+    account = FakeAccount(on_describe=Trouble(AwsUnreachable("no route")))
     with pytest.raises(LostSight) as lost:
         run(root, account)
     assert str(lost.value) == (
-        f"{AwsUnreachable('no route')}\nStill running, as far as is known: {CPU_JOB}. Stop with\n"
+        f"{AwsUnreachable('no route')}\nProbably still running: {CPU_JOB}. Stop with\n"
         f"  aws sagemaker stop-processing-job --processing-job-name {CPU_JOB}\n"
-        f"What they build will be in {CPU}/c5."
+        f"Their output will be in {CPU}/c5."
     )
     assert account.stopped == []
 
 
-def test_credentials_that_ran_out_end_the_wait_at_once(root: Path) -> None:
+def test_expired_credentials_end_the_wait_at_once(root: Path) -> None:
     with pytest.raises(LostSight, match="The AWS credentials have expired"):
-        run(root, FakeAccount(asked=Trouble(ExpiredCredentials())))
+        run(root, FakeAccount(on_describe=Trouble(ExpiredCredentials())))
 
 
-def test_ctrl_c_stops_every_job_and_says_so(root: Path) -> None:
+def test_ctrl_c_stops_every_job(root: Path) -> None:
     account = FakeAccount(statuses=["InProgress"])
 
     def interrupted(seconds: float) -> None:
@@ -322,8 +316,8 @@ def test_ctrl_c_stops_every_job_and_says_so(root: Path) -> None:
     with pytest.raises(Interrupted) as ended:
         run(root, account, "gpu", sleep=interrupted)
     assert str(ended.value) == (
-        f"Interrupted: job {GPU_JOBS[0]} was told to stop; job {GPU_JOBS[1]} was told to stop. Nothing half-made was "
-        "left; start the build again to repeat it."
+        f"Interrupted: job {GPU_JOBS[0]} is stopping; job {GPU_JOBS[1]} is stopping. No incomplete files remain. Start "
+        "the build again to repeat it."
     )
     assert ended.value.exit_code == 130
     assert account.stopped == GPU_JOBS
@@ -331,12 +325,12 @@ def test_ctrl_c_stops_every_job_and_says_so(root: Path) -> None:
     assert left(root, "gpu") == []
 
 
-def test_ctrl_c_says_what_could_not_be_stopped(root: Path) -> None:
-    account = FakeAccount(asked=Trouble(KeyboardInterrupt(), AwsUnreachable("no route")))
+def test_ctrl_c_names_the_jobs_that_could_not_be_stopped(root: Path) -> None:
+    account = FakeAccount(on_describe=Trouble(KeyboardInterrupt(), AwsUnreachable("no route")))
     with pytest.raises(Interrupted) as ended:
         run(root, account)
     assert str(ended.value) == (
         f"Interrupted: job {CPU_JOB} could not be stopped and may still run ({AwsUnreachable('no route')}); stop "
-        f"it with `aws sagemaker stop-processing-job --processing-job-name {CPU_JOB}`. Nothing half-made was left; "
-        "start the build again to repeat it."
+        f"it with `aws sagemaker stop-processing-job --processing-job-name {CPU_JOB}`. No incomplete files remain. "
+        "Start the build again to repeat it."
     )

@@ -57,9 +57,8 @@ def test_a_local_checkpoint_that_would_not_arrive_is_refused(root: Path, checkpo
     with pytest.raises(UsageError) as refused:
         source_files(workload, root)
     assert str(refused.value) == (
-        f"{workload.file}: model.checkpoint: got '{checkpoint}', which is outside {root / 'workloads'}: only that "
-        "folder travels to the machine that builds. Move it there, or name an s3:// URI or a model id of the Hugging "
-        "Face hub."
+        f"{workload.file}: model.checkpoint: got '{checkpoint}', which is outside {root / 'workloads'}. Only that "
+        "folder is uploaded. Move the checkpoint there, or name an s3:// URI or a model id of the Hugging Face hub."
     )
 
 

@@ -14,7 +14,7 @@ from model_build import archive
 from model_build.build import build, verify_built
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
-from model_build.remote.fetch import Built, combine
+from model_build.remote.fetch import FetchedBuild, combine
 from tests.containers import fake_tensorrt
 from tests.model_build.miniatures import tiny_bert, tiny_t5
 from tests.model_build.tensorrt.gpu_machine import A10G, T4, install_all
@@ -147,7 +147,7 @@ def test_a_bert_is_built_on_a_t4_and_its_plan_answers_as_the_original(
     assert [name for name in packed(planned, tmp_path / "unpacked") if name.startswith("tiny_model/")] == [
         "tiny_model/1/model.7.5.plan",
         "tiny_model/config.pbtxt",
-        *(f"tiny_model/warmup/{name}" for name in sorted(planned.workload.model.model_dump()["inputs"])),
+        *(f"tiny_model/warmup/{name}" for name in sorted(planned.model.model_dump()["inputs"])),
     ]
 
 
@@ -167,7 +167,7 @@ def test_what_a_t4_and_an_a10g_built_is_joined_into_one_archive_for_both(
         machine.becomes(gpu)
         artifact = build(planned)
         built.append(
-            Built(job_name=name, artifact=artifact, archive=Path(shutil.copy(planned.archive, tmp_path / name)))
+            FetchedBuild(job_name=name, artifact=artifact, archive=Path(shutil.copy(planned.archive, tmp_path / name)))
         )
     (tmp_path / "scratch").mkdir()
     joined = combine(built, tmp_path / "scratch")

@@ -72,7 +72,7 @@ def parity(copy: RepositoryCopy, workload: str, target: str) -> ModelArtifact:
 def released(request: pytest.FixtureRequest, copy: RepositoryCopy, role: str, image: None) -> tuple[str, str]:
     """A workload that came through its gates."""
     workload, target = request.param
-    remote = ("--on", "sagemaker", "--role-arn", role, "--bucket", BUCKET)
+    remote = ("--on", "sagemaker", "--set", f"recommender.role_arn={role}", "--set", f"recommender.bucket={BUCKET}")
     assert "0 errors, 0 warnings." in script(copy, "build_model", workload, target, *remote)
     refused = script(copy, "parity_gate", workload, target, expect=1)
     assert f"python -m model_build verify {workload} --target {target} --outputs FILE" in refused, (

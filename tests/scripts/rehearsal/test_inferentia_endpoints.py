@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from containers.encoder.settings import Settings
-from inference_recommender.client import kserve
+from inference_recommender import kserve
 from inference_recommender.client.servers import BINARY
 from local_aws.process.local_account import LocalAccount
 from local_aws.sagemaker.model_host import ModelHost

@@ -4,17 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import botocore.session
 import pytest
-from aws_cdk import Environment
-from botocore.model import StringShape
 
-from stacks.batch.processing_work import SIZES
 from stacks.context import PRODUCTION, Options
 from tests.stacks.miniature import Repository, Synthesis, kinds, make_ec2_repository
 from tests.stacks.templates import api_problems, filled, in_ecs_case
-from workloads import UsageError, instances
-from workloads.errors import InvalidDocument
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +20,8 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
 
 
 @pytest.fixture(scope="module")
-def processing(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    """Three shards on SageMaker's instances, in beta."""
-    repository = make_ec2_repository(tmp_path_factory.mktemp("processing"), "duplicates", "cpu")
-    repository.instance_types("cpu", "ml.c5.2xlarge")
-    repository.change_hosting(shards=3)
-    return repository.synthesise()
+def beta(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    return make_ec2_repository(tmp_path_factory.mktemp("beta"), "duplicates").synthesise()
 
 
 @pytest.fixture
@@ -96,23 +86,21 @@ def test_every_shard_runs_at_once_then_every_row_is_accounted_for(batch: Synthes
     assert states["Account for every row"]["End"] is True
 
 
-def test_what_fails_is_started_again_and_a_run_ends_by_its_deadline(batch: Synthesis, processing: Synthesis) -> None:
-    for synthesis in (batch, processing):
-        machine = definition(synthesis)
-        assert machine["TimeoutSeconds"] == 6 * 3600
-        text = json.dumps(machine)
-        assert text.count('"Retry"') == text.count('"Type": "Task"') == 3
-        assert text.count('"MaxAttempts": 3') == 3
+def test_what_fails_is_started_again_and_a_run_ends_by_its_deadline(batch: Synthesis) -> None:
+    machine = definition(batch)
+    assert machine["TimeoutSeconds"] == 6 * 3600
+    text = json.dumps(machine)
+    assert text.count('"Retry"') == text.count('"Type": "Task"') == 3
+    assert text.count('"MaxAttempts": 3') == 3
 
 
-def test_the_steps_may_list_the_input_and_nothing_more_of_it(batch: Synthesis, processing: Synthesis) -> None:
-    for synthesis in (batch, processing):
-        (role,) = (name for name in synthesis.of_type("AWS::IAM::Role") if name.startswith("StepsRole"))
-        policies = [each["Properties"] for each in synthesis.of_type("AWS::IAM::Policy").values()]
-        (own,) = (each["PolicyDocument"] for each in policies if each["Roles"] == [{"Ref": role}])
-        (listing,) = (each for each in own["Statement"] if "s3:" in json.dumps(each["Action"]))
-        assert listing["Action"] == "s3:ListBucket"
-        assert listing["Resource"]["Fn::GetAtt"][0].startswith("StorageInput")
+def test_the_steps_may_list_the_input_and_nothing_more_of_it(batch: Synthesis) -> None:
+    (role,) = (name for name in batch.of_type("AWS::IAM::Role") if name.startswith("StepsRole"))
+    policies = [each["Properties"] for each in batch.of_type("AWS::IAM::Policy").values()]
+    (own,) = (each["PolicyDocument"] for each in policies if each["Roles"] == [{"Ref": role}])
+    (listing,) = (each for each in own["Statement"] if "s3:" in json.dumps(each["Action"]))
+    assert listing["Action"] == "s3:ListBucket"
+    assert listing["Resource"]["Fn::GetAtt"][0].startswith("StorageInput")
 
 
 def test_shards_have_the_chips_and_the_account_has_none(batch: Synthesis) -> None:
@@ -154,27 +142,6 @@ def test_a_rehearsal_runs_the_same_steps_on_cpu_instances(repository: Repository
 def test_the_fleet_scales_from_nothing_to_the_shards(batch: Synthesis) -> None:
     group = batch.only("AWS::AutoScaling::AutoScalingGroup")
     assert (group["MinSize"], group["MaxSize"]) == ("0", "3")
-
-
-def test_sagemaker_runs_the_shards_as_one_job_of_as_many_instances(processing: Synthesis) -> None:
-    states = definition(processing)["States"]
-    shards, account = (states[name]["Parameters"] for name in ("Shards", "Account"))
-    for job, count in ((shards, 3), (account, 1)):
-        cluster = job["ProcessingResources"]["ClusterConfig"]
-        assert (cluster["InstanceType"], cluster["InstanceCount"]) == ("ml.c5.2xlarge", count)
-        assert job["Environment"]["DAY.$"] == "$.day"
-    assert '--shard "hosts"' in shards["AppSpecification"]["ContainerEntrypoint"][2]
-    for kind in ("AWS::ECS::Cluster", "AWS::EC2::VPC"):
-        assert not processing.of_type(kind)
-
-
-def test_the_sizes_that_sagemaker_has_are_the_apis() -> None:
-    shape = botocore.session.get_session().get_service_model("sagemaker").shape_for("ProcessingInstanceType")
-    assert isinstance(shape, StringShape)
-    enum = shape.enum
-    for family, sizes in SIZES.items():
-        assert sizes == {name.split(".")[2] for name in enum if name.split(".")[1] == family}
-    assert not [name for name in enum if name.startswith("ml.inf")]
 
 
 def test_inputs_and_outputs_are_encrypted_versioned_logged_and_take_tls_only(batch: Synthesis) -> None:
@@ -249,11 +216,11 @@ def test_a_run_that_is_not_daily_is_not_missed_after_a_day(repository: Repositor
     assert set(alarms(synthesis)) == {"WatchFailed", "WatchLate", "WatchSlow"}
 
 
-def test_in_beta_no_run_starts_by_the_clock_and_none_is_missed(processing: Synthesis, batch: Synthesis) -> None:
+def test_in_beta_no_run_starts_by_the_clock_and_none_is_missed(beta: Synthesis, batch: Synthesis) -> None:
     assert (batch.only("AWS::Events::Rule")["State"], batch.notes("batch:schedule-off")) == ("ENABLED", [])
-    assert processing.only("AWS::Events::Rule")["State"] == "DISABLED"
-    assert set(alarms(processing)) == {"WatchFailed", "WatchLate", "WatchSlow"}
-    assert processing.notes("batch:schedule-off") == [
+    assert beta.only("AWS::Events::Rule")["State"] == "DISABLED"
+    assert set(alarms(beta)) == {"WatchFailed", "WatchLate", "WatchSlow"}
+    assert beta.notes("batch:schedule-off") == [
         "The schedule is off outside of -c stage=production: start a run by hand, as docs/deploying.md says."
     ]
 
@@ -282,81 +249,22 @@ def test_the_outputs_say_where_rows_go_and_what_to_start(batch: Synthesis) -> No
     assert list(batch.json["Outputs"]) == ["InputBucket", "OutputBucket", "StateMachineArn", "AlarmTopicArn"]
 
 
-def test_a_task_reads_its_rows_and_deletes_none(batch: Synthesis, processing: Synthesis) -> None:
-    for synthesis in (batch, processing):
-        for policy in synthesis.of_type("AWS::IAM::Policy").values():
-            for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
-                actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
-                assert not [action for action in actions if "Delete" in action and action.startswith("s3")]
+def test_a_task_reads_its_rows_and_deletes_none(batch: Synthesis) -> None:
+    for policy in batch.of_type("AWS::IAM::Policy").values():
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
+            actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
+            assert not [action for action in actions if "Delete" in action and action.startswith("s3")]
 
 
-@pytest.mark.parametrize("schedule", ["rate(1 hour)", "cron(0 * * * ? *)", "cron(0 2,14 * * ? *)", "rate(12 hours)"])
-def test_more_than_one_run_a_day_is_refused(repository: Repository, schedule: str) -> None:
-    repository.change_hosting(schedule=schedule)
-    with pytest.raises(InvalidDocument) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: hosting.schedule: got '{schedule}'; a run is named after its day, so at most "
-        "one can "
-        "start in it: cron(MINUTE HOUR …) with one minute and one hour, as in cron(0 2 * * ? *), or rate(N days)."
-    )
-
-
-def test_an_objective_of_latency_is_refused(tmp_path: Path) -> None:
-    repository = make_ec2_repository(tmp_path, "query_intent")
-    text = repository.workload_file.read_text("utf-8").replace('kind = "ecs-service"', 'kind = "scheduled-batch"')
-    repository.workload_file.write_text(f'{text}schedule = "rate(1 day)"\n', "utf-8")
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: objective: is a latency, but a scheduled batch is held to its throughput. "
-        "Set objective.rows_per_second and nothing else, or choose another hosting.kind."
-    )
-
-
-def test_a_type_that_sagemaker_does_not_process_on_is_refused(repository: Repository) -> None:
-    repository.instance_types("inf1", "ml.inf1.6xlarge")
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: ml.inf1.6xlarge: SageMaker has no processing jobs on it. Write it as EC2 does, "
-        "without "
-        "ml., to run the batch on ECS, or choose another."
-    )
-
-
-def test_a_region_without_the_instance_type_is_refused(repository: Repository) -> None:
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise(Environment(account="123456789012", region="eu-south-2"))
-    offered = ", ".join(sorted(instances.zones("inf1") or ()))
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: targets.inf1.instance_types: got 'inf1.6xlarge', which AWS does not have in "
-        "eu-south-2, "
-        f"only in {offered}. Deploy to one of these, or choose another instance type."
-    )
-
-
-def test_each_block_is_a_valid_api_call(batch: Synthesis, processing: Synthesis) -> None:
+def test_each_block_is_a_valid_api_call(batch: Synthesis) -> None:
     for task in batch.of_type("AWS::ECS::TaskDefinition").values():
         assert api_problems("ecs", "RegisterTaskDefinition", in_ecs_case(task["Properties"])) == []
     states = definition(batch)["States"]
     shard = states["Answer every shard"]["ItemProcessor"]["States"]["Answer one shard"]
     for run in (shard, states["Account for every row"]):
         assert api_problems("ecs", "RunTask", in_ecs_case(evaluated(run["Parameters"]))) == []
-    for name in ("Shards", "Account"):
-        job = evaluated(definition(processing)["States"][name]["Parameters"])
-        assert api_problems("sagemaker", "CreateProcessingJob", job) == []
-    for synthesis in (batch, processing):
-        for alarm in synthesis.of_type("AWS::CloudWatch::Alarm").values():
-            assert api_problems("cloudwatch", "PutMetricAlarm", {"AlarmName": "a", **alarm["Properties"]}) == []
-
-
-def test_the_check_of_processing_jobs_sees_a_wrong_type(processing: Synthesis) -> None:
-    job = evaluated(definition(processing)["States"]["Shards"]["Parameters"])
-    job["ProcessingResources"]["ClusterConfig"]["InstanceType"] = "ml.inf1.xlarge"
-    assert api_problems("sagemaker", "CreateProcessingJob", job) == [
-        "ml.inf1.xlarge is not one of ProcessingInstanceType"
-    ]
+    for alarm in batch.of_type("AWS::CloudWatch::Alarm").values():
+        assert api_problems("cloudwatch", "PutMetricAlarm", {"AlarmName": "a", **alarm["Properties"]}) == []
 
 
 def evaluated(value: Any) -> Any:

@@ -8,11 +8,8 @@ import pytest
 from aws_cdk import Environment
 from aws_cdk.assertions import Match
 
-from stacks.context import Options
 from stacks.ecs.service import START_UP
-from stacks.workload_stack import NotMeasured
 from tests.stacks.miniature import (
-    OTHER_SHA256,
     Repository,
     Synthesis,
     kinds,
@@ -20,8 +17,7 @@ from tests.stacks.miniature import (
     service_candidate,
 )
 from tests.stacks.templates import api_problems, filled, in_ecs_case
-from workloads import Autoscaling, LatencyObjective, ScheduledMinimum, UsageError, load_workload
-from workloads.errors import InvalidDocument
+from workloads import Autoscaling, LatencyObjective, ScheduledMinimum, load_workload
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/ours:1"
@@ -390,81 +386,6 @@ def test_without_a_recommendation_the_load_test_is_named_since_no_job_measures_a
         "Measure with `python -m inference_recommender run query_intent --url URL --instances TYPE`, review the "
         "file and deploy again. [ack: recommendation:missing]"
     ]
-
-
-def test_an_image_that_private_subnets_cannot_reach_is_refused(repository: Repository) -> None:
-    repository.change_hosting(image_uri="docker.io/ours:1")
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: hosting.image_uri: got 'docker.io/ours:1', but AWS pulls from private Amazon ECR "
-        "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
-        "Push the image there first."
-    )
-
-
-def test_an_instance_type_without_known_chips_is_refused(repository: Repository) -> None:
-    repository.recommend(service_candidate(instance_type="inf1.3xlarge"))
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.recommendation_file}: inf1.3xlarge: how many vCPUs and chips it has is not known here. Known "
-        "are the sizes of inf1, inf2, c5, c6i, c7i, m5, m6i, m7i, written as EC2 does (inf1.6xlarge). Choose one of "
-        "them."
-    )
-
-
-def test_an_artifact_for_a_cpu_on_inf1_is_refused(tmp_path: Path) -> None:
-    repository = make_ec2_repository(tmp_path, "query_intent", "cpu")
-    repository.instance_types("cpu", "inf1.xlarge")
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: targets.cpu.instance_types: got 'inf1.xlarge', but cpu of query_intent was "
-        "built with "
-        "onnxruntime for x86 CPU and runs on nothing else. Choose such an instance type, or a hosting.target that was "
-        "built for this one."
-    )
-
-
-def test_a_recommendation_of_another_artifact_is_refused(repository: Repository) -> None:
-    repository.recommend(service_candidate(), archive_sha256=OTHER_SHA256)
-    with pytest.raises(NotMeasured, match=r"archive_sha256: was measured on the artifact ffffffffffff…"):
-        repository.synthesise()
-
-
-def test_production_refuses_what_was_measured_locally(repository: Repository) -> None:
-    repository.recommend(service_candidate(), provenance={"measured_on": "local", "machine": "2 cores of an AMD EPYC"})
-    with pytest.raises(NotMeasured):
-        repository.synthesise(options=Options(stage="production"))
-
-
-@pytest.mark.parametrize(
-    ("keys", "problem"),
-    [
-        (
-            {
-                "vpc": {
-                    "id": "vpc-1",
-                    "cidr": "10.0.0.0/16",
-                    "subnet_ids": ["subnet-1"],
-                    "availability_zones": ["a", "b"],
-                }
-            },
-            "hosting.vpc: availability_zones: got 2 for 1 subnet_ids; name the zone of each subnet, in the same order.",
-        ),
-        (
-            {"image": IMAGE},
-            "hosting.image: unknown key. Allowed here: availability_zones, image_uri, kind, kms_key_arn, "
-            "target, vpc, zone_count.",
-        ),
-    ],
-)
-def test_a_wrong_key_of_hosting_is_named(repository: Repository, keys: dict[str, object], problem: str) -> None:
-    repository.change_hosting(**keys)
-    with pytest.raises(InvalidDocument) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == f"{repository.workload_file}: {problem}"
 
 
 def test_each_block_is_a_valid_api_call(service: Synthesis, on_cpu: Synthesis) -> None:

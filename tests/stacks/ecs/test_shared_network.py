@@ -11,7 +11,7 @@ from aws_cdk.assertions import Template
 
 from app import add_stacks
 from stacks.context import PRODUCTION, Options
-from stacks.ecs.shared_network import NAME, SharedNetworkProps, SharedNetworkStack
+from stacks.ecs.shared_network import NAME, SharedNetworkStack
 from stacks.ecs.zones import SharedZones
 from tests.stacks.miniature import Repository, Synthesis, make_ec2_repository, recommend_for_production, synthesis_of
 from tests.stacks.templates import assert_is_snapshot, filled, lint_matches, make_app, nag_findings
@@ -81,12 +81,6 @@ def test_a_stack_reads_parameters_that_the_network_writes_and_imports_no_export(
         assert "ImportValue" not in str(synthesis.json)
         assert [stack.node.id for stack in synthesis.stack.dependencies] == [NAME]
     assert "Export" not in str(network.json["Outputs"])
-
-
-def test_who_needs_none_makes_none(tmp_path: Path) -> None:
-    repository = make_ec2_repository(tmp_path, "duplicates", "cpu")
-    repository.instance_types("cpu", "ml.c5.2xlarge")
-    assert repository.app().node.try_find_child(NAME) is None
 
 
 def test_each_stage_of_a_release_has_a_network_of_its_own(tmp_path: Path) -> None:
@@ -169,7 +163,7 @@ def test_a_zone_keeps_its_addresses_when_others_come(tmp_path: Path) -> None:
     for named in (["us-east-1d"], ["us-east-1b", "us-east-1d"]):
         made["query_intent"].change_hosting(availability_zones=named)
         app = make_app(tmp_path / "cdk.out")
-        network = Synthesis(app, SharedNetworkStack(app, NAME, SharedNetworkProps(zones=shared(made))))
+        network = Synthesis(app, SharedNetworkStack(app, NAME, zones=shared(made)))
         subnets = [each["Properties"] for each in network.of_type("AWS::EC2::Subnet").values()]
         addresses.append({each["AvailabilityZone"]: each["CidrBlock"] for each in subnets})
     assert addresses[0]["us-east-1d"] == addresses[1]["us-east-1d"] == "10.0.48.0/20"
@@ -186,18 +180,6 @@ def test_names_beside_ids_are_refused(tmp_path: Path) -> None:
         f"{made['duplicates'].workload_file}: hosting.availability_zones: got the name 'us-east-1b', and "
         f"{made['query_intent'].workload_file} the id 'use1-az1'. Workloads on EC2 share a network: write all of their "
         "zones as names, or all as ids."
-    )
-
-
-@pytest.mark.parametrize("workload", ["query_intent", "duplicates"])
-def test_a_named_zone_without_the_type_is_refused(tmp_path: Path, workload: str) -> None:
-    made = both(tmp_path)[workload]
-    made.change_hosting(availability_zones=["use1-az1", "use1-az3"])
-    with pytest.raises(UsageError) as refusal:
-        made.app(VIRGINIA)
-    assert str(refusal.value) == (
-        f"{made.workload_file}: hosting.availability_zones: got 'use1-az3', which has no inf1.6xlarge. Zones of this "
-        "region that have it: use1-az1, use1-az2, use1-az4, use1-az5, use1-az6."
     )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from containers import embedded_metrics
-from containers.neuron.telemetry import Telemetry
 from containers.triton.server_times import Counted
 from stacks.paging import EVALUATION_PERIODS
 from tests.stacks.endpoint.test_endpoint_options import OWN_NEURON
@@ -143,7 +142,7 @@ def test_the_neuron_servers_own_latency_stands_beside_model_latency(tmp_path: Pa
     repository.host("inf1-data-parallel", image_uri=OWN_NEURON)
     synthesis = repository.synthesise()
     shown = graphs(synthesis)["In the server: waiting and computing (ms)"]
-    printed = Telemetry.read(synthesis.only("AWS::SageMaker::Model")["PrimaryContainer"]["Environment"]).dimensions
+    printed = embedded_metrics.dimensions(synthesis.only("AWS::SageMaker::Model")["PrimaryContainer"]["Environment"])
     assert printed == {"Workload": "question_answering", "Stack": "QuestionAnsweringStack"}
     namespace, name, *named = shown["metrics"][0][:-1]
     assert (namespace, name) == (embedded_metrics.NAMESPACE, "ResponseTime")

@@ -9,7 +9,8 @@ import pytest
 
 from stacks.context import ReleaseSource, Stage
 from stacks.ecs.zones import SharedZones
-from stacks.preflight.plan import (
+from stacks.preflight.plan import plan
+from stacks.preflight.questions import (
     AMI_ROOT,
     OLDEST_BOOTSTRAP,
     AmiParameter,
@@ -20,7 +21,6 @@ from stacks.preflight.plan import (
     Question,
     Quota,
     ServiceRole,
-    plan,
 )
 from tests.stacks.miniature import as_committed, candidate, make_repository
 from tests.stacks.templates import SNAPSHOTS
@@ -112,13 +112,6 @@ def test_quotas_of_ec2_are_vcpus_and_add_up_over_the_stacks() -> None:
     ]
 
 
-def test_a_batch_on_sagemaker_asks_for_processing(edit_workload: Callable[..., WorkloadFolder]) -> None:
-    folder = edit_workload("duplicates", ('target = "inf1" ', 'target = "cpu" '), ('["c5.xlarge"]', '["ml.c5.xlarge"]'))
-    asked = [check.question for check in plan([folder], "beta")]
-    assert (only(Quota, asked).quota, only(Quota, asked).needed) == ("ml.c5.xlarge for processing job usage", 3)
-    assert not any(isinstance(question, AmiParameter | Offered) for question in asked)
-
-
 @pytest.fixture
 def edit_workload(tmp_path: Path) -> Callable[..., WorkloadFolder]:
     """Copies the TOML of a workload with replacements."""
@@ -141,8 +134,7 @@ def test_a_type_of_unknown_size_is_refused(edit_workload: Callable[..., Workload
     with pytest.raises(UsageError) as raised:
         plan([folder], "beta")
     assert str(raised.value) == (
-        f"{folder.file}: inf1.7xlarge: how many vCPUs it has is not known here. Write it as EC2 does (inf1.6xlarge), "
-        "or choose another."
+        f"{folder.file}: inf1.7xlarge: its vCPUs are unknown. Use EC2's notation (inf1.6xlarge), or another type."
     )
 
 

@@ -1,0 +1,115 @@
+"""The counts of a probe, and the capacity of one configuration from its probes. Pure.
+
+A probe sends Poisson arrivals at one rate, and counts the requests over the limit. `estimate` returns the rate at which
+the percentile's share is late. Far above the capacity the backlog grows until the end of the probe. The rate of
+answers is then the maximum that the server can answer, whatever the limit.
+"""
+
+from collections.abc import Sequence
+from math import inf, log
+from statistics import NormalDist
+from typing import Self
+
+import numpy as np
+
+from inference_recommender.capacity.limit import CONFIDENCE, Limit
+from inference_recommender.capacity.probe import IN_FLUX, Probe, ProbeRecords
+from inference_recommender.capacity.rate_at_limit import RateAtLimit, rate_at_limit
+from workloads.document import Document
+
+BLOCK_LIMITS, SHORTEST_BLOCK_S = 10.0, 0.25
+"""Length of a block in multiples of the limit, and its minimum in seconds: requests of two blocks hardly meet."""
+LAST, BACKLOG = 0.25, 0.8
+"""A server is overloaded if at least the share `BACKLOG` of the requests in the `LAST` part of a probe is late."""
+NEAR = 2.0
+"""The estimate uses probes within this factor of the one nearest to the limit."""
+QUANTILE = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+
+
+class ProbeCounts(Document):
+    """The counts of a probe, without its first tenth. The arrays have an entry for each block of time."""
+
+    invocations_per_minute: float
+    duration_s: float
+    sent: int
+    """Requests that were due, with those of the first tenth and of a warm-up."""
+    requests: tuple[int, ...]
+    late: tuple[int, ...]
+    latency_ms: float | None
+    """The limit's percentile. None if more requests than it allows had no answer."""
+    ceiling_per_minute: float | None
+    """Answers per minute of a server that was overloaded to the end. None for other probes."""
+
+    @property
+    def late_share(self) -> float:
+        return sum(self.late) / max(sum(self.requests), 1)
+
+    @classmethod
+    def of(cls, rate_per_minute: float, records: ProbeRecords, limit: Limit) -> Self:
+        """Counts the requests of a probe."""
+        bound = inf if limit.latency_ms is None else limit.latency_ms
+        begin = records.duration_s * IN_FLUX
+        first = int(np.searchsorted(records.intended_s, begin))
+        latencies, intended = records.latencies_ms[first:], records.intended_s[first:] - begin
+        duration = records.duration_s - begin
+        blocks = max(int(duration / max(BLOCK_LIMITS * bound / 1000, SHORTEST_BLOCK_S)), 1) if bound < inf else 1
+        block = np.clip(intended * (blocks / duration), 0, blocks - 1).astype(np.intp)
+        late = latencies > bound
+        latency = float(np.percentile(latencies, limit.percentile, method="lower")) if len(latencies) else 0.0
+        return cls(
+            invocations_per_minute=rate_per_minute,
+            duration_s=records.duration_s,
+            sent=len(records.intended_s),
+            requests=tuple(np.bincount(block, minlength=blocks).tolist()),
+            late=tuple(np.bincount(block[late], minlength=blocks).tolist()),
+            latency_ms=latency if latency < inf else None,
+            ceiling_per_minute=_ceiling(intended, latencies, late, duration),
+        )
+
+
+def _ceiling(
+    intended_s: "np.ndarray", latencies_ms: "np.ndarray", late: "np.ndarray", duration_s: float
+) -> float | None:
+    """Returns the answers per minute while a backlog grew, or None if there was none at the end."""
+    last = intended_s >= duration_s * (1 - LAST)
+    if not last.any() or late[last].mean() < BACKLOG:
+        return None
+    finished = np.sort((intended_s + latencies_ms / 1000)[late])
+    inside = finished[finished <= duration_s]
+    if len(inside) < 2 or inside[-1] <= inside[0]:
+        return None
+    return float((len(inside) - 1) / (inside[-1] - inside[0]) * 60)
+
+
+def estimate(probes: Sequence[ProbeCounts], limit: Limit) -> RateAtLimit | None:
+    """Returns the capacity in invocations per minute by the probes near it, or None if no request was due."""
+    assert limit.latency_ms is not None
+    counted = [probe for probe in probes if sum(probe.requests)]
+    if not counted:
+        return None
+    edge = _edge(counted, limit)
+    return rate_at_limit(
+        [_as_probe(probe) for probe in counted if 1 / NEAR <= probe.invocations_per_minute / edge <= NEAR],
+        limit.allowed,
+        CONFIDENCE,
+        limit=limit.latency_ms / 60_000,
+        saturation=max((probe.ceiling_per_minute for probe in counted if probe.ceiling_per_minute), default=None),
+    )
+
+
+def deviation(rate: RateAtLimit) -> float:
+    """Returns the standard deviation of the rate's logarithm. Infinite if an end of the interval is unknown."""
+    return log(rate.high / rate.low) / (2 * QUANTILE) if rate.low > 0 and rate.high < inf else inf
+
+
+def _edge(probes: Sequence[ProbeCounts], limit: Limit) -> float:
+    """Returns the rate of the probe whose late share is nearest to the allowed one; of several the highest."""
+
+    def distance(probe: ProbeCounts) -> tuple[float, float]:
+        return abs(log((probe.late_share + limit.allowed / 10) / limit.allowed)), -probe.invocations_per_minute
+
+    return min(probes, key=distance).invocations_per_minute
+
+
+def _as_probe(counts: ProbeCounts) -> Probe:
+    return Probe(**counts.model_dump(exclude={"sent", "ceiling_per_minute"}), late_share=counts.late_share)

@@ -1,0 +1,60 @@
+"""The AWS calls of a remote build and of a recording, as one object that tests replace."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from aws_api import endpoints, logs, processing_jobs, s3
+from aws_api.endpoints import Endpoint
+from aws_api.expiry import GRACE_S, expiry_tag
+from aws_api.processing_jobs import ProcessingJob
+from aws_api.session import AwsSession
+
+
+class BuildAccount(AwsSession):
+    """Descriptions have the API's shape. Every method raises `AwsUnavailable` if AWS does not answer."""
+
+    def upload(self, url: str, file: Path, kms_key: str | None = None) -> None:
+        s3.upload_file(self, url, file, kms_key=kms_key)
+
+    def exists(self, url: str) -> bool:
+        return s3.size(self, url) is not None
+
+    def files(self, url: str) -> Sequence[str]:
+        """Returns the names of all files below an s3:// folder, relative to it."""
+        return s3.list_files(self, url)
+
+    def download(self, url: str, file: Path) -> None:
+        s3.download(self, url, file)
+
+    def create_job(self, job: ProcessingJob) -> None:
+        """Raises `AwsRefused` if the job was not created."""
+        processing_jobs.create(self, job)
+
+    def describe_job(self, name: str) -> Mapping[str, Any]:
+        return processing_jobs.describe(self, name)
+
+    def stop_job(self, name: str) -> None:
+        processing_jobs.stop(self, name)
+
+    def job_log(self, name: str, lines: int) -> Sequence[str]:
+        """Returns the last lines of a job's log."""
+        return logs.last_lines(self, processing_jobs.LOG_GROUP, lines, prefix=f"{name}/")
+
+    def create_endpoint(self, endpoint: Endpoint) -> None:
+        """Creates an endpoint that `jobs cleanup` deletes if this process is killed."""
+        tag = expiry_tag(datetime.now(timezone.utc) + timedelta(seconds=endpoint.startup_s + GRACE_S))
+        endpoints.create(self, replace(endpoint, tags={**endpoint.tags, tag["Key"]: tag["Value"]}))
+
+    def describe_endpoint(self, name: str) -> Mapping[str, Any]:
+        return endpoints.describe(self, name)
+
+    def delete_endpoint(self, name: str) -> None:
+        """Deletes the endpoint, its configuration and its model, if they exist."""
+        endpoints.delete(self, name)
+
+    def endpoint_log(self, name: str, lines: int) -> Sequence[str]:
+        """Returns the last lines of the container's log."""
+        return logs.last_lines(self, endpoints.LOG_GROUP.format(name=name), lines)

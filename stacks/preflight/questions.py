@@ -1,0 +1,314 @@
+"""Questions to an AWS account. Each answer is pass, fail with what to do, or unknown with a reason.
+
+A denied or throttled call makes one answer unknown. Without credentials, a region or a connection, `AwsUnavailable` is
+raised. A local account has no quotas, service-linked roles or image pulls, so those questions are not asked there.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from aws_api.errors import AwsRefused, translate_aws_errors
+from aws_api.session import AwsSession
+
+OLDEST_BOOTSTRAP = 6
+"""The version that the templates require."""
+BOOTSTRAP_QUALIFIER = "hnb659fds"
+AMI_ROOT, AMI_LEAF = "/aws/service/ecs/optimized-ami/", "/recommended/image_id"
+QUOTA_LISTS = {
+    "list_aws_default_service_quotas": "ListAWSDefaultServiceQuotas",
+    "list_service_quotas": "ListServiceQuotas",
+}
+"""Operations by their boto3 name. The second returns the account's own values, which take precedence."""
+IMAGE_URI = re.compile(
+    r"(?:(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/)?"
+    r"(?P<repository>[a-z0-9._/-]+?)(?::(?P<tag>[\w.-]+)|@(?P<digest>sha256:[0-9a-f]{64}))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`found` is the fact behind the verdict, or why the verdict is unknown."""
+
+    verdict: Literal["pass", "fail", "unknown"]
+    found: str
+    what_to_do: str | None = None
+
+
+@dataclass(kw_only=True, slots=True)
+class PreflightAccount:
+    """The account, its region and the caller. Quotas are read once for each service."""
+
+    aws: AwsSession
+    number: str
+    caller: str
+    is_local: bool
+    _quotas: dict[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def region(self) -> str:
+        return str(self.aws.region)
+
+    def quotas(self, service: str) -> Mapping[str, float]:
+        """Returns the values by name: the account's own, else AWS's defaults."""
+        if service not in self._quotas:
+            client = self.aws.client("service-quotas")
+            values: dict[str, float] = {}
+            for operation, name in QUOTA_LISTS.items():
+                with translate_aws_errors(name):
+                    for page in client.get_paginator(operation).paginate(ServiceCode=service):
+                        values |= {each["QuotaName"]: each["Value"] for each in page["Quotas"]}
+            self._quotas[service] = values
+        return self._quotas[service]
+
+    def principal(self) -> str:
+        """Returns the user or role whose policies apply. The ARN of a session has neither its role's path."""
+        _, _, service, _, _, name = self.caller.split(":", 5)
+        if service == "iam" or not name.startswith("assumed-role/"):
+            return self.caller
+        with translate_aws_errors("GetRole"):
+            return str(self.aws.client("iam").get_role(RoleName=name.split("/")[1])["Role"]["Arn"])
+
+
+def preflight_account(aws: AwsSession) -> PreflightAccount:
+    """Raises `AwsUnavailable` if the account cannot be reached."""
+    with translate_aws_errors("GetCallerIdentity"):
+        identity = aws.client("sts").get_caller_identity()
+    return PreflightAccount(
+        aws=aws, number=identity["Account"], caller=identity["Arn"], is_local=aws.is_on_this_machine()
+    )
+
+
+class Question(Protocol):
+    """A question about an account. `subject` names it in the table."""
+
+    @property
+    def subject(self) -> str: ...
+
+    def answer(self, account: PreflightAccount) -> Answer: ...
+
+
+def ask(question: Question, account: PreflightAccount) -> Answer:
+    """Returns the answer, which is unknown if AWS refuses a call."""
+    if account.is_local and isinstance(question, Quota | Image | ServiceRole):
+        return Answer("unknown", "A local account has no quotas and no service-linked roles, and pulls no images.")
+    try:
+        return question.answer(account)
+    except AwsRefused as error:
+        return Answer("unknown", str(error))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quota:
+    """The account's `quota` of `service` is at least `needed`. `why` explains the number."""
+
+    service: str
+    quota: str
+    needed: int
+    why: str
+
+    @property
+    def subject(self) -> str:
+        return f"quota of {self.service}: {self.quota}"
+
+    def answer(self, account: PreflightAccount) -> Answer:
+        value = account.quotas(self.service).get(self.quota)
+        if value is None:
+            text = f"Service Quotas lists no '{self.quota}' of {self.service} in {account.region}."
+            return Answer("unknown", text)
+        found = f"{value:g} of {self.needed} needed ({self.why})."
+        if value >= self.needed:
+            return Answer("pass", found)
+        console = f"https://{account.region}.console.aws.amazon.com/servicequotas/home/services/{self.service}/quotas"
+        todo = f"Request {self.needed} of '{self.quota}' at {console}. This may take days."
+        return Answer("fail", found, todo)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offered:
+    """EC2 has the type in all of `zones` (names or ids), or in the region's first `first` zones, or in the region."""
+
+    instance_type: str
+    zones: tuple[str, ...] = ()
+    first: int | None = None
+
+    @property
+    def subject(self) -> str:
+        return f"{self.instance_type} offered"
+
+    def answer(self, account: PreflightAccount) -> Answer:
+        ec2, zones = account.aws.client("ec2"), self.zones
+        if not zones and self.first is not None:
+            with translate_aws_errors("DescribeAvailabilityZones"):
+                described = ec2.describe_availability_zones()["AvailabilityZones"]
+            names = sorted(zone["ZoneName"] for zone in described if zone.get("ZoneType") == "availability-zone")
+            zones = tuple(names[: self.first])
+        kind = "region" if not zones else "availability-zone-id" if "-az" in zones[0] else "availability-zone"
+        with translate_aws_errors("DescribeInstanceTypeOfferings"):
+            offerings = ec2.describe_instance_type_offerings(
+                LocationType=kind, Filters=[{"Name": "instance-type", "Values": [self.instance_type]}]
+            )["InstanceTypeOfferings"]
+        having = sorted(each["Location"] for each in offerings)
+        places = zones or (account.region,)
+        lacking = [place for place in places if place not in having]
+        if not lacking:
+            return Answer("pass", f"EC2 offers it in {', '.join(places)}.")
+        todo = "Choose another region or type."
+        if having and zones:
+            todo = f"Name other zones in [hosting]. Zones of {account.region} that have it: {', '.join(having)}."
+        return Answer("fail", f"EC2 does not offer it in {', '.join(lacking)}.", todo)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AmiParameter:
+    """The region has the public SSM parameter that names the instances' AMI."""
+
+    name: str
+
+    @property
+    def subject(self) -> str:
+        return f"AMI of {self.name.removeprefix(AMI_ROOT).removesuffix(AMI_LEAF)}"
+
+    def answer(self, account: PreflightAccount) -> Answer:
+        if (ami := _parameter(account, self.name)) is None:
+            return Answer("fail", f"AWS publishes no such AMI in {account.region}.", "Deploy to a region that has it.")
+        return Answer("pass", f"It is {ami}.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Image:
+    """A private ECR repository has the image: a whole URI, or NAME:TAG in this account and region.
+
+    `kind` is set for an image of containers/, which scripts/release/build_image.sh builds and pushes.
+    """
+
+    uri: str
+    kind: str | None = None
+
+    @property
+    def subject(self) -> str:
+        return f"image {self.uri}"
+
+    def answer(self, account: PreflightAccount) -> Answer:
+        build = f"Build and push it with `bash scripts/release/build_image.sh {self.kind}`."
+        todo = build if self.kind else "Push it, or name another in hosting.image_uri."
+        match = IMAGE_URI.fullmatch(self.uri)
+        if match is None:
+            return Answer("fail", "It is not in a private Amazon ECR repository.", todo)
+        if match["region"] not in (None, account.region):
+            found = f"It is in {match['region']}; the deployment is to {account.region}."
+            return Answer("fail", found, todo) if self.kind else Answer("unknown", found)
+        key, value = ("imageTag", match["tag"]) if match["tag"] else ("imageDigest", match["digest"])
+        try:
+            with translate_aws_errors("DescribeImages"):
+                (image,) = account.aws.client("ecr").describe_images(
+                    registryId=match["account"] or account.number,
+                    repositoryName=match["repository"],
+                    imageIds=[{key: value}],
+                )["imageDetails"]
+        except AwsRefused as error:
+            if error.code not in ("ImageNotFoundException", "RepositoryNotFoundException"):
+                raise
+            missing = "image" if error.code.startswith("Image") else "repository"
+            return Answer("fail", f"There is no such {missing} in {account.region}.", todo)
+        return Answer("pass", f"It is {image['imageDigest']}.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceRole:
+    """The service-linked role exists. `service` is its principal."""
+
+    name: str
+    service: str
+
+    @property
+    def subject(self) -> str:
+        return f"service-linked role {self.name}"
+
+    def answer(self, account: PreflightAccount) -> Answer:
+        try:
+            with translate_aws_errors("GetRole"):
+                account.aws.client("iam").get_role(RoleName=self.name)
+        except AwsRefused as error:
+            if error.code not in ("NoSuchEntity", "NoSuchEntityException"):
+                raise
+            todo = f"Run `aws iam create-service-linked-role --aws-service-name {self.service}`, once for the account."
+            return Answer("fail", "The account does not have it yet.", todo)
+        return Answer("pass", "The account has it.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Connection:
+    """A person has confirmed the connection to the Git host."""
+
+    arn: str
+
+    @property
+    def subject(self) -> str:
+        return f"connection {self.arn}"
+
+    def answer(self, account: PreflightAccount) -> Answer:
+        client = account.aws.client(self.arn.split(":")[2])  # codeconnections, or its older name
+        with translate_aws_errors("GetConnection"):
+            status = client.get_connection(ConnectionArn=self.arn)["Connection"]["ConnectionStatus"]
+        if status == "AVAILABLE":
+            return Answer("pass", "It is available.")
+        todo = "Confirm it in the console: Developer Tools, Settings, Connections, Update pending connection."
+        return Answer("fail", f"It is {status}.", todo)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bootstrapped:
+    """`cdk bootstrap` was run in the account and region, with a version that the templates accept."""
+
+    @property
+    def subject(self) -> str:
+        return "cdk bootstrap"
+
+    def answer(self, account: PreflightAccount) -> Answer:
+        todo = f"Run `cdk bootstrap aws://{account.number}/{account.region}`."
+        version = _parameter(account, f"/cdk-bootstrap/{BOOTSTRAP_QUALIFIER}/version")
+        if version is None:
+            return Answer("fail", f"{account.region} of this account is not bootstrapped.", todo)
+        found = f"Version {version}, at least {OLDEST_BOOTSTRAP} is needed."
+        return Answer("pass", found) if int(version) >= OLDEST_BOOTSTRAP else Answer("fail", found, todo)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MayDo:
+    """The caller may do `action` on `resource`, which may have {partition}, {account} and {region} in it."""
+
+    action: str
+    resource: str
+    named: str
+
+    @property
+    def subject(self) -> str:
+        return f"{self.action} on {self.named}"
+
+    def answer(self, account: PreflightAccount) -> Answer:
+        if account.caller.endswith(":root"):
+            return Answer("pass", "The account's root user may do everything. Deploy as a role instead.")
+        if account.is_local and "assumed-role/" not in account.caller:
+            return Answer("pass", "The owner of a local account may do everything.")
+        source, partition = account.principal(), account.caller.split(":")[1]
+        resource = self.resource.format(partition=partition, account=account.number, region=account.region)
+        with translate_aws_errors("SimulatePrincipalPolicy"):
+            (result,) = account.aws.client("iam").simulate_principal_policy(
+                PolicySourceArn=source, ActionNames=[self.action], ResourceArns=[resource]
+            )["EvaluationResults"]
+        if result["EvalDecision"] == "allowed":
+            return Answer("pass", f"{source} may.")
+        denied = "An explicit Deny forbids it" if result["EvalDecision"] == "explicitDeny" else "No policy allows it"
+        return Answer("fail", f"{denied} to {source}.", f"Allow {self.action} on {resource} there.")
+
+
+def _parameter(account: PreflightAccount, name: str) -> str | None:
+    try:
+        with translate_aws_errors("GetParameter"):
+            return str(account.aws.client("ssm").get_parameter(Name=name)["Parameter"]["Value"])
+    except AwsRefused as error:
+        if error.code != "ParameterNotFound":
+            raise
+        return None
