@@ -102,6 +102,19 @@ class Recommender(Document):
     request_timeout_s: float = Field(
         default=60.0, ge=0.1, le=3600, description="A request without an answer by then has failed."
     )
+    images: dict[Literal["cpu", "gpu", "inf1", "inf2", "all"], str] = Field(
+        default={},
+        description="Container image of an experiment's models on each kind of hardware. Default: the stack's, and for "
+        "other hardware the project's own image that was pushed last.",
+    )
+    host_ami: str | None = Field(
+        default=None, description="InferenceAmiVersion of an experiment's GPU instances. Default: the image's."
+    )
+    load: Literal["sagemaker", "load-test"] | None = Field(
+        default=None,
+        description="Load of an experiment: Inference Recommender's jobs, or the project's generator on temporary "
+        "endpoints. Default: load-test on instance types with drivers too old for a job, else sagemaker.",
+    )
     managed_policy: bool = Field(
         default=False,
         description="Attach AmazonSageMakerFullAccess to the recommender's role, as AWS documents for a job: for a "

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference_recommender.experiment.evidence import experiment_report
+from inference_recommender.experiment.experiment_report import experiment_plots, experiment_report
 from inference_recommender.experiment.folder import ExperimentFolder
-from inference_recommender.experiment.page import conclude, concluded_from
+from inference_recommender.experiment.result import ExperimentResult, conclude
 from inference_recommender.report import plots
 from inference_recommender.report.document import Plot, Report, ReportKind
 from inference_recommender.report.inputs import read_inputs
@@ -48,7 +48,7 @@ def read_report(path: Path) -> Report:
     match kind_of(path):
         case "experiment":
             folder = ExperimentFolder(path)
-            return experiment_report(name, concluded_from(folder), folder.workload(), inputs)
+            return experiment_report(name, conclude(folder), folder.workload(), inputs)
         case "simulation":
             return simulation_report(name, read_simulation(path), run_folder.workload(), inputs)
         case "tune":
@@ -67,7 +67,7 @@ def write_page(path: Path) -> Path:
     run_folder = RunFolder(path)
     match kind_of(path):
         case "experiment":
-            conclude(ExperimentFolder(path))
+            write_experiment(ExperimentFolder(path))
         case "run":
             draw(run_folder)
         case "simulation":
@@ -76,6 +76,15 @@ def write_page(path: Path) -> Path:
         case _:
             run_folder.keep_report(page(read_report(path), _plots(path)))
     return run_folder.report
+
+
+def write_experiment(folder: ExperimentFolder) -> ExperimentResult:
+    """Sizes and compares the cells measured so far, and writes result and page."""
+    result, inputs = conclude(folder), read_inputs(folder.path)
+    folder.keep_result(result)
+    report = experiment_report(folder.path.name, result, folder.workload(), inputs)
+    folder.keep_page(page(report, experiment_plots(result)))
+    return result
 
 
 def _plots(path: Path) -> dict[str, Plot]:

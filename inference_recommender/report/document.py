@@ -32,7 +32,9 @@ from pydantic import Field
 from workloads import LatencyObjective, Proof
 from workloads.document import Document
 
-ReportKind = Literal["run", "proof", "capacity", "tune", "simulation", "experiment", "comparison", "cold-start", "jobs"]
+ReportKind = Literal[
+    "run", "proof", "capacity", "tune", "simulation", "experiment", "comparison", "cold-start", "jobs", "size"
+]
 Outcome = Literal["met", "missed", "unknown"]
 Value = str | int | float | bool | None
 MISSING = "–"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from containers import embedded_metrics
-from containers.triton.server_times import Counted
+from containers.triton.server_times import TritonCounters
 from stacks.paging import EVALUATION_PERIODS
 from tests.stacks.endpoint.test_endpoint_options import OWN_NEURON
 from tests.stacks.miniature import Repository, Synthesis, candidate, make_repository
@@ -155,9 +155,9 @@ def test_tritons_waiting_and_computing_stand_beside_model_latency(measured: Synt
     """The names and dimensions are those that the image's server_times prints."""
     environment = measured.only("AWS::SageMaker::Model")["PrimaryContainer"]["Environment"]
     printed = {"Workload": environment["METRICS_WORKLOAD"], "Stack": environment["METRICS_STACK"]}
-    counted = Counted(requests=1).means_since(Counted())
+    counters = TritonCounters(requests=1).means_since(TritonCounters())
     shown = graphs(measured)["In Triton: waiting and computing (ms, mean)"]["metrics"]
-    assert [metric[:2] for metric in shown] == [[embedded_metrics.NAMESPACE, each.name] for each in counted]
+    assert [metric[:2] for metric in shown] == [[embedded_metrics.NAMESPACE, each.name] for each in counters]
     for _, _, *named, rendering in shown:
         assert dict(zip(named[::2], named[1::2], strict=True)) == printed
         assert rendering.get("stat", "Average") == "Average"

@@ -1,17 +1,19 @@
-"""Engines that take turns: ratios are of one round, and an engine is a process of its own."""
+"""The harness: engines in processes of their own, ratios within rounds, goals and exit codes."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.turns import Engine, Turn, in_turn, summary, table
+from benchmarks import harness
+from benchmarks.harness import Engine, Turn, in_turn, summary, table
 
 PROGRAM = """
-from benchmarks.turns import answer_turns
+from benchmarks.harness import answer_turns
 
 def load():
-    print("a library's chatter")
+    print("output of a library")
     return lambda case: [case, "{name}"] if case != "the last" else exit()
 
 answer_turns(load)
@@ -29,33 +31,38 @@ def engine(program: Path, name: str = "ours") -> Engine:
     return Engine(program, name, threads=1, python=Path(sys.executable))
 
 
-def test_an_engine_answers_and_takes_turns_whatever_its_libraries_print(
+def test_an_engine_answers_and_takes_turns_despite_output_of_libraries(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("benchmarks.turns.TURN_S", 0.0)
+    monkeypatch.setattr(harness, "TURN_S", 0.0)
     with engine(program) as ours:
         assert ours.answer("a case") == ["a case", "said"]
         assert len(in_turn([ours], "a case", rounds=2)["ours"]) == 2
 
 
-def test_an_engine_that_ends_is_told_of_by_its_name(program: Path) -> None:
+def test_the_error_of_an_ended_engine_names_it(program: Path) -> None:
     with engine(program) as ours, pytest.raises(SystemExit) as ended:
         ours.answer("the last")
-    assert str(ended.value) == "The process of ours ended; what it said is above."
+    assert str(ended.value) == "The process of ours ended. Its messages are above."
 
 
-def test_a_speed_up_is_the_median_of_rounds_and_not_a_ratio_of_medians() -> None:
+def test_a_speed_up_is_the_median_of_the_rounds_ratios(capsys: pytest.CaptureFixture[str]) -> None:
     turns = {
         "eager": [Turn(40, 4), Turn(90, 9), Turn(400, 10)],
         "ours": [Turn(20, 1), Turn(100, 3), Turn(100, 5)],
         "peer": [Turn(30, 2), Turn(50, 3), Turn(110, 5)],
     }
-    found = summary(turns, "eager", (("ours", "eager", 2.0), ("ours", "peer", 1.2), ("ours", "absent", 1.0)))
-    assert table("a model, 16 rows", found).splitlines() == [
+    result = summary(turns, "eager", (("ours", "eager", 2.0), ("ours", "peer", 1.2), ("ours", "absent", 1.0)))
+    assert table("a model, 16 rows", result).splitlines() == [
         "a model, 16 rows                        ms      ×    CPU ms      ×",
         "eager                                90.00   1.00      9.00   1.00",
         "ours                                100.00   2.00      3.00   3.00",
         "peer                                 50.00   1.80      3.00   2.00",
-        "met     ours ≥ 2 × eager: 2.00, of CPU 3.00",
-        "NOT met ours ≥ 1.2 × peer: 1.10, of CPU 1.00",
+        "met     ours ≥ 2 × eager: 2, of CPU 3",
+        "NOT met ours ≥ 1.2 × peer: 1.1, of CPU 1",
     ]
+    assert harness.finish("a", (), {}, result["goals"][:1]) == 0
+    assert harness.finish("a", ("pytest", "absent"), result, result["goals"]) == 1
+    document = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert document["goals"] == result["goals"]
+    assert document["versions"] == {"pytest": pytest.__version__, "absent": None}
