@@ -494,7 +494,7 @@ def test_a_missing_price_is_said_and_missing_in_the_document(
     simulated(capacity_json(tmp_path), "--json")
     shown = capsys.readouterr()
     assert json.loads(shown.out)["cost_usd"] is None
-    assert "The price of an instance is not known: The job reported no price, and its region is not known." in shown.err
+    assert "The price of an instance is not known: The job reported no price, and its region is unknown." in shown.err
 
 
 BAD_TRACES = {
