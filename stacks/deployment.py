@@ -1,8 +1,4 @@
-"""Plans a fleet for any hosting: instance type, count and scaling from the recommendation, refusals, warnings. Pure.
-
-Numbers are copied from the recommendation. The only one decided here is the least number of instances in production.
-endpoint/endpoint_plan.py adds what only an endpoint has.
-"""
+"""Plans a fleet: instance type, count and scaling from the recommendation, errors and warnings. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """The service that is simulated: a configuration, its latency curve, its price and its policy.
 
-They come from the workload's recommendation and the probes of its run, if that is on this machine; or from what
-`size --from` reads: `capacity.json`, a run's folder, a job's description.
+They come from the workload's recommendation and the probes of its run, or from a measurement as `size --from` reads it.
 """
 
 from collections.abc import Sequence
@@ -10,12 +9,7 @@ from pathlib import Path
 
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.simulate.curve import (
-    LatencyCurve,
-    capacity_in_words,
-    curve_of_candidate,
-    curve_of_search,
-)
+from inference_recommender.simulate.curve import LatencyCurve, capacity_in_words, curve_of_candidate, curve_of_search
 from inference_recommender.simulate.policy import Policy, Timing
 from inference_recommender.sizing.decision import cheapest, size_candidates
 from inference_recommender.sizing.evidence import read_evidence
@@ -39,25 +33,25 @@ from workloads.files import from_here
 ECS_COOLDOWNS_S = (300, 600)
 """Out and in, those of `stacks/ecs/scaling.py`."""
 LEAST_IN_PRODUCTION = 2
-"""The minimum that a service of ECS has in production, whatever the recommendation's."""
+"""The minimum of an ECS service in production."""
 ECS_PROVISIONING_S = 180.0
 """An EC2 instance, and the pull of an image of some GB. An assumption."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Service:
+class SizedService:
     """A configuration to simulate."""
 
     candidate: Candidate
     curve: LatencyCurve
     policy: Policy
-    """The recommended one, as the stack deploys it in production."""
+    """The recommended policy, as the stack deploys it in production."""
     recommendation: Recommendation | None
     """None if --from names a measurement."""
     run: Path
     """The run or the file with the measurements."""
     caution: str | None = None
-    """Why the curve is not that of probes, as a sentence."""
+    """Why there is no curve of probes, as a sentence."""
 
     @property
     def cold_start(self) -> ColdStart | None:
@@ -76,27 +70,24 @@ class Service:
 
 
 def timing_of(workload: Workload, cold_start: ColdStart | None = None) -> Timing:
-    """Returns the assumptions for the workload's hosting, with a measured cold start in their place as far as it goes:
-    one of this machine knows nothing of an instance's provisioning.
-    """
+    """Returns the times of the workload's hosting: of [simulation], else measured by the cold start, else assumed."""
     on_ecs = isinstance(workload.hosting, EcsServiceHosting)
     assumed = Timing(hosts="ecs", provisioning_s=ECS_PROVISIONING_S) if on_ecs else Timing()
-    if cold_start is None:
-        return assumed
-    times = {"provisioning_s": cold_start.provisioning_s, "model_load_s": cold_start.total_s}
-    known = {name: seconds for name, seconds in times.items() if seconds is not None}
-    starts = f"{cold_start.starts} start{'s' * (cold_start.starts != 1)}"
-    words = f"measured in {starts} on {cold_start.machine}, {cold_start.measured_at[:10]}"
-    return replace(
-        assumed,
-        provisioning_s=known.get("provisioning_s", assumed.provisioning_s),
-        model_load_s=known.get("model_load_s", assumed.model_load_s),
-        known_by=dict.fromkeys(known, words),
-    )
+    known, sources = dict[str, float](), dict[str, str]()
+    if cold_start is not None:
+        times = {"provisioning_s": cold_start.provisioning_s, "model_load_s": cold_start.total_s}
+        known = {name: seconds for name, seconds in times.items() if seconds is not None}
+        starts = f"{cold_start.starts} start{'s' * (cold_start.starts != 1)}"
+        words = f"measured in {starts} on {cold_start.machine}, {cold_start.measured_at[:10]}"
+        sources = dict.fromkeys(known, words)
+    for name in ("provisioning_s", "model_load_s", "metric_delay_s"):
+        if (seconds := getattr(workload.simulation, name)) is not None:
+            known[name], sources[name] = seconds, f"[simulation] {name}"
+    return replace(assumed, **known, known_by=sources)  # type: ignore[arg-type]  # mypy cannot see the names
 
 
 def measured_target(file: Path) -> str | None:
-    """Returns the target that a recommendation or a measurement is of, or None if the file does not say."""
+    """Returns the target of a recommendation or a measurement; None if the file has none."""
     if not file.exists():
         return None
     if file.name == "recommendation.json":
@@ -105,7 +96,7 @@ def measured_target(file: Path) -> str | None:
     return measured.hosting.target if measured else None
 
 
-def recommended_service(folder: WorkloadFolder, file: Path) -> Service:
+def recommended_service(folder: WorkloadFolder, file: Path) -> SizedService:
     """Reads a recommendation. Raises `UsageError` if it has nothing to simulate."""
     workload = folder.workload
     objective = workload.latency_objective
@@ -134,7 +125,7 @@ def recommended_service(folder: WorkloadFolder, file: Path) -> Service:
             f"The recommendation's run, {named}, was not found, so {_modelled(chosen)} If the run is in another "
             "folder, name its recommendation.json with --from."
         )
-    return Service(
+    return SizedService(
         candidate=chosen,
         curve=curve,
         policy=recommended_policy(workload, chosen.autoscaling),
@@ -144,11 +135,11 @@ def recommended_service(folder: WorkloadFolder, file: Path) -> Service:
     )
 
 
-def measured_service(workload: Workload, path: Path, region: str | None) -> Service:
+def measured_service(workload: Workload, path: Path) -> SizedService:
     """Reads a measurement and sizes a fleet from it. Raises `UsageError`."""
     evidence = read_evidence(path)
     objective = workload.latency_objective
-    candidates = size_candidates(evidence, Demand.of(objective), workload.sizing, region)
+    candidates = size_candidates(evidence, Demand.of(objective), workload.sizing, workload.simulation.region)
     chosen = cheapest(candidates) or next((each for each in candidates if each.autoscaling is not None), None)
     if chosen is None or chosen.autoscaling is None:
         for measured in evidence.measured:
@@ -156,7 +147,7 @@ def measured_service(workload: Workload, path: Path, region: str | None) -> Serv
                 curve_of_search(measured.open_loop, objective)  # raises the reason if its lowest rate missed
         raise _no_fleet(path, "has no capacity to size a fleet by", candidates)
     curve, caution = _curve(chosen, evidence.measured, objective)
-    return Service(
+    return SizedService(
         candidate=chosen,
         curve=curve,
         policy=recommended_policy(workload, chosen.autoscaling),
@@ -173,32 +164,27 @@ def _no_fleet(path: Path, why: str, candidates: Sequence[Candidate]) -> UsageErr
 
 
 def recommended_policy(workload: Workload, scaling: Autoscaling) -> Policy:
-    """Returns what the workload's stack deploys in production of a recommendation's autoscaling.
+    """Returns the policy that the workload's stack deploys in production for a recommendation's autoscaling.
 
-    A service of ECS on CPUs tracks the CPU, which is taken to grow with the invocations.
+    An ECS service on CPUs tracks the CPU, which is assumed to grow with the invocations.
     """
     hosting, least = workload.hosting, least_instances(workload)
+    default_out_s, default_in_s = ECS_COOLDOWNS_S
+    scale_in, concurrent_requests, scheduled_minimums = True, None, given_minimums(workload)
+    if isinstance(hosting, SageMakerEndpointHosting):
+        rules = hosting.scaling
+        default_out_s, default_in_s = rules.scale_out_cooldown_s, rules.scale_in_cooldown_s
+        scale_in, concurrent_requests = rules.scale_in, rules.concurrent_requests_per_instance
     out_s, in_s = scaling.scale_out_cooldown_s, scaling.scale_in_cooldown_s
-    if not isinstance(hosting, SageMakerEndpointHosting):
-        default_out_s, default_in_s = ECS_COOLDOWNS_S
-        return Policy(
-            target_invocations_per_instance=scaling.target_invocations_per_instance,
-            min_capacity=max(scaling.min_capacity, least),
-            max_capacity=max(scaling.max_capacity, least),
-            scale_out_cooldown_s=default_out_s if out_s is None else out_s,
-            scale_in_cooldown_s=default_in_s if in_s is None else in_s,
-            scheduled_minimums=scaling.scheduled_minimums,
-        )
-    rules = hosting.scaling
     return Policy(
         target_invocations_per_instance=scaling.target_invocations_per_instance,
         min_capacity=max(scaling.min_capacity, least),
         max_capacity=max(scaling.max_capacity, least),
-        scale_out_cooldown_s=rules.scale_out_cooldown_s if out_s is None else out_s,
-        scale_in_cooldown_s=rules.scale_in_cooldown_s if in_s is None else in_s,
-        scale_in=rules.scale_in,
-        concurrent_requests_per_instance=rules.concurrent_requests_per_instance,
-        scheduled_minimums=(*rules.scheduled_minimums, *scaling.scheduled_minimums),
+        scale_out_cooldown_s=default_out_s if out_s is None else out_s,
+        scale_in_cooldown_s=default_in_s if in_s is None else in_s,
+        scale_in=scale_in,
+        concurrent_requests_per_instance=concurrent_requests,
+        scheduled_minimums=(*scheduled_minimums, *scaling.scheduled_minimums),
     )
 
 
@@ -209,13 +195,13 @@ def least_instances(workload: Workload) -> int:
 
 
 def given_minimums(workload: Workload) -> tuple[ScheduledMinimum, ...]:
-    """Returns the scheduled minimums that people wrote into workload.toml."""
+    """Returns the scheduled minimums of workload.toml."""
     hosting = workload.hosting
     return hosting.scaling.scheduled_minimums if isinstance(hosting, SageMakerEndpointHosting) else ()
 
 
 def _run_of(file: Path, recommendation: Recommendation) -> RunFolder | None:
-    """Returns the recommendation's own run: the folder of its file, or the one that it names; None if neither is it."""
+    """Returns the recommendation's run: the folder of its file, or the folder that it names; None without either."""
     for folder in (file.parent, ROOT / recommendation.provenance.run):
         run = RunFolder(folder)
         complete = (folder / "measurements.json").exists() and (folder / "recommendation.json").exists()
@@ -227,7 +213,7 @@ def _run_of(file: Path, recommendation: Recommendation) -> RunFolder | None:
 def _curve(
     chosen: Candidate, measured: Sequence[Measurement], objective: LatencyObjective
 ) -> tuple[LatencyCurve, str | None]:
-    """Returns the curve through the configuration's probes, or else an M/M/1 queue's, and why if a search was run."""
+    """Returns the curve through the configuration's probes, else an M/M/1 queue's and, after a search, the reason."""
     for each in measured:
         same = (each.instance_type, each.variant, each.environment)
         found = each.open_loop

@@ -1,14 +1,12 @@
-"""Instances that start, serve and go, as SageMaker and as ECS with a capacity provider have them. Pure.
+"""Instances of a simulated fleet: how they start, serve and stop on SageMaker and on ECS. Pure.
 
-Both count what serves and what is paid for. A request for instances says when all of them will serve.
+SageMaker: an endpoint is Updating while it adds or removes instances, and rejects other changes meanwhile
+(https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpointWeightsAndCapacities.html). An instance is
+paid for from the request until it is gone.
 
-SageMaker: an endpoint that adds or removes instances is Updating until it is done, and takes no other change meanwhile
-(https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpointWeightsAndCapacities.html); an instance is
-paid for from its request until it is gone.
-
-ECS: each task has an instance of its own. A task that fits on an idle instance starts at once; for others the capacity
-provider's metric exceeds 100 %, and a minute later it starts instances, but none while one is younger than the warm-up.
-A task that is removed leaves its instance idle, which goes after fifteen minutes
+ECS with a capacity provider: each task has its own instance. A task starts at once on an idle instance. Otherwise the
+provider starts instances a minute later, but none while another one is younger than the warm-up. The instance of a
+removed task is idle and goes after fifteen minutes
 (https://docs.aws.amazon.com/AmazonECS/latest/developerguide/cluster-auto-scaling.html).
 """
 
@@ -17,21 +15,22 @@ import math
 from collections import deque
 from random import Random
 
-from inference_recommender.simulate.policy import MINUTE_S, Timing
+from inference_recommender.simulate.policy import Timing
+from inference_recommender.simulate.tracking import MINUTE_S
 
 
-class Fleet:
-    """Counts what serves and what is paid for, and moves both on by the times at which they change."""
+class SimulatedFleet:
+    """Counts serving and paid instances, and changes both at their times."""
 
     def __init__(self, count: int, timing: Timing, random: Random) -> None:
         self.serving = count
         self.paid = count
         self.next_s = math.inf
-        """When something changes next."""
+        """Time of the next change."""
         self._timing = timing
         self._random = random
         self._changes: list[tuple[float, int, int, int]] = []
-        """Second, a number that orders changes of the same second, and what is added to serving and paid."""
+        """Second, a number that orders changes of one second, and what is added to `serving` and `paid`."""
         self._number = 0
 
     def advance(self, now_s: float) -> None:
@@ -42,7 +41,7 @@ class Fleet:
         self.next_s = self._changes[0][0] if self._changes else math.inf
 
     def takes_changes(self, now_s: float) -> bool:
-        """Tells whether instances can be added or removed now."""
+        """Returns whether instances can be added or removed now."""
         raise NotImplementedError
 
     def add(self, count: int, now_s: float) -> float:
@@ -50,11 +49,11 @@ class Fleet:
         raise NotImplementedError
 
     def remove(self, count: int, now_s: float) -> float:
-        """Takes instances out of service now. Returns when the removal is complete."""
+        """Stops serving with these instances now. Returns when the removal is complete."""
         raise NotImplementedError
 
     def lose(self, count: int, now_s: float) -> None:
-        """Lets instances fail, which are then replaced."""
+        """Fails instances, which are then replaced."""
         raise NotImplementedError
 
     def _change(self, at_s: float, *, serving: int = 0, paid: int = 0) -> None:
@@ -68,7 +67,7 @@ class Fleet:
         return self._random.lognormvariate(math.log(median), spread) if median and spread else median
 
 
-class EndpointFleet(Fleet):
+class EndpointFleet(SimulatedFleet):
     """A production variant of a SageMaker endpoint."""
 
     _updating_until_s = -math.inf
@@ -101,8 +100,8 @@ class EndpointFleet(Fleet):
         return ready
 
 
-class EcsFleet(Fleet):
-    """An ECS service with one task to an instance, and its capacity provider."""
+class EcsFleet(SimulatedFleet):
+    """An ECS service with one task per instance and a capacity provider."""
 
     _warm_at_s = -math.inf
 
@@ -154,6 +153,6 @@ class EcsFleet(Fleet):
         return ready
 
 
-def fleet(count: int, timing: Timing, random: Random) -> Fleet:
+def fleet(count: int, timing: Timing, random: Random) -> SimulatedFleet:
     """Returns a fleet of `count` instances that serve."""
     return EndpointFleet(count, timing, random) if timing.hosts == "sagemaker" else EcsFleet(count, timing, random)

@@ -1,21 +1,18 @@
-"""Searches the cheapest policy that keeps a tolerance. Pure, but for the processes that simulate.
+"""Searches the cheapest policy within a tolerance. Pure, except for the processes that simulate.
 
-A policy is a choice of six things: the target as a share of an instance's capacity, the minimum, the maximum, both
-cooldowns, and scheduled minimums: how much more than the hour's usual load they bear, and how many spare instances they
-have. A descent changes one of them at a time, from several beginnings, while that makes the policy better: fewer seeds
-over the tolerance first, then fewer minutes over the objective, then fewer instance hours. All choices see the same
-seeds, so that they differ by what they are and not by luck.
+A policy is a choice of six values: the target as a share of an instance's capacity, the minimum, the maximum, both
+cooldowns, and scheduled minimums (their margin over the hour's usual load, and spare instances). A descent starts from
+several policies and changes one value at a time while that improves the policy: fewer seeds over the tolerance first,
+then fewer minutes over the objective, then fewer instance hours. All policies see the same seeds.
 
-Those that kept the tolerance, the cheapest first, are then simulated on seeds that the search has not seen, which
-decide, and those that keep it there on seeds held out from both. Each policy has held-out seeds of its own, so that
-trying several does not look for luck. A seed fails there that is over the objective for more than half the tolerated
-minutes. If the recommended policy keeps the tolerance, the choice must not be worse, and none may fail. Else failures
-are allowed that still show, with 95 % confidence, that fewer seeds fail than the tolerance leaves. There are enough
-held-out seeds that no failure among them shows a third of that share: if none of n fails, fewer than a share p do if
-(1 - p)^n = 0.05.
+Policies within the tolerance, the cheapest first, are then simulated on the seeds that decide, and the ones that are
+within it there on held-out seeds. Each policy has its own held-out seeds, so that trying several is no search for luck.
+A seed fails there with more than half of the tolerated minutes. If the recommended policy is within the tolerance, none
+may fail. Else failures are allowed that still show, with 95 % confidence, a smaller share than the tolerance leaves.
+There are enough held-out seeds that none failing shows a third of that share: (1 - p)^n = 0.05.
 
-The first policy that is confirmed is chosen. If none costs less than the recommended policy, that one stays; if
-it exceeds the tolerance, too, the policy that comes nearest is shown and not written.
+The first confirmed policy is chosen. The recommended policy stays if none is cheaper. If that one exceeds the tolerance
+too, the nearest policy is shown and not written.
 """
 
 import math
@@ -26,27 +23,27 @@ from typing import Any
 import numpy as np
 
 from inference_recommender.capacity.statistics import Floats
-from inference_recommender.simulate.policy import Outcome, Policy
-from inference_recommender.simulate.result import Result, Tolerance
-from inference_recommender.simulate.seeds import Case, Workers
+from inference_recommender.simulate.policy import Policy
+from inference_recommender.simulate.policy_result import PolicyResult, Tolerance
+from inference_recommender.simulate.seeds import SimulationCase, Workers
 from workloads import Autoscaling, Recommendation, ScheduledMinimum, SimulatedOn
 
 SEARCH_SEEDS = 24
 FIRST_SEARCH_SEED, FIRST_HELD_OUT_SEED = 1_000_000, 2_000_000
-"""The search's seeds and those held out begin here, beyond those that decide."""
+"""The first seeds of the search and the first held-out ones; the seeds that decide are below."""
 HELD_OUT_MINUTES = 0.5
-"""Share of the tolerated minutes that a seed held out may have."""
+"""Share of the tolerated minutes that a held-out seed may have."""
 HELD_OUT_SHARE = 1 / 3
-"""Share of the seeds that the tolerance leaves: that fewer fail is what held-out seeds show if none of them does."""
+"""The share of failing seeds that no failure must rule out, as a part of the share that the tolerance leaves."""
 HELD_OUT_CONFIDENCE = 0.95
 HELD_OUT_AT_ONCE = 100
-"""After so many seeds each it is asked whether too many failed."""
+"""Held-out seeds between two checks for too many failures."""
 DECIDED_APART = 1.02
-"""Policies that are simulated on the seeds that decide cost at least so much more, one after the other."""
+"""Least ratio of the costs of two policies that are simulated on the seeds that decide, one after the other."""
 USUAL_PERCENTILE = 95
 """An hour's usual load is this percentile of its minutes, the mean over days and seeds."""
 RISES_BEFORE_MINUTES = 15
-"""How long before its hour a higher minimum begins: instances take minutes to start."""
+"""How long before its hour a higher minimum begins, because instances take minutes to start."""
 HOURS = 24
 DIMENSIONS: dict[str, tuple[Any, ...]] = {
     "target_share": (0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9),
@@ -67,40 +64,40 @@ class Choice:
     scale_out_cooldown_s: int
     scale_in_cooldown_s: int
     margin: float | None = None
-    """The share that scheduled minimums bear beyond the hour's usual load; None: there are none."""
+    """Headroom of scheduled minimums over the hour's usual load; None: there are no scheduled minimums."""
     spare: int = 0
-    """Instances that scheduled minimums have beside those."""
+    """Further instances of scheduled minimums."""
     more_at_most: float = 1.0
     """The maximum, as a multiple of the recommended one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
-    """The result of a search. `tried` are all policies, on the search's seeds."""
+class PolicySearchResult:
+    """The result of a search. `tried` has all policies, on the search's seeds."""
 
-    chosen: Result
-    today: Result
+    chosen: PolicyResult
+    today: PolicyResult
     choice: Choice | None
-    """None where the recommended policy is the best."""
-    tried: tuple[Result, ...]
+    """None if the recommended policy stays."""
+    tried: tuple[PolicyResult, ...]
     held_out: range | None
-    """The seeds that confirmed the choice; None: it is the recommended policy, or was not confirmed."""
+    """The seeds that confirmed the choice; None: it is the recommended policy, or not confirmed."""
     failed: int
-    """How many of them failed nevertheless."""
+    """How many of them failed."""
 
     @property
     def safe(self) -> bool:
-        """Tells whether the choice was confirmed, or is the recommended policy and keeps the tolerance."""
-        return self.held_out is not None or (self.choice is None and self.today.kept)
+        """Whether the choice is confirmed, or is the recommended policy within the tolerance."""
+        return self.held_out is not None or (self.choice is None and self.today.is_within_tolerance)
 
-    def frontier(self) -> tuple[Result, ...]:
-        """Returns the tried policies than which none has both fewer hours and fewer minutes over the objective."""
+    def frontier(self) -> tuple[PolicyResult, ...]:
+        """Returns the policies that no other beats in both hours and minutes over the objective."""
         return frontier(self.tried)
 
 
-def frontier(tried: Sequence[Result]) -> tuple[Result, ...]:
-    """Returns the policies than which none has both fewer hours and fewer minutes over, the cheapest first."""
-    best: list[Result] = []
+def frontier(tried: Sequence[PolicyResult]) -> tuple[PolicyResult, ...]:
+    """Returns the policies that no other beats in both hours and minutes over the objective, the cheapest first."""
+    best: list[PolicyResult] = []
     for each in sorted(tried, key=lambda result: (result.instance_hours, result.minutes_over)):
         if not best or each.minutes_over < best[-1].minutes_over:
             best.append(each)
@@ -108,34 +105,34 @@ def frontier(tried: Sequence[Result]) -> tuple[Result, ...]:
 
 
 @dataclass(kw_only=True)
-class Search:
-    """Looks for a policy around `today`, which has at least `least` instances."""
+class PolicySearch:
+    """Looks for a policy near `today`, with at least `least` instances."""
 
-    case: Case
+    case: SimulationCase
     today: Policy
     given: tuple[ScheduledMinimum, ...]
-    """Scheduled minimums that people wrote: they stay, and no others are tried."""
+    """Scheduled minimums of workload.toml. They stay, and no others are tried."""
     least: int
     seeds: Sequence[int]
-    """Those that decide."""
+    """The seeds that decide."""
     tolerance: Tolerance
     price_per_hour_usd: float | None
     workers: Workers
     done: Callable[[int], None]
-    """Is told of every few seeds that were simulated."""
-    _tried: dict[Policy, Result] = field(default_factory=dict)
+    """Called with the number of seeds just simulated."""
+    _tried: dict[Policy, PolicyResult] = field(default_factory=dict)
 
     @property
     def tried(self) -> int:
-        """The policies that were simulated on the search's seeds so far."""
+        """How many policies were simulated on the search's seeds so far."""
         return len(self._tried)
 
-    def best_so_far(self) -> tuple[Result, ...]:
-        """Returns what a search that was interrupted has: the frontier on its own seeds, the best policy first."""
+    def best_so_far(self) -> tuple[PolicyResult, ...]:
+        """Returns the frontier of an interrupted search, the best policy first."""
         found = frontier(tuple(self._tried.values()))
         return tuple(sorted(found, key=_rank))
 
-    def run(self) -> Found:
+    def run(self) -> PolicySearchResult:
         self._usual = usual_load(self.case)
         self._minutes = self.case.traffic.load(0).minutes
         kept: dict[Policy, Choice] = {}
@@ -145,26 +142,26 @@ class Search:
                     kept[result.policy] = tried
         return self._decided(kept)
 
-    def _decided(self, kept: Mapping[Policy, Choice]) -> Found:
-        """Returns the cheapest of the policies that is confirmed, or the recommended one, or what comes nearest."""
+    def _decided(self, kept: Mapping[Policy, Choice]) -> PolicySearchResult:
+        """Returns the cheapest confirmed policy, or the recommended one, or the nearest."""
         today = self._result(self.today, self.seeds)
         chosen, choice, confirmed, failed = today, None, None, 0
         held_out = range(FIRST_HELD_OUT_SEED, FIRST_HELD_OUT_SEED + seeds_held_out(self.tolerance))
-        may_fail = 0 if today.kept else held_out_that_may_fail(self.tolerance)
+        may_fail = 0 if today.is_within_tolerance else held_out_that_may_fail(self.tolerance)
         for policy in self._spaced(sorted(kept, key=lambda policy: self._tried[policy].instance_hours)):
             result = self._result(policy, self.seeds)
-            if today.kept and result.instance_hours >= today.instance_hours:
+            if today.is_within_tolerance and result.instance_hours >= today.instance_hours:
                 break  # those that follow cost more
-            if result.kept and policy != self.today:
+            if result.is_within_tolerance and policy != self.today:
                 failed = self._failed(policy, held_out, may_fail)
                 if failed <= may_fail:
                     chosen, choice, confirmed = result, kept[policy], held_out
                     break
                 held_out = range(held_out.stop, held_out.stop + len(held_out))
-            if not today.kept and _rank(result) < _rank(chosen):
+            if not today.is_within_tolerance and _rank(result) < _rank(chosen):
                 chosen, choice = result, kept[policy]
         tried = tuple(self._tried.values())
-        return Found(
+        return PolicySearchResult(
             chosen=chosen,
             today=today,
             choice=choice,
@@ -174,7 +171,7 @@ class Search:
         )
 
     def _failed(self, policy: Policy, seeds: range, may_fail: int) -> int:
-        """Returns how many held-out seeds fail, or, once more do than may, how many did so far."""
+        """Returns how many held-out seeds fail. Stops counting above `may_fail`."""
         tolerance = replace(self.tolerance, minutes=self.tolerance.minutes * HELD_OUT_MINUTES)
         failed = 0
         for first in range(0, len(seeds), HELD_OUT_AT_ONCE):
@@ -185,7 +182,7 @@ class Search:
         return failed
 
     def _spaced(self, policies: Sequence[Policy]) -> Iterator[Policy]:
-        """Yields the cheapest policy, then each time the cheapest one that costs some per cent more than the last."""
+        """Yields the cheapest policy, then the cheapest that costs some per cent more, and so on."""
         last = 0.0
         for policy in policies:
             hours = self._tried[policy].instance_hours
@@ -194,7 +191,7 @@ class Search:
                 yield policy
 
     def policy(self, choice: Choice) -> Policy:
-        """Returns the policy of a choice; what it does not choose is as today."""
+        """Returns the policy of a choice. Its other values are those of `today`."""
         capacity = self.case.curve.capacity
         scheduled, minimum = self.given, choice.minimum
         if choice.margin is not None:
@@ -215,7 +212,7 @@ class Search:
         )
 
     def _beginnings(self) -> Iterator[Choice]:
-        """Yields the recommended policy, or nearly, and one whose schedule does most of the work."""
+        """Yields the recommended policy, one that mostly follows a schedule, and one with a high minimum."""
         share = self.today.target_invocations_per_instance / (self.case.curve.capacity * 60)
         today = Choice(
             target_share=round(share, 3),
@@ -229,12 +226,12 @@ class Search:
         yield replace(today, target_share=0.8, minimum=self._levels()[-1])
 
     def _levels(self) -> list[int]:
-        """Returns the minimums that are tried: from the least to what the busiest hour needs and a quarter more."""
+        """Returns the minimums to try: from the least to the busiest hour's need and a quarter more."""
         most = max(hourly_minimums(self._usual, self.case.curve.capacity, 0.25, 0, self.least))
         return sorted({self.least, *(round(level) for level in np.linspace(self.least, most, 7))})
 
-    def _descend(self, begins: Choice) -> Iterator[tuple[Choice, Result]]:
-        """Yields every choice that is tried on the way down from a beginning."""
+    def _descend(self, begins: Choice) -> Iterator[tuple[Choice, PolicyResult]]:
+        """Yields every choice that the descent from a beginning tries."""
         best, at = begins, self._try(begins)
         yield best, at
         improved = True
@@ -251,20 +248,20 @@ class Search:
                         best, at, improved = choice, result, True
 
     def _makes_sense(self, choice: Choice) -> bool:
-        """Tells whether a choice says anything: spare instances are of a schedule, and a workload may have its own."""
+        """Whether a choice differs from others: spare instances need a schedule, and workload.toml may have its own."""
         if choice.margin is None:
             return not choice.spare
         return not self.given
 
-    def _try(self, choice: Choice) -> Result:
+    def _try(self, choice: Choice) -> PolicyResult:
         policy = self.policy(choice)
         if policy not in self._tried:
             self._tried[policy] = self._result(policy, range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + SEARCH_SEEDS))
         return self._tried[policy]
 
-    def _result(self, policy: Policy, seeds: Sequence[int]) -> Result:
-        outcomes: tuple[Outcome, ...] = self.workers.run(policy, seeds, self.done)
-        return Result(
+    def _result(self, policy: Policy, seeds: Sequence[int]) -> PolicyResult:
+        outcomes = self.workers.run(policy, seeds, self.done)
+        return PolicyResult(
             policy=policy,
             outcomes=outcomes,
             minutes=self._minutes,
@@ -280,7 +277,7 @@ def seeds_held_out(tolerance: Tolerance) -> int:
 
 
 def held_out_that_may_fail(tolerance: Tolerance) -> int:
-    """Returns the most failures that still show, with confidence, that fewer seeds fail than are tolerated."""
+    """Returns the most failures that still show a tolerable share of failing seeds, with confidence."""
     seeds, share = seeds_held_out(tolerance), 1 - tolerance.confidence
     likely, failed = 0.0, -1
     while likely <= 1 - HELD_OUT_CONFIDENCE:
@@ -289,17 +286,17 @@ def held_out_that_may_fail(tolerance: Tolerance) -> int:
     return failed - 1
 
 
-def _rank(result: Result) -> tuple[float, float, float]:
-    """Returns what is smaller for a better policy: seeds too many, then minutes over the objective, then hours.
+def _rank(result: PolicyResult) -> tuple[float, float, float]:
+    """Returns a sort key: seeds over the tolerance, then minutes over the objective, then hours.
 
-    Minutes count only where the tolerance is exceeded.
+    Minutes count only above the tolerance.
     """
-    if result.kept:
+    if result.is_within_tolerance:
         return 0, 0, result.instance_hours
     return result.exceeding, result.minutes_over, result.instance_hours
 
 
-def usual_load(case: Case) -> Floats:
+def usual_load(case: SimulationCase) -> Floats:
     """Returns each hour's usual load per second, shape (24,), in UTC."""
     hours: list[list[float]] = [[] for _ in range(HOURS)]
     for seed in range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + SEARCH_SEEDS):
@@ -316,12 +313,12 @@ def usual_load(case: Case) -> Floats:
 
 
 def hourly_minimums(usual: Floats, capacity: float, margin: float, spare: int, least: int) -> list[int]:
-    """Returns the instances that bear each hour's usual load and the margin, and the spare ones."""
+    """Returns the instances for each hour's usual load and the margin, and the spare ones."""
     return [max(least, int(np.ceil(load * (1 + margin) / capacity)) + spare) for load in usual.tolist()]
 
 
 def as_schedule(hourly: Sequence[int]) -> tuple[ScheduledMinimum, ...]:
-    """Returns an action for each hour whose minimum is another than the hour's before; what rises does so early."""
+    """Returns an action for each hour whose minimum changes. A higher minimum begins early."""
     actions = []
     for hour, minimum in enumerate(hourly):
         before = hourly[hour - 1]  # that of hour 0 is the last
@@ -334,10 +331,10 @@ def as_schedule(hourly: Sequence[int]) -> tuple[ScheduledMinimum, ...]:
     return tuple(actions)
 
 
-def recommended(
-    recommendation: Recommendation, found: Found, case: Case, given: Sequence[ScheduledMinimum]
+def optimised_recommendation(
+    recommendation: Recommendation, found: PolicySearchResult, case: SimulationCase, given: Sequence[ScheduledMinimum]
 ) -> Recommendation:
-    """Returns the recommendation with the policy that was found, and with what it was found on."""
+    """Returns the recommendation with the chosen policy and the traffic that it was chosen on."""
     chosen, before = recommendation.recommended, found.today
     assert chosen is not None, "it was simulated"
     policy, result = found.chosen.policy, found.chosen
@@ -362,7 +359,7 @@ def recommended(
             minutes_over_objective=result.minutes_over_at_confidence,
             instance_hours=round(result.instance_hours, 3),
             instance_hours_before=round(before.instance_hours, 3),
-            kept_before=before.kept,
+            kept_before=before.is_within_tolerance,
         ),
     )
     better = chosen.model_copy(update={"autoscaling": autoscaling})

@@ -6,24 +6,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from inference_recommender.simulate import optimise
-from inference_recommender.simulate.optimise import (
+from inference_recommender.simulate import policy_search
+from inference_recommender.simulate.policy import FIRST_MONDAY, Policy, SeedOutcome, Timing, TrafficLoad
+from inference_recommender.simulate.policy_result import PolicyResult, Tolerance
+from inference_recommender.simulate.policy_search import (
     FIRST_HELD_OUT_SEED,
     FIRST_SEARCH_SEED,
-    Found,
-    Search,
+    PolicySearch,
+    PolicySearchResult,
     as_schedule,
     held_out_that_may_fail,
     hourly_minimums,
-    recommended,
+    optimised_recommendation,
     seeds_held_out,
     usual_load,
 )
-from inference_recommender.simulate.policy import FIRST_MONDAY, Load, Outcome, Policy, Timing
-from inference_recommender.simulate.result import Result, Tolerance
-from inference_recommender.simulate.seeds import Case, Here, Processes, Workers
+from inference_recommender.simulate.seeds import InProcess, Processes, SimulationCase, Workers
 from inference_recommender.simulate.shapes import SHAPES, ShapeName, shape
-from inference_recommender.simulate.tracking import scheduled
+from inference_recommender.simulate.simulation import scheduled
 from tests.builders import a_candidate, a_recommendation
 from tests.inference_recommender.simulate.test_simulation import CURVE, OBJECTIVE
 from workloads import ScheduledMinimum, Sizing
@@ -41,9 +41,9 @@ class Waves:
     name: str = "waves"
     sha256: str = "b" * 64
 
-    def load(self, seed: int) -> Load:
+    def load(self, seed: int) -> TrafficLoad:
         wave = 500 + 100 * np.sin(2 * np.pi * (np.arange(120) + 7 * seed % 120) / 120)
-        return Load(start=FIRST_MONDAY, step_s=60, rates=wave)
+        return TrafficLoad(start=FIRST_MONDAY, step_s=60, rates=wave)
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,17 @@ class Jump:
     name: str = "jump"
     sha256: str = "c" * 64
 
-    def load(self, seed: int) -> Load:
-        return Load(start=FIRST_MONDAY, step_s=60, rates=np.repeat([90.0, 900.0], 30))
+    def load(self, seed: int) -> TrafficLoad:
+        return TrafficLoad(start=FIRST_MONDAY, step_s=60, rates=np.repeat([90.0, 900.0], 30))
 
 
 def search(
-    case: Case,
+    case: SimulationCase,
     given: tuple[ScheduledMinimum, ...] = (),
     seeds: Sequence[int] = range(20),
     workers: Workers | None = None,
-) -> Found:
-    return Search(
+) -> PolicySearchResult:
+    return PolicySearch(
         case=case,
         today=replace(TODAY, scheduled_minimums=given),
         given=given,
@@ -71,7 +71,7 @@ def search(
         seeds=seeds,
         tolerance=QUICK,
         price_per_hour_usd=0.5,
-        workers=workers or Here(case),
+        workers=workers or InProcess(case),
         done=lambda count: None,
     ).run()
 
@@ -80,23 +80,23 @@ def search(
 def few_seeds() -> Iterator[None]:
     """Lets the search itself have fewer seeds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(optimise, "SEARCH_SEEDS", 6)
+        patch.setattr(policy_search, "SEARCH_SEEDS", 6)
         yield
 
 
 @pytest.fixture(scope="module")
-def waves(few_seeds: None) -> Found:
-    return search(Case(traffic=Waves(), curve=CURVE, timing=Timing()))
+def waves(few_seeds: None) -> PolicySearchResult:
+    return search(SimulationCase(traffic=Waves(), curve=CURVE, timing=Timing()))
 
 
-def test_a_cheaper_policy_within_the_tolerance_is_found(waves: Found) -> None:
-    assert waves.today.kept
-    assert waves.chosen.kept
+def test_a_cheaper_policy_within_the_tolerance_is_found(waves: PolicySearchResult) -> None:
+    assert waves.today.is_within_tolerance
+    assert waves.chosen.is_within_tolerance
     assert waves.chosen.instance_hours < 0.9 * waves.today.instance_hours
     assert waves.chosen.instance_hours > waves.chosen.lower_bound_hours
 
 
-def test_the_frontier_has_no_policy_that_another_beats_in_both(waves: Found) -> None:
+def test_the_frontier_has_no_policy_that_another_beats_in_both(waves: PolicySearchResult) -> None:
     frontier = waves.frontier()
     hours, minutes = [[getattr(each, name) for each in frontier] for name in ("instance_hours", "minutes_over")]
     assert hours == sorted(hours)
@@ -106,22 +106,22 @@ def test_the_frontier_has_no_policy_that_another_beats_in_both(waves: Found) -> 
 
 
 def test_a_jump_that_todays_policy_misses_is_met_by_a_minimum(few_seeds: None) -> None:
-    found = search(Case(traffic=Jump(), curve=CURVE, timing=Timing()), seeds=range(3))
-    assert not found.today.kept
-    assert found.chosen.kept
+    found = search(SimulationCase(traffic=Jump(), curve=CURVE, timing=Timing()), seeds=range(3))
+    assert not found.today.is_within_tolerance
+    assert found.chosen.is_within_tolerance
     assert found.chosen.policy.min_capacity >= 9 or found.chosen.policy.scheduled_minimums
 
 
 class Table:
     """Workers that know how many minutes a policy is over, by its target and a seed."""
 
-    def __init__(self, case: Case, minutes: Callable[[float, int], float]) -> None:
+    def __init__(self, case: SimulationCase, minutes: Callable[[float, int], float]) -> None:
         self._outcome = case.run(TODAY, 0)
         self._minutes = minutes
         self.held_out: dict[float, list[int]] = {}
         """The seeds that confirmed, or did not, by target."""
 
-    def run(self, policy: Policy, seeds: Sequence[int], done: Callable[[int], None]) -> tuple[Outcome, ...]:
+    def run(self, policy: Policy, seeds: Sequence[int], done: Callable[[int], None]) -> tuple[SeedOutcome, ...]:
         target = policy.target_invocations_per_instance
         if seeds[0] >= FIRST_HELD_OUT_SEED:
             self.held_out.setdefault(target, []).extend(seeds)
@@ -132,8 +132,8 @@ class Table:
         )
 
 
-def found_in_table(minutes: Callable[[float, int], float]) -> tuple[Found, Table]:
-    case = Case(traffic=Jump(), curve=CURVE, timing=Timing())
+def found_in_table(minutes: Callable[[float, int], float]) -> tuple[PolicySearchResult, Table]:
+    case = SimulationCase(traffic=Jump(), curve=CURVE, timing=Timing())
     table = Table(case, minutes)
     return search(case, workers=table), table
 
@@ -171,13 +171,13 @@ def test_where_nothing_is_confirmed_and_todays_policy_fails_the_choice_is_not_sa
         return 3 if seed >= FIRST_HELD_OUT_SEED or (seed < FIRST_SEARCH_SEED and target == 3000) else 0
 
     found, _ = found_in_table(minutes)
-    assert not found.today.kept
-    assert found.chosen.kept, "it comes nearest"
+    assert not found.today.is_within_tolerance
+    assert found.chosen.is_within_tolerance, "it comes nearest"
     assert not found.safe
 
 
 def test_where_todays_policy_fails_so_many_seeds_held_out_may_as_the_tolerance_still_shows() -> None:
-    def found_with(failing: int) -> Found:
+    def found_with(failing: int) -> PolicySearchResult:
         def minutes(target: float, seed: int) -> float:
             if seed >= FIRST_HELD_OUT_SEED:
                 return 3 if seed < FIRST_HELD_OUT_SEED + failing else 0
@@ -201,13 +201,13 @@ def test_the_seeds_held_out_show_a_third_of_the_share_that_the_tolerance_leaves(
 
 def test_minimums_that_people_wrote_stay_and_no_others_are_tried() -> None:
     own = (ScheduledMinimum(schedule="cron(0 0 * * ? *)", min_capacity=4),)
-    case = Case(traffic=Jump(), curve=CURVE, timing=Timing())
+    case = SimulationCase(traffic=Jump(), curve=CURVE, timing=Timing())
     found = search(case, given=own, workers=Table(case, lambda target, seed: 0))
     assert {each.policy.scheduled_minimums for each in found.tried} == {own}
 
 
 def test_an_hours_minimum_bears_its_usual_load_with_a_margin_and_spare_instances() -> None:
-    usual = usual_load(Case(traffic=Jump(), curve=CURVE, timing=Timing()))
+    usual = usual_load(SimulationCase(traffic=Jump(), curve=CURVE, timing=Timing()))
     assert usual.shape == (24,)
     assert (usual[0], usual[1]) == (900, 0), "the second half hour is busy, and nothing is known of the second hour"
     assert hourly_minimums(usual[:2], 100.0, 0.25, 1, 2) == [13, 2]
@@ -225,10 +225,10 @@ def test_a_schedule_rises_before_its_hour_and_falls_on_it() -> None:
     assert as_schedule([4] * 24) == ()
 
 
-def test_the_recommendation_gets_the_policy_and_what_it_was_found_on(waves: Found) -> None:
-    case = Case(traffic=Waves(), curve=CURVE, timing=Timing())
+def test_the_recommendation_gets_the_policy_and_what_it_was_found_on(waves: PolicySearchResult) -> None:
+    case = SimulationCase(traffic=Waves(), curve=CURVE, timing=Timing())
     before = a_recommendation(a_candidate())
-    after = recommended(before, waves, case, ())
+    after = optimised_recommendation(before, waves, case, ())
     assert after.recommended is not None
     assert after.recommended in after.candidates
     scaling, policy = after.recommended.autoscaling, waves.chosen.policy
@@ -250,9 +250,9 @@ def test_the_recommendation_gets_the_policy_and_what_it_was_found_on(waves: Foun
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_it_is_never_worse_than_the_plain_recommendation_on_fifty_seeds(name: ShapeName) -> None:
-    case = Case(traffic=shape(name, OBJECTIVE, Sizing()), curve=CURVE, timing=Timing())
+    case = SimulationCase(traffic=shape(name, OBJECTIVE, Sizing()), curve=CURVE, timing=Timing())
     with Processes(case, 2) as pool:
-        found = Search(
+        found = PolicySearch(
             case=case,
             today=TODAY,
             given=(),
@@ -271,10 +271,10 @@ def test_it_is_never_worse_than_the_plain_recommendation_on_fifty_seeds(name: Sh
     assert not worse(*fresh), "on seeds that neither the search nor its confirmation has seen"
 
 
-def worse(chosen: Result, today: Result) -> bool:
+def worse(chosen: PolicyResult, today: PolicyResult) -> bool:
     """Tells whether a policy keeps the tolerance less well, or equally well at a higher cost."""
-    if chosen.kept != today.kept:
-        return today.kept
-    if not today.kept:
+    if chosen.is_within_tolerance != today.is_within_tolerance:
+        return today.is_within_tolerance
+    if not today.is_within_tolerance:
         return chosen.exceeding > today.exceeding
     return chosen.instance_hours > today.instance_hours
