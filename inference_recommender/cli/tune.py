@@ -47,7 +47,7 @@ arrivals at the best rate so far. Overloaded ones drop out, and the others get l
 A Triton of this machine (`make triton`) serves them. It starts once and loads the built model with each configuration,
 so build the targets first.
 
-The values to try are those of [tune] in workload.toml, which --set replaces: --set 'tune.threads=[1, 2]'. Values that
+The values to try are those of [tune] in workload.toml, which --set replaces: --set tune.threads=1,2. Values that
 neither names are chosen for this machine. --dry-run prints what would be tried.
 
 RUN/patch.toml has the best as [variants.tuned]. Append it to workload.toml, build it, and set hosting.target to it. It
@@ -71,7 +71,7 @@ def add(commands: Commands) -> None:
         commands,
         "tune",
         "search the serving configuration with the highest capacity",
-        "tune spellcheck --set 'tune.targets=[\"cpu\", \"cpu-int8\"]' --set 'tune.threads=[1, 2]'",
+        "tune spellcheck --set tune.targets=cpu,cpu-int8 --set tune.threads=1,2",
         DESCRIPTION,
     )
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
