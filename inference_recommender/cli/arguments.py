@@ -2,16 +2,28 @@
 
 import argparse
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import tomllib
 
-from workloads import UsageError
+from workloads import ModelArtifact, UsageError
 from workloads.document import Document
+from workloads.files import from_here
 
 Settings = TypeVar("Settings", bound=Document)
+
+
+def add_settings(parser: argparse.ArgumentParser, key: str = "KEY", example: str = "recommender.role_arn") -> None:
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar=f"{key}=VALUE",
+        help=f"override a key of workload.toml, such as {example}; may be repeated",
+    )
 
 
 def with_settings(settings: Sequence[str], table: str, document: Settings) -> Settings:
@@ -43,6 +55,16 @@ def _value(text: str, *, is_list: bool) -> Any:
             value = tomllib.loads(f"value = {toml}")["value"]
             return [value] if is_list and not isinstance(value, list) else value
     return text.split(",") if is_list else text.strip()
+
+
+def check_archives(run: Path, recorded: Mapping[str, str], artifacts: Mapping[str, ModelArtifact]) -> None:
+    """Raises `UsageError` if a build is another than the one that a resumed run has measured."""
+    for name, then in recorded.items():
+        if (now := artifacts[name].archive_sha256) != then:
+            raise UsageError(
+                f"--resume: {from_here(run)} measured an archive of '{name}' with sha256 {then}, but build/ has {now}. "
+                "Start a new one: measurements of different archives cannot be compared."
+            )
 
 
 def positive(text: str) -> float:

@@ -1,6 +1,5 @@
 """The workload that a command measures: as deployed or on --target, with the settings of --set."""
 
-import argparse
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
@@ -11,17 +10,6 @@ from workloads import WorkloadFolder, load_workload
 from workloads.workload import Workload
 
 RECOMMENDER = "recommender."
-
-
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="KEY=VALUE",
-        help="override a key of workload.toml, such as recommender.role_arn; may be repeated",
-    )
 
 
 def deployed_workload(
