@@ -14,7 +14,7 @@ from inference_recommender.report.page import page, render
 from inference_recommender.report.run_report import capacity_report, draw, proof_report, run_report
 from inference_recommender.report.simulation_report import simulation_page, simulation_report
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.simulate.kept import SIMULATION, read_simulation
+from inference_recommender.simulate.simulation_file import SIMULATION, Simulation
 from inference_recommender.sizing.open_loop import NAME as CAPACITY
 from inference_recommender.sizing.open_loop import CapacityFound
 from inference_recommender.tune.folder import PLAN, TuneFolder
@@ -50,7 +50,7 @@ def read_report(path: Path) -> Report:
             folder = ExperimentFolder(path)
             return experiment_report(name, conclude(folder), folder.workload(), inputs)
         case "simulation":
-            return simulation_report(name, read_simulation(path), run_folder.workload(), inputs)
+            return simulation_report(name, Simulation.from_json(path / SIMULATION), run_folder.workload(), inputs)
         case "tune":
             return tune_report(name, TuneFolder(path), inputs)
         case "proof":
@@ -71,7 +71,7 @@ def write_page(path: Path) -> Path:
         case "run":
             draw(run_folder)
         case "simulation":
-            report, simulation = read_report(path), read_simulation(path)
+            report, simulation = read_report(path), Simulation.from_json(path / SIMULATION)
             run_folder.keep_report(simulation_page(report, simulation, run_folder.workload()))
         case _:
             run_folder.keep_report(page(read_report(path), _plots(path)))

@@ -28,6 +28,7 @@ OTHER_TOML = {
     "local_aws/permissions/actions.toml",
     "tests/model_build/tensorrt/operators.toml",
     "tests/scripts/release_scripts.toml",
+    "tests/stacks/intents.toml",
     "tests/stacks/refusals.toml",
 }
 

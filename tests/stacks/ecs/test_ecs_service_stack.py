@@ -23,21 +23,6 @@ KEY = "arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcd
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/ours:1"
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    """On Inf1, measured on SageMaker: what production looks like."""
-    repository = make_ec2_repository(tmp_path_factory.mktemp("service"), "query_intent")
-    repository.recommend(service_candidate())
-    return repository.synthesise()
-
-
-@pytest.fixture(scope="module")
-def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    repository = make_ec2_repository(tmp_path_factory.mktemp("on-cpu"), "query_intent", "cpu")
-    repository.recommend(service_candidate(instance_type="c5.2xlarge"))
-    return repository.synthesise()
-
-
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
     return make_ec2_repository(tmp_path, "query_intent")
@@ -60,13 +45,6 @@ def test_a_task_has_every_chip_of_its_instance_and_every_vcpu(service: Synthesis
     assert server["Cpu"] == 24 * 1024
     assert server["Command"] == ["serve"]
     assert server["LinuxParameters"]["Capabilities"] == {"Add": ["IPC_LOCK"]}
-
-
-def test_a_task_is_alone_on_an_instance_of_its_type(service: Synthesis) -> None:
-    assert service.only("AWS::ECS::Service")["PlacementConstraints"] == [
-        {"Type": "distinctInstance"},
-        {"Type": "memberOf", "Expression": "attribute:ecs.instance-type == inf1.6xlarge"},
-    ]
 
 
 def test_the_archive_is_fetched_and_unpacked_before_the_server_starts(service: Synthesis) -> None:
@@ -137,22 +115,6 @@ def test_instances_start_from_ecs_own_neuron_ami_resolved_when_deployed(service:
     assert volume["Ebs"]["Encrypted"] is True
 
 
-def test_the_fleet_follows_the_tasks_and_has_room_for_an_update(service: Synthesis) -> None:
-    provider = service.only("AWS::ECS::CapacityProvider")["AutoScalingGroupProvider"]
-    assert provider["ManagedScaling"]["Status"] == "ENABLED"
-    assert provider["ManagedDraining"] == "ENABLED"
-    group = service.only("AWS::AutoScaling::AutoScalingGroup")
-    assert (group["MinSize"], group["MaxSize"]) == ("0", "24")
-    deployment = service.only("AWS::ECS::Service")["DeploymentConfiguration"]
-    assert (deployment["MinimumHealthyPercent"], deployment["MaximumPercent"]) == (100, 200)
-    assert deployment["DeploymentCircuitBreaker"] == {"Enable": True, "Rollback": True}
-
-
-def test_no_update_resets_the_number_of_tasks(service: Synthesis, on_cpu: Synthesis) -> None:
-    for synthesis in (service, on_cpu):
-        assert "DesiredCount" not in synthesis.only("AWS::ECS::Service")
-
-
 def test_the_service_goes_before_the_association_of_its_capacity_provider(service: Synthesis) -> None:
     (made,) = service.of_type("AWS::ECS::Service").values()
     kinds = [service.json["Resources"][name]["Type"] for name in made["DependsOn"]]
@@ -181,24 +143,6 @@ def test_a_target_is_healthy_when_its_server_is_ready_and_drains_before_it_goes(
     assert health["Command"][1] == "curl --fail --silent http://localhost:8080/v2/health/ready || exit 1"
 
 
-def test_the_recommendations_numbers_reach_the_scaling_untouched(service: Synthesis) -> None:
-    target = service.only("AWS::ApplicationAutoScaling::ScalableTarget")
-    assert (target["MinCapacity"], target["MaxCapacity"]) == (3, 12)
-    assert (target["ServiceNamespace"], target["ScalableDimension"]) == ("ecs", "ecs:service:DesiredCount")
-    policy = service.only("AWS::ApplicationAutoScaling::ScalingPolicy")["TargetTrackingScalingPolicyConfiguration"]
-    assert policy["TargetValue"] == 98_765.4
-    metric = policy["CustomizedMetricSpecification"]
-    assert (metric["Namespace"], metric["MetricName"]) == ("TransformersInProduction", "Invocations")
-    assert metric["Statistic"] == "Average"
-    assert [each["Name"] for each in metric["Dimensions"]] == ["Workload", "Stack"]
-
-
-def test_on_cpu_the_cpu_is_held_at_the_safety_factor(on_cpu: Synthesis) -> None:
-    policy = on_cpu.only("AWS::ApplicationAutoScaling::ScalingPolicy")["TargetTrackingScalingPolicyConfiguration"]
-    assert policy["PredefinedMetricSpecification"] == {"PredefinedMetricType": "ECSServiceAverageCPUUtilization"}
-    assert policy["TargetValue"] == 50
-
-
 def test_a_simulated_policy_reaches_the_scaling_untouched(tmp_path: Path) -> None:
     """`simulate --optimise` chooses cooldowns and scheduled minimums, too, and its target as a share for the CPU."""
     repository = make_ec2_repository(tmp_path, "query_intent", "cpu")
@@ -223,36 +167,6 @@ def test_without_a_recommendation_one_task_runs_and_nothing_scales_it(repository
     synthesis = repository.synthesise()
     assert not synthesis.of_type("AWS::ApplicationAutoScaling::ScalableTarget")
     assert synthesis.only("AWS::AutoScaling::AutoScalingGroup")["MaxSize"] == "2"
-
-
-@pytest.mark.parametrize(
-    ("metric", "threshold", "statistic"),
-    [
-        (
-            "ClientLatency",
-            10,
-            {
-                "ExtendedStatistic": "p99",
-                "Namespace": "TransformersInProduction",
-                "Dimensions": [
-                    {"Name": "Stack", "Value": {"Ref": "AWS::StackName"}},
-                    {"Name": "Workload", "Value": "query_intent"},
-                ],
-            },
-        ),
-        ("ResponseTime", 10, {"ExtendedStatistic": "p99", "Namespace": "TransformersInProduction"}),
-        ("Invocations", 200_000, {"Statistic": "Average"}),
-        ("UnHealthyHostCount", 1, {"Statistic": "Maximum", "Namespace": "AWS/NetworkELB"}),
-        ("TCP_Target_Reset_Count", 10, {"Statistic": "Sum", "Namespace": "AWS/NetworkELB"}),
-        ("CPUUtilization", 90, {"Statistic": "Average", "Namespace": "AWS/ECS"}),
-    ],
-)
-def test_an_alarm_watches_the_objective_or_the_measured_capacity(
-    service: Synthesis, metric: str, threshold: float, statistic: dict[str, object]
-) -> None:
-    service.template.has_resource_properties(
-        "AWS::CloudWatch::Alarm", {"MetricName": metric, "Threshold": threshold, **statistic}
-    )
 
 
 def test_the_share_of_5xx_is_held_to_the_objective(service: Synthesis) -> None:
@@ -312,12 +226,6 @@ def test_the_dashboard_says_at_the_top_whether_anything_is_wrong(service: Synthe
     assert estimate["value"] == pytest.approx(1.224 * 24)  # of the six instances that the peak needs
     (objective,) = body["widgets"][1]["properties"]["annotations"]["horizontal"]
     assert (objective["label"], objective["value"]) == ("Objective, P99", 10)
-
-
-def test_the_outputs_say_where_the_service_is(service: Synthesis) -> None:
-    assert list(service.json["Outputs"]) == ["ServiceUrl", "ClusterName", "ServiceName", "AlarmTopicArn"]
-    assert filled(service.json["Outputs"]["ServiceUrl"]["Value"]).startswith("http://")
-    assert filled(service.json["Outputs"]["ServiceUrl"]["Value"]).endswith(":8080")
 
 
 def test_a_task_may_read_its_archive_and_nothing_else(service: Synthesis) -> None:
@@ -383,8 +291,8 @@ def test_without_a_recommendation_the_load_test_is_named_since_no_job_measures_a
     repository.change_hosting(image_uri=IMAGE)
     assert repository.synthesise().warnings() == [
         f"{repository.recommendation_file} does not exist: one inf1.6xlarge is deployed, without autoscaling. "
-        "Measure with `python -m inference_recommender run query_intent --with load-test --url URL`, review the file "
-        "and deploy again. [ack: recommendation:missing]"
+        "Measure with `python -m inference_recommender run query_intent --url URL --instances TYPE`, review the "
+        "file and deploy again. [ack: recommendation:missing]"
     ]
 
 
