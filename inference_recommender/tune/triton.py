@@ -7,11 +7,10 @@ files of the copy are links. This package may not import local_aws, so the serve
 
 import contextlib
 import copy
-import http.client
+import http
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -20,8 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from urllib3.exceptions import HTTPError
+
 from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.load_generator import unix_socket
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.system import system_at_url
 from inference_recommender.tune.folder import TuneFolder
@@ -225,19 +227,13 @@ class _Process:
         return any(each["name"] == model and each.get("state") not in (None, "UNAVAILABLE") for each in index)
 
     def _call(self, method: str, path: str, body: Any = None, timeout_s: float = 60.0) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("localhost")
-        connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.settimeout(timeout_s)
-        with contextlib.closing(connection):
-            try:
-                connection.sock.connect(self.address["socket"])
-                headers = {self.address["header"]: self.address["key"], "Content-Type": "application/json"}
-                connection.request(method, path, None if body is None else json.dumps(body), headers)
-                response = connection.getresponse()
-                text = response.read()
-            except (OSError, http.client.HTTPException) as error:
-                raise Unavailable(f"Triton closed the connection or ended: {error}. Its log is {self.log}.") from error
-        return response.status, json.loads(text) if text else {}
+        url = unix_socket.socket_url(self.address["socket"], path)
+        headers = {self.address["header"]: self.address["key"]}
+        try:
+            response = unix_socket.request(method, url, json=body, headers=headers, timeout=timeout_s, retries=False)
+        except HTTPError as error:
+            raise Unavailable(f"Triton closed the connection or ended: {error}. Its log is {self.log}.") from error
+        return response.status, json.loads(response.data) if response.data else {}
 
     def stop(self) -> None:
         assert self._child.stdin is not None
