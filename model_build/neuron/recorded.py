@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from containers.batch.archive import model_sha256
-from containers.encoder.goldens import Recorded
+from containers.encoder.goldens import RecordedOutputs
 from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.settings import Settings
@@ -32,7 +32,7 @@ ORIGINAL_BATCH = 32
 class RecordedModel(Predictor):
     """A `Predictor` that has run already: it looks each row up by its tokens."""
 
-    def __init__(self, preprocessor: Preprocessor, recorded: Recorded, file: Path) -> None:
+    def __init__(self, preprocessor: Preprocessor, recorded: RecordedOutputs, file: Path) -> None:
         self.preprocessor = preprocessor
         self.settings = preprocessor.settings
         self._file = file
@@ -94,9 +94,9 @@ def comparer(plan: BuildPlan, made: Path, file: Path, progress: Progress) -> Com
     return compare
 
 
-def read(file: Path) -> Recorded:
+def read(file: Path) -> RecordedOutputs:
     try:
-        return Recorded.from_json(file.read_text("utf-8"))
+        return RecordedOutputs.from_json(file.read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"--outputs {file}: cannot be read: {error.strerror}. Name what `record` wrote.") from None
     except (ValueError, TypeError, KeyError) as error:

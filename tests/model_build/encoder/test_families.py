@@ -233,8 +233,8 @@ def test_int8_that_would_change_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         plan_of(workload, "cpu-int8")
     assert str(caught.value) == (
-        f"{workload.file}: targets.cpu-int8.precision: 'int8' is not built for SqueezeBERT. In int8 it would stay "
-        "as it is: its layers are convolutions, and the quantiser takes products of matrices. Allowed: fp32."
+        f"{workload.file}: targets.cpu-int8.precision: 'int8' is not built for SqueezeBERT. int8 would not "
+        "change it: its layers are convolutions, and the quantiser takes products of matrices. Allowed: fp32."
     )
 
 
