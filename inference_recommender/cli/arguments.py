@@ -1,34 +1,86 @@
-"""Parses the values of options that several commands have; argparse prints the error with the option."""
+"""Options that several commands have: --set, the workload that is measured, and values that argparse checks."""
 
 import argparse
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tomllib
 
-from workloads import UsageError
+from workloads import UsageError, WorkloadFolder, load_workload
 from workloads.document import Document
+from workloads.workload import Workload
+
+if TYPE_CHECKING:
+    from aws_api.sagemaker import SageMakerAccount
 
 Settings = TypeVar("Settings", bound=Document)
+DEFAULT_TRAFFIC = "production"
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="KEY=VALUE",
+        help="override a key of workload.toml, such as recommender.role_arn; may be repeated",
+    )
 
 
 def with_settings(settings: Sequence[str], table: str, document: Settings) -> Settings:
     """Returns the table of workload.toml with the keys that `--set TABLE.KEY=VALUE` replaces. Raises `UsageError`."""
-    changed = document.model_dump(mode="json")
+    if not settings:
+        return document
+    tables = {table: document.model_dump(mode="json")}
     for setting in settings:
-        name, equals, text = setting.partition("=")
-        prefix, *parents = name.strip().split(".")
-        if not equals or prefix != table or not parents:
-            raise UsageError(f"--set: got '{setting}'. Allowed: {table}.KEY=VALUE.")
-        parent, key = changed, parents.pop()
-        for each in parents:
-            parent = parent.setdefault(each, {})
-        try:
-            parent[key] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            parent[key] = text.strip()
-    return type(document).from_table(Path(f"--set {table}"), changed) if settings else document
+        _replace(tables, setting, f"{table}.KEY=VALUE")
+    return type(document).from_table(Path(f"--set {table}"), tables[table])
+
+
+def workload_with_settings(folder: WorkloadFolder, settings: Sequence[str]) -> WorkloadFolder:
+    """Returns the workload with the keys of any table that --set replaces. Raises `UsageError` or `InvalidDocument`."""
+    if not settings:
+        return folder
+    tables = folder.workload.model_dump(mode="json")
+    for setting in settings:
+        _replace(tables, setting, "TABLE.KEY=VALUE, such as recommender.bucket=NAME")
+    changed = copy(folder)
+    changed.workload = Workload.from_table(Path("--set"), tables)
+    return changed
+
+
+def _replace(tables: dict[str, Any], setting: str, allowed: str) -> None:
+    """Parses the value as TOML. Other text is a string, or a list of strings separated by commas."""
+    key, equals, text = setting.partition("=")
+    first, *path = key.strip().split(".")
+    if not equals or not path or not isinstance(tables.get(first), dict):
+        raise UsageError(f"--set: got '{setting}'. Allowed: {allowed}.")
+    parent, name = tables[first], path.pop()
+    for each in path:
+        parent = parent.setdefault(each, {})
+    try:
+        parent[name] = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        parent[name] = text.split(",") if isinstance(parent.get(name), list) else text.strip()
+
+
+def deployed_workload(
+    name: str, target: str | None, account: "SageMakerAccount | None", endpoint: str | None = None
+) -> WorkloadFolder:
+    """Returns a workload on `target`, or on what its stack has deployed if `account` knows, or on hosting.target.
+
+    Raises `UsageError` for an unknown target.
+    """
+    folder = load_workload(name)
+    if target is None and account is not None:
+        target = account.hosted_target(folder.workload.stack_name, endpoint)
+    if target is None or target == folder.workload.hosting.target:
+        return folder
+    folder.variant(target)
+    return folder.hosted_on(target)
 
 
 def positive(text: str) -> float:

@@ -6,7 +6,7 @@ import json
 from rich.console import Console
 
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli.settings import add_settings, with_settings
+from inference_recommender.cli.arguments import add_settings, workload_with_settings
 from inference_recommender.client import InferenceClient, SageMakerEndpoint
 from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.payloads import answer, check_payloads, payload_archive, row_of, tensors
@@ -55,7 +55,7 @@ def _register(options: argparse.Namespace, stderr: Console) -> int:
     from inference_recommender.measure.job import payload_key  # reports and plots, which `invoke` does not need
     from inference_recommender.measure.model_registry import group_request, package_request
 
-    account, folder = SageMakerAccount(), with_settings(load_workload(options.workload), options.settings)
+    account, folder = SageMakerAccount(), workload_with_settings(load_workload(options.workload), options.settings)
     workload, payloads = folder.workload, folder.payloads()
     rows = workload.latency_objective.rows_per_invocation
     check_payloads(workload.name, payloads, rows)

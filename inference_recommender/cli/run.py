@@ -11,13 +11,14 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli import DEFAULT_TRAFFIC, arguments
-from inference_recommender.cli.run_result import conclude, run_name, run_subject
-from inference_recommender.cli.settings import (
+from inference_recommender.cli import arguments
+from inference_recommender.cli.arguments import (
+    DEFAULT_TRAFFIC,
     add_settings,
     deployed_workload,
-    with_settings,
+    workload_with_settings,
 )
+from inference_recommender.cli.run_result import conclude, run_name, run_subject
 from inference_recommender.measure.job import JobSource, candidates_of, payload_key
 from inference_recommender.measure.job_requests import (
     SERVICE_DEFAULT,
@@ -109,7 +110,7 @@ def _run(parts: RunParts, options: argparse.Namespace, stderr: Console) -> int:
     if options.resume:
         return _resume(options, account, parts, stderr)
     known = None if options.url else account
-    folder = with_settings(
+    folder = workload_with_settings(
         deployed_workload(options.workload, options.target, known, options.endpoint), options.settings
     )
     folder.workload.latency_objective  # noqa: B018 - raises for a batch

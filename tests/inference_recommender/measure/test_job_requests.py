@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aws_api.service_model import input_shape
-from inference_recommender.cli.settings import with_settings
+from inference_recommender.cli.arguments import workload_with_settings as with_settings
 from inference_recommender.measure.job_requests import (
     MOST_TESTS,
     SERVICE_DEFAULT,

@@ -6,7 +6,7 @@ import pytest
 
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli.settings import changes_the_measurement, deployed_workload, with_settings
+from inference_recommender.cli.arguments import deployed_workload, workload_with_settings
 from workloads import ProjectError, UsageError, load_workload
 
 
@@ -59,17 +59,12 @@ def test_settings_replace_keys_of_workload_toml() -> None:
         "recommender.tags.team=search",
         "objective.model_latency_ms=80.0",
     ]
-    workload = with_settings(load_workload("spellcheck"), settings).workload
+    workload = workload_with_settings(load_workload("spellcheck"), settings).workload
     account = workload.recommender
     assert (account.bucket, account.subnets, account.parallel_tests) == ("mine", ("a", "b"), 2)
     assert account.tags == {"team": "search"}
     assert workload.latency_objective.model_latency_ms == 80
     assert load_workload("spellcheck").workload.recommender.bucket is None
-
-
-def test_only_account_settings_leave_the_measurement_unchanged() -> None:
-    assert not changes_the_measurement(["recommender.bucket=b"])
-    assert changes_the_measurement(["recommender.bucket=b", "objective.model_latency_ms=80.0"])
 
 
 @pytest.mark.parametrize(
@@ -84,5 +79,5 @@ def test_only_account_settings_leave_the_measurement_unchanged() -> None:
 )
 def test_a_wrong_setting_is_rejected(setting: str, problem: str) -> None:
     with pytest.raises(ProjectError) as caught:
-        with_settings(load_workload("spellcheck"), [setting])
+        workload_with_settings(load_workload("spellcheck"), [setting])
     assert str(caught.value).startswith(problem)
