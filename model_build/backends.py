@@ -33,7 +33,7 @@ class Backend(Protocol):
         """Returns the layers that can stay in fp32, in the order of the graphs; none if the runtime has no choice."""
 
     def served_folder(self, plan: BuildPlan, made: Path) -> Path:
-        """Returns the folder in the packed repository `made` from which the serving code loads the graphs."""
+        """The folder in `made` from which the serving code loads the graphs."""
 
     def comparer(self, plan: BuildPlan, made: Path, progress: Progress) -> Compare | None:
         """Loads the original and the other files of the repository `made`, to compare compiled models with.

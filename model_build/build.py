@@ -1,7 +1,7 @@
 """Runs a `BuildPlan`: compile, lay out, verify, pack, and record in artifact.json. Two builds give the same bytes.
 
-    build/WORKLOAD/.compiled/TARGET/   the cache of compiled graphs, which the variants of a target share (`compiled`)
-    build/WORKLOAD/VARIANT/            artifact.json, model.tar.gz, and repository/, its unpacked content
+    build/WORKLOAD/.compiled/TARGET/   the cache of compiled graphs, for all variants of a target (`compiled`)
+    build/WORKLOAD/VARIANT/            artifact.json, model.tar.gz, repository/ (the packed files, unpacked)
 
 Build and verification hold the target's lock and work in a scratch folder. Files move into place at the end,
 artifact.json last. A model that fails a gate leaves no artifact.json, not even an older build's. An interrupted build
@@ -72,7 +72,7 @@ def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
 
 
 def verify_built(plan: BuildPlan, progress: Progress = silent) -> ParityReport | None:
-    """Compares the built archive with the present checkpoint.
+    """Compares the archive of a finished build with the current checkpoint.
 
     Returns None if the model cannot run on this machine. Raises what `build` raises, `UsageError` for an archive of
     another checkpoint, and `Unavailable` if it needs a GPU.
@@ -127,7 +127,7 @@ def verify_recorded(plan: BuildPlan) -> ParityReport:
 
 
 def check_engines(plan: BuildPlan, progress: Progress = silent) -> dict[str, Any]:
-    """Builds the plan's engines with TensorRT for RTX, for all GPUs of the target. Returns the document to print.
+    """Builds the plan's engines with TensorRT for RTX for all GPUs of the target, and returns the printed report.
 
     Raises `UsageError` for a target without engines, `Unavailable` if TensorRT for RTX is not installed, and
     `GateFailed` if it rejects an operator that is not known to be accepted by TensorRT.

@@ -1,4 +1,4 @@
-"""Redirects the output, warnings and logs of libraries to a file.
+"""Sends the output, warnings and logs of libraries to a file: a build reports only through its progress port.
 
 torch, onnxscript and transformers write through Python; ONNX Runtime and the CUDA libraries write to the process's own
 descriptors 1 and 2, so those are redirected too. A caller that shows progress on a terminal keeps a copy of its
@@ -21,7 +21,7 @@ from typing import Any, TextIO
 def libraries_logged(file: Path) -> Iterator[None]:
     """Redirects standard output and error of this process into `file`, until the block ends.
 
-    The file is overwritten and readable only by its owner: libraries print data, and a traceback may be added.
+    Only its owner can read the new file: libraries print data, and a traceback may follow.
     """
     file.touch(mode=0o600)
     file.chmod(0o600)

@@ -67,7 +67,7 @@ def network_refusal(family: Family, target: Target) -> str | None:
         else ("Inferentia", "AWS's Neuron images have no transformers")
     )
     return (
-        f"{place} supports only this project's networks, for {ours}: {reason}. Allowed: onnxruntime, tensorrt, and "
+        f"{place} takes only this project's own networks, of {ours}: {reason}. Allowed: onnxruntime, tensorrt, and "
         "torchscript on CPU."
     )
 

@@ -71,7 +71,7 @@ def _artifact(artifact: Mapping[str, Any]) -> str:
 
 
 def _engines(document: Mapping[str, Any]) -> str:
-    """Returns the result of each engine, and why TensorRT itself accepts a rejected one."""
+    """Returns the result of each engine, and why TensorRT itself accepts the refused ones."""
     head = f"{document['workload']} for {document['variant']} ({document['precision']}), {document['builder']}"
     lines, evidence = [head], []
     for engine in document["engines"]:
@@ -79,8 +79,8 @@ def _engines(document: Mapping[str, Any]) -> str:
         if engine["plan_bytes"] is not None:
             lines.append(f"{named:<20}  built, {engine['plan_bytes'] / 1e6:.2f} MB")
         else:
-            lines += [f"{named:<20}  rejected only by this builder", f"  {engine['refusal']}"]
-            evidence.append(f"Therefore not checked: {engine['evidence']}.")
+            lines += [f"{named:<20}  refused only by this builder", f"  {engine['refusal']}"]
+            evidence.append(f"Not checked, therefore: {engine['evidence']}.")
     return "\n".join([*lines, *dict.fromkeys(evidence)])
 
 

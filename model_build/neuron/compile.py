@@ -113,7 +113,7 @@ def _step(call: Call) -> str:
 
 
 def _versions(package: str) -> dict[str, str]:
-    """Returns the versions of the installed distributions."""
+    """Returns the versions of the installed packages."""
     versions = {}
     for name in DISTRIBUTIONS[package]:
         try:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from containers.batch.archive import model_sha256
-from containers.encoder.goldens import Recorded
+from containers.encoder.goldens import RecordedOutputs
 from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.settings import Settings
@@ -32,7 +32,7 @@ ORIGINAL_BATCH = 32
 class RecordedModel(Predictor):
     """A `Predictor` that looks up each row's recorded outputs by its tokens."""
 
-    def __init__(self, preprocessor: Preprocessor, recorded: Recorded, file: Path) -> None:
+    def __init__(self, preprocessor: Preprocessor, recorded: RecordedOutputs, file: Path) -> None:
         self.preprocessor = preprocessor
         self.settings = preprocessor.settings
         self._file = file
@@ -58,8 +58,8 @@ class RecordedModel(Predictor):
             return self._outputs[encoding.token_ids, encoding.type_ids]
         except KeyError:
             raise UsageError(
-                f"{self._file}: lacks rows of the present evaluation.jsonl. Record them again on the target's hardware "
-                "with `python -m containers.batch.record`."
+                f"{self._file}: lacks rows of the current evaluation.jsonl. Record them again on the target's "
+                "hardware with `python -m containers.batch.record`."
             ) from None
 
 
@@ -94,9 +94,9 @@ def comparer(plan: BuildPlan, made: Path, file: Path, progress: Progress) -> Com
     return compare
 
 
-def read(file: Path) -> Recorded:
+def read(file: Path) -> RecordedOutputs:
     try:
-        return Recorded.from_json(file.read_text("utf-8"))
+        return RecordedOutputs.from_json(file.read_text("utf-8"))
     except OSError as error:
         raise UsageError(
             f"--outputs {file}: cannot be read: {error.strerror}. Name the file that containers.batch.record wrote."
