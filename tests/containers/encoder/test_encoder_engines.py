@@ -26,11 +26,13 @@ from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
 from containers.encoder.tensors import Encoding, tensors
 from containers.neuron.worker import warm_up
+from model_build.encoder.export import TRACED, trace
 from model_build.torch_threads import threads_kept
 from tests import fake_neuron
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, LETTERS, SETTINGS, Graph, flat, make_folder
 from tests.containers.neuron.neuron_server import COMPILED, compile_neuron
 from tests.containers.text2text.test_static_engines import Recorder, needs_gpu
+from tests.model_build.tensorrt.tensorrt_graphs import BERTS, bert
 
 BATCHES = [(1, 3), (3, 8), (4, 8), (3, 5), (1, 3), (7, 17), (8, 24)]
 """Rows and length of each batch; the fifth has the size of the first."""
@@ -112,12 +114,12 @@ def difference(settings: Settings, engine: Engine, rows: int, length: int) -> fl
         expected = Graph(settings).eval()(*(torch.from_numpy(given[name]) for name in settings.inputs))
     outputs = engine.run(given)
     assert tuple(outputs) == settings.graph_outputs
-    assert [(output.shape, output.dtype) for output in outputs.values()] == [
-        (tuple(each.shape), np.float32) for each in expected
-    ]
-    return max(
-        float(np.abs(output - each.numpy()).max()) for output, each in zip(outputs.values(), expected, strict=True)
-    )
+    assert {name: str(output.dtype) for name, output in outputs.items()} == dict.fromkeys(outputs, "float32")
+    differences = []
+    for output, network in zip(outputs.values(), expected, strict=True):
+        assert output.shape == tuple(network.shape)
+        differences.append(float(np.abs(output - network.numpy()).max()))
+    return max(differences)
 
 
 def test_an_engine_gives_the_networks_outputs_for_every_batch(made: Made) -> None:
@@ -187,6 +189,19 @@ def test_a_captured_graph_answers_every_batch_of_its_size(
     settings = SETTINGS[kind]
     engine = CudaEngine(make_folder(tmp_path / "model", settings, "model.pt") / "model.pt", settings, "cpu")
     assert max(difference(settings, engine, *size) for size in BATCHES) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["classification", "scoring", "answering"])
+def test_no_operand_of_a_built_trace_stays_on_the_cpu(kind: str, tmp_path: Path) -> None:
+    """The device `meta` computes nothing, and refuses an operand of another device like a GPU."""
+    model = BERTS[kind]
+    trace(bert(model), tmp_path)
+    jit: Any = torch.jit
+    graph = jit.load(str(tmp_path / TRACED), map_location="meta")
+    given = batch(SETTINGS[model.task], 3, 9)
+    with torch.inference_mode(), jit.optimized_execution(False):
+        outputs = graph(*(torch.from_numpy(given[name]).to("meta") for name in model.inputs))
+    assert all(each.device.type == "meta" for each in (outputs if isinstance(outputs, tuple) else (outputs,)))
 
 
 @pytest.fixture
