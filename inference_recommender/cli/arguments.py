@@ -1,16 +1,14 @@
 """Parses the values of options that several commands have; argparse prints the error with the option."""
 
 import argparse
-import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
-
-import tomllib
+from typing import TypeVar
 
 from workloads import ModelArtifact, UsageError
 from workloads.document import Document
 from workloads.files import from_here
+from workloads.settings import set_keys
 
 Settings = TypeVar("Settings", bound=Document)
 
@@ -33,28 +31,6 @@ def with_settings(settings: Sequence[str], table: str, document: Settings) -> Se
     tables = {table: document.model_dump(mode="json")}
     set_keys(tables, settings, f"{table}.KEY=VALUE")
     return type(document).from_table(Path(f"--set {table}"), tables[table])
-
-
-def set_keys(tables: dict[str, Any], settings: Sequence[str], allowed: str) -> None:
-    """Replaces the keys of `tables` that the arguments of --set name. Raises `UsageError`."""
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        *path, name = key.strip().split(".")
-        parent: Any = tables
-        for part in path:
-            parent = parent.get(part) if isinstance(parent, dict) else None
-        if not equals or not path or not isinstance(parent, dict):
-            raise UsageError(f"--set: got '{setting}'. Allowed: {allowed}.")
-        parent[name] = _value(text, is_list=isinstance(parent.get(name), list))
-
-
-def _value(text: str, *, is_list: bool) -> Any:
-    """Parses a TOML value, or a list without its brackets. Other text is a string, or strings separated by commas."""
-    for toml in (text, f"[{text}]") if is_list else (text,):
-        with contextlib.suppress(tomllib.TOMLDecodeError):
-            value = tomllib.loads(f"value = {toml}")["value"]
-            return [value] if is_list and not isinstance(value, list) else value
-    return text.split(",") if is_list else text.strip()
 
 
 def check_archives(run: Path, recorded: Mapping[str, str], artifacts: Mapping[str, ModelArtifact]) -> None:

@@ -10,10 +10,7 @@ from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import DEFAULT_TRAFFIC, arguments
 from inference_recommender.cli.run_result import conclude, run_name, run_subject
-from inference_recommender.cli.settings import (
-    deployed_workload,
-    with_settings,
-)
+from inference_recommender.cli.settings import deployed_workload
 from inference_recommender.measure.job import JobSource, candidates_of, payload_key
 from inference_recommender.measure.job_requests import (
     SERVICE_DEFAULT,
@@ -29,6 +26,7 @@ from inference_recommender.output import Commands, JobProgress, add_command, tel
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload
 from workloads.instances import needs_host_ami
+from workloads.settings import with_settings
 
 DESCRIPTION = """Measures a workload and sizes its fleet.
 

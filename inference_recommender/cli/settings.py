@@ -1,13 +1,9 @@
 """The workload that a command measures: as deployed or on --target, with the settings of --set."""
 
 from collections.abc import Sequence
-from copy import copy
-from pathlib import Path
 
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli.arguments import set_keys
 from workloads import WorkloadFolder, load_workload
-from workloads.workload import Workload
 
 RECOMMENDER = "recommender."
 
@@ -26,17 +22,6 @@ def deployed_workload(
         return folder
     folder.variant(target)
     return folder.hosted_on(target)
-
-
-def with_settings(folder: WorkloadFolder, settings: Sequence[str]) -> WorkloadFolder:
-    """Returns the workload with the arguments of --set. Raises `UsageError` or `InvalidDocument`."""
-    if not settings:
-        return folder
-    table = folder.workload.model_dump(mode="json")
-    set_keys(table, settings, "TABLE.KEY=VALUE, such as recommender.bucket=NAME")
-    changed = copy(folder)
-    changed.workload = Workload.from_table(Path("--set"), table)
-    return changed
 
 
 def changes_the_measurement(settings: Sequence[str]) -> bool:

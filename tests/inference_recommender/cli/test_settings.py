@@ -6,8 +6,9 @@ import pytest
 
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli.settings import changes_the_measurement, deployed_workload, with_settings
+from inference_recommender.cli.settings import changes_the_measurement, deployed_workload
 from workloads import ProjectError, UsageError, load_workload
+from workloads.settings import with_settings
 
 
 class Account(SageMakerAccount):
