@@ -36,7 +36,7 @@ MAY_IMPORT = {
         READER,
     },
     f"{RECOMMENDER}.client": {f"{RECOMMENDER}.client", f"{RECOMMENDER}.kserve", "workloads", "aws_api.errors"},
-    "local_aws": {"local_aws", "workloads", f"{RECOMMENDER}.load_generator", READER},
+    "local_aws": {"local_aws", "workloads", "aws_api.service_model", f"{RECOMMENDER}.load_generator", READER},
     "stacks": {"stacks", "workloads"},
     "stacks.preflight": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api"},
     "stacks.__main__": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api"},

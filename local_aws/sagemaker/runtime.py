@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from moto.sagemaker.exceptions import ValidationError
-
-from local_aws import service_model
+from aws_api.service_model import input_shape, validation_error
 from local_aws.owner_only import SIGNATURE, WsgiApplication
 from local_aws.permissions.api_request import INVOCATION
 from local_aws.process.model_server import ModelAnswer, ModelServer
@@ -72,10 +70,8 @@ class InvocationMiddleware:
 
     def _invoke(self, name: str, environ: Mapping[str, Any]) -> RuntimeAnswer:
         started = time.perf_counter()
-        try:
-            service_model.check("sagemaker-runtime", "InvokeEndpoint", _request(name, environ))
-        except ValidationError as error:
-            return _error("ValidationError", str(error.message))
+        if message := validation_error("sagemaker-runtime", "InvokeEndpoint", _request(name, environ)):
+            return _error("ValidationError", message)
         body = environ["wsgi.input"].read()
         endpoint = self._find_endpoint(name)
         if endpoint is None:
@@ -112,7 +108,7 @@ class InvocationMiddleware:
 @cache
 def _header_members() -> dict[str, str]:
     """Returns the members of InvokeEndpoint that are headers, by the header's name in a WSGI environment."""
-    members = service_model.input_shape("sagemaker-runtime", "InvokeEndpoint").members  # type: ignore[attr-defined]
+    members = input_shape("sagemaker-runtime", "InvokeEndpoint").members  # type: ignore[attr-defined]
     headers = {
         shape.serialization["name"].upper().replace("-", "_"): name
         for name, shape in members.items()

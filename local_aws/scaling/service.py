@@ -22,7 +22,7 @@ from moto.applicationautoscaling.responses import ApplicationAutoScalingResponse
 from moto.cloudwatch.models import Alarm, CloudWatchBackend
 from moto.moto_api._internal import mock_random
 
-from local_aws import service_model
+from aws_api.service_model import validation_error
 from local_aws.scaling import schedule
 from local_aws.scaling.activities import Activity, Cooldowns
 from local_aws.scaling.alarms import Condition
@@ -202,5 +202,6 @@ class LocalScalingResponse(ApplicationAutoScalingResponse):
     def _checked(self) -> Mapping[str, Any]:
         """Returns the request, checked against botocore's service model."""
         request: Mapping[str, Any] = json.loads(self.body)
-        service_model.check(SERVICE, self._get_action(), request)
+        if message := validation_error(SERVICE, self._get_action(), request):
+            raise AWSValidationException(message)
         return request

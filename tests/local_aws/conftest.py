@@ -20,9 +20,9 @@ from botocore.config import Config
 from botocore.model import OperationModel
 from botocore.validate import ParamValidator
 
+from aws_api.service_model import problems
 from local_aws.process.local_account import LocalAccount
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from local_aws.service_model import problems
 
 ROLE = "arn:aws:iam::123456789012:role/serving"
 IMAGE = "007439368137.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:25.09-py3-cpu"

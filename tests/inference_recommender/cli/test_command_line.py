@@ -13,8 +13,8 @@ import pytest
 from botocore.validate import ParamValidator
 
 from aws_api.errors import LocalAccountEnded
+from aws_api.service_model import validation_error
 from inference_recommender.__main__ import COMMANDS, main
-from local_aws.service_model import check
 from tests.artifacts import an_artifact
 from workloads import ROOT
 
@@ -161,7 +161,7 @@ def test_a_dry_run_of_a_default_job_of_a_package_is_a_valid_request(cli: Cli) ->
         "anybody.\n",
     )
     request = json.loads(shown.stdout)
-    check("sagemaker", "CreateInferenceRecommendationsJob", request)
+    assert validation_error("sagemaker", "CreateInferenceRecommendationsJob", request) is None
     assert request["InputConfig"]["ModelPackageVersionArn"] == arn
     assert request["InputConfig"]["Endpoints"] == [{"EndpointName": "lives"}]
     assert {"Key": "team", "Value": "search"} in request["Tags"]

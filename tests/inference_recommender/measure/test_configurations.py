@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aws_api.service_model import validation_error
 from inference_recommender.measure.job import candidates_of
 from inference_recommender.measure.job_requests import configurations_of, plan_default_job, plan_job
 from inference_recommender.measure.tested_model import MOST_TESTS, Configuration, split_into_jobs
 from inference_recommender.measurement import DeployedEndpoint, Measurement
 from inference_recommender.run_folder import Jobs, RunFolder
-from local_aws.service_model import check
 from tests.conftest import EditToml
 from tests.inference_recommender.measure.test_tested_model import PACKAGE, TESTED
 from workloads import UsageError, WorkloadFolder, load_workload
@@ -34,7 +34,7 @@ def test_environment_parameters_are_the_ranges_of_every_instance_type(ranged: Wo
         {"Name": "POOL", "Value": ["0", "1"]},
     ]
     assert request["InputConfig"]["ResourceLimit"] == {"MaxNumberOfTests": 6, "MaxParallelOfTests": 3}
-    check("sagemaker", "CreateInferenceRecommendationsJob", request)
+    assert validation_error("sagemaker", "CreateInferenceRecommendationsJob", request) is None
 
 
 def test_a_default_job_takes_no_ranges_and_says_so(ranged: WorkloadFolder) -> None:
@@ -45,7 +45,7 @@ def test_a_default_job_takes_no_ranges_and_says_so(ranged: WorkloadFolder) -> No
     assert plan.request["JobType"] == "Default"
     assert set(plan.request["InputConfig"]) == {"ModelPackageVersionArn", "ContainerConfig"}
     assert plan.request["InputConfig"]["ContainerConfig"]["SupportedInstanceTypes"] == ["ml.c5.xlarge"]
-    check("sagemaker", "CreateInferenceRecommendationsJob", plan.request)
+    assert validation_error("sagemaker", "CreateInferenceRecommendationsJob", plan.request) is None
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_more_than_ten_tests_are_several_jobs_of_one_run(spellcheck: WorkloadFol
     assert [len(request["InputConfig"]["EndpointConfigurations"]) for request in plan.requests] == [10, 10, 3]
     assert "23 tests are more than the 10 of one job: they are 3 jobs, one after another." in plan.warnings
     for request in plan.requests:
-        check("sagemaker", "CreateInferenceRecommendationsJob", request)
+        assert validation_error("sagemaker", "CreateInferenceRecommendationsJob", request) is None
 
 
 CONFIGURATIONS = st.builds(

@@ -9,10 +9,10 @@ import botocore.session
 import pytest
 from botocore.model import Shape
 
+from aws_api.service_model import problems, validation_error
 from inference_recommender.measure import tested_model as job_limits
 from inference_recommender.measure.job_requests import JobPlan, plan_default_job, plan_job
 from inference_recommender.measure.tested_model import Configuration, JobEnvironment, Tested, TestedModel, TestedPackage
-from local_aws.service_model import check, problems
 from workloads import StairTraffic, UsageError, WorkloadFolder
 
 TESTED = TestedModel(
@@ -233,7 +233,7 @@ def test_the_service_has_nothing_against_a_request_with_all_surroundings(
         description="how fast is it",
     )
     request = advanced(spellcheck, subject, environment).request
-    check("sagemaker", "CreateInferenceRecommendationsJob", request)
+    assert validation_error("sagemaker", "CreateInferenceRecommendationsJob", request) is None
     assert request["InputConfig"]["VpcConfig"] == {
         "SecurityGroupIds": ["sg-1"],
         "Subnets": ["subnet-1", "subnet-2"],

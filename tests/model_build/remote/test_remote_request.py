@@ -11,7 +11,7 @@ from botocore.validate import ParamValidator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_aws.service_model import input_shape, problems
+from aws_api.service_model import input_shape, problems
 from model_build.remote.request import (
     LONGEST_NAME,
     RemoteBuild,
