@@ -76,8 +76,7 @@ rehearse: setup ## deploy every stack to a local account, change it, break it an
 rehearse-release: setup aws-cli uv ## run four releases through the synthesised pipeline, on a local account
 	@python -m scripts.rehearsal.release
 
-BENCHMARKS := spellcheck_latency t5/latency t5/cache batch warm_up build_memory synth serving unpack \
-  searches/capacity searches/prove generator/compare
+BENCHMARKS := spellcheck_latency t5/latency batch serving searches/capacity searches/prove generator/compare
 
 bench: setup ## this project beside its peers
 	@$(INSTALL) "the engines to compare with" $(LOCKED) $(VENV)/bin/python requirements/bench.txt

@@ -1,35 +1,26 @@
-"""A classifier of each family at base size, 128 tokens: ours in fp32 and int8 beside its peers, on CPU.
+"""A classifier of each family at base size with 128 tokens: ours in fp32 and int8 beside other projects, on CPU.
 
   make peers                                        Optimum and CTranslate2, which are left out without it
   python benchmarks/families.py                     every family, 1 and 16 rows
   python benchmarks/families.py --family roberta --rows 1 --rounds 9
 
-Weights are seeded and random, the same for every engine, and every engine has all cores. `turns.py` says how the
-figures are taken; milliseconds are those of a call of all rows, from token ids to logits. In fp32 each has to give
-Hugging Face's logits, or the program stops; in int8 it is told how far they are. CTranslate2 computes the encoder
-alone, so its numbers are not compared. Prints a table for each case with the goals, and one JSON document on the last
-line.
-
-Optimum is its own export of the checkpoint, as it is, optimised by its levels O2 (one node for each attention) and O3
-(an approximate GELU besides), and quantised by its recipe for AVX-512 VNNI. What is made of a checkpoint stays in
-`--models FOLDER` where it is given, so that a second run only measures.
+Weights are seeded and random. Every engine has all cores. Milliseconds are those of a call of all rows, from token ids
+to logits. In fp32 each engine has to return Hugging Face's logits. CTranslate2 computes the encoder only, so its
+numbers are not compared. Optimum is its own export, as exported, optimised by its levels O2 and O3, and quantised by
+its recipe for AVX-512 VNNI.
 """
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import turns
-from benchmarks.side_by_side import alone, machine
+from benchmarks import harness, peers
+from benchmarks.harness import BASELINE
 
 LENGTH, FIRST_TOKEN, LAST_TOKEN = 128, 5, 30_000
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
@@ -45,17 +36,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "deberta-v2": {**DEBERTA, "position_buckets": 256, "share_att_key": True, "norm_rel_ebd": "layer_norm"},
     "modernbert": {},
 }
-"""The keys that make transformers' defaults the size called base. XLM-RoBERTa and CamemBERT are RoBERTa's network."""
+"""Keys that turn transformers' defaults into the base size. XLM-RoBERTa and CamemBERT have RoBERTa's network."""
 CTRANSLATE2 = ("bert", "roberta", "distilbert")
 """The families that CTranslate2 converts."""
 SPECIAL = {"pad_token": 0, "bos_token": 1, "eos_token": 2, "unk_token": 3}
-BASELINE = "huggingface fp32"
 EXACT = ("optimum fp32", "optimum O2 fp32", "ours fp32")
 TOLERANCE = 1e-3
-LONGEST_TO_MAKE_S = 300.0
-"""A peer that takes longer to make its model is left out. Optimum's O2 of DeBERTa-v2 took more than ten minutes."""
 GOALS = (
-    # ours, beside, times as fast
     ("ours fp32", "optimum fp32", 1.0),
     ("ours fp32", "optimum O2 fp32", 1.0),
     ("ours int8", BASELINE, 2.0),
@@ -70,78 +57,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, action="append", help="rows of a call (default 1 and 16)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
     parser.add_argument("--engine", choices=ENGINES, action="append", help="only this; may be repeated")
-    parser.add_argument("--models", type=Path, help="where models are made, and found by the next run")
-    parser.add_argument("--peers", type=Path, default=turns.PEERS_PYTHON, help="Python of the peers' environment")
     options = parser.parse_args(arguments)
-    load, results = os.getloadavg()[0], {}
-    with tempfile.TemporaryDirectory(prefix="families_") as scratch:
-        for family in options.family or CONFIGS:
-            for rows, found in _compare(family, (options.models or Path(scratch)) / family, options):
-                results[f"{family}, {rows} rows"] = found
-                print(turns.table(f"{family}, {rows} rows", found), end="\n\n", flush=True)
-    about = {"benchmark": "families", **machine(PACKAGES), "load_average": load, "tokens": LENGTH}
-    print(json.dumps({**about, "cases": results}))
-    return 0
+    return peers.compare(
+        Path(__file__),
+        PACKAGES,
+        options.family or list(CONFIGS),
+        [f"{rows} rows" for rows in options.rows or (1, 16)],
+        options.engine or ENGINES,
+        GOALS,
+        _check,
+        rounds=options.rounds,
+        threads=os.cpu_count() or 1,
+        offers=lambda family, name: family in CTRANSLATE2 or not name.startswith("ctranslate2"),
+    )
 
 
-def _compare(family: str, folder: Path, options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
-    names = [BASELINE, *(name for name in options.engine or ENGINES if name != BASELINE)]
-    left_out = {name: reason for name in names if (reason := _missing(name, family, options.peers))}
-    names = [name for name in names if name not in left_out]
-    threads = os.cpu_count() or 1
-
-    def python(name: str) -> Path:
-        return options.peers if _is_peer(name) else Path(sys.executable)
-
-    for name in ("checkpoint", *names):
-        if name != BASELINE and not (made := folder / name / "made").exists():
-            make = partial(alone, Path(__file__), "--make", name, family, str(folder), threads=threads)
-            try:
-                make(python=str(python(name)), longest_s=LONGEST_TO_MAKE_S if _is_peer(name) else None)
-            except subprocess.TimeoutExpired:
-                left_out[name] = f"it was not made in {LONGEST_TO_MAKE_S:.0f} s"
-                print(f"{name} of {family} is left out: {left_out[name]}.", file=sys.stderr)
-            else:
-                made.touch()
-    names = [name for name in names if name not in left_out]
-    with ExitStack() as stack:
-        engines = [
-            stack.enter_context(
-                turns.Engine(Path(__file__), name, family, str(folder), threads=threads, python=python(name))
-            )
-            for name in names
-        ]
-        for rows in map(str, options.rows or [1, 16]):
-            off = _check(family, {engine.name: engine.answer(rows) for engine in engines})
-            measured = turns.in_turn(engines, rows, options.rounds)
-            yield rows, {**turns.summary(measured, BASELINE, GOALS), "logits_off": off, "left_out": left_out}
-
-
-def _missing(name: str, family: str, peers: Path) -> str | None:
-    """Returns why this engine cannot run, or None."""
-    if _is_peer(name) and not peers.exists():
-        return f"{peers} is not there"
-    if name.startswith("ctranslate2") and family not in CTRANSLATE2:
-        return "CTranslate2 does not have the family"
-    return None
-
-
-def _check(family: str, answers: Mapping[str, list[list[float]]]) -> dict[str, float]:
-    """Returns how far from Hugging Face's the logits of an engine are at most."""
-    wanted = [number for row in answers[BASELINE] for number in row]
+def _check(family: str, case: str, answers: Mapping[str, list[list[float]]]) -> dict[str, Any]:
+    """Returns the largest difference from Hugging Face's logits by engine."""
+    expected = [number for row in answers[BASELINE] for number in row]
     off = {}
     for name, logits in answers.items():
         if not name.startswith("ctranslate2"):
             made = [number for row in logits for number in row]
-            off[name] = max(abs(a - b) for a, b in zip(made, wanted, strict=True))
+            off[name] = max(abs(a - b) for a, b in zip(made, expected, strict=True))
     for name in EXACT:
         if off.get(name, 0.0) > TOLERANCE:
             raise SystemExit(f"{name} of {family} is {off[name]:.3g} off Hugging Face's logits.")
-    return off
-
-
-def _is_peer(name: str) -> bool:
-    return name.startswith(("optimum", "ctranslate2"))
+    return {"logits_off": off}
 
 
 def _make(name: str, family: str, folder: Path) -> None:
@@ -152,9 +94,7 @@ def _make(name: str, family: str, folder: Path) -> None:
     elif name.startswith("optimum"):
         _make_optimum(name, checkpoint, made)
     elif name.startswith("ctranslate2"):
-        from ctranslate2.converters import TransformersConverter
-
-        TransformersConverter(str(checkpoint)).convert(str(made), quantization=_ct2_type(name), force=True)
+        peers.convert_to_ctranslate2(name, checkpoint, made)
     else:
         _make_ours("int8" if name.endswith("int8") else "fp32", checkpoint, made)
 
@@ -166,7 +106,7 @@ def _make_checkpoint(family: str, made: Path) -> None:
     torch.manual_seed(0)
     config: Any = AutoConfig.for_model(family, **CONFIGS[family])
     AutoModelForSequenceClassification.from_config(config).save_pretrained(made)
-    turns.write_tokenizer(made, config.vocab_size, SPECIAL)
+    peers.write_tokenizer(made, config.vocab_size, SPECIAL)
 
 
 def _make_optimum(name: str, checkpoint: Path, made: Path) -> None:
@@ -207,7 +147,7 @@ def _make_ours(precision: str, checkpoint: Path, made: Path) -> None:
 def _ids(rows: str) -> Any:
     import numpy as np
 
-    return np.random.default_rng(0).integers(FIRST_TOKEN, LAST_TOKEN, (int(rows), LENGTH)).astype(np.int64)
+    return np.random.default_rng(0).integers(FIRST_TOKEN, LAST_TOKEN, (int(rows.split()[0]), LENGTH)).astype(np.int64)
 
 
 def _threads() -> int:
@@ -234,13 +174,12 @@ def _hugging_face(name: str, family: str, folder: Path) -> Answer:
 
 
 def _optimum(name: str, family: str, folder: Path) -> Answer:
-    import onnxruntime
     import torch
     from optimum.onnxruntime import ORTModelForSequenceClassification
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = _threads()
-    network = ORTModelForSequenceClassification.from_pretrained(folder / name, session_options=options)
+    network = ORTModelForSequenceClassification.from_pretrained(
+        folder / name, session_options=peers.onnx_options(_threads())
+    )
 
     def answer(rows: str) -> list[list[float]]:
         tensor = torch.from_numpy(_ids(rows))
@@ -270,15 +209,11 @@ def _ours(name: str, family: str, folder: Path) -> Answer:
     return answer
 
 
-def _ct2_type(name: str) -> str:
-    return "int8" if name.endswith("int8") else "float32"
-
-
 def _ctranslate2(name: str, family: str, folder: Path) -> Answer:
     import ctranslate2
     import numpy as np
 
-    encoder = ctranslate2.Encoder(str(folder / name), compute_type=_ct2_type(name), intra_threads=_threads())
+    encoder = ctranslate2.Encoder(str(folder / name), compute_type=peers.ct2_type(name), intra_threads=_threads())
 
     def answer(rows: str) -> list[list[float]]:
         hidden = encoder.forward_batch(_ids(rows).tolist()).last_hidden_state
@@ -304,9 +239,8 @@ ENGINES: dict[str, Callable[[str, str, Path], Answer]] = {
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--serve"]:
         name, family, folder = sys.argv[2:]
-        turns.answer_turns(lambda: ENGINES[name](name, family, Path(folder)))
+        harness.answer_turns(lambda: ENGINES[name](name, family, Path(folder)))
     elif sys.argv[1:2] == ["--make"]:
         _make(*sys.argv[2:4], Path(sys.argv[4]))
-        print("null")
     else:
         sys.exit(main())

@@ -1,33 +1,27 @@
-"""Encoder–decoders at published sizes, 9 tokens in and 11 out: ours beside its peers, greedy and with beams, on CPU.
+"""Encoder–decoders at published sizes with 9 tokens in and 11 out, on CPU: ours beside other projects.
 
   make peers                                        Optimum and CTranslate2, which are left out without it
   python benchmarks/generation.py                   bart-base and opus-mt, 1 and 16 rows, greedy and 4 beams
   python benchmarks/generation.py --model marian --rows 16 --beams 1 --rounds 9
 
-Weights are seeded and random in the dimensions of bart-base and of opus-mt. The end is never said, so that every answer
-has 11 tokens. Every engine gets the same rows and one thread, and in fp32 has to give Hugging Face's tokens, or the
-program stops; CTranslate2 follows rules of its own where beams are as good as each other, so there it is told how many
-rows are the same. `turns.py` says how the figures are taken. Milliseconds are those of a call of all rows. Prints a
-table for each case with the goals, and one JSON document on the last line.
-
-Optimum is its own export of the checkpoint, as it is and optimised by its level O2, and its `generate`. What is made of
-a checkpoint stays in `--models FOLDER` where it is given, so that a second run only measures.
+Weights are seeded and random in the dimensions of bart-base and of opus-mt. The end token is suppressed, so every
+answer has 11 tokens. Every engine gets the same rows and one thread. In fp32 each has to return Hugging Face's tokens,
+except CTranslate2, which has other rules for equally good beams. Milliseconds are those of a call of all rows. Optimum
+is its own export, as exported and optimised by its level O2, with its `generate`.
 """
 
 import argparse
 import json
 import logging
-import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from benchmarks import turns
-from benchmarks.side_by_side import alone, machine
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks import harness, peers
+from benchmarks.harness import BASELINE
 
 SOURCE, ANSWER, LAYERS, THREADS = 9, 11, 6, 1
 FIRST_TOKEN, LAST_TOKEN = 5, 30_000
@@ -46,7 +40,6 @@ MODELS: dict[str, dict[str, Any]] = {
     },
 }
 """The dimensions and tokens of facebook/bart-base and of Helsinki-NLP's opus-mt models."""
-BASELINE = "huggingface fp32"
 EXACT = (BASELINE, "optimum fp32", "optimum O2 fp32", "ours fp32")
 GOALS = (
     ("ours fp32", BASELINE, 2.5),
@@ -64,20 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--beams", type=int, action="append", help="1 is greedy (default 1 and 4)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
     parser.add_argument("--engine", choices=ENGINES, action="append", help="only this; may be repeated")
-    parser.add_argument("--models", type=Path, help="where models are made, and found by the next run")
-    parser.add_argument("--peers", type=Path, default=turns.PEERS_PYTHON, help="Python of the peers' environment")
     options = parser.parse_args(arguments)
     cases = [_case(rows, beams) for rows in options.rows or [1, 16] for beams in options.beams or [1, 4]]
-    load, results = os.getloadavg()[0], {}
-    with tempfile.TemporaryDirectory(prefix="generation_") as scratch:
-        for model in options.model or MODELS:
-            folder = (options.models or Path(scratch)) / model
-            for case, found in _compare(model, folder, cases, options):
-                results[f"{model}, {case}"] = found
-                print(turns.table(f"{model}, {case}", found), end="\n\n", flush=True)
-    about = {"benchmark": "generation", **machine(PACKAGES), "load_average": load, "threads": THREADS}
-    print(json.dumps({**about, "cases": results}))
-    return 0
+    return peers.compare(
+        Path(__file__),
+        PACKAGES,
+        options.model or list(MODELS),
+        cases,
+        options.engine or ENGINES,
+        GOALS,
+        _check,
+        rounds=options.rounds,
+        threads=THREADS,
+    )
 
 
 def _case(rows: int, beams: int) -> str:
@@ -89,50 +81,18 @@ def _sizes(case: str) -> tuple[int, int]:
     return int(rows), 1 if beams == GREEDY else int(beams.removesuffix(" beams"))
 
 
-def _compare(
-    model: str, folder: Path, cases: list[str], options: argparse.Namespace
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    names = [BASELINE, *(name for name in options.engine or ENGINES if name != BASELINE)]
-    if left_out := [name for name in names if _is_peer(name) and not options.peers.exists()]:
-        print(f"Left out, because {options.peers} is not there: {', '.join(left_out)}.", file=sys.stderr)
-        names = [name for name in names if name not in left_out]
-
-    def python(name: str) -> Path:
-        return options.peers if _is_peer(name) else Path(sys.executable)
-
-    for name in ("checkpoint", *names):
-        if name != BASELINE and not (made := folder / name / "made").exists():
-            alone(Path(__file__), "--make", name, model, str(folder), threads=THREADS, python=str(python(name)))
-            made.touch()
-    with ExitStack() as stack:
-        engines = [
-            stack.enter_context(
-                turns.Engine(Path(__file__), name, model, str(folder), threads=THREADS, python=python(name))
-            )
-            for name in names
-        ]
-        for case in cases:
-            same = _check(model, case, {engine.name: engine.answer(case) for engine in engines})
-            measured = turns.in_turn(engines, case, options.rounds)
-            yield case, {**turns.summary(measured, BASELINE, GOALS), "same_answers": same}
-
-
-def _check(model: str, case: str, answers: Mapping[str, list[list[int]]]) -> dict[str, float]:
-    """Returns the share of rows in which an engine gives Hugging Face's tokens."""
-    wanted = answers[BASELINE]
-    if any(len(row) != ANSWER for row in wanted):
+def _check(model: str, case: str, answers: Mapping[str, list[list[int]]]) -> dict[str, Any]:
+    """Returns the share of rows with Hugging Face's tokens by engine."""
+    expected = answers[BASELINE]
+    if any(len(row) != ANSWER for row in expected):
         raise SystemExit(f"{model}, {case}: Hugging Face's answers are not {ANSWER} tokens long.")
     same = {
-        name: sum(a == b for a, b in zip(rows, wanted, strict=True)) / len(wanted) for name, rows in answers.items()
+        name: sum(a == b for a, b in zip(rows, expected, strict=True)) / len(expected) for name, rows in answers.items()
     }
     for name in EXACT:
         if same.get(name, 1.0) < 1.0:
             raise SystemExit(f"{model}, {case}: the tokens of {name} are not Hugging Face's.")
-    return same
-
-
-def _is_peer(name: str) -> bool:
-    return name.startswith(("optimum", "ctranslate2"))
+    return {"same_answers": same}
 
 
 def _make(name: str, model: str, folder: Path) -> None:
@@ -142,7 +102,7 @@ def _make(name: str, model: str, folder: Path) -> None:
     if name == "checkpoint":
         network = _network(model)
         network.save_pretrained(made)
-        turns.write_tokenizer(made, MODELS[model]["config"]["vocab_size"], MODELS[model]["tokens"])
+        peers.write_tokenizer(made, MODELS[model]["config"]["vocab_size"], MODELS[model]["tokens"])
     elif name.startswith("optimum"):
         from optimum.onnxruntime import ORTModelForSeq2SeqLM, ORTOptimizer
         from optimum.onnxruntime.configuration import AutoOptimizationConfig
@@ -155,10 +115,7 @@ def _make(name: str, model: str, folder: Path) -> None:
         else:
             exported.save_pretrained(made)
     elif name.startswith("ctranslate2"):
-        from ctranslate2.converters import TransformersConverter
-
-        kind = {"fp32": "float32", "int8": "int8"}[name.split()[-1]]
-        TransformersConverter(str(checkpoint)).convert(str(made), quantization=kind, force=True)
+        peers.convert_to_ctranslate2(name, checkpoint, made)
     else:
         from model_build.text2text import export, optimise
 
@@ -168,14 +125,14 @@ def _make(name: str, model: str, folder: Path) -> None:
 
 
 def _network(model: str) -> Any:
-    """Returns a model with seeded weights. Its end is none that generation configurations name."""
+    """Returns a model with seeded weights and no forced end token."""
     import torch
     from transformers import BartConfig, BartForConditionalGeneration, MarianConfig, MarianMTModel
 
     size = MODELS[model]
     stacks = {f"{stack}_{key}": value for stack in ("encoder", "decoder") for key, value in size["stack"].items()}
     ids = {f"{name}_id": token for name, token in size["tokens"].items()}
-    # CTranslate2 reads the last two, which published files have and transformers has forgotten.
+    # CTranslate2 reads these keys of published files.
     old = {"normalize_before": False, "normalize_embedding": model == "bart"}
     configure: Any = BartConfig if model == "bart" else MarianConfig
     build: Any = BartForConditionalGeneration if model == "bart" else MarianMTModel
@@ -208,11 +165,9 @@ def _hugging_face(name: str, model: str, folder: Path) -> Answer:
 
 
 def _optimum(name: str, model: str, folder: Path) -> Answer:
-    import onnxruntime
     from optimum.onnxruntime import ORTModelForSeq2SeqLM
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = THREADS
+    options = peers.onnx_options(THREADS)
     return _generating(ORTModelForSeq2SeqLM.from_pretrained(folder / name, session_options=options), model)
 
 
@@ -224,7 +179,7 @@ def _generating(network: Any, model: str) -> Answer:
     def answer(case: str) -> list[list[int]]:
         source = torch.tensor(_rows(case))
         with torch.inference_mode():
-            said = network.generate(
+            output = network.generate(
                 input_ids=source,
                 attention_mask=torch.ones_like(source),
                 num_beams=_sizes(case)[1],
@@ -232,7 +187,7 @@ def _generating(network: Any, model: str) -> Answer:
                 suppress_tokens=[_end(model)],
                 max_new_tokens=ANSWER,
             )
-        tokens: list[list[int]] = said[:, 1:].tolist()
+        tokens: list[list[int]] = output[:, 1:].tolist()
         return tokens
 
     return answer
@@ -246,16 +201,16 @@ def _ctranslate2(name: str, model: str, folder: Path) -> Answer:
     translator = ctranslate2.Translator(
         str(folder / name),
         device="cpu",
-        compute_type="float32" if name.endswith("fp32") else "int8",
+        compute_type=peers.ct2_type(name),
         intra_threads=THREADS,
     )
 
     def answer(case: str) -> list[list[int]]:
         rows = [[by_id[token] for token in row] for row in _rows(case)]
-        said = translator.translate_batch(
+        results = translator.translate_batch(
             rows, beam_size=_sizes(case)[1], min_decoding_length=ANSWER, max_decoding_length=ANSWER
         )
-        return [[words[word] for word in each.hypotheses[0]] for each in said]
+        return [[words[word] for word in each.hypotheses[0]] for each in results]
 
     return answer
 
@@ -300,9 +255,8 @@ ENGINES: dict[str, Callable[[str, str, Path], Answer]] = {
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--serve"]:
         name, model, folder = sys.argv[2:]
-        turns.answer_turns(lambda: ENGINES[name](name, model, Path(folder)))
+        harness.answer_turns(lambda: ENGINES[name](name, model, Path(folder)))
     elif sys.argv[1:2] == ["--make"]:
         _make(*sys.argv[2:4], Path(sys.argv[4]))
-        print("null")
     else:
         sys.exit(main())

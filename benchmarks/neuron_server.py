@@ -1,23 +1,14 @@
-"""The Neuron server with a stand-in for its device, beside Triton or the server of another checkout: what a request
-costs.
+"""The Neuron server beside Triton's Python backend with a stand-in for the device: the cost of a request.
 
-  python benchmarks/neuron_server.py                              this checkout alone
-  git worktree add /tmp/before COMMIT
-  python benchmarks/neuron_server.py --beside /tmp/before         in turn, in changing order; medians and their ratios
-  python benchmarks/neuron_server.py --triton                     the same with Triton's Python backend, or with both
+  python benchmarks/neuron_server.py
 
-The device has `--cores` NeuronCores, 4 to a chip. Each takes `--batch` rows at once, for `--device-ms`, and cores that
-are asked in one call are idle until the last of them has ended; it takes no CPU. So what is seen is the server's own:
-HTTP, JSON, batching, tokens, and how many cores it keeps busy. In Triton a Python model does the same work with the
-same code, with dynamic batching and an instance for each chip. Our load generator asks in a closed loop, one row a
-request, for each number of users in turn.
+The device has `--cores` NeuronCores, 4 to a chip. Each takes `--batch` rows at once for `--device-ms` and no CPU. So
+the figures show the server's own cost: HTTP, JSON, batching, tokens, and how many cores it keeps busy. In Triton a
+Python model does the same work with the same code, with dynamic batching and an instance for each chip. Our load
+generator sends one row a request in a closed loop. `cpu_us` is the server's CPU time for each request.
 
-  requests a second   over the whole run
-  p50, p99            milliseconds at the client
-  CPU per request     microseconds of the server's processes, by the kernel
-
-Server and generator share the machine. Exits with 1 where this checkout answers fewer requests a second than another or
-takes more CPU for one, by the median of the ratios and beyond `NOISE`. The last line is one JSON document.
+Server and generator share the machine. Exits with 1 if our server answers fewer requests a second than Triton or takes
+more CPU time, by the median of the ratios and beyond `NOISE`.
 """
 
 import argparse
@@ -36,9 +27,9 @@ from pathlib import Path
 import psutil
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from plain_triton import plain_triton
-from side_by_side import ROOT, machine
-
+from benchmarks import harness
+from benchmarks.harness import ROOT
+from benchmarks.plain_triton import plain_triton
 from containers.encoder.goldens import GOLDENS, PARITY, Golden, Limits, to_json
 from containers.encoder.settings import Settings
 from containers.neuron.server_settings import ServerSettings
@@ -68,13 +59,13 @@ class Cores:
 
 def load(folder, settings):
     count = int(os.environ["NEURON_RT_NUM_CORES"])
-    if count > 4 and hasattr(engine, "Lanes"):
+    if count > 4:
         return engine.Lanes([Cores(4, settings.batch_size)] * (count // 4), 4 * settings.batch_size)
     return Cores(count, settings.batch_size)
 
 load_engine.load = load
 """
-"""Python runs this before it runs a worker. Another checkout may ask all cores in one call."""
+"""Python runs this before it runs a worker."""
 TRITON_MODEL = """
 import sys
 from pathlib import Path
@@ -121,8 +112,6 @@ output [
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another checkout, whose server takes turns")
-    parser.add_argument("--triton", action="store_true", help="Triton takes turns, too")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--users", type=int, nargs="+", default=[16, 64])
@@ -131,11 +120,7 @@ def main() -> int:
     parser.add_argument("--device-ms", type=float, default=3.0)
     options = parser.parse_args()
     device = {"DEVICE_MS": str(options.device_ms), "NEURON_RT_NUM_CORES": str(options.cores)}
-    servers: dict[str, Serve] = {"this": partial(running, ROOT, device)}
-    if options.beside:
-        servers["other"] = partial(running, options.beside.resolve(), device)
-    if options.triton:
-        servers["triton"] = partial(running_triton, device)
+    servers: dict[str, Serve] = {"ours": partial(running, device), "triton": partial(running_triton, device)}
     seen: dict[int, list[dict[str, dict[str, float]]]] = {users: [] for users in options.users}
     with tempfile.TemporaryDirectory() as folder:
         make_model(Path(folder, "model"), options.batch)
@@ -151,9 +136,7 @@ def main() -> int:
 def make_model(folder: Path, batch: int) -> None:
     folder.mkdir()
     settings: Settings = replace(CLASSIFICATION, batch_size=batch)
-    values = json.loads(settings.to_json())
-    del values["input_types"]  # its default; another checkout may not know it
-    (folder / "settings.json").write_text(json.dumps(values))
+    (folder / "settings.json").write_text(settings.to_json())
     make_tokenizer().save(str(folder / "tokenizer.json"))
     (folder / "model.32.neuron.pt").touch()
     golden = Golden(row=1, length=32, token_ids=(2, 3), type_ids=(0, 0), outputs={"logits": [0.0, 0.0, 0.0]})
@@ -204,18 +187,18 @@ def measure(name: str, serve: Serve, folder: Path, users: int, seconds: int) -> 
 
 
 @contextmanager
-def running(checkout: Path, device: dict[str, str], model: Path) -> Iterator[tuple[int, psutil.Process]]:
+def running(device: dict[str, str], model: Path) -> Iterator[tuple[int, psutil.Process]]:
     port = free_port()
     environment = {
         **os.environ,
-        "PYTHONPATH": f"{model}:{checkout}",
+        "PYTHONPATH": f"{model}:{ROOT}",
         "MODEL_FOLDER": str(model),
         "HOST": "127.0.0.1",
         "PORT": str(port),
         **device,
     }
     with subprocess.Popen(
-        [sys.executable, "-m", "containers.neuron"], cwd=checkout, env=environment, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "containers.neuron"], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
     ) as server:
         try:
             assert server.stderr
@@ -249,24 +232,25 @@ def processor_s(process: psutil.Process) -> float:
 
 
 def report(seen: dict[int, list[dict[str, dict[str, float]]]]) -> int:
-    results: dict[int, dict[str, float]] = {}
-    worse = False
+    results, goals = {}, []
     print(f"{'users':>5} {'server':8}" + "".join(f"{name:>21}" for name in FIGURES))
     for users, pairs in seen.items():
-        for server in pairs[0]:
-            medians = {name: statistics.median(pair[server][name] for pair in pairs) for name in FIGURES}
-            results[users] = {
-                **results.get(users, {}),
-                **{f"{server}_{name}": value for name, value in medians.items()},
-            }
-            print(f"{users:5} {server:8}" + "".join(f"{medians[name]:21.2f}" for name in FIGURES))
-        for other in pairs[0].keys() - {"this"}:
-            ratios = {name: statistics.median(p["this"][name] / p[other][name] for p in pairs) for name in FIGURES}
-            results[users] |= {f"ratio_to_{other}_{name}": ratio for name, ratio in ratios.items()}
-            worse |= ratios["requests_per_second"] < 1 - NOISE or ratios["cpu_us"] > 1 + NOISE
-            print(f"{users:5} {'× ' + other:8}" + "".join(f"{ratios[name]:21.2f}" for name in FIGURES))
-    print(json.dumps({"machine": machine(["httptools", "tokenizers", "uvloop"]), "users": results}))
-    return int(worse)
+        rows = {
+            server: {name: statistics.median(pair[server][name] for pair in pairs) for name in FIGURES}
+            for server in pairs[0]
+        }
+        rows["× triton"] = {
+            name: statistics.median(pair["ours"][name] / pair["triton"][name] for pair in pairs) for name in FIGURES
+        }
+        for server, row in rows.items():
+            print(f"{users:5} {server:8}" + "".join(f"{row[name]:21.2f}" for name in FIGURES))
+        ratios, results[users] = rows["× triton"], rows
+        rate, cpu = ratios["requests_per_second"], ratios["cpu_us"]
+        goals.append({"goal": f"requests a second at {users} users", "got": rate, "met": rate >= 1 - NOISE})
+        goals.append({"goal": f"CPU of a request at {users} users", "got": cpu, "met": cpu <= 1 + NOISE})
+    print(*harness.goal_lines(goals), sep="\n")
+    packages = ["httptools", "tokenizers", "uvloop"]
+    return harness.finish("neuron_server", packages, {"users": results, "goals": goals}, goals)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,9 @@
-"""Runs a workload's published experiment on this machine, by real Tritons, and keeps its page.
-
-Builds the variants of [published.NAME], starts an AWS account of this machine's own, and runs
-`python -m inference_recommender experiment WORKLOAD --published NAME` in it: a job of Inference Recommender for each
-variant. The page says on what machine it was measured; `--keep` copies it to a place of your choice.
+"""Runs a workload's published experiment on a local account with real Tritons, and copies its page.
 
     python benchmarks/published.py text_classification cpu-twin --keep docs/experiments/bert-large-cpu-twin.html
 
-Exits with the experiment's code. The last line is one JSON document: the experiment's result.
+Builds the variants of [published.NAME] and runs `experiment WORKLOAD --published NAME`, with a job for each variant.
+Exits with the experiment's code. The last line is its result as JSON.
 """
 
 import argparse
@@ -38,10 +35,7 @@ def main() -> int:
     options = parser.parse_args()
     folder = load_workload(options.workload).as_published(options.name)
     build(folder)
-    with (
-        tempfile.TemporaryDirectory() as state,
-        LocalAccount.start(state=Path(state)) as account,
-    ):
+    with tempfile.TemporaryDirectory() as state, LocalAccount.start(state=Path(state)) as account:
         status, result, run = measure(folder, account)
     if options.keep and run:
         options.keep.parent.mkdir(parents=True, exist_ok=True)
@@ -64,13 +58,7 @@ def measure(folder: WorkloadFolder, account: LocalAccount) -> tuple[int, dict[st
     """Returns the experiment's exit code, its result and its folder, which is there without a verdict, too."""
     command = ["inference_recommender", "experiment", folder.workload.name, "--published", str(folder.published_name)]
     command += ["--role-arn", make_role(account), "--image-uri", IMAGE, "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
     print(done.stderr, file=sys.stderr)
     named = re.search(r"^Experiment: (.+)$", done.stderr, re.MULTILINE)
     return done.returncode, json.loads(done.stdout or "{}"), ROOT / named[1] if named else None

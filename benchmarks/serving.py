@@ -1,37 +1,27 @@
-"""One real Triton asked by JSON, binary HTTP and gRPC, at several rows a request, and its response cache by hit ratio.
+"""Ways to call Triton: JSON, binary HTTP and gRPC at several rows per request, and the response cache by hit ratio.
 
   python -m model_build build spellcheck --target cpu
   python benchmarks/serving.py
 
-Blocks of requests take turns in changing order and send the same texts, so that each ratio is a median over rounds that
-saw the same machine. All clients are tritonclient's for asyncio, in one process, on kept connections to loopback; a
-request's time holds building the tensors and reading the answer.
+One Triton answers blocks of requests in changing order with the same texts. Ratios are medians over rounds. All clients
+are tritonclient's for asyncio on kept connections to loopback. A request's time includes building the tensors and
+reading the answer.
 
-  json     KServe v2 over HTTP, tensors as JSON, as `payload_archive` and InvokeEndpoint have them
-  binary   the same with tensors as bytes behind a short JSON head
-  grpc     ModelInfer, as the ECS stack's port 8001 takes it
-  rows     texts of one request, which Triton hands to the model as one batch
-
+  rows     texts of one request, which Triton passes to the model as one batch
   off      the model without a cache
-  0.5      a copy of it in the same server, whose config.pbtxt enables the response cache: half of the requests are
-           among 64 that were asked before, the others are new. `told` is the ratio of hits by the server's statistics
+  0.5      a copy of the model with the response cache. Half of the requests are among 64 known ones. `hits` is the
+           ratio by the server's statistics
 
-  p50 ms, p99 ms   one caller; p50 is the median over rounds of each block's, p99 that of all blocks' requests together
-  requests/s       `--callers` at once in closed loop, the median over rounds
-  p50 x, req x     over `json` of the same rows, or over `off`: medians over rounds of the round's ratio
-  us client, us server   CPU of a request at `--callers`: this process, and Triton with its models
+  p50 ms, p99 ms   with one caller
+  requests/s       closed loop with `--callers`
+  p50 x, req x     over `json` of the same rows, or over `off`
 
-What to take from it: a protocol is worth its change where `p50 x` is well under 1 at your rows; a cache where `req x`
-at your traffic's hit ratio pays for its memory. A workload's key `serving.response_cache_mb` turns it on. It says
-nothing of networks, and of busy machines only ratios. Answers are compared first; exits with 1 where two ways differ,
-or the cache's hits are not what was sent. The last line is one JSON document.
+Compares the answers first. Exits with 1 if two ways give other answers, or if the cache's hits are not those expected.
 """
 
 import argparse
 import asyncio
 import itertools
-import json
-import os
 import random
 import shutil
 import socket
@@ -46,12 +36,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import tritonclient.grpc.aio as grpc_client
 import tritonclient.http.aio as http_client
-from plain_triton import PlainTriton, plain_triton
-from side_by_side import machine, p99
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks import harness
+from benchmarks.plain_triton import PlainTriton, plain_triton
 from workloads import ROOT, Row, load_artifact, load_workload
 
 ROWS = (1, 4, 16)
@@ -78,8 +68,6 @@ class Way:
     p50_ms: list[float] = field(default_factory=list)
     all_ms: list[float] = field(default_factory=list)
     per_s: list[float] = field(default_factory=list)
-    client_us: list[float] = field(default_factory=list)
-    server_us: list[float] = field(default_factory=list)
 
 
 class Texts:
@@ -119,11 +107,12 @@ def main() -> int:
     with _server(repository, artifact.default_model, dict(artifact.environment)) as (triton, grpc):
         found = asyncio.run(_measure(triton, grpc, artifact.default_model, rows, options))
     print(_table(found), end="")
-    packages = machine(["tritonclient", "grpcio", "aiohttp"])
-    print(json.dumps({"workload": options.workload, **found, "load_average": os.getloadavg(), "machine": packages}))
-    problems = _problems(found)
-    print(*problems, sep="\n", end="\n" if problems else "", file=sys.stderr)
-    return 1 if problems else 0
+    same, hits = not found["answers_differ"], all(each["hits_as_sent"] for each in found["cache"][1:])
+    goals = [{"goal": "all ways give the same answers", "got": same, "met": same}]
+    goals.append({"goal": "the cache hits are the known requests", "got": hits, "met": hits})
+    print(*harness.goal_lines(goals), sep="\n")
+    document = {"workload": options.workload, **found, "goals": goals}
+    return harness.finish("serving", ["tritonclient", "grpcio", "aiohttp"], document, goals)
 
 
 @contextmanager
@@ -174,12 +163,11 @@ async def _measure(
         for ratio in HIT_RATIOS:
             cache.append(Way(name=f"{ratio:g}", rows=1, model=_cached(model), ask=asks["json"], hit_ratio=ratio))
         hits: dict[str, list[int]] = {way.name: [0, 0] for way in cache[1:]}
-        server = psutil.Process(triton.pid)
         for turn in range(options.rounds):
             print(f"… round {turn + 1} of {options.rounds}", file=sys.stderr)
             for way in [*protocols, *cache] if turn % 2 else [*reversed(cache), *reversed(protocols)]:
                 before = await _cache_counts(http, way.model)
-                await _block(way, texts, turn, options, server)
+                await _block(way, texts, turn, options)
                 if way.name in hits:
                     after = await _cache_counts(http, way.model)
                     hits[way.name] = [had + b - a for had, a, b in zip(hits[way.name], before, after, strict=True)]
@@ -254,19 +242,16 @@ def _same(one: dict[str, list[Any]], other: dict[str, list[Any]]) -> bool:
 
 async def _cache_counts(client: Any, model: str) -> list[int]:
     """Returns the requests that the cache answered and that it did not, by Triton's own count."""
-    told = await client.get_inference_statistics(model)
-    stats = told["model_stats"][0]["inference_stats"]
+    statistics_ = await client.get_inference_statistics(model)
+    stats = statistics_["model_stats"][0]["inference_stats"]
     return [stats["cache_hit"]["count"], stats["cache_miss"]["count"]]
 
 
-async def _block(way: Way, texts: Texts, turn: int, options: argparse.Namespace, server: psutil.Process) -> None:
+async def _block(way: Way, texts: Texts, turn: int, options: argparse.Namespace) -> None:
     """Asks one at a time, then `--callers` at once, for half of the block's seconds each."""
     draw = random.Random(turn)  # the same texts in all blocks of a round, but for their numbers
     alone, _ = await _load(way, texts, draw, 1, options.seconds / 2)
-    cpu_server, cpu_client = _cpu_s(server), time.process_time()
     together, seconds = await _load(way, texts, draw, options.callers, options.seconds / 2)
-    way.client_us.append((time.process_time() - cpu_client) / len(together) * 1e6)
-    way.server_us.append((_cpu_s(server) - cpu_server) / len(together) * 1e6)
     way.p50_ms.append(statistics.median(alone))
     way.all_ms += alone
     way.per_s.append(len(together) / seconds)
@@ -291,25 +276,17 @@ async def _load(way: Way, texts: Texts, draw: random.Random, callers: int, secon
     return milliseconds, time.perf_counter() - start
 
 
-def _cpu_s(server: psutil.Process) -> float:
-    """Returns the CPU time of Triton and its models' processes, in seconds; the kernel counts hundredths."""
-    times = [process.cpu_times() for process in (server, *server.children(recursive=True))]
-    return sum(each.user + each.system for each in times)
-
-
 def _figures(way: Way, beside: Way, hits: Sequence[int] | None) -> dict[str, Any]:
     return {
         "way": way.name,
         "rows": way.rows,
         "p50_ms": round(statistics.median(way.p50_ms), 3),
-        "p99_ms": round(p99(way.all_ms), 3) if len(way.all_ms) >= 100 else None,
+        "p99_ms": round(statistics.quantiles(way.all_ms, n=100)[98], 3) if len(way.all_ms) >= 100 else None,
         "requests_per_s": round(statistics.median(way.per_s), 1),
         "p50_ratio": _ratio(way.p50_ms, beside.p50_ms),
         "requests_ratio": _ratio(way.per_s, beside.per_s),
-        "client_us": round(statistics.median(way.client_us)),
-        "server_us": round(statistics.fmean(way.server_us)),
         "requests": len(way.all_ms),
-        "hit_ratio_told": round(hits[0] / sum(hits), 3) if hits is not None else None,
+        "hit_ratio_counted": round(hits[0] / sum(hits), 3) if hits is not None else None,
         "hits_as_sent": list(hits) == [way.known, way.new] if hits is not None else None,
     }
 
@@ -321,24 +298,15 @@ def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
 def _table(found: dict[str, Any]) -> str:
     lines = []
     for title, kind in (("rows  protocol", "protocols"), ("rows  cache   ", "cache")):
-        lines.append(f"{title}  p50 ms  p99 ms  requests/s  p50 x  req x  us client  us server  told")
+        lines.append(f"{title}  p50 ms  p99 ms  requests/s  p50 x  req x  hits")
         for each in found[kind]:
             tail = f"{each['p99_ms']:>8.2f}" if each["p99_ms"] is not None else f"{'-':>8}"
-            told = f"{each['hit_ratio_told']:.2f}" if each["hit_ratio_told"] is not None else "-"
+            hits = f"{each['hit_ratio_counted']:.2f}" if each["hit_ratio_counted"] is not None else "-"
             lines.append(
                 f"{each['rows']:>4}  {each['way']:<8}{each['p50_ms']:>8.2f}{tail}{each['requests_per_s']:>12,.0f}"
-                f"{each['p50_ratio']:>7.2f}{each['requests_ratio']:>7.2f}{each['client_us']:>11,}{each['server_us']:>11,}"
-                f"{told:>6}"
+                f"{each['p50_ratio']:>7.2f}{each['requests_ratio']:>7.2f}{hits:>6}"
             )
     return "\n".join(lines) + "\n"
-
-
-def _problems(found: dict[str, Any]) -> list[str]:
-    problems = [f"{each}: other answers than JSON, one row at a time" for each in found["answers_differ"]]
-    for each in found["cache"][1:]:
-        if not each["hits_as_sent"]:
-            problems.append(f"cache {each['way']}: the server counts other hits than known requests were sent")
-    return problems
 
 
 if __name__ == "__main__":

@@ -1,112 +1,71 @@
-"""Latency of one spelling correction at batch 1: us beside Hugging Face `generate` and CTranslate2.
+"""Latency of one spelling correction: ours beside Hugging Face `generate` and CTranslate2.
 
   make bench                                        installs the peers, builds both targets, then runs this
-  python benchmarks/spellcheck_latency.py --rounds 9   more of it
+  python benchmarks/spellcheck_latency.py --rounds 9
 
-Every engine runs alone in a process of its own, in turn, round after round, with one thread. Queries are the workload's
-payloads. Prints a table of medians over rounds, each with its ratio to Hugging Face, and one JSON document on the last
-line. Engines that give other answers than Hugging Face are counted.
+Each engine has one thread and answers the workload's payloads one at a time. Prints medians with ratios to Hugging
+Face, and how many answers differ from Hugging Face's.
 """
 
 import argparse
-import json
-import os
-import platform
-import statistics
-import subprocess
+import itertools
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks import harness, peers
+from benchmarks.harness import BASELINE, ROOT, Answer
+from workloads import load_workload
 
-from workloads import ROOT, load_workload
-
-Answer = Callable[[str], str]
-WARM_UP = 20
-BASELINE = "huggingface fp32"
+ALL = "all"
+"""The case of all payloads, untimed. Any other case is the next payload."""
+PACKAGES = ("ctranslate2", "onnxruntime", "torch", "transformers")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="runs of each engine, in turn (default 5)")
-    parser.add_argument("--engine", choices=ENGINES, help="run this engine alone and print its latencies as JSON")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
+    parser.add_argument("--engine", choices=ENGINES, action="append", help="only this; may be repeated")
     options = parser.parse_args()
-    if options.engine:
-        print(json.dumps(_measure(ENGINES[options.engine]())))
-        return 0
-    rounds = [{name: _alone(name) for name in ENGINES} for _ in range(options.rounds)]
-    _print({name: [each[name] for each in rounds] for name in ENGINES})
-    return 0
+    names = [BASELINE, *(name for name in options.engine or ENGINES if name != BASELINE)]
+    if not harness.machine(["ctranslate2"])["versions"]["ctranslate2"]:
+        names = [name for name in names if not name.startswith("ctranslate2")]
+    with peers.started(Path(__file__), names, threads=1, peers=Path(sys.executable)) as engines:
+        answers = {engine.name: engine.answer(ALL) for engine in engines}
+        result = harness.summary(harness.in_turn(engines, "next", options.rounds), BASELINE, ())
+    print(harness.table("one correction", result))
+    differ = {name: sum(map(str.__ne__, answers[BASELINE], texts)) for name, texts in answers.items()}
+    print("other answers: " + ", ".join(f"{name} {count}" for name, count in differ.items()))
+    return harness.finish("spellcheck_latency", PACKAGES, {**result, "other_answers": differ}, ())
 
 
-def _alone(engine: str) -> dict[str, Any]:
-    print(f"{engine} …", file=sys.stderr)
-    command = [sys.executable, __file__, "--engine", engine]
-    # Threads that spin while they wait would slow whatever runs beside them.
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
-
-
-def _measure(answer: Answer) -> dict[str, Any]:
+def _served(name: str) -> Answer:
+    """Returns the engine's answer to a case."""
+    answer = ENGINES[name](name)
     texts = load_workload("spellcheck").payloads()
-    for text in texts[:WARM_UP]:
-        answer(text)
-    milliseconds, answers = [], []
-    for text in texts:
-        start = time.perf_counter()
-        answers.append(answer(text))
-        milliseconds.append((time.perf_counter() - start) * 1000)
-    return {"p50_ms": statistics.median(milliseconds), "p99_ms": _p99(milliseconds), "answers": answers}
-
-
-def _p99(values: list[float]) -> float:
-    return statistics.quantiles(values, n=100)[98]
-
-
-def _print(measured: dict[str, list[dict[str, Any]]]) -> None:
-    expected = measured[BASELINE][0]["answers"]
-    medians = {name: statistics.median(each["p50_ms"] for each in rounds) for name, rounds in measured.items()}
-    results = {
-        name: {
-            "p50_ms": round(medians[name], 3),
-            "p99_ms": round(statistics.median(each["p99_ms"] for each in rounds), 3),
-            "times_faster_than_huggingface": round(medians[BASELINE] / medians[name], 1),
-            "other_answers": sum(a != b for a, b in zip(expected, rounds[0]["answers"], strict=True)),
-        }
-        for name, rounds in measured.items()
-    }
-    print(f"{'engine':24}{'p50 ms':>10}{'p99 ms':>10}{'× HF':>8}{'other answers':>16}")
-    for name, row in results.items():
-        print(
-            f"{name:24}{row['p50_ms']:>10}{row['p99_ms']:>10}{row['times_faster_than_huggingface']:>8}"
-            f"{row['other_answers']:>16}"
-        )
-    machine = {"cpu": _cpu(), "python": platform.python_version()}
-    print(json.dumps({"benchmark": "spellcheck_latency", "queries": len(expected), **machine, "engines": results}))
-
-
-def _cpu() -> str:
-    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    following = itertools.cycle(texts)
+    return lambda case: [answer(text) for text in texts] if case == ALL else answer(next(following))
 
 
 def _checkpoint() -> Path:
     return ROOT / "workloads" / "spellcheck" / "checkpoint"
 
 
-def _hugging_face() -> Answer:
+def _longest() -> int:
+    longest: int = load_workload("spellcheck").workload.model.max_output_tokens
+    return longest
+
+
+def _hugging_face(name: str) -> Answer:
     import torch
     from transformers import AutoTokenizer, T5ForConditionalGeneration
 
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(_checkpoint())
-    model = T5ForConditionalGeneration.from_pretrained(_checkpoint()).eval()
-    longest = load_workload("spellcheck").workload.model.max_output_tokens
+    model: Any = T5ForConditionalGeneration.from_pretrained(_checkpoint()).eval()
+    longest = _longest()
 
     def answer(text: str) -> str:
         with torch.inference_mode():
@@ -116,15 +75,15 @@ def _hugging_face() -> Answer:
     return answer
 
 
-def _ctranslate2(compute_type: str) -> Answer:
+def _ctranslate2(name: str) -> Answer:
     import ctranslate2
-    from ctranslate2.converters import TransformersConverter
+    from tokenizers import Tokenizer
 
-    folder = tempfile.mkdtemp()
-    TransformersConverter(str(_checkpoint())).convert(folder, force=True)
-    translator = ctranslate2.Translator(folder, device="cpu", compute_type=compute_type, intra_threads=1)
+    folder = Path(tempfile.mkdtemp())
+    peers.convert_to_ctranslate2(name, _checkpoint(), folder)
+    translator = ctranslate2.Translator(str(folder), device="cpu", intra_threads=1)
     tokenizer = Tokenizer.from_file(str(_checkpoint() / "tokenizer.json"))
-    longest = load_workload("spellcheck").workload.model.max_output_tokens
+    longest = _longest()
 
     def answer(text: str) -> str:
         tokens = tokenizer.encode(text).tokens
@@ -134,12 +93,12 @@ def _ctranslate2(compute_type: str) -> Answer:
     return answer
 
 
-def _ours(target: str) -> Answer:
+def _ours(name: str) -> Answer:
     from containers.text2text.generator import Refusal, TextGenerator
     from model_build.plan import plan
     from model_build.triton.repository import version_folder
 
-    built = plan(load_workload("spellcheck"), target, ROOT)
+    built = plan(load_workload("spellcheck"), "cpu-int8" if name.endswith("int8") else "cpu", ROOT)
     generator = TextGenerator.load(version_folder(built.repository, built.model), built.settings)
 
     def answer(text: str) -> str:
@@ -151,13 +110,17 @@ def _ours(target: str) -> Answer:
     return answer
 
 
-ENGINES: dict[str, Callable[[], Answer]] = {
+ENGINES = {
     BASELINE: _hugging_face,
-    "ctranslate2 fp32": lambda: _ctranslate2("float32"),
-    "ctranslate2 int8": lambda: _ctranslate2("int8"),
-    "ours fp32": lambda: _ours("cpu"),
-    "ours int8": lambda: _ours("cpu-int8"),
+    "ctranslate2 fp32": _ctranslate2,
+    "ctranslate2 int8": _ctranslate2,
+    "ours fp32": _ours,
+    "ours int8": _ours,
 }
 
+
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] == ["--serve"]:
+        harness.answer_turns(lambda: _served(sys.argv[2]))
+    else:
+        sys.exit(main())

@@ -136,9 +136,9 @@ def _add_verify_options(command: argparse.ArgumentParser) -> None:
 def _init(options: argparse.Namespace) -> int:
     with _status() as show, _tools_installed():
         written = initialising.run(options, ROOT, _named(show, options.name))
-    for warning in written.warnings:
+    for warning in written["warnings"]:
         print(f"Warning: {warning}", file=sys.stderr)
-    print(initialising.document(written) if options.json else initialising.text(written))
+    print(json.dumps(written, indent=2, ensure_ascii=False) if options.json else initialising.text(written))
     return 0
 
 

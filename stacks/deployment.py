@@ -18,6 +18,7 @@ from workloads import (
     Recommendation,
     ScheduledBatchHosting,
     UsageError,
+    WorkloadFolder,
 )
 from workloads.instances import needs_host_ami
 
@@ -64,7 +65,7 @@ def problems_of_hardware(props: WorkloadStackProps, wanted: Wanted, region: str 
 def _used_recommendation(props: WorkloadStackProps) -> tuple[Recommendation | None, list[SynthWarning]]:
     """Returns None where there is none, where it is to be ignored, or where a rehearsal deploys another target."""
     file, recommendation, options = props.folder.recommendation_file, props.recommendation, props.options
-    measure = _measure_command(props)
+    measure = measure_command(props.folder)
     single = f"one {props.folder.workload.instance_types[0]} is deployed, without autoscaling"
     if recommendation is None:
         text = f"{file} does not exist: {single}. Measure with `{measure}`, review the file and deploy again."
@@ -82,7 +83,7 @@ def _problems_of_recommendation(
     props: WorkloadStackProps, recommendation: Recommendation | None
 ) -> Iterator[ProjectError]:
     """Yields why the recommendation cannot be deployed. `recommendation` is None if it is not used."""
-    file, workload, measure = props.folder.recommendation_file, props.folder.workload, _measure_command(props)
+    file, workload, measure = props.folder.recommendation_file, props.folder.workload, measure_command(props.folder)
     if recommendation is None:
         if props.options.in_production:
             yield NoRecommendation(
@@ -150,7 +151,7 @@ def _autoscaling(chosen: Candidate | None, least: int) -> Autoscaling | None:
 
 
 def _recommendation_warnings(props: WorkloadStackProps, recommendation: Recommendation) -> Iterator[SynthWarning]:
-    file, measure = props.folder.recommendation_file, _measure_command(props)
+    file, measure = props.folder.recommendation_file, measure_command(props.folder)
     if recommendation.provenance.measured_on == "local":
         text = (
             f"{file}: was measured locally, on {recommendation.provenance.machine}. "
@@ -182,11 +183,12 @@ def _fleet_warnings(props: WorkloadStackProps, wanted: Wanted, region: str | Non
         yield from zone_warnings(wanted, region)
 
 
-def _measure_command(props: WorkloadStackProps) -> str:
+def measure_command(folder: WorkloadFolder) -> str:
     """Returns the command that writes a recommendation."""
-    run = f"python -m inference_recommender run {props.folder.workload.name}"
-    if isinstance(props.folder.workload.hosting, EcsServiceHosting):
-        return f"{run} --with load-test --url URL"  # Inference Recommender measures models on SageMaker alone
-    if any(needs_host_ami(name) for name in props.folder.workload.instance_types):
-        return f"{run} --with load-test"  # on this stack's endpoint: a job's hosts have too old a driver
+    workload = folder.workload
+    run = f"python -m inference_recommender run {workload.name}"
+    if isinstance(workload.hosting, EcsServiceHosting):
+        return f"{run} --with load-test --url URL"  # Inference Recommender measures models on SageMaker only
+    if any(needs_host_ami(name) for name in workload.instance_types):
+        return f"{run} --with load-test"  # on this stack's endpoint: the driver of a job's hosts is too old
     return f"{run} --job advanced"

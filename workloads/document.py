@@ -22,6 +22,11 @@ else:  # Inf1's image, in which models are compiled for it
 TOO_DEEP = "is nested too deeply."
 
 
+def parse_toml(text: str) -> dict[str, Any]:
+    """Raises ValueError for text that is not TOML."""
+    return tomllib.loads(text)
+
+
 class Document(BaseModel):
     """A frozen value with no unknown keys. Unknown is None, never 0."""
 

@@ -1,19 +1,14 @@
 """Settings of the command line, `--set TABLE.KEY=VALUE`, over the keys of workload.toml."""
 
-import sys
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
 
+from workloads.document import parse_toml
 from workloads.errors import UsageError
 from workloads.folder import WorkloadFolder
 from workloads.workload import Workload
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 def with_settings(folder: WorkloadFolder, settings: Sequence[str]) -> WorkloadFolder:
@@ -38,6 +33,6 @@ def with_settings(folder: WorkloadFolder, settings: Sequence[str]) -> WorkloadFo
 def _value(text: str, *, is_list: bool) -> Any:
     """Parses a TOML value. Other text is a string, or a list of them separated by commas."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"value = {text}")["value"]
+    except ValueError:
         return text.split(",") if is_list else text

@@ -60,6 +60,32 @@ class StairTraffic(Document):
 Traffic = Annotated[PhasedTraffic | StairTraffic, Field(discriminator="type")]
 
 
+class SimulationSettings(Document):
+    """Assumptions of `simulate`, in place of defaults and measured cold starts."""
+
+    provisioning_s: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="From the request for an instance to its container's start. None: measured, or 300."
+    )
+    model_load_s: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="From there to the first answer within the objective. None: measured, or 60."
+    )
+    metric_delay_s: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="Until an alarm sees a datapoint of a minute. None: 120."
+    )
+    tolerance_minutes: Annotated[float, Field(ge=0)] = Field(
+        default=5.0, description="Tolerated minutes over the objective in a month."
+    )
+    confidence: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.99, description="Share of seeds that must be within the tolerance."
+    )
+    fill_gaps: Literal["zero", "last"] | None = Field(
+        default=None,
+        description="How missing lines of a trace are filled: zero if there was no traffic, last if the monitoring "
+        "failed. None: a gap is an error.",
+    )
+    region: str | None = Field(default=None, description="Region of the prices if --from names a measurement.")
+
+
 class Recommender(Document):
     """Facts of the account in which a workload is measured, and what a job varies besides the instance type."""
 
@@ -101,6 +127,19 @@ class Recommender(Document):
     generator_image_uri: str | None = Field(default=None, description="Default: AWS's PyTorch image for CPUs.")
     request_timeout_s: float = Field(
         default=60.0, ge=0.1, le=3600, description="A request without an answer by then has failed."
+    )
+    images: dict[Literal["cpu", "gpu", "inf1", "inf2", "all"], str] = Field(
+        default={},
+        description="Container image of an experiment's models on each kind of hardware. Default: the stack's, and for "
+        "other hardware the project's own image that was pushed last.",
+    )
+    host_ami: str | None = Field(
+        default=None, description="InferenceAmiVersion of an experiment's GPU instances. Default: the image's."
+    )
+    load: Literal["sagemaker", "load-test"] | None = Field(
+        default=None,
+        description="Load of an experiment: Inference Recommender's jobs, or the project's generator on temporary "
+        "endpoints. Default: load-test on instance types with drivers too old for a job, else sagemaker.",
     )
     managed_policy: bool = Field(
         default=False,

@@ -20,7 +20,7 @@ from workloads.model import Model, TextToText, metrics_of
 from workloads.objective import LatencyObjective, Objective, Sizing
 from workloads.serving import Serving, Tune, Variant, inherited
 from workloads.target import NeuronTarget, Target, TensorRtTarget
-from workloads.traffic import Published, Recommender, Traffic
+from workloads.traffic import Published, Recommender, SimulationSettings, Traffic
 
 WORKLOAD_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 AGREEMENT = "agreement"
@@ -72,6 +72,7 @@ class Workload(Document):
         default={}, description="Experiments of which others published the figures, with their model and their load."
     )
     recommender: Recommender = Recommender()
+    simulation: SimulationSettings = SimulationSettings()
     tune: Tune = Field(default=Tune(), description="What `tune` tries; by default what fits the machine.")
     hosting: Hosting
 

@@ -1,22 +1,19 @@
-"""Our load generator beside NVIDIA's perf_analyzer and Locust: what they measure of one null model, and what they cost.
+"""Our load generator beside NVIDIA's perf_analyzer and Locust: results and cost with one null model.
 
   python3 -m venv build/venv-generators
   bash scripts/install_locked.sh build/venv-generators/bin/python benchmarks/generator/requirements.txt
-  python benchmarks/generator/compare.py           every tool at 1, 2, 4, 8 and 16 at once, in turn, medians
+  python benchmarks/generator/compare.py           every tool at 1, 2, 4, 8 and 16 connections, in turn, medians
 
-The null model is a Python backend's constant behind Triton's response cache, so an answer costs the server about as
-little as Triton allows. All three ask it over HTTP with the same JSON tensor, closed loop.
+The null model is a Python backend's constant behind Triton's response cache, so an answer costs the server little. All
+tools send the same JSON tensor over HTTP in a closed loop.
 
-  requests a second   counted by Triton itself over a window in which the tool is well under way
-  CPU per request     of the tool with all its processes over the same window, by the kernel
-  p50, p99            as the tool itself reports them; Locust's from its request event, since its report rounds to ms
+  requests a second   counted by Triton over a window
+  CPU per request     of the tool's processes over the same window
+  p50, p99            reported by the tool; Locust's from its request event, because its report rounds to ms
 
-Tools and server share the cores, as they do whenever one machine tests itself: a tool that takes less leaves more to
-the server. Beside them, a bare loop of three system calls a request (bare_loop.py) shows how much of the CPU is the
-kernel's, which no tool can do without. Goals are judged by the median of the ratios within each round. perf_analyzer is
-tritonclient 2.51's, the newest that starts here; the two libraries that it wants (libb64, libcudart) are those that
-nvidia-pytriton's wheel carries. It runs in its cheapest mode, synchronous, and with --async, in which it ends however
-few the cores. Exits with 1 when a goal is not met. The last line is one JSON document.
+Tools and server share the cores. Goals are judged by the median of the ratios within each round. perf_analyzer is that
+of tritonclient 2.51, the newest that starts here, in its synchronous mode and with --async. Its libraries libb64 and
+libcudart come from nvidia-pytriton's wheel. Exits with 1 if a goal is missed.
 """
 
 import argparse
@@ -37,19 +34,17 @@ from typing import Any
 import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
+from benchmarks import harness
 from benchmarks.generator.tools import (
     ASYNC,
-    BARE,
     OURS,
     PERF_ANALYZER,
     TOOLS,
     Latencies,
     Start,
     is_there,
-    peer_versions,
 )
 from benchmarks.plain_triton import plain_triton
-from benchmarks.side_by_side import machine
 
 PORT = 18_002
 SETTLE_S = 1.0
@@ -103,20 +98,9 @@ def main() -> int:
     }
     goals = list(_goals(seen))
     _show(medians, goals)
-    print(
-        json.dumps(
-            {
-                "benchmark": "generator",
-                **machine(["uvloop", "httptools"]),
-                "peers": peer_versions(tools),
-                "concurrency": {
-                    n: {tool: asdict(figures) for tool, figures in of.items()} for n, of in medians.items()
-                },
-                "goals": goals,
-            }
-        )
-    )
-    return int(not all(goal["met"] for goal in goals))
+    figures = {n: {tool: asdict(row) for tool, row in of.items()} for n, of in medians.items()}
+    document = {"concurrency": figures, "goals": goals}
+    return harness.finish("generator", ["uvloop", "httptools"], document, goals)
 
 
 def _rounds(
@@ -220,7 +204,7 @@ def _null_triton() -> Iterator[str]:
 
 
 def _goals(seen: dict[int, dict[str, list[Figures]]]) -> Iterator[dict[str, Any]]:
-    """Judges the goals by the median over rounds of our figure over perf_analyzer's: other work ran beside both."""
+    """Judges by the median over rounds of our figure over perf_analyzer's."""
     for concurrency, of in seen.items():
         if PERF_ANALYZER not in of:
             continue
@@ -229,16 +213,14 @@ def _goals(seen: dict[int, dict[str, list[Figures]]]) -> Iterator[dict[str, Any]
             ("p99_ms", "p99 ≤ perf_analyzer's", operator.le, 1.0),
             ("requests_per_second", "requests a second ≥ perf_analyzer's", operator.ge, 1.0),
         ):
-            got, bare = (_ratio(of, tool, key) for tool in (OURS, BARE))
-            if got is not None and bare is not None:
-                ratios = {"got": round(got, 3), "bare_loop": round(bare, 3), "met": holds(got, bound)}
-                yield {"goal": f"{goal} at {concurrency}", **ratios}
+            if (got := _ratio(of, key)) is not None:
+                yield {"goal": f"{goal} at {concurrency}", "got": round(got, 3), "met": holds(got, bound)}
 
 
-def _ratio(of: dict[str, list[Figures]], tool: str, key: str) -> float | None:
-    """Returns the ratio to perf_analyzer in the rounds in which it has the figure, or else to its --async."""
+def _ratio(of: dict[str, list[Figures]], key: str) -> float | None:
+    """Returns our ratio to perf_analyzer in rounds where it has the figure, or else to its --async."""
     for peer in (PERF_ANALYZER, ASYNC):
-        pairs = [(getattr(ours, key), getattr(theirs, key)) for ours, theirs in zip(of[tool], of[peer], strict=True)]
+        pairs = [(getattr(ours, key), getattr(theirs, key)) for ours, theirs in zip(of[OURS], of[peer], strict=True)]
         if ratios := [ours / theirs for ours, theirs in pairs if theirs is not None]:
             return statistics.median(ratios)
     return None
@@ -254,9 +236,7 @@ def _show(medians: dict[int, dict[str, Figures]], goals: list[dict[str, Any]]) -
                 f"{_ms(figures.p50_ms)}{_ms(figures.p99_ms)}"
                 f"{figures.cpu_us_per_request:>16.1f}{ratio:>8.2f}"
             )
-    for goal in goals:
-        state = "met    " if goal["met"] else "NOT met"
-        print(f"{state} {goal['goal']}: {goal['got']} (the bare loop: {goal['bare_loop']})")
+    print(*harness.goal_lines(goals), sep="\n")
 
 
 def _ms(value: float | None) -> str:

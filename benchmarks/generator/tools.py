@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +95,6 @@ def _perf_analyzer_latencies(folder: Path) -> tuple[float, float]:
     return float(row["p50 latency"]) / 1000, float(row["p99 latency"]) / 1000
 
 
-def _bare(url: str, concurrency: int, seconds: float, folder: Path) -> "subprocess.Popen[bytes]":
-    (folder / "body.json").write_text(json.dumps(_request()), "utf-8")
-    command: list[str | Path] = [sys.executable, Path(__file__).parents[1] / "bare_loop.py"]
-    command += [f"{url}/v2/models/null/infer", str(concurrency), str(seconds + 1)]
-    return subprocess.Popen([*command, folder / "body.json", folder / "latencies.json"])
-
-
 def _request() -> dict[str, Any]:
     return {"inputs": [{"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [TEXT]}]}
 
@@ -109,17 +102,18 @@ def _request() -> dict[str, Any]:
 def _locust(url: str, concurrency: int, seconds: float, folder: Path) -> "subprocess.Popen[bytes]":
     (folder / "locustfile.py").write_text(LOCUSTFILE, "utf-8")
     environment = {**os.environ, "BODY": json.dumps(_request()), "LATENCIES": str(folder / "latencies.json")}
-    command: list[str | Path] = [
-        PEERS / "locust",
-        "--headless",
-        "-f",
-        folder / "locustfile.py",
-        "-H",
-        url,
+    command: list[str | Path] = [PEERS / "locust", "--headless", "-f", folder / "locustfile.py", "-H", url]
+    command += [
         "-u",
         str(concurrency),
+        "-r",
+        str(concurrency),
+        "-t",
+        f"{int(seconds + 1)}s",
+        "--only-summary",
+        "--loglevel",
+        "ERROR",
     ]
-    command += ["-r", str(concurrency), "-t", f"{int(seconds + 1)}s", "--only-summary", "--loglevel", "ERROR"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=folder)
 
 
@@ -132,10 +126,9 @@ def _p50_and_p99(milliseconds: Sequence[float]) -> tuple[float, float]:
     return float(p50), float(p99)
 
 
-OURS, BARE, PERF_ANALYZER, ASYNC = "ours", "bare loop", "perf_analyzer", "… --async"
+OURS, PERF_ANALYZER, ASYNC = "ours", "perf_analyzer", "… --async"
 TOOLS: dict[str, tuple[Start, Latencies]] = {
     OURS: (_ours, _our_latencies),
-    BARE: (_bare, _listed_latencies),
     PERF_ANALYZER: (_perf_analyzer, _perf_analyzer_latencies),
     ASYNC: (lambda *where: _perf_analyzer(*where, "--async"), _perf_analyzer_latencies),
     "locust": (_locust, _listed_latencies),
@@ -144,14 +137,7 @@ TOOLS: dict[str, tuple[Start, Latencies]] = {
 
 def is_there(tool: str) -> bool:
     program = PEERS / (PERF_ANALYZER if tool == ASYNC else tool)
-    there = tool in (OURS, BARE) or program.exists()
+    there = tool == OURS or program.exists()
     if not there:
-        print(f"Left out: {tool}, for {program} is not there; --help says how it is made.", file=sys.stderr)
+        print(f"Left out: {tool}. There is no {program}; see --help.", file=sys.stderr)
     return there
-
-
-def peer_versions(tools: Container[str]) -> dict[str, str]:
-    pins = (line.split("==") for line in Path(__file__).with_name("requirements.txt").read_text().split())
-    versions = {name[0]: name[1] for name in pins if len(name) == 2}
-    named = {PERF_ANALYZER: f"of tritonclient {versions['tritonclient']}", "locust": versions["locust"]}
-    return {tool: version for tool, version in named.items() if tool in tools}

@@ -1,46 +1,29 @@
-"""The capacity search: how often it is right, and for how many requests and probes, beside doubling and bisection.
+"""The capacity search beside doubling and bisection: how often it is right, and for how many requests and probes.
 
-  python benchmarks/searches/capacity.py [--seeds 50]       simulated services of known capacity, in virtual time
-  python benchmarks/searches/capacity.py --triton RUNS      `capacity spellcheck` against a real Triton on this machine
+  python benchmarks/searches/capacity.py [--seeds 50]
 
-Doubling and bisection is how AIPerf's and perf_analyzer's searches go, written here anew: 1,000 requests a probe, the
-rate doubled until a probe's percentile is over the limit, then the bracket halved until it is within 5 %; the result
-is its lower end. It starts on a warm service, at the same rate as ours; ours warms it up, and those probes and requests
-count.
+Simulated services of known capacity in virtual time. Doubling and bisection is the search of AIPerf and perf_analyzer,
+implemented here: 1,000 requests a probe, the rate doubled until the percentile is over the limit, then the bracket
+halved to 5 %. It starts on a warm service; ours warms it up, and those requests count.
 
-A search is right if its rate is within 5 % of the true capacity, which long runs at fixed rates tell: ours the one at
-which the percentile most likely is the limit. Its interval should hold the truth for 95 % of seeds. Ours ends when that
-is ±5 %, as `capacity` does, or already at ±9 % (quick): the most likely rate is nearer than that.
-
-The services differ in what makes requests late: waiting behind batches (batches), rare stalls of a cold one (stalls),
-two workers that slow each other down (workers), chance alone (mm1), and a machine that is slower at times (noisy).
-Every service's quick search is judged by the same goals.
-
---triton starts the server once and searches RUNS times, each as a command of its own, five minutes at most: whether it
-was resolved to 5 %, probes, seconds, and the load average meanwhile. A core of a shared machine is faster at some times
-than at others, and a capacity with it: `core` is what a fixed calculation took on it before and after the search,
-milliseconds, while the server was idle. The last line is one JSON document; exit code 1 where a goal is not met.
+A search is right within 5 % of the true capacity. Its interval should contain the truth for 95 % of seeds. `ours` ends
+at ±5 %, `quick` at ±9 %. The services differ in what makes requests late: batches, rare stalls of a cold service, two
+workers that slow each other down, chance, and a machine that is slower at times. Goals are of each quick search.
 """
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
-from benchmarks.plain_triton import plain_triton
+from benchmarks import harness
 from benchmarks.searches.simulated_service import (
     BATCHING,
     COLD,
@@ -51,17 +34,14 @@ from benchmarks.searches.simulated_service import (
     mm1_capacity_per_minute,
     true_capacity_per_minute,
 )
-from benchmarks.side_by_side import machine
 from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.search import MOST_PROBES, RESOLUTION, Reason, Search
-from workloads import ROOT, load_artifact
+from inference_recommender.capacity.search import RESOLUTION, Search
 
 START = 600.0
 PER_PROBE, CLOSE = 1000, 1.05
 RIGHT, QUICK = 0.05, 0.09
 FIRST_SEED = 1000
 WARM_UP_S = 60.0
-PORT = 18_031
 TWO = Service(workers=2, max_batch=4, fixed_ms=3.0, per_unit_ms=1.0, contention=0.3, jitter=0.2)
 
 
@@ -156,151 +136,42 @@ def summary(searches: Sequence[Searched]) -> dict[str, Any]:
     }
 
 
-def goals(case: dict[str, Any]) -> dict[str, bool]:
+def goals(name: str, case: dict[str, Any]) -> list[dict[str, Any]]:
     ours, peer = case["quick"], case["doubling and bisection"]
-    return {
-        "within 5 % of the truth for 95 % of seeds": ours["within_5_percent"] >= 0.95,
-        "8 probes at most in the median": ours["probes"] <= 8,
-        "half the requests of doubling and bisection": ours["requests"] <= peer["requests"] / 2,
-    }
-
-
-def simulated(seeds: int) -> dict[str, Any]:
-    print(f"{'':32}{'±5 %':>6}{'holds':>7}{'rate':>7}{'probes':>8}{'requests':>10}{'s':>7}")
-    cases: dict[str, Any] = {}
-    for name, case in CASES.items():
-        truth = case.truth
-        of: dict[str, Any] = {"true_invocations_per_minute": truth, "limit_ms": case.limit_ms}
-        for title, search in SEARCHES.items():
-            of[title] = s = summary([search(case, truth, FIRST_SEED + seed) for seed in range(seeds)])
-            holds = "-" if s["interval_holds_truth"] is None else f"{s['interval_holds_truth']:.2f}"
-            print(
-                f"{name:9}{title:23}{s['within_5_percent']:6.2f}{holds:>7}{s['rate_over_truth']:7.3f}{s['probes']:8g}"
-                f"{s['requests']:10,.0f}{s['seconds']:7.0f}"
-            )
-        of["goals"] = goals(of)
-        cases[name] = of
-    for name, of in cases.items():
-        for goal, met in of["goals"].items():
-            print(f"{'met    ' if met else 'NOT met'} {name}: {goal}")
-    return {"seeds": seeds, "services": cases}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """One search of a real Triton."""
-
-    exit_code: int
-    invocations_per_minute: float | None
-    interval: tuple[float | None, float | None] | None
-    half_width: float | None
-    probes: int
-    requests: int
-    seconds: float
-    """Seconds of the whole command."""
-    load_average: float
-    """The last minute's, when it ended: search, server and whatever else ran."""
-    calculation_ms: tuple[float, float]
-    """Milliseconds of a fixed calculation on one core, before and after."""
-    reason: str
-
-    @property
-    def is_resolved(self) -> bool:
-        return self.reason == Reason.RESOLVED.value and self.probes <= MOST_PROBES and self.seconds <= 300
-
-
-def real(runs: int) -> dict[str, Any]:
-    artifact = load_artifact(ROOT, "spellcheck", "cpu")
-    repository = ROOT / "build" / "spellcheck" / "cpu" / "repository"
-    flags = ["--allow-grpc=false", "--allow-metrics=false", "--http-address=127.0.0.1", f"--http-port={PORT}"]
-    with plain_triton(
-        repository,
-        default_model=artifact.default_model,
-        environment=artifact.environment,
-        flags=flags,
-        url=f"http://127.0.0.1:{PORT}",
-        ready=f"/v2/models/{artifact.default_model}/ready",
-    ) as server:
-        done = list(_runs(runs, server.url))
-    intervals = [run.interval for run in done if run.interval and None not in run.interval]
-    overlap = [low <= top and bottom <= high for (low, high), (bottom, top) in combinations(intervals, 2)]
-    met = sum(run.is_resolved for run in done) >= 0.9 * runs
-    print(f"{'met    ' if met else 'NOT met'} to 5 %, in 12 probes and 300 s at most, in nine of ten runs")
-    return {
-        "runs": [asdict(run) for run in done],
-        "resolved": sum(run.is_resolved for run in done),
-        "pairs_of_intervals_that_overlap": sum(overlap) / len(overlap) if overlap else None,
-        "goals": {"resolved in nine of ten runs": met, "intervals overlap": all(overlap)},
-    }
-
-
-def _runs(runs: int, url: str) -> Iterator[Run]:
-    print(f"{'run':>3}{'a minute':>10}{'interval':>20}{'± %':>6}{'probes':>8}{'s':>6}{'load':>6}{'core':>16}")
-    for number in range(runs):
-        run = _run(url)
-        ends = " to ".join("?" if end is None else f"{end:,.0f}" for end in run.interval or (None, None))
-        rate = "none" if run.invocations_per_minute is None else f"{run.invocations_per_minute:,.0f}"
-        width = "?" if run.half_width is None else f"{run.half_width:.1%}"
-        core = " and ".join(f"{each:.1f}" for each in run.calculation_ms)
-        effort = f"{run.probes:8}{run.seconds:6.0f}{run.load_average:6.1f}{core:>16}"
-        print(f"{number + 1:3}{rate:>10}{ends:>20}{width:>6}{effort}", flush=True)
-        yield run
-
-
-def _run(url: str) -> Run:
-    with tempfile.TemporaryDirectory(prefix="search_") as folder:
-        before = _calculation_ms()
-        began = time.monotonic()
-        command = ["capacity", "spellcheck", "--url", url, "--runs", folder, "--json"]
-        ended = subprocess.run(
-            [sys.executable, "-m", "inference_recommender", *command],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        seconds = time.monotonic() - began
-        kept = list(Path(folder).glob("*/capacity.json"))
-        if not kept:
-            raise SystemExit(f"The search failed with exit code {ended.returncode}:\n{ended.stderr[-2000:]}")
-        found = json.loads(kept[0].read_text("utf-8"))
-        probes = [file for file in kept[0].parent.glob("probe-*") if file.is_dir()]
-    rate, interval = found["max_invocations_per_minute"], found["max_invocations_interval"]
-    known = interval is not None and None not in interval
-    return Run(
-        exit_code=ended.returncode,
-        invocations_per_minute=rate,
-        interval=None if interval is None else (interval[0], interval[1]),
-        half_width=(interval[1] - interval[0]) / (interval[1] + interval[0]) if known else None,
-        probes=len(probes),
-        requests=sum(probe["requests"] for probe in found["probes"]),
-        seconds=seconds,
-        load_average=os.getloadavg()[0],
-        calculation_ms=(before, _calculation_ms()),
-        reason=found["reason"],
-    )
-
-
-def _calculation_ms() -> float:
-    """Returns the median of some hundred times of the same calculation."""
-    times = []
-    for _ in range(101):
-        began = time.perf_counter()
-        sum(number * number for number in range(100_000))
-        times.append((time.perf_counter() - began) * 1000)
-    return statistics.median(times)
+    share, probes, requests = ours["within_5_percent"], ours["probes"], ours["requests"] / peer["requests"]
+    return [
+        {"goal": f"{name}: 95 % of seeds within 5 % of the truth", "got": share, "met": share >= 0.95},
+        {"goal": f"{name}: at most 8 probes in the median", "got": probes, "met": probes <= 8},
+        {"goal": f"{name}: half the requests of doubling and bisection", "got": requests, "met": requests <= 0.5},
+    ]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=50, metavar="N", help="of each simulated service; default: 50")
-    parser.add_argument("--triton", type=int, metavar="RUNS", help="search a real Triton so many times instead")
+    parser.add_argument("--seeds", type=int, default=50, metavar="N", help="of each service; default: 50")
+    parser.add_argument("--service", choices=CASES, action="append", help="only this; may be repeated")
     options = parser.parse_args()
-    found = simulated(options.seeds) if options.triton is None else real(options.triton)
-    reached = [found["goals"]] if "goals" in found else [case["goals"] for case in found["services"].values()]
-    print(json.dumps({**machine(["numpy", "scipy"]), **found}))
-    return 0 if all(met for goals in reached for met in goals.values()) else 1
+    print(f"{'':32}{'±5 %':>6}{'holds':>7}{'rate':>7}{'probes':>8}{'requests':>10}{'s':>7}")
+    cases = {name: _case(name, options.seeds) for name in options.service or CASES}
+    reached = [goal for name, case in cases.items() for goal in goals(name, case)]
+    print(*harness.goal_lines(reached), sep="\n")
+    document = {"seeds": options.seeds, "services": cases, "goals": reached}
+    return harness.finish("searches/capacity", ["numpy", "scipy"], document, reached)
+
+
+def _case(name: str, seeds: int) -> dict[str, Any]:
+    case = CASES[name]
+    truth = case.truth
+    of: dict[str, Any] = {"true_invocations_per_minute": truth, "limit_ms": case.limit_ms}
+    for title, search in SEARCHES.items():
+        of[title] = s = summary([search(case, truth, FIRST_SEED + seed) for seed in range(seeds)])
+        holds = "-" if s["interval_holds_truth"] is None else f"{s['interval_holds_truth']:.2f}"
+        print(
+            f"{name:9}{title:23}{s['within_5_percent']:6.2f}{holds:>7}{s['rate_over_truth']:7.3f}{s['probes']:8g}"
+            f"{s['requests']:10,.0f}{s['seconds']:7.0f}",
+            flush=True,
+        )
+    return of
 
 
 if __name__ == "__main__":

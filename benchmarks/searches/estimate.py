@@ -1,11 +1,11 @@
-"""`python benchmarks/searches/estimate.py [--seeds 100]`: the open-loop estimate beside the true capacity.
+"""The open-loop estimate beside the true capacity of simulated services (simulated_service.py).
 
-For each simulated service (simulated_service.py) a minute of closed-loop users, as `[traffic.quick]` of spellcheck has
-them, gives the estimate for P99 ≤ 50 ms, in virtual time. `ratio` is the estimate over the truth (median and range of
-95 % of the seeds), `holds` the share of 95 % intervals that contain the truth. In the rows "with other work" every
-second point is half as fast and reported as stalled, as the local account reports the CPU time of other programs.
+    python benchmarks/searches/estimate.py [--seeds 100]
 
-Exit code: 1 if fewer than 90 % of the intervals of a service contain the truth.
+A minute of closed-loop users as in `[traffic.quick]` of spellcheck gives the estimate for P99 ≤ 50 ms in virtual time.
+`ratio` is the estimate over the truth: median, and range of 95 % of the seeds. `holds` is the share of 95 % intervals
+that contain the truth. In the rows "with other work" every second point is half as fast and reported as stalled. Exits
+with 1 if fewer than 90 % of the intervals of a service contain the truth.
 """
 
 import argparse
@@ -15,21 +15,12 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
-from benchmarks.searches.simulated_service import (
-    BATCHING,
-    MM1,
-    NOISY,
-    STALLING,
-    Service,
-    SimulatedService,
-    true_capacity_per_minute,
-)
+from benchmarks.searches.simulated_service import SERVICES, Service, SimulatedService, true_capacity_per_minute
 from inference_recommender.capacity.flow_equivalent import records
 from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.time_series import Series
 
-SERVICES = {"batching": BATCHING, "stalling": STALLING, "M/M/1": MM1, "noisy": NOISY}
 LIMIT = Limit(percentile=99.0, latency_ms=50.0)
 TRAFFIC_S = 60
 JOINS_S = (0.0, 20.0, *(20 + 2.5 * number for number in range(1, 16)))

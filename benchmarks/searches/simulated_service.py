@@ -1,28 +1,24 @@
-"""A service that answers requests in virtual time, whose true capacity is known: searches and proofs are tried on it.
+"""A service that answers requests in virtual time and whose true capacity is known, for searches and proofs.
 
-The model. Requests wait in one queue, in order of arrival. Whenever one of `workers` is free it takes a batch from the
-queue's head, as Triton's dynamic batcher does: at once the largest preferred size that waits, else all that waits as
-soon as the oldest request has waited for `queue_delay_ms` or the smallest preferred size is there; at most
-`max_batch`. Without preferred sizes, `max_batch` is the only one, and without a delay a free worker takes what there
-is. A batch takes
+Requests wait in one queue in order of arrival. A free one of `workers` takes a batch from its head, as Triton's
+dynamic batcher does: the largest preferred size that waits, else all that waits as soon as the oldest request has
+waited for `queue_delay_ms` or the smallest preferred size is there, at most `max_batch`. Without preferred sizes
+`max_batch` is the only one. A batch takes
 
     (fixed_ms + per_unit_ms * sum of its requests' lengths) * (1 + contention * (other busy workers)) * noise * drift
 
-- lengths are drawn one by one; four in five of `BIMODAL` are 1 and the others 4, those of `EXPONENTIAL` have mean 1;
-- noise is drawn for each batch: log-normal of mean 1 and deviation `jitter` of its logarithm, and for the share
-  `slow_share` of batches `slow_factor` times that;
-- drift is how slow the machine is just now, since others work on it, too: the exponential of an Ornstein-Uhlenbeck
-  process of deviation `drift` that forgets itself within `drift_s`. It makes one probe unlike the next;
-- a service just started is `cold_factor` times slower, which wears off exponentially with `cold_s`.
+- lengths are random: four in five of `BIMODAL` are 1 and the others 4; those of `EXPONENTIAL` have mean 1;
+- noise is log-normal for each batch, of mean 1 and deviation `jitter` of its logarithm; the share `slow_share` of
+  batches takes `slow_factor` times longer;
+- drift is other work on the machine: the exponential of an Ornstein-Uhlenbeck process of deviation `drift` and
+  correlation time `drift_s`. It makes one probe unlike the next;
+- a service just started is `cold_factor` times slower, which decays exponentially with `cold_s`.
 
-Stalls (garbage collection, a neighbour on the machine) begin at the instants of a Poisson process, one in
-`stall_every_s` on average; no worker does anything for `stall_ms`, times an exponential variable if `stalls_vary`.
+Stalls start at the instants of a Poisson process, one in `stall_every_s` on average. No worker does anything for
+`stall_ms`, times an exponential variable if `stalls_vary`.
 
-Known answers. MM1 is the M/M/1 queue, whose time in system is exponential with rate mu - lambda: the percentile q is
--ln(1 - q) / (mu - lambda), so the capacity under a limit L is mu + ln(1 - q) / L. Other capacities are computed by
-`true_capacity_per_minute`, which uses nothing but counts of late requests in long runs.
-
-Nothing sleeps, and all is seeded: a request takes one or two microseconds of real time.
+The capacity of `MM1`, an M/M/1 queue, under a limit L is mu + ln(1 - q) / L. Others come from
+`true_capacity_per_minute`, which counts late requests in long runs. All is seeded.
 """
 
 from bisect import bisect_right, insort
@@ -105,7 +101,8 @@ NOISY = Service(
     cold_factor=3.0,
     cold_s=2.0,
 )
-"""Like a Triton that corrects spelling on a few shared cores: batches, stalls, and a machine with other work to do."""
+"""Like a Triton that corrects spelling on a few shared cores: batches, stalls, and a machine with other work."""
+SERVICES = {"batching": BATCHING, "stalling": STALLING, "M/M/1": MM1, "noisy": NOISY}
 
 
 def mm1_capacity_per_minute(service: Service, percentile: float, limit_ms: float) -> float:

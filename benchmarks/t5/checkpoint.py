@@ -1,15 +1,15 @@
-"""T5 of the published dimensions and seeded random weights, for latency.py and cache.py.
+"""T5 of the published dimensions with seeded random weights.
 
-A tokenizer of one word per token makes a text of any tokens. As initialised, a tied T5 echoes its last token. Here the
-last feed-forward layer outweighs the residual, so that the next token is a random function of the last one and of what
-was attended to; larger embeddings keep the last token from drowning in the average. Of `CANDIDATES` seeded sources the
-one is chosen whose output never ends or repeats a token and whose closest choice of a token is clearest: rounding to
-int8 must not decide between two nearly equal logits, since every engine has to give the same tokens.
+As initialised, a tied T5 repeats its last token. Here the last feed-forward layer outweighs the residual, so the next
+token is a random function of the last one and of the attended ones. Larger embeddings keep the last token visible. Of
+`CANDIDATES` seeded sources the one with the clearest choices is taken, whose output neither ends nor repeats a token.
+Rounding to int8 then changes no token.
 """
 
-import json
 from pathlib import Path
 from typing import Any
+
+from benchmarks import peers
 
 SHAPES: dict[str, dict[str, int]] = {
     "t5-small": {"d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8},
@@ -19,16 +19,13 @@ VOCABULARY = 32128
 INPUT_TOKENS, OUTPUT_TOKENS = 9, 11
 CANDIDATES = 512
 BATCH = 32
-
-
-def word(token: int) -> str:
-    return f"w{token}"
+SPECIAL = {"pad_token": 0, "eos_token": 1, "unk_token": 2}
 
 
 def make(folder: Path, shape: str) -> dict[str, Any]:
     """Writes the checkpoint, and returns the source's tokens and what Hugging Face `generate` makes of them."""
     folder.mkdir(parents=True)
-    _write_tokenizer(folder)
+    peers.write_tokenizer(folder, VOCABULARY, SPECIAL, ends=True)
     model = make_model(shape)
     model.save_pretrained(folder)
     source, output = _clearest(model)
@@ -89,17 +86,3 @@ def _matrix_weights(model: Any) -> tuple[int, int]:
     of_source = ("encoder.", "EncDecAttention.k", "EncDecAttention.v")
     source = sum(size for name, size in sizes.items() if any(part in name for part in of_source))
     return source, sum(sizes.values()) - source  # The shared embedding is the head as well: read whole for each token.
-
-
-def _write_tokenizer(folder: Path) -> None:
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    special = {"<pad>": 0, "</s>": 1, "<unk>": 2}
-    words = special | {word(token): token for token in range(3, VOCABULARY)}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    tokenizer.add_special_tokens(list(special))
-    tokenizer.save(str(folder / "tokenizer.json"))
-    names = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **names}))

@@ -1,6 +1,6 @@
 """Decodes several tokens at once over a cache that has all its places from the start: an `Engine` of the decoding loop.
 
-What runs the graphs gives a `Program` for each of a few sizes of batch: TensorRT, PyTorch and ONNX Runtime each have
+A `Program` runs the graphs at one of a few sizes of batch: TensorRT and PyTorch each have
 theirs. Shapes and addresses of a program never change, so that its steps can be CUDA graphs; a batch is padded to the
 next size. A row that has ended is decoded further until all have, and what it says then is dropped by the loop.
 

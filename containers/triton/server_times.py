@@ -1,15 +1,14 @@
-"""Prints every minute how long a request waited and computed in Triton, as metrics for CloudWatch Logs.
+"""Prints every minute how long requests waited and computed in Triton, as metrics for CloudWatch Logs.
 
-`serve` starts it beside Triton, on a port of loopback where Triton gives out its counters. SageMaker gives a container
-without a VPC no network, but keeps what it prints. The means are of the requests of the last period, in milliseconds:
+`serve` starts it next to Triton, on a port of loopback with Triton's counters. SageMaker keeps what a container prints,
+even without a network. The values are means over the requests of the last period, in milliseconds:
 
-    QueueTime     waiting for an instance of a model, in all models that a request passes
-    ComputeTime   inputs placed, the model run and outputs taken, in all of them
+    QueueTime     waiting for instances of all models that a request passes
+    ComputeTime   placing inputs, running the models and taking outputs
 
-An ensemble's own counters hold its models' computing, but not their waiting; so the waiting is summed over all models.
-Together they are the time in Triton, but for what an ensemble spends between its models. A response from Triton's cache
-counts as a request that hardly waits and computes. A period without requests prints nothing. Nothing here can harm
-serving: a failure is told once, and the process ends when `serve` does.
+An ensemble's own counters have its models' computing, but not their waiting, so the waiting is summed over all models.
+A response from Triton's cache counts as a request that hardly waits and computes. A period without requests prints
+nothing. A failure is logged once and does not affect serving. The process ends with `serve`.
 """
 
 import http.client
@@ -20,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..embedded_metrics import LogMetric, document
+from ..embedded_metrics import LogMetric, dimensions, document
 
 ADDRESS = "127.0.0.1"
 ANSWER_TIMEOUT_S = 5
@@ -31,7 +30,7 @@ COMPUTE = ("compute_input_duration_us", "compute_infer_duration_us", "compute_ou
 
 
 @dataclass(frozen=True)
-class Counted:
+class TritonCounters:
     """Triton's counters since its start."""
 
     requests: float = 0.0
@@ -39,17 +38,17 @@ class Counted:
     compute_us: float = 0.0
 
     @classmethod
-    def read(cls, text: str, default_model: str) -> "Counted":
-        """Reads the answer of /metrics. Raises ValueError where the model that answers /invocations has no counters."""
+    def read(cls, text: str, default_model: str) -> "TritonCounters":
+        """Reads the text of /metrics. Raises ValueError if the model of /invocations has no counters."""
         samples = [(name, model, float(value)) for name, model, value in SAMPLE.findall(text)]
         own = {name: value for name, model, value in samples if model == default_model}
         if missing := {"request_success", *COMPUTE} - own.keys():
-            raise ValueError(f"Triton counts no {', '.join(sorted(missing))} for {default_model!r}.")
+            raise ValueError(f"Triton has no counters {', '.join(sorted(missing))} for {default_model!r}.")
         queue_us = sum(value for name, _, value in samples if name == "queue_duration_us")
         return cls(own["request_success"], queue_us, sum(own[name] for name in COMPUTE))
 
-    def means_since(self, before: "Counted") -> "list[LogMetric]":
-        """Returns the means of the requests between the two, and nothing where there were none."""
+    def means_since(self, before: "TritonCounters") -> "list[LogMetric]":
+        """Returns the means over the requests since `before`; empty if there were none."""
         requests = self.requests - before.requests
         if requests <= 0:
             return []
@@ -60,31 +59,30 @@ class Counted:
         ]
 
 
-@dataclass(frozen=True)
-class ServerTimes:
-    dimensions: Mapping[str, str]
-    default_model: str
-    fetch: Callable[[], str]
-    tell: Callable[[str], None]
-
-    def tell_each_period(self, wait: Callable[[], bool]) -> None:
-        """Prints after each `wait`, until one returns False. The first failure is told, and no other."""
-        before, failed = Counted(), False
-        while wait():
-            try:
-                counted = Counted.read(self.fetch(), self.default_model)
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                if not failed:
-                    self.tell(f"server_times: Triton's metrics cannot be read yet, and are asked for again: {error}")
-                failed = True
-                continue
-            if means := counted.means_since(before):
-                self.tell(json.dumps(document(self.dimensions, means, time.time())))
-            before = counted
+def print_each_period(
+    named: Mapping[str, str],
+    default_model: str,
+    fetch: Callable[[], str],
+    wait: Callable[[], bool],
+    write: Callable[[str], None],
+) -> None:
+    """Prints after each `wait`, until one returns False. Logs only the first failure."""
+    before, failed = TritonCounters(), False
+    while wait():
+        try:
+            counters = TritonCounters.read(fetch(), default_model)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if not failed:
+                write(f"server_times: cannot read Triton's metrics yet, and tries again: {error}")
+            failed = True
+            continue
+        if means := counters.means_since(before):
+            write(json.dumps(document(named, means, time.time())))
+        before = counters
 
 
 def fetch_metrics(port: int) -> str:
-    """Returns what Triton counts. Raises OSError and HTTPException, also while it still loads its models."""
+    """Returns the text of /metrics. Raises OSError and HTTPException, also while Triton loads its models."""
     connection = http.client.HTTPConnection(ADDRESS, port, timeout=ANSWER_TIMEOUT_S)
     try:
         connection.request("GET", "/metrics")
@@ -101,12 +99,13 @@ def main(environment: Mapping[str, str]) -> None:
         time.sleep(period_s)
         return os.getppid() == server
 
-    ServerTimes(
-        dimensions={"Workload": environment["METRICS_WORKLOAD"], "Stack": environment["METRICS_STACK"]},
-        default_model=environment["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"],
+    print_each_period(
+        dimensions(environment),
+        environment["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"],
         fetch=lambda: fetch_metrics(port),
-        tell=lambda line: print(line, flush=True),
-    ).tell_each_period(wait)
+        wait=wait,
+        write=lambda line: print(line, flush=True),
+    )
 
 
 if __name__ == "__main__":

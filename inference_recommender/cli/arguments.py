@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import tomllib
 
@@ -15,19 +15,20 @@ Settings = TypeVar("Settings", bound=Document)
 
 def with_settings(settings: Sequence[str], table: str, document: Settings) -> Settings:
     """Returns the table of workload.toml with the keys that `--set TABLE.KEY=VALUE` replaces. Raises `UsageError`."""
-    given: dict[str, Any] = {}
+    changed = document.model_dump(mode="json")
     for setting in settings:
         name, equals, text = setting.partition("=")
-        prefix, _, key = name.strip().rpartition(".")
-        if not equals or prefix != table:
+        prefix, *parents = name.strip().split(".")
+        if not equals or prefix != table or not parents:
             raise UsageError(f"--set: got '{setting}'. Allowed: {table}.KEY=VALUE.")
+        parent, key = changed, parents.pop()
+        for each in parents:
+            parent = parent.setdefault(each, {})
         try:
-            given[key] = tomllib.loads(f"value = {text}")["value"]
+            parent[key] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
-            given[key] = text.strip()
-    if not given:
-        return document
-    return type(document).from_table(Path(f"--set {table}"), {**document.model_dump(mode="json"), **given})
+            parent[key] = text.strip()
+    return type(document).from_table(Path(f"--set {table}"), changed) if settings else document
 
 
 def positive(text: str) -> float:

@@ -10,21 +10,21 @@ from typing import Any
 from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
-from inference_recommender.cli import DEFAULT_TRAFFIC
-from inference_recommender.cli.run import load_source
-from inference_recommender.experiment.account import Prepared
+from inference_recommender.cli import DEFAULT_TRAFFIC, arguments
+from inference_recommender.cli.folder_report import write_experiment as write_report
 from inference_recommender.experiment.aws import ExperimentAws
 from inference_recommender.experiment.cells import baseline_cell, cells
+from inference_recommender.experiment.experiment_report import experiment_report
+from inference_recommender.experiment.experiment_run import ExperimentRun, PreparedExperiment
 from inference_recommender.experiment.folder import ExperimentFolder
-from inference_recommender.experiment.images import PLATFORMS, Platform, host_ami, resolved, stand_ins
-from inference_recommender.experiment.measure import run
-from inference_recommender.experiment.page import conclude
+from inference_recommender.experiment.images import host_ami, resolved, stand_ins
+from inference_recommender.experiment.measure import measure
 from inference_recommender.experiment.plan import Experiment, batches, job_plan, lifetime
-from inference_recommender.experiment.resources import Access, model_request
-from inference_recommender.experiment.result import Result
-from inference_recommender.experiment.terminal import show
+from inference_recommender.experiment.resources import ExperimentAccess, model_request
 from inference_recommender.measure.tested_model import TestedModel
 from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
+from inference_recommender.report.inputs import read_inputs
+from inference_recommender.report.text import show
 from workloads import (
     ROOT,
     Interrupted,
@@ -44,30 +44,15 @@ from workloads.instances import needs_host_ami
 NO_CELL = 1
 TABLE_WIDTH = 190
 STAND_IN_ROLE = "arn:aws:iam::000000000000:role/RecommenderRole"
-"""Stands in a plan for the role that only AWS knows."""
-ANSWERED = (
-    "published",
-    "variants",
-    "instance_types",
-    "traffic",
-    "load",
-    "host_ami",
-    "baseline",
-    "role_arn",
-    "image_uri",
-    "payload_bucket",
-    "runs",
-)
-"""Options that the folder of a resumed experiment answers."""
-FLAGS = {"load": "with"}
+"""The role in a dry run without AWS."""
 
 
 class MissingBuilds(UsageError):
-    """Variants that were never built, with the command that builds each."""
+    """Variants without a build, with the command for each."""
 
 
 class ExperimentSuspended(ProjectError):
-    """Ends a run whose finished cells are kept; the exit code is that of the reason."""
+    """Ends a run that can be resumed, with the exit code of the reason."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         self.exit_code = exit_code
@@ -87,59 +72,33 @@ def add(commands: Commands) -> None:
         nargs="?",
         const="",
         metavar="NAME",
-        help="a [published.NAME] of workload.toml, its variants, types, traffic and model; without NAME the first",
+        help="a [published.NAME] of workload.toml with its variants, types, traffic and model; default: the first",
     )
     parser.add_argument(
         "--variants",
         nargs="+",
         default=[],
         metavar="NAME",
-        help="variants or targets, or patterns (ort-*); default: every variant, or every target where there is none",
+        help="variants, targets or patterns (ort-*); default: every variant, or every target without variants",
     )
     parser.add_argument(
         "--instance-types", nargs="+", default=[], metavar="TYPE", help="default: each target's instance_types"
     )
     parser.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; default: production")
+    parser.add_argument("--baseline", metavar="TYPE[/VARIANT]", help="the cell for ratios; default: none")
     parser.add_argument(
-        "--with",
-        dest="load",
-        type=load_source,
-        choices=["sagemaker", "load-test"],
-        help="sagemaker: Inference Recommender jobs; load-test: our own generator on endpoints made for it; default: "
-        "load-test on ml.g4dn and ml.g5, which a job starts with too old a driver, else sagemaker",
-    )
-    parser.add_argument(
-        "--host-ami",
-        metavar="NAME",
-        help="with load-test: InferenceAmiVersion of GPU instances; default: what starts the image's Triton",
-    )
-    parser.add_argument("--baseline", metavar="TYPE[/VARIANT]", help="the cell that ratios are to; default: none")
-    parser.add_argument("--role-arn", metavar="ARN", help="of jobs and models; default: the stack's recommender role")
-    parser.add_argument(
-        "--image-uri",
-        type=image_argument,
+        "--set",
         action="append",
         default=[],
-        metavar="[PLATFORM=]URI",
-        help="of the models, or of those on cpu, gpu, inf1 or inf2; may be repeated; default: that of the stack's "
-        "model, and for other hardware ours that was built and pushed last",
+        dest="settings",
+        metavar="recommender.KEY=VALUE",
+        help="replace a key of [recommender], such as recommender.load=load-test; may be repeated",
     )
-    parser.add_argument("--payload-bucket", metavar="BUCKET", help="default: SageMaker's bucket of account and region")
-    parser.add_argument("--runs", type=Path, metavar="DIR", help="where the experiment's folder goes; default: runs")
-    parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with an experiment; finished cells are kept")
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="parent of the experiment's folder; default: runs")
+    parser.add_argument("--resume", type=Path, metavar="RUN", help="continue an experiment; finished cells are kept")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and its requests as JSON, send nothing")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(command=_experiment)
-
-
-def image_argument(text: str) -> tuple[Platform | None, str]:
-    """Parses URI, the image of every model, or PLATFORM=URI, that of the models on such hardware."""
-    name, equals, uri = text.rpartition("=")
-    named = next((each for each in PLATFORMS if each == name), None)
-    if not uri or (equals and named is None):
-        allowed = ", ".join(f"{each}=URI" for each in PLATFORMS)
-        raise argparse.ArgumentTypeError(f"got '{text}'. Allowed: URI, or {allowed}.")
-    return named, uri
 
 
 def _experiment(options: argparse.Namespace, stderr: Console) -> int:
@@ -150,60 +109,65 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
     if experiment.load == "sagemaker":
         _refuse_old_drivers(experiment, source, local=local)
     if options.dry_run:
-        print(json.dumps(_to_show(options, aws, experiment, source, stderr), indent=2))
+        print(json.dumps(_plan_document(options, aws, experiment, source, stderr), indent=2))
         return 0
     artifacts, root = _artifacts(experiment, source), source.builds(ROOT)
     _refuse_other_archives(folder, experiment, artifacts)
     experiment = experiment.model_copy(update={"archives": {n: a.archive_sha256 for n, a in artifacts.items()}})
-    prepared = Prepared(
+    prepared = PreparedExperiment(
         experiment=experiment,
         source=source,
         artifacts=artifacts,
         archives={n: artifact_file(root, source.workload.name, n).with_name(a.archive) for n, a in artifacts.items()},
-        access=folder.access() if options.resume else _access(options, aws, source, experiment),
+        access=folder.access() if options.resume else _access(aws, source, experiment),
     )
     folder.begin(experiment, source.workload, prepared.access)
     return _measure(prepared, aws, folder, stderr, as_json=options.json)
 
 
 def _measure(
-    prepared: Prepared, aws: ExperimentAws, folder: ExperimentFolder, stderr: Console, *, as_json: bool
+    prepared: PreparedExperiment, aws: ExperimentAws, folder: ExperimentFolder, stderr: Console, *, as_json: bool
 ) -> int:
     tell(stderr, f"Experiment: {folder}")
     try:
         with JobProgress(stderr) as progress:
-            run(prepared, aws, folder, progress)
+            measure(ExperimentRun(prepared=prepared, account=aws, folder=folder, progress=progress))
     except KeyboardInterrupt:
         raise _suspended(Interrupted("Interrupted: nothing was being measured."), prepared, folder) from None
     except (Interrupted, AwsUnavailable) as error:
         raise _suspended(error, prepared, folder) from error
-    result = conclude(folder)
-    _render(result, as_json)
+    result = write_report(folder)
+    if as_json:
+        print(result.model_dump_json(indent=2))
+    else:
+        report = experiment_report(folder.path.name, result, folder.workload(), read_inputs(folder.path))
+        show(report, stdout_console(TABLE_WIDTH))
     tell(stderr, f"Report: {from_here(folder.report)}")
     if result.why_no_verdict:
-        raise NoVerdict(f"No verdict: {result.why_no_verdict} What was measured is kept in {folder}.")
+        raise NoVerdict(f"No verdict: {result.why_no_verdict} The measurements are kept in {folder}.")
     return 0 if result.recommended else NO_CELL
 
 
-def _suspended(error: ProjectError, prepared: Prepared, folder: ExperimentFolder) -> ExperimentSuspended:
+def _suspended(error: ProjectError, prepared: PreparedExperiment, folder: ExperimentFolder) -> ExperimentSuspended:
     if folder.has_measured:
-        conclude(folder)
+        write_report(folder)
     cells = prepared.experiment.cells
     return ExperimentSuspended(
-        f"{error}\n{len(cells) - len(folder.left(cells))} of {len(cells)} cells are measured. Go on with "
-        f"`python -m inference_recommender experiment --resume {folder}`: none of them is measured again.",
+        f"{error}\n{len(cells) - len(folder.left(cells))} of {len(cells)} cells are measured. Continue with "
+        f"`python -m inference_recommender experiment --resume {folder}`.",
         error.exit_code,
     )
 
 
 def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolder]:
     if options.workload is None:
-        raise UsageError(
-            "WORKLOAD: missing. Name the workload to measure, or an experiment to go on with --resume RUN."
-        )
+        raise UsageError("WORKLOAD: is missing. Name a workload, or an experiment to continue with --resume RUN.")
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     name = f"{options.workload}-experiment-{stamp}".replace("_", "-")
-    return _source(options.workload, options.published), ExperimentFolder((options.runs or ROOT / "runs") / name)
+    source = _source(options.workload, options.published)
+    settings = arguments.with_settings(options.settings, "recommender", source.workload.recommender)
+    source.workload = source.workload.model_copy(update={"recommender": settings})
+    return source, ExperimentFolder((options.runs or ROOT / "runs") / name)
 
 
 def _source(workload: str, published: str | None) -> WorkloadFolder:
@@ -216,7 +180,7 @@ def _source(workload: str, published: str | None) -> WorkloadFolder:
 
 def _refuse_old_drivers(experiment: Experiment, source: WorkloadFolder, *, local: bool) -> None:
     """Raises `UsageError` before anything is made for cells that no job could start."""
-    instead = f"python -m inference_recommender experiment {experiment.workload} --with load-test"
+    instead = f"python -m inference_recommender experiment {experiment.workload} --set recommender.load=load-test"
     for batch in batches(experiment, experiment.cells, ()):
         stand_in = TestedModel(model_name=batch.name, role_arn=STAND_IN_ROLE, payload_url="s3://bucket/payloads")
         job_plan(experiment, batch, source.workload, stand_in).refuse_old_drivers(instead, local=local)
@@ -241,7 +205,7 @@ def _planned(
         name=folder.path.name,
         workload=source.workload.name,
         traffic=traffic,
-        load=options.load or ("load-test" if old and not local else "sagemaker"),
+        load=source.workload.recommender.load or ("load-test" if old and not local else "sagemaker"),
         archives={},
         cells=chosen,
         baseline=baseline,
@@ -252,19 +216,22 @@ def _planned(
 def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolder]:
     """Takes workload and plan from the folder. Raises `UsageError`."""
     folder = ExperimentFolder(options.resume)
-    named = [
-        f"--{FLAGS.get(name, name).replace('_', '-')}" for name in ANSWERED if getattr(options, name) not in (None, [])
-    ]
     experiment = folder.experiment()
+    fixed = ("published", "variants", "instance_types", "traffic", "baseline", "settings", "runs")
+    named = [
+        ("--set" if name == "settings" else f"--{name.replace('_', '-')}")
+        for name in fixed
+        if getattr(options, name) not in (None, [])
+    ]
     if options.workload not in (None, experiment.workload):
         named.insert(0, options.workload)
     if named:
         raise UsageError(
-            f"--resume: {options.resume} says what is measured; leave out {', '.join(named)}, or start a new "
-            "experiment."
+            f"--resume: {options.resume} has the settings of the experiment. Leave out {', '.join(named)}, or start a "
+            "new experiment."
         )
     source = _source(experiment.workload, experiment.published)
-    source.workload = folder.workload()  # as it was when the first cell was measured
+    source.workload = folder.workload()  # the version of the first cell
     return source, folder
 
 
@@ -287,51 +254,51 @@ def _refuse_other_archives(
     for variant, then in experiment.archives.items():
         if (now := artifacts[variant].archive_sha256) != then:
             raise UsageError(
-                f"--resume: {folder} began with an archive of '{variant}' whose sha256 is {then}; the one in "
-                f"build/ now has {now}. Cells of different archives cannot be compared: start a new experiment."
+                f"--resume: {folder} measured an archive of '{variant}' with sha256 {then}, but build/ has {now}. "
+                "Start a new experiment: cells of different archives cannot be compared."
             )
 
 
-def _access(options: argparse.Namespace, aws: ExperimentAws, source: WorkloadFolder, experiment: Experiment) -> Access:
-    """Returns the role and the images named on the command line, or else the stack's and ours."""
+def _access(aws: ExperimentAws, source: WorkloadFolder, experiment: Experiment) -> ExperimentAccess:
+    """Returns role, bucket and images of [recommender], or those of the stack and the project."""
     stack, workload = source.workload.stack_name, source.workload
+    settings = workload.recommender
     images = resolved(
         experiment.cells,
         workload,
-        options.image_uri,
+        settings.images,
         stacks=lambda: aws.image_uri(aws.stack_outputs(stack).model_name),
         region=lambda: aws.region,
         root=ROOT,
     )
-    return Access(
-        role_arn=options.role_arn or aws.stack_outputs(stack).role_arn,
+    return ExperimentAccess(
+        role_arn=settings.role_arn or aws.stack_outputs(stack).role_arn,
         images=images,
-        bucket=options.payload_bucket or aws.default_bucket(),
-        host_ami=options.host_ami or host_ami(workload, images),
+        bucket=settings.bucket or aws.default_bucket(),
+        host_ami=settings.host_ami or host_ami(workload, images),
     )
 
 
-def _to_show(
+def _plan_document(
     options: argparse.Namespace, aws: ExperimentAws, experiment: Experiment, source: WorkloadFolder, stderr: Console
 ) -> dict[str, Any]:
-    """Returns the plan and its requests, with names that stand for what AWS would have told where it cannot."""
+    """Returns the plan and its requests, with placeholders for names from AWS if AWS is unavailable."""
+    settings = source.workload.recommender
     try:
-        access = (
-            ExperimentFolder(options.resume).access() if options.resume else _access(options, aws, source, experiment)
-        )
+        access = ExperimentFolder(options.resume).access() if options.resume else _access(aws, source, experiment)
     except AwsUnavailable as error:
-        warn(stderr, f"{error} Until then ACCOUNT, REGION and the names of role and image stand for the real ones.")
-        images = stand_ins(experiment.cells, source.workload, options.image_uri)
-        access = Access(
-            role_arn=options.role_arn or STAND_IN_ROLE,
+        warn(stderr, f"{error} ACCOUNT, REGION and the names of role and image are placeholders.")
+        images = stand_ins(experiment.cells, source.workload, settings.images)
+        access = ExperimentAccess(
+            role_arn=settings.role_arn or STAND_IN_ROLE,
             images=images,
-            bucket=options.payload_bucket or "sagemaker-REGION-ACCOUNT",
-            host_ami=options.host_ami or host_ami(source.workload, images),
+            bucket=settings.bucket or "sagemaker-REGION-ACCOUNT",
+            host_ami=settings.host_ami or host_ami(source.workload, images),
         )
     try:
         artifacts = _artifacts(experiment, source)
     except MissingBuilds as error:
-        warn(stderr, f"No models are shown: {error}")
+        warn(stderr, f"The plan has no models: {error}")
         artifacts = {}
     planned, begin, workload = batches(experiment, experiment.cells, ()), datetime.now(UTC), source.workload
     plans = [
@@ -349,10 +316,3 @@ def _to_show(
         ],
         "jobs": [request for plan in plans for request in plan.requests],
     }
-
-
-def _render(result: Result, as_json: bool) -> None:
-    if as_json:
-        print(result.model_dump_json(indent=2))
-    else:
-        show(result, stdout_console(TABLE_WIDTH))

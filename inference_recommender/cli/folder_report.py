@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference_recommender.experiment.evidence import experiment_report
+from inference_recommender.experiment.experiment_report import experiment_plots, experiment_report
 from inference_recommender.experiment.folder import ExperimentFolder
-from inference_recommender.experiment.page import conclude, concluded_from
+from inference_recommender.experiment.result import ExperimentResult, conclude
 from inference_recommender.report import plots
 from inference_recommender.report.document import Plot, Report, ReportKind
 from inference_recommender.report.inputs import read_inputs
@@ -14,7 +14,7 @@ from inference_recommender.report.page import page, render
 from inference_recommender.report.run_report import capacity_report, draw, proof_report, run_report
 from inference_recommender.report.simulation_report import simulation_page, simulation_report
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.simulate.kept import SIMULATION, read_simulation
+from inference_recommender.simulate.simulation_file import SIMULATION, Simulation
 from inference_recommender.sizing.open_loop import NAME as CAPACITY
 from inference_recommender.sizing.open_loop import CapacityFound
 from inference_recommender.tune.folder import PLAN, TuneFolder
@@ -48,9 +48,9 @@ def read_report(path: Path) -> Report:
     match kind_of(path):
         case "experiment":
             folder = ExperimentFolder(path)
-            return experiment_report(name, concluded_from(folder), folder.workload(), inputs)
+            return experiment_report(name, conclude(folder), folder.workload(), inputs)
         case "simulation":
-            return simulation_report(name, read_simulation(path), run_folder.workload(), inputs)
+            return simulation_report(name, Simulation.from_json(path / SIMULATION), run_folder.workload(), inputs)
         case "tune":
             return tune_report(name, TuneFolder(path), inputs)
         case "proof":
@@ -67,15 +67,24 @@ def write_page(path: Path) -> Path:
     run_folder = RunFolder(path)
     match kind_of(path):
         case "experiment":
-            conclude(ExperimentFolder(path))
+            write_experiment(ExperimentFolder(path))
         case "run":
             draw(run_folder)
         case "simulation":
-            report, simulation = read_report(path), read_simulation(path)
+            report, simulation = read_report(path), Simulation.from_json(path / SIMULATION)
             run_folder.keep_report(simulation_page(report, simulation, run_folder.workload()))
         case _:
             run_folder.keep_report(page(read_report(path), _plots(path)))
     return run_folder.report
+
+
+def write_experiment(folder: ExperimentFolder) -> ExperimentResult:
+    """Sizes and compares the cells measured so far, and writes result and page."""
+    result, inputs = conclude(folder), read_inputs(folder.path)
+    folder.keep_result(result)
+    report = experiment_report(folder.path.name, result, folder.workload(), inputs)
+    folder.keep_page(page(report, experiment_plots(result)))
+    return result
 
 
 def _plots(path: Path) -> dict[str, Plot]:

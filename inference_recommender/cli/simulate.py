@@ -1,23 +1,48 @@
-"""`simulate`: minutes over the objective, late requests and cost of an autoscaled fleet under a trace of traffic."""
+"""`simulate`: minutes over the objective, late requests and cost of an autoscaled fleet under a traffic trace."""
 
 import argparse
-import json
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from inference_recommender.cli import arguments
-from inference_recommender.output import Commands, add_command, tell
+from inference_recommender.output import Commands, add_command, stdout_console, tell
+from inference_recommender.report.inputs import FolderInputs
+from inference_recommender.report.simulation_report import simulation_report
+from inference_recommender.report.text import show
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.simulate.evidence import (
-    Service,
+from inference_recommender.simulate.policy import Policy, SeedOutcome, TrafficSource
+from inference_recommender.simulate.policy_result import PolicyResult, Tolerance
+from inference_recommender.simulate.policy_search import (
+    SEARCH_SEEDS,
+    PolicySearch,
+    PolicySearchResult,
+    optimised_recommendation,
+    seeds_held_out,
+)
+from inference_recommender.simulate.seeds import InProcess, Processes, SimulationCase, Workers, workers
+from inference_recommender.simulate.shapes import SHAPES, shape
+from inference_recommender.simulate.simulation import without_policy
+from inference_recommender.simulate.simulation_file import (
+    FIXED,
+    RECOMMENDED,
+    NamedResult,
+    Simulation,
+    frontier_results,
+    simulation_of,
+    write_folder,
+)
+from inference_recommender.simulate.sized_service import (
+    SizedService,
     given_minimums,
     least_instances,
     measured_service,
@@ -25,22 +50,14 @@ from inference_recommender.simulate.evidence import (
     recommended_service,
     timing_of,
 )
-from inference_recommender.simulate.kept import FIXED, RECOMMENDED, Named, keep, kept, on_frontier, trace_csv
-from inference_recommender.simulate.optimise import SEARCH_SEEDS, Found, Search, recommended, seeds_held_out
-from inference_recommender.simulate.policy import Outcome, Policy, Timing, Traffic
-from inference_recommender.simulate.result import Result, Tolerance, document
-from inference_recommender.simulate.seeds import Case, Here, Processes, Workers, steps_of, workers
-from inference_recommender.simulate.shapes import SHAPES, shape
-from inference_recommender.simulate.simulation import without_policy
-from inference_recommender.simulate.terminal import caution, progress, show, show_found
 from inference_recommender.simulate.trace import Trace, read_trace
-from workloads import ROOT, Interrupted, Recommendation, UsageError, Workload, WorkloadFolder, load_workload
+from workloads import ROOT, Interrupted, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.files import from_here
 
-NOT_KEPT = 1
+EXCEEDED = 1
 SEEDS, SEEDS_OF_LONG = 100, 1
 LONG_STEPS = 7 * 24 * 60
-"""A trace of more steps has one seed by default."""
+"""A trace with more steps has one seed by default."""
 MOST_TIMES_OFF = 2
 """The largest factor between a recorded trace's peak and the objective's."""
 MOST_STEPS_KEPT = 366 * 24 * 60
@@ -49,46 +66,51 @@ SEEDS_IN_TURN = 50
 """Seeds of a policy before those of the next, so that an interrupted simulation has the same seeds of each."""
 SEARCHED = 80
 """About the number of policies that a search tries."""
+LOG_EVERY_S = 30.0
+CLOUDWATCH = "cloudwatch:"
+REQUESTED = "requested"
+"""The name of the policy of --policy."""
+POLICY_KEYS = {
+    "target": "target_invocations_per_instance",
+    "min": "min_capacity",
+    "max": "max_capacity",
+    "scale_out_cooldown_s": "scale_out_cooldown_s",
+    "scale_in_cooldown_s": "scale_in_cooldown_s",
+}
+"""A key of --policy → the policy's field."""
+DESCRIPTION = """Simulates the recommended fleet under a traffic trace: CloudWatch's alarms, target tracking with its
+cooldowns, instances that take minutes to start, and requests that wait, are late or are dropped. Each seed draws the
+traffic's noise, the arrivals, the start times of instances, and the capacity within its measured interval.
 
-DESCRIPTION = """Simulates the recommended fleet under a trace of traffic: CloudWatch's alarms, target tracking with its
-cooldowns, instances that take minutes to start, and requests that wait, are late or are dropped. TRACE is a CSV file of
-times and requests per second, or a shape with the objective's peak and trough: diurnal, weekly, flash-sale,
-steady-growth, zone-lost, retry-storm. Each seed draws the shape, the arrivals, the start times of instances, and the
-capacity within its measured interval.
+TRACE is one of
+- a CSV file of times and requests per second
+- a shape with the objective's peak and trough: diurnal, weekly, flash-sale, steady-growth, zone-lost, retry-storm
+- cloudwatch:ENDPOINT, the recorded invocations of an endpoint
 
-The policy is compared with a fixed fleet of the recommended size and with an ideal fleet, which knows the future and
-has in each step the fewest instances that meet the objective. --target-invocations and the other options of a policy
-compare another policy with the recommended one. --optimise searches the cheapest policy within the tolerance and
-writes it into the recommendation for review; the next `cdk deploy` uses it. Exit code 0: the minutes over the objective
-are within the tolerance; 1: they are not.
+The policy is compared with a fixed fleet of the recommended size, and with an ideal fleet that knows the future.
+--optimise searches the cheapest policy within the tolerance and writes it into the recommendation for review; the next
+`cdk deploy` uses it. [simulation] in workload.toml has the start times, the tolerance and how gaps are filled.
 
-A folder below runs/ keeps the result and each policy's worst day; `report` draws it. Ctrl-C keeps the seeds that are
-complete for every policy, or the frontier of the search."""
+Exit code 0: the minutes over the objective are within the tolerance; 1: they are not. A folder below runs/ keeps the
+result; `report` renders it. Ctrl-C keeps the complete seeds, or the frontier of the search."""
 
 
 def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "simulate",
-        "simulate autoscaling under a trace of traffic",
+        "simulate autoscaling under a traffic trace",
         "simulate spellcheck --trace flash-sale",
         DESCRIPTION,
     )
     parser.add_argument("workload", metavar="WORKLOAD")
-    traffic = parser.add_mutually_exclusive_group(required=True)
-    traffic.add_argument("--trace", metavar="FILE|SHAPE", help="a CSV file, or one of the shapes")
-    traffic.add_argument("--from-cloudwatch", metavar="ENDPOINT", help="the recorded invocations of an endpoint")
+    parser.add_argument("--trace", required=True, metavar="TRACE", help="a CSV file, a shape or cloudwatch:ENDPOINT")
     parser.add_argument(
         "--days",
         type=arguments.count,
         metavar="N",
-        help="length of a shape, default: 1, or 7 for weekly and steady-growth; with --from-cloudwatch the last days, "
+        help="length of a shape, default: 1, or 7 for weekly and steady-growth; with cloudwatch: the last days, "
         "default: 14",
-    )
-    parser.add_argument(
-        "--fill-gaps",
-        choices=["zero", "last"],
-        help="fill missing lines of a CSV file: zero if there was no traffic, last if the monitoring failed",
     )
     parser.add_argument(
         "--from",
@@ -98,101 +120,51 @@ def add(commands: Commands) -> None:
         help="recommendation.json, or a measurement as `size --from` reads it; default: the workload's recommendation",
     )
     parser.add_argument(
-        "--peak-invocations-per-minute",
-        type=arguments.count,
-        metavar="N",
-        help="size the fleet for this peak instead of the objective's; only if --from names a measurement",
-    )
-    parser.add_argument(
-        "--region", metavar="REGION", help="region of the prices if --from names a measurement; default: the job's"
-    )
-    parser.add_argument(
         "--seeds",
         type=arguments.count,
         metavar="N",
         help=f"number of seeds; default: {SEEDS}, or {SEEDS_OF_LONG} for a trace of more than a week",
     )
     parser.add_argument(
-        "--first-seed", type=arguments.whole, default=0, metavar="N", help="number of the first seed; default: 0"
-    )
-    _add_policy(parser.add_argument_group("a policy to compare with the recommended one"))
-    parser.add_argument(
-        "--optimise",
-        action="store_true",
-        help="search the cheapest policy within the tolerance and write it into the recommendation",
-    )
-    _add_timing(parser.add_argument_group("times that AWS does not document"))
-    parser.add_argument(
-        "--tolerance-minutes",
-        type=arguments.number,
-        default=5.0,
-        metavar="M",
-        help="tolerated minutes over the objective in a month; default: 5",
+        "--policy",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"another policy to compare with the recommended one: {', '.join(POLICY_KEYS)}",
     )
     parser.add_argument(
-        "--confidence",
-        type=arguments.share,
-        default=0.99,
-        metavar="S",
-        help="share of seeds that must be within the tolerance; default: 0.99",
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="simulation.KEY=VALUE",
+        help="replace a key of [simulation] or [objective] of workload.toml",
     )
     parser.add_argument(
-        "--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="where the simulation's folder goes"
+        "--optimise", action="store_true", help="search the cheapest policy within the tolerance and write it"
     )
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default: runs/")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(command=_simulate)
 
 
-def _add_policy(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument(
-        "--target-invocations",
-        type=arguments.positive,
-        metavar="X",
-        help="target value of the scaling: invocations per minute and instance",
-    )
-    group.add_argument("--min-instances", type=arguments.count, metavar="N", help="minimum of the fleet")
-    group.add_argument("--max-instances", type=arguments.count, metavar="N", help="maximum of the fleet")
-    group.add_argument("--scale-out-cooldown-s", type=arguments.whole, metavar="S", help="wait after adding instances")
-    group.add_argument("--scale-in-cooldown-s", type=arguments.whole, metavar="S", help="wait after removing instances")
-
-
-def _add_timing(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument(
-        "--provisioning-s",
-        type=arguments.number,
-        metavar="S",
-        help="from the request for an instance to its container's start; default: measured on AWS, or 300",
-    )
-    group.add_argument(
-        "--model-load-s",
-        type=arguments.number,
-        metavar="S",
-        help="from there to the first answer within the objective; default: the measured cold start, or 60",
-    )
-    group.add_argument(
-        "--metric-delay-s",
-        type=arguments.whole,
-        metavar="S",
-        help="until an alarm sees a minute; default: 120",
-    )
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Asked:
+class _Request:
     """One simulation: its workload, service, traffic and seeds."""
 
     options: argparse.Namespace
     folder: WorkloadFolder
-    case: Case
-    service: Service
+    case: SimulationCase
+    service: SizedService
     seeds: Sequence[int]
 
     @property
     def tolerance(self) -> Tolerance:
-        return Tolerance(minutes=self.options.tolerance_minutes, confidence=self.options.confidence)
+        settings = self.folder.workload.simulation
+        return Tolerance(minutes=settings.tolerance_minutes, confidence=settings.confidence)
 
-    def result(self, policy: Policy, outcomes: tuple[Outcome, ...]) -> Result:
-        return Result(
+    def result(self, policy: Policy, outcomes: tuple[SeedOutcome, ...]) -> PolicyResult:
+        return PolicyResult(
             policy=policy,
             outcomes=outcomes,
             minutes=self.case.traffic.load(0).minutes,
@@ -209,187 +181,189 @@ class _Asked:
         pool = workers(self.case, policy, seeds)
         return stack.enter_context(pool) if isinstance(pool, Processes) else pool
 
-    def keep(self, said: Mapping[str, Any], named: Sequence[Named], **facts: Any) -> RunFolder:
+    def keep(self, named: Sequence[NamedResult], **facts: Any) -> tuple[Simulation, RunFolder]:
         """Writes the run's folder."""
-        assumed = {**self.case.timing.known_by, **_given(self.options)}
-        known = {"complete": True, "assumed": assumed, "tried": None, **facts}
-        trace = None if self.options.from_cloudwatch is None else trace_csv(self.case.traffic.load(0))
-        content = kept(said, self.case, self.service, named, **known)
-        return keep(self.options.runs, datetime.now(UTC), content, self.folder.workload, named, trace)
+        workload, recorded = self.folder.workload, self.options.trace.startswith(CLOUDWATCH)
+        simulation = simulation_of(self.case, self.service, workload, named, datetime.now(UTC), **facts)
+        load = self.case.traffic.load(0) if recorded else None
+        return simulation, write_folder(self.options.runs, simulation, workload, named, load)
 
-    def interrupted(self, whole: Sequence[Named], what: str) -> Interrupted:
+    def conclude(self, stderr: Console, named: Sequence[NamedResult], **facts: Any) -> Simulation:
+        """Writes the folder and prints the result."""
+        simulation, folder = self.keep(named, **facts)
+        if self.options.json:
+            print(simulation.model_dump_json(indent=2))
+        else:
+            report = simulation_report(folder.path.name, simulation, self.folder.workload, FolderInputs())
+            show(report, stdout_console())
+        tell(stderr, f"Kept in {folder}. `python -m inference_recommender report {folder}` draws it.")
+        return simulation
+
+    def interrupted(self, complete: Sequence[NamedResult], what: str) -> Interrupted:
         """Keeps the complete results and returns the error to raise."""
-        if not whole:
+        if not complete:
             return Interrupted("Interrupted before the first results were complete: there is nothing to keep.")
-        said = document(self.folder.workload.name, self.case, whole[0].result, None, None)
-        folder = self.keep(said, whole, complete=False, safe=False)
+        _, folder = self.keep(complete, complete=False)
         return Interrupted(f"Interrupted: {what} complete. They are kept in {folder}.")
 
 
 def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     folder = _workload(options)
-    traffic = _traffic(options, folder)
+    traffic = _traffic(options, folder.workload)
     service = _service(options, folder)
     _check_size(traffic, folder.workload, service)
-    timing = _timing(options, timing_of(folder.workload, service.cold_start))
-    case = Case(traffic=traffic, curve=service.curve, timing=timing)
+    case = SimulationCase(traffic=traffic, curve=service.curve, timing=timing_of(folder.workload, service.cold_start))
     policy = _policy(options, service.policy)
-    seeds = _seeds(options, steps_of(case, policy))
-    asked = _Asked(options=options, folder=folder, case=case, service=service, seeds=seeds)
+    seeds = range(options.seeds or (SEEDS_OF_LONG if case.steps(policy) > LONG_STEPS else SEEDS))
+    request = _Request(options=options, folder=folder, case=case, service=service, seeds=seeds)
     _check_writable(options.runs)
-    return _optimise(asked, stderr) if options.optimise else _compare(asked, policy, stderr)
+    return _optimise(request, stderr) if options.optimise else _compare(request, policy, stderr)
 
 
-def _compare(asked: _Asked, policy: Policy, stderr: Console) -> int:
+def _compare(request: _Request, policy: Policy, stderr: Console) -> int:
     """Simulates a policy beside the recommended one and a fixed fleet."""
-    workload, today = asked.folder.workload, asked.service.policy
-    policies = {RECOMMENDED: today, FIXED: asked.fixed_fleet(policy, policy.min_capacity)}
-    if policy != today:
-        policies = {"asked for": policy, **policies}
-    named = _simulated(asked, policies, stderr)
-    found = named[0].result
-    beside = None if policy == today else named[1].result
-    said = document(workload.name, asked.case, found, beside, named[-1].result)
-    caution(stderr, asked.case.curve, asked.service, found)
-    if asked.options.json:
-        print(json.dumps(said, indent=2))
-    else:
-        show(workload.name, asked.case, workload.latency_objective, [(each.name, each.result) for each in named])
-    _tell_kept(stderr, asked.keep(said, named, safe=found.kept))
-    return 0 if found.kept else NOT_KEPT
+    recommended = request.service.policy
+    policies = {RECOMMENDED: recommended, FIXED: request.fixed_fleet(policy, policy.min_capacity)}
+    if policy != recommended:
+        policies = {REQUESTED: policy, **policies}
+    simulation = request.conclude(stderr, _results(request, policies, stderr))
+    return 0 if simulation.safe else EXCEEDED
 
 
-def _simulated(asked: _Asked, policies: Mapping[str, Policy], stderr: Console) -> list[Named]:
-    """Simulates policies by their names, some seeds of each in turn. Raises `Interrupted` after it has kept the seeds
-    that are complete for all of them.
+def _results(request: _Request, policies: Mapping[str, Policy], stderr: Console) -> list[NamedResult]:
+    """Simulates policies by name, some seeds of each in turn. On Ctrl-C keeps the seeds that all policies have, and
+    raises `Interrupted`.
     """
-    outcomes: list[tuple[Outcome, ...]] = [()] * len(policies)
+    outcomes: list[tuple[SeedOutcome, ...]] = [()] * len(policies)
 
-    def named() -> list[Named]:
+    def named() -> list[NamedResult]:
         pairs = zip(policies.items(), outcomes, strict=True)
-        return [Named(name=name, result=asked.result(policy, found)) for (name, policy), found in pairs if found]
+        return [NamedResult(name=name, result=request.result(policy, each)) for (name, policy), each in pairs if each]
 
+    seeds, policy = request.seeds, request.service.policy
     with ExitStack() as stack:
-        pool = asked.pool(stack, asked.service.policy, len(asked.seeds) * len(policies))
-        if len(asked.seeds) == 1 and steps_of(asked.case, asked.service.policy) <= MOST_STEPS_KEPT:
-            pool = Here(asked.case, timeline=True)  # the course that is kept is this seed's: no second simulation
-        done = stack.enter_context(progress(stderr, len(asked.seeds) * len(policies)))
+        pool = request.pool(stack, policy, len(seeds) * len(policies))
+        if len(seeds) == 1 and request.case.steps(policy) <= MOST_STEPS_KEPT:
+            pool = InProcess(request.case, timeline=True)  # this seed's course is kept: no second simulation
+        done = stack.enter_context(_progress(stderr, len(seeds) * len(policies)))
         try:
-            for first in range(0, len(asked.seeds), SEEDS_IN_TURN):
-                some = asked.seeds[first : first + SEEDS_IN_TURN]
-                more = [pool.run(policy, some, done) for policy in policies.values()]
+            for first in range(0, len(seeds), SEEDS_IN_TURN):
+                some = seeds[first : first + SEEDS_IN_TURN]
+                more = [pool.run(each, some, done) for each in policies.values()]
                 outcomes = [before + after for before, after in zip(outcomes, more, strict=True)]
         except KeyboardInterrupt:
-            raise asked.interrupted(named(), f"{len(outcomes[0])} of {len(asked.seeds)} seeds are") from None
+            raise request.interrupted(named(), f"{len(outcomes[0])} of {len(seeds)} seeds are") from None
     return named()
 
 
-def _optimise(asked: _Asked, stderr: Console) -> int:
+def _optimise(request: _Request, stderr: Console) -> int:
     """Searches the cheapest policy within the tolerance, and writes it into the recommendation."""
-    workload, least = asked.folder.workload, least_instances(asked.folder.workload)
-    tell(
-        stderr,
-        f"Searching policies on {SEARCH_SEEDS} seeds each. {seeds_held_out(asked.tolerance)} held-out seeds confirm "
-        "the choice.",
-    )
+    workload, recommended = request.folder.workload, request.service.policy
+    least = least_instances(workload)
+    held_out = seeds_held_out(request.tolerance)
+    tell(stderr, f"Searching policies on {SEARCH_SEEDS} seeds each. {held_out} held-out seeds confirm the choice.")
     with ExitStack() as stack:
-        pool = asked.pool(stack, asked.service.policy, SEARCH_SEEDS * SEARCHED)
-        search = Search(
-            case=asked.case,
-            today=asked.service.policy,
+        pool = request.pool(stack, recommended, SEARCH_SEEDS * SEARCHED)
+        search = PolicySearch(
+            case=request.case,
+            today=recommended,
             given=given_minimums(workload),
             least=least,
-            seeds=asked.seeds,
-            tolerance=asked.tolerance,
-            price_per_hour_usd=asked.service.price_per_hour_usd,
+            seeds=request.seeds,
+            tolerance=request.tolerance,
+            price_per_hour_usd=request.service.price_per_hour_usd,
             workers=pool,
-            done=stack.enter_context(progress(stderr, None)),
+            done=stack.enter_context(_progress(stderr, None)),
         )
         try:
             found = search.run()
-            fixed = asked.fixed_fleet(asked.service.policy, least)
-            never = asked.result(fixed, pool.run(fixed, asked.seeds, lambda _: None))
+            fixed = request.fixed_fleet(recommended, least)
+            never = request.result(fixed, pool.run(fixed, request.seeds, lambda _: None))
         except KeyboardInterrupt:
-            best = [Named(name="best so far", result=each) for each in search.best_so_far()[:1]]
-            courses = [*best, *on_frontier(search.best_so_far(), best)]
-            raise asked.interrupted(courses, f"{search.tried} policies of the search are") from None
-    caution(stderr, asked.case.curve, asked.service, found.chosen)
-    said = document(workload.name, asked.case, found.chosen, found.today, never, _searched(found, asked.seeds))
-    compared = [(RECOMMENDED, found.today), (FIXED, never)]
-    if asked.options.json:
-        print(json.dumps(said, indent=2))
-    else:
-        show(workload.name, asked.case, workload.latency_objective, [("chosen", found.chosen), *compared])
-        show_found(found)
+            best = [NamedResult(name="best so far", result=each) for each in search.best_so_far()[:1]]
+            courses = [*best, *frontier_results(search.best_so_far(), best)]
+            raise request.interrupted(courses, f"{search.tried} policies of the search are") from None
+    named = [NamedResult(name=RECOMMENDED, result=found.today), NamedResult(name=FIXED, result=never)]
     if found.choice is not None:
-        compared.insert(0, ("chosen" if found.safe else "the nearest", found.chosen))
-    named = [Named(name=name, result=result) for name, result in compared]
-    tried = [(each.instance_hours, each.minutes_over) for each in found.tried]
-    _tell_kept(stderr, asked.keep(said, [*named, *on_frontier(found.frontier(), named)], safe=found.safe, tried=tried))
+        named.insert(0, NamedResult(name="chosen" if found.safe else "nearest", result=found.chosen))
+    request.conclude(stderr, [*named, *frontier_results(found.frontier(), named)], search=found)
     if not found.safe:
-        why = "was confirmed on held-out seeds" if found.chosen.kept else "is within the tolerance"
-        tell(stderr, f"Nothing was written: no policy that was tried {why}.", "yellow")
-        return NOT_KEPT
-    _write(asked, stderr, _recommended_policy(asked, found))
+        why = "was confirmed on held-out seeds" if found.chosen.is_within_tolerance else "is within the tolerance"
+        tell(stderr, f"Nothing was written: no policy {why}.", "yellow")
+        return EXCEEDED
+    _write(request, found, stderr)
     return 0
 
 
-def _searched(found: Found, seeds: Sequence[int]) -> dict[str, Any]:
-    """Returns what a search adds to the document."""
-    held_out = found.held_out
-    return {
-        "frontier": [each.summary() for each in found.frontier()],
-        "policies_tried": len(found.tried),
-        "decided_on": {"seeds": len(seeds), "first_seed": seeds[0]},
-        "confirmed_on": held_out and {"seeds": len(held_out), "first_seed": held_out.start, "failed": found.failed},
-    }
-
-
-def _tell_kept(stderr: Console, folder: RunFolder) -> None:
-    tell(stderr, f"Kept in {folder}. `python -m inference_recommender report {folder}` draws it.")
-
-
-def _write(asked: _Asked, stderr: Console, better: Recommendation | None) -> None:
-    """Writes the policy that was found into the recommendation, if one was simulated."""
-    file: Path = asked.options.source or asked.folder.recommendation_file
-    if better is None:
+def _write(request: _Request, found: PolicySearchResult, stderr: Console) -> None:
+    """Writes the chosen policy into the recommendation, if one was simulated."""
+    file: Path = request.options.source or request.folder.recommendation_file
+    before = request.service.recommendation
+    if before is None:
         tell(stderr, "Nothing was written: --from names a measurement, not a recommendation.", "yellow")
-    elif better == asked.service.recommendation:
+    elif found.choice is None:
         tell(stderr, f"{from_here(file)} has this policy already.")
     else:
-        better.write_json(file)
+        given = given_minimums(request.folder.workload)
+        optimised_recommendation(before, found, request.case, given).write_json(file)
         tell(stderr, f"Written: {from_here(file)}. The next `cdk deploy` uses it.")
-        if replaced := asked.service.simulated_on:
+        if replaced := request.service.simulated_on:
             tell(stderr, f"It replaces the policy that was chosen on {replaced}.")
-        tell(stderr, f"Next: review it, then run `cdk deploy {asked.folder.workload.stack_name}`.")
+        tell(stderr, f"Next: review it, then run `cdk deploy {request.folder.workload.stack_name}`.")
 
 
-def _recommended_policy(asked: _Asked, found: Found) -> Recommendation | None:
-    before = asked.service.recommendation
-    if before is None or found.choice is None:
-        return before
-    return recommended(before, found, asked.case, given_minimums(asked.folder.workload))
+@contextmanager
+def _progress(stderr: Console, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Draws a bar on a terminal; elsewhere prints a line every half minute. `total` is None if it is unknown."""
+    bar = Progress(
+        TextColumn("simulating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=stderr,
+        disable=not stderr.is_terminal,
+        transient=True,
+    )
+    began = logged = time.monotonic()
+    count = 0
+
+    def advance(more: int) -> None:
+        nonlocal count, logged
+        count += more
+        bar.advance(task, more)
+        now = time.monotonic()
+        if not stderr.is_terminal and now - logged >= LOG_EVERY_S:
+            of = f" of {total:,}" if total else ""
+            tell(stderr, f"Simulated {count:,}{of} seeds in {now - began:,.0f} s.")
+            logged = now
+
+    with bar:
+        task = bar.add_task("", total=total)
+        yield advance
 
 
 def _workload(options: argparse.Namespace) -> WorkloadFolder:
-    """Returns the workload, with the peak that --peak-invocations-per-minute names."""
-    folder, peak = load_workload(options.workload), options.peak_invocations_per_minute
+    """Returns the workload with the keys of --set."""
+    folder = load_workload(options.workload)
     folder = folder.measured_on(measured_target(options.source or folder.recommendation_file))
-    objective = folder.workload.latency_objective
-    if peak is None:
-        return folder
-    if options.source is None or options.source.name == folder.recommendation_file.name:
+    of_objective = [each for each in options.settings if each.startswith("objective.")]
+    others = [each for each in options.settings if each not in of_objective]
+    if of_objective and (options.source is None or options.source.name == folder.recommendation_file.name):
         raise UsageError(
-            "--peak-invocations-per-minute sizes the fleet again. Name the measurement with --from, such as the "
+            "--set objective.KEY=VALUE sizes the fleet again. Name the measurement with --from, such as the "
             "recommendation's run: --from runs/NAME."
         )
-    trough = min(objective.trough_invocations_per_minute, peak)
-    changed = {"peak_invocations_per_minute": peak, "trough_invocations_per_minute": trough}
-    folder.workload = folder.workload.model_copy(update={"objective": objective.model_copy(update=changed)})
+    workload = folder.workload
+    folder.workload = workload.model_copy(
+        update={
+            "objective": arguments.with_settings(of_objective, "objective", workload.latency_objective),
+            "simulation": arguments.with_settings(others, "simulation", workload.simulation),
+        }
+    )
     return folder
 
 
-def _check_size(traffic: Traffic, workload: Workload, service: Service) -> None:
+def _check_size(traffic: TrafficSource, workload: Workload, service: SizedService) -> None:
     """Raises `UsageError` if a recorded trace needs a fleet of another size than the objective's peak does."""
     if not isinstance(traffic, Trace):  # a shape is made from the objective
         return
@@ -397,12 +371,13 @@ def _check_size(traffic: Traffic, workload: Workload, service: Service) -> None:
     peak = load.peak_per_minute
     if expected <= peak * MOST_TIMES_OFF and peak <= expected * MOST_TIMES_OFF:
         return
-    sized = f"--from {service.run} --peak-invocations-per-minute {max(math.ceil(peak), 1)}"
+    needed = max(math.ceil(peak), 1)
     raise UsageError(
         f"{traffic.name} has a peak of {peak:,.0f} invocations/min (mean {load.mean_per_minute:,.0f}), and the "
         f"objective's peak is {expected:,}. They differ by more than a factor of {MOST_TIMES_OFF}, so the fleet has "
-        f"the wrong size for this trace. Size a fleet for it: `python -m inference_recommender size {sized}`. Then "
-        f"simulate with {sized}."
+        f"the wrong size for this trace. Size a fleet for it: `python -m inference_recommender size --from "
+        f"{service.run} --peak-invocations-per-minute {needed}`. Then simulate with --from {service.run} --set "
+        f"objective.peak_invocations_per_minute={needed}."
     )
 
 
@@ -418,75 +393,59 @@ def _check_writable(runs: Path) -> None:
         ) from error
 
 
-def _traffic(options: argparse.Namespace, folder: WorkloadFolder) -> Traffic:
-    workload, name = folder.workload, options.trace
-    objective = workload.latency_objective
-    is_file = name is not None and name not in SHAPES
-    if options.fill_gaps is not None and not is_file:
-        raise UsageError("--fill-gaps: goes with a CSV file. Shapes and CloudWatch's minutes have no gaps.")
-    if options.from_cloudwatch is not None:
+def _traffic(options: argparse.Namespace, workload: Workload) -> TrafficSource:
+    name: str = options.trace
+    if name.startswith(CLOUDWATCH):
         return _recorded(options)
     for known in SHAPES:
         if name == known:
-            return shape(known, objective, workload.sizing, options.days)
+            return shape(known, workload.latency_objective, workload.sizing, options.days)
     if options.days is not None:
         raise UsageError("--days: sets the length of a shape. A file has its own length.")
     if not Path(name).exists():
         raise UsageError(f"--trace: '{name}' is neither a file nor a shape. Shapes: {', '.join(SHAPES)}.")
-    return read_trace(Path(name), options.fill_gaps)
+    return read_trace(Path(name), workload.simulation.fill_gaps)
 
 
-def _recorded(options: argparse.Namespace) -> Traffic:
+def _recorded(options: argparse.Namespace) -> TrafficSource:
     from aws_api.session import AwsSession  # boto3, which traces and shapes do without
     from inference_recommender.simulate.cloudwatch import DEFAULT_DAYS, check_days, recorded
 
     days = options.days or DEFAULT_DAYS
     check_days(days)
-    return recorded(AwsSession(), options.from_cloudwatch, days, datetime.now(UTC))
+    return recorded(AwsSession(), options.trace.removeprefix(CLOUDWATCH), days, datetime.now(UTC))
 
 
-def _service(options: argparse.Namespace, folder: WorkloadFolder) -> Service:
+def _service(options: argparse.Namespace, folder: WorkloadFolder) -> SizedService:
     file: Path = options.source or folder.recommendation_file
     if file.name != folder.recommendation_file.name:
-        return measured_service(folder.workload, file, options.region)
-    if options.region is not None:
-        raise UsageError("--region: only if --from names a measurement. A recommendation has its own price.")
+        return measured_service(folder.workload, file)
     return recommended_service(folder, file)
 
 
-def _policy(options: argparse.Namespace, today: Policy) -> Policy:
-    """Returns the recommended policy with the settings of the options."""
-    asked = {
-        "target_invocations_per_instance": options.target_invocations,
-        "min_capacity": options.min_instances,
-        "max_capacity": options.max_instances,
-        "scale_out_cooldown_s": options.scale_out_cooldown_s,
-        "scale_in_cooldown_s": options.scale_in_cooldown_s,
-    }
-    given = {name: value for name, value in asked.items() if value is not None}
-    if options.optimise and given:
-        raise UsageError("--optimise chooses the policy itself. Leave out the options of a policy.")
-    policy = replace(today, **given)
+def _policy(options: argparse.Namespace, recommended: Policy) -> Policy:
+    """Returns the recommended policy with the settings of --policy."""
+    if options.optimise and options.policy:
+        raise UsageError("--optimise chooses the policy itself. Leave out --policy.")
+    given: dict[str, Any] = {}
+    for setting in options.policy:
+        key, _, text = setting.partition("=")
+        if key not in POLICY_KEYS:
+            raise UsageError(f"--policy: got '{setting}'. Allowed: {', '.join(f'{each}=N' for each in POLICY_KEYS)}.")
+        given[POLICY_KEYS[key]] = _policy_value(setting, key, text)
+    policy = replace(recommended, **given)
     if policy.min_capacity > policy.max_capacity:
         raise UsageError(
             f"The policy's minimum of {policy.min_capacity} instances is above its maximum of {policy.max_capacity}. "
-            "Change --min-instances or --max-instances."
+            "Change --policy min or max."
         )
     return policy
 
 
-def _timing(options: argparse.Namespace, known: Timing) -> Timing:
-    asked = {name: getattr(options, name) for name in _given(options)}
-    measured = {name: words for name, words in known.known_by.items() if name not in asked}
-    return replace(known, **asked, known_by=measured)
-
-
-def _given(options: argparse.Namespace) -> dict[str, str]:
-    """Returns the fields of the timing that were given, with their options."""
-    names = ("provisioning_s", "model_load_s", "metric_delay_s")
-    return {name: f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None}
-
-
-def _seeds(options: argparse.Namespace, steps: int) -> Sequence[int]:
-    count = options.seeds or (SEEDS_OF_LONG if steps > LONG_STEPS else SEEDS)
-    return range(options.first_seed, options.first_seed + count)
+def _policy_value(setting: str, key: str, text: str) -> float | int:
+    """Parses a value: seconds are whole numbers from 0 on, counts are whole, and the target is above 0."""
+    parse = arguments.whole if key.endswith("_s") else arguments.positive if key == "target" else arguments.count
+    try:
+        return parse(text)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"--policy: {setting}: {error}") from error

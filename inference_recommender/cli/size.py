@@ -9,21 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from inference_recommender.cli import arguments
-from inference_recommender.output import (
-    MISSING,
-    Commands,
-    add_command,
-    number,
-    stdout_console,
-    tell,
-    warn,
-)
-from inference_recommender.report.candidates import no_candidate, notes
+from inference_recommender.output import Commands, add_command, stdout_console, tell, warn
+from inference_recommender.report.size_report import batch_report, catalogue_report, fleet_report
+from inference_recommender.report.text import show
 from inference_recommender.sizing import prices
 from inference_recommender.sizing.batch import (
     Throughput,
@@ -37,7 +28,6 @@ from inference_recommender.sizing.fleet import Demand
 from inference_recommender.sizing.prices import Catalogue
 from workloads import (
     ROOT,
-    BatchFleet,
     BatchRecommendation,
     BatchSizing,
     Candidate,
@@ -56,7 +46,7 @@ NO_CANDIDATE = 1
 NO_PRICE = 1
 DEFAULT_REGION = "us-east-1"
 """The region of a batch's prices."""
-OF_A_FLEET = ("peak_invocations_per_minute", "latency_limit_ms", "percentile")
+OF_A_FLEET = ("peak_invocations_per_minute", "latency_limit_ms")
 OF_A_BATCH = ("baseline", "rows_per_run", "recommend")
 TYPED = re.compile(r"((?:ml\.)?[a-z0-9-]+\.[a-z0-9-]+)=(.+)")
 PRINTED = (
@@ -106,12 +96,11 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--peak-invocations-per-minute", type=arguments.positive, metavar="N", help="default: the workload's"
     )
-    parser.add_argument("--latency-limit-ms", type=arguments.positive, metavar="N", help="limit of model latency")
     parser.add_argument(
-        "--percentile",
-        type=arguments.percentile,
-        metavar="P",
-        help="of the limit; default: the folder's, else the job's one figure is judged",
+        "--latency-limit-ms",
+        type=_limit,
+        metavar="[P99=]N",
+        help="limit of model latency; default percentile: the folder's, else the job's one figure is judged",
     )
     parser.add_argument(
         "--set",
@@ -181,37 +170,38 @@ def _size_fleet(options: argparse.Namespace, evidence: Evidence, stderr: Console
         workload = load_workload(options.workload).measured_on(target).workload
     demand = _demand(options, workload)
     sizing = arguments.with_settings(options.settings, "sizing", workload.sizing if workload else Sizing())
-    for caution in evidence.cautions:
-        warn(stderr, caution)
     candidates = size_candidates(evidence, demand, sizing, options.region)
     chosen = cheapest(candidates)
     if options.json:
+        for caution in evidence.cautions:
+            warn(stderr, caution)
         print(json.dumps(document(candidates, chosen), indent=2, ensure_ascii=False))
     else:
-        _show_fleet(candidates, chosen, demand, explain=options.explain)
+        report = fleet_report(candidates, chosen, demand, evidence.cautions, explain=options.explain)
+        show(report, stdout_console())
     return 0 if chosen else NO_CANDIDATE
 
 
+def _limit(text: str) -> tuple[str | None, float]:
+    """Parses P99=50, or 50."""
+    percentile, equals, limit = text.rpartition("=")
+    return arguments.percentile(percentile) if equals else None, arguments.positive(limit)
+
+
 def _demand(options: argparse.Namespace, workload: Workload | None) -> Demand:
-    if options.latency_limit_ms is None and options.percentile:
-        raise UsageError("--percentile: needs --latency-limit-ms N.")
     if options.latency_limit_ms is not None and options.workload:
         raise UsageError("--latency-limit-ms, --workload: both give the objective. Leave one out.")
     demand = Demand.of(workload.latency_objective) if workload else None
     peak = options.peak_invocations_per_minute or (demand.peak_invocations_per_minute if demand else None)
     if peak is None:
         raise UsageError("--peak-invocations-per-minute: is missing. Give it, or --workload NAME for its objective.")
-    percentile = options.percentile or (demand.percentile if demand else None)
-    if demand is None or options.latency_limit_ms is not None:
-        trough = demand.trough_invocations_per_minute if demand else 0
-        demand = Demand(
-            peak_invocations_per_minute=peak,
-            trough_invocations_per_minute=trough,
-            percentile=percentile,
-            model_latency_ms=options.latency_limit_ms,
-        )
+    demand = demand or Demand(peak_invocations_per_minute=peak)
     trough = min(demand.trough_invocations_per_minute, peak)
-    return replace(demand, peak_invocations_per_minute=peak, trough_invocations_per_minute=trough)
+    demand = replace(demand, peak_invocations_per_minute=peak, trough_invocations_per_minute=trough)
+    if options.latency_limit_ms is None:
+        return demand
+    percentile, limit_ms = options.latency_limit_ms
+    return replace(demand, percentile=percentile or demand.percentile, model_latency_ms=limit_ms)
 
 
 def document(candidates: Sequence[Candidate], chosen: Candidate | None) -> dict[str, Any]:
@@ -253,7 +243,7 @@ def _size_batch(options: argparse.Namespace, stderr: Console) -> int:
     if options.json:
         print(result.model_dump_json(indent=2))
     else:
-        _show_batch(result, explain=options.explain)
+        show(batch_report(result, explain=options.explain), stdout_console())
     if options.recommend:
         _write(result, folder, stderr)
     return 0
@@ -275,92 +265,6 @@ def _write(result: BatchSizing, folder: WorkloadFolder, stderr: Console) -> None
     tell(stderr, f"Written: {from_here(folder.recommendation_file)}. The next `cdk deploy` uses it.")
 
 
-def _show_fleet(candidates: Sequence[Candidate], chosen: Candidate | None, demand: Demand, *, explain: bool) -> None:
-    console = stdout_console()
-    judged = f"{demand.percentile}\nms" if demand.percentile else "judged\nms"
-    table = Table(
-        title=f"At {demand.peak_invocations_per_minute:,.0f} invocations/min", title_justify="left", box=SIMPLE_HEAD
-    )
-    for head in ("instance type", "variant"):
-        table.add_column(head)
-    for head in (
-        "capacity\n/min",
-        "method",
-        "closed-loop\n/min",
-        "closed-loop\nms",
-        judged,
-        "instances",
-        "$/h",
-        "$/1M",
-    ):
-        table.add_column(head, justify="right")
-    for candidate in candidates:
-        table.add_row(*_cells(candidate), style="" if candidate.meets_objective else "dim")
-    console.print(table)
-    for candidate in candidates:
-        reasons = [candidate.reason, *notes(candidate)]
-        if explain or candidate.cost_per_hour_usd is None:
-            reasons.append(f"Price: {candidate.cost_reason}")
-        tell(console, f"{candidate.instance_type}: {' '.join(reasons)}")
-    tell(
-        console,
-        f"Recommended: {chosen.instance_count} × {chosen.instance_type}." if chosen else no_candidate(candidates),
-    )
-
-
-def _cells(candidate: Candidate) -> tuple[str, ...]:
-    settings = ", ".join(f"{key}={value}" for key, value in candidate.environment.items())
-    return (
-        candidate.instance_type,
-        " ".join(part for part in (candidate.variant, settings) if part) or MISSING,
-        number(candidate.max_invocations_per_minute, ",.0f"),
-        candidate.capacity_basis,
-        number(candidate.closed_loop_invocations_per_minute, ",.0f"),
-        number(candidate.model_latency_ms, ".4g"),
-        number(candidate.objective_latency_ms, ".4g"),
-        number(candidate.instance_count, "d"),
-        number(candidate.cost_per_hour_usd, ",.3f"),
-        number(candidate.cost_per_million_invocations_usd, ",.3f"),
-    )
-
-
-def _show_batch(result: BatchSizing, *, explain: bool) -> None:
-    console = stdout_console()
-    title = f"{result.workload}: {result.objective.rows_per_second:,g} rows/s"
-    if result.rows_per_run:
-        title += f", {result.rows_per_run:,} rows a run"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    for head in ("", "instance type", "rate"):
-        table.add_column(head)
-    for head in ("rows/s", "shards", "run\ns", "$/h", "$/run", "$/1M"):
-        table.add_column(head, justify="right")
-    fleets = {"recommended": result.recommended, **({"baseline": result.baseline} if result.baseline else {})}
-    for name, fleet in fleets.items():
-        table.add_row(name, *_batch_cells(fleet))
-    console.print(table)
-    for name, fleet in fleets.items():
-        words = f"{name.capitalize()}: {fleet.rows_per_second:,.4g} rows/s on {fleet.instance_type}: {fleet.source}."
-        price = f" Price: {fleet.cost_reason}" if explain or fleet.cost_per_hour_usd is None else ""
-        tell(console, f"{words}{price}")
-    if result.saving_percent is not None:
-        change = "less" if result.saving_percent >= 0 else "more"
-        tell(console, f"A row costs {abs(result.saving_percent):.1f} % {change} than on the baseline.")
-    tell(console, result.reason)
-
-
-def _batch_cells(fleet: BatchFleet) -> tuple[str, ...]:
-    return (
-        fleet.instance_type,
-        fleet.known_by if fleet.known_by == "stated" else f"measured, {fleet.known_by}",
-        f"{fleet.rows_per_second:,.4g}",
-        str(fleet.shards),
-        number(fleet.run_s, ",.0f"),
-        number(fleet.cost_per_hour_usd, ",.3f"),
-        number(fleet.cost_per_run_usd, ",.4f"),
-        number(fleet.cost_per_million_rows_usd, ",.4f"),
-    )
-
-
 def _show_catalogue(options: argparse.Namespace) -> int:
     if not options.explain:
         raise UsageError("--from: is missing. Give evidence to size from, or --explain to print the price catalogue.")
@@ -368,16 +272,7 @@ def _show_catalogue(options: argparse.Namespace) -> int:
     if options.json:
         print(catalogue.model_dump_json(indent=2))
         return 0
-    table = Table("region", "instance type", box=SIMPLE_HEAD)
-    table.add_column("$/h", justify="right")
-    table.add_column("collected")
-    table.add_column("source")
-    for region, listed in catalogue.regions.items():
-        for name, price in listed.items():
-            table.add_row(region, name, f"{price.usd_per_hour:g}", price.collected, price.source)
-    for name, why in catalogue.unlisted.items():
-        table.add_row(MISSING, name, MISSING, MISSING, why)
-    stdout_console().print(table)
+    show(catalogue_report(catalogue), stdout_console())
     return 0
 
 

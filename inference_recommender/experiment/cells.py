@@ -1,7 +1,7 @@
-"""The cells of an experiment: one for every variant on every instance type it can run on. Pure.
+"""The cells of an experiment: each variant on each instance type on which it can run. Pure.
 
-A variant runs on the hardware its target was compiled for: an engine on its GPU families, a Neuron graph on its chip,
-anything else wherever there is the same kind of hardware as in the target's own `instance_types`.
+A TensorRT engine runs on its GPU families, a Neuron graph on its chip, and anything else on the kind of hardware of its
+target's `instance_types`.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from workloads.document import Document
 from workloads.instances import NEURON_FAMILIES, instance_shape
 
 CORES_PER_CHIP = 4
-"""NeuronCores of a chip of Inf1, over which alone a pipeline goes."""
+"""NeuronCores of an Inf1 chip. A pipeline needs Inf1."""
 
 
 class Cell(Document):
@@ -35,8 +35,8 @@ def cells(folder: WorkloadFolder, patterns: Sequence[str] = (), instance_types: 
     for name in instance_types:
         if not name.startswith("ml.") or instance_shape(name) is None:
             raise UsageError(
-                f"--instance-types: got '{name}', which is no instance type that a SageMaker endpoint can have, such "
-                "as ml.c5.xlarge."
+                f"--instance-types: got '{name}', which is not an instance type of SageMaker endpoints. Example: "
+                "ml.c5.xlarge."
             )
     chosen = tuple(
         Cell(variant=variant, instance_type=name)
@@ -77,7 +77,7 @@ def _variants(folder: WorkloadFolder, patterns: Sequence[str]) -> tuple[str, ...
 
 
 def _refuse_small_batches(folder: WorkloadFolder, variants: Sequence[str]) -> None:
-    """Raises `UsageError` for a variant that would refuse every request."""
+    """Raises `UsageError` for a variant that would reject every request."""
     rows = folder.workload.latency_objective.rows_per_invocation
     for name in variants:
         if rows > (most := folder.workload.variant(name).serving.max_batch_size):
@@ -110,7 +110,7 @@ def _runs_on(target: Target, instance_type: str) -> bool:
 
 
 def _has_the_cores(target: NeuronTarget, instance_type: str) -> bool:
-    """Tells whether a pipeline fits: an automatic one was made for the smallest of the target's own types."""
+    """Returns whether a pipeline fits. An automatic one fits the smallest of the target's own types."""
     shape = instance_shape(instance_type)
     if shape is None or target.pipeline_cores == 1:
         return shape is not None
@@ -121,7 +121,7 @@ def _has_the_cores(target: NeuronTarget, instance_type: str) -> bool:
 
 
 def _accelerator(target: Target) -> str:
-    """Returns the accelerator of the target's first instance type; a CPU where it names none."""
+    """Returns the accelerator of the target's first instance type, or a CPU without one."""
     shape = instance_shape(target.instance_types[0]) if target.instance_types else None
     return shape.accelerator if shape else "CPU"
 

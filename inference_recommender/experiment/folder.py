@@ -1,7 +1,7 @@
 """An experiment's folder: its plan, a run folder for each job, and a file for each finished cell.
 
-A cell's file is written whole or not at all, once its test has ended: a cell with a file need not be measured again.
-The folder itself reads as a run's: `workload.json` and `measurements.json` hold all that was measured so far.
+A cell with a file need not be measured again. The folder reads as a run's: `workload.json` and `measurements.json` have
+all measurements so far.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from typing import Literal
 
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.plan import Batch, Experiment
-from inference_recommender.experiment.resources import Access
+from inference_recommender.experiment.resources import ExperimentAccess
 from inference_recommender.measure.job_requests import traffic_pattern
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
@@ -20,11 +20,11 @@ from workloads.document import Document
 from workloads.files import from_here
 
 
-class Origin(Document):
-    """Where and when the cells were measured."""
+class ExperimentOrigin(Document):
+    """Place and time of the measurements."""
 
     measured_on: Literal["sagemaker", "local"]
-    """Local where an account on this machine stood in for SageMaker."""
+    """"local" if an account on this machine replaced SageMaker."""
     machine: str
     region: str
     measured_at: str
@@ -40,7 +40,7 @@ class ExperimentFolder:
         self._run = RunFolder(path)
 
     def __str__(self) -> str:
-        """Returns the path from the working folder, where it lies below it."""
+        """Returns the path relative to the working folder, if it is inside."""
         return str(from_here(self.path))
 
     @property
@@ -51,7 +51,7 @@ class ExperimentFolder:
     def begun(self) -> bool:
         return (self.path / "experiment.json").exists()
 
-    def begin(self, experiment: Experiment, workload: Workload, access: Access) -> None:
+    def begin(self, experiment: Experiment, workload: Workload, access: ExperimentAccess) -> None:
         """Writes the plan, and the traffic as `compare` reads it in a run's request."""
         self._run.keep_workload(workload)
         pattern = traffic_pattern(workload.traffic[experiment.traffic])
@@ -62,11 +62,11 @@ class ExperimentFolder:
     def experiment(self) -> Experiment:
         """Raises `UsageError` or `InvalidDocument`."""
         if not self.begun:
-            raise UsageError(f"--resume: {self} is no experiment's folder: it has no experiment.json.")
+            raise UsageError(f"--resume: {self} is not the folder of an experiment: it has no experiment.json.")
         return Experiment.from_json(self.path / "experiment.json")
 
-    def access(self) -> Access:
-        return Access.from_json(self.path / "access.json")
+    def access(self) -> ExperimentAccess:
+        return ExperimentAccess.from_json(self.path / "access.json")
 
     def workload(self) -> Workload:
         return self._run.workload()
@@ -75,7 +75,7 @@ class ExperimentFolder:
         return RunFolder(self.path / "jobs" / batch.name)
 
     def keep_batch(self, batch: Batch) -> None:
-        """Must precede the sending of the batch. Deletes earlier failures of its cells, which are measured again."""
+        """Records a batch before it is sent. Deletes earlier failures of its cells, which are measured again."""
         for cell in batch.cells:
             self._cell(cell).unlink(missing_ok=True)
         batch.write_json(self.job(batch).path / "batch.json")
@@ -83,40 +83,40 @@ class ExperimentFolder:
     def batches(self) -> tuple[Batch, ...]:
         return tuple(Batch.from_json(file) for file in sorted(self.path.glob("jobs/*/batch.json")))
 
-    def keep_origin(self, origin: Origin) -> None:
+    def keep_origin(self, origin: ExperimentOrigin) -> None:
         origin.write_json(self.path / "origin.json")
 
     @property
     def has_measured(self) -> bool:
         return (self.path / "origin.json").exists()
 
-    def origin(self) -> Origin:
+    def origin(self) -> ExperimentOrigin:
         """Raises `UsageError`."""
         if not self.has_measured:
-            raise UsageError(f"{self}: no cell is measured yet. Go on with `experiment --resume {self}`.")
-        return Origin.from_json(self.path / "origin.json")
+            raise UsageError(f"{self}: no cell is measured yet. Continue with `experiment --resume {self}`.")
+        return ExperimentOrigin.from_json(self.path / "origin.json")
 
     def job_arns(self) -> tuple[str, ...]:
-        """Returns those of the jobs that have ended, in the order of their names."""
+        """Returns the ARNs of the ended jobs, in the order of their names."""
         jobs = (self.job(batch) for batch in self.batches())
         return tuple(job.description()["JobArn"] for job in jobs if (job.path / "describe.json").exists())
 
     def keep_cells(self, measured: Iterable[Measurement], cells: Iterable[Cell]) -> None:
-        """Writes a file for each measurement, and measurements.json with all of `cells` that are measured."""
+        """Writes a file for each measurement, and measurements.json with all measured `cells`."""
         for measurement in measured:
             cell = Cell(variant=measurement.variant or "", instance_type=measurement.instance_type)
             measurement.write_json(self._cell(cell))
         self._run.keep_measurements(self.measured(cells))
 
     def measured(self, cells: Iterable[Cell]) -> tuple[Measurement, ...]:
-        """Returns the measurements of the cells whose test has ended, failed ones included."""
+        """Returns the measurements of the cells whose test has ended, also of failed ones."""
         return tuple(self._measured(cell) for cell in cells if self.ended(cell))
 
     def ended(self, cell: Cell) -> bool:
         return self._cell(cell).exists()
 
     def left(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
-        """Returns the cells without a measurement, and those whose test failed or proves nothing."""
+        """Returns the cells without a measurement, and those with a failed or invalid test."""
         objective = self.workload().latency_objective
         return tuple(cell for cell in cells if not self.ended(cell) or _is_bad(self._measured(cell), objective))
 

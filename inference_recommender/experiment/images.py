@@ -1,7 +1,6 @@
-"""The container images of an experiment: one for each kind of hardware that its cells run on.
+"""The container image of each kind of hardware in an experiment.
 
-A batch has one variant, so its instance types are of one kind, and its model names the image of that kind: the one that
-the command line gives, or the stack's, or the one of ours that was built and pushed last. Nothing is sent here.
+It is the one of the command line, the stack's, or the project's own image that was pushed last.
 """
 
 import re
@@ -14,8 +13,10 @@ from workloads import ROOT, SageMakerEndpointHosting, UsageError, Workload, own_
 from workloads.instances import HOST_AMIS, NEURON_FAMILIES, family, has_accelerator
 
 Platform = Literal["cpu", "gpu", "inf1", "inf2"]
-"""Kinds of hardware that need an image of their own."""
+"""Kinds of hardware, each with its own image."""
 
+ImageKey = Literal["cpu", "gpu", "inf1", "inf2", "all"]
+"""A kind of hardware, or "all"."""
 PLATFORMS: tuple[Platform, ...] = get_args(Platform)
 RUNTIMES = {name: runtime for runtime, name in NEURON_FAMILIES.items()}
 
@@ -30,41 +31,38 @@ def platform(instance_type: str) -> Platform:
 def resolved(
     cells: Iterable[Cell],
     workload: Workload,
-    named: Iterable[tuple[Platform | None, str]],
+    named: Mapping[ImageKey, str],
     stacks: Callable[[], str],
     region: Callable[[], str],
     root: Path = ROOT,
 ) -> dict[Platform, str]:
-    """Returns the image for each platform of `cells`; `named` has None for every platform that it does not name.
+    """Returns the image of each platform of `cells`. An image `named` "all" serves all other platforms.
 
-    `stacks` returns that of the stack's model, `region` the account's; each is called where it is needed. Raises
-    `UsageError` for a platform without an image, or what the two raise.
+    `stacks` returns the image of the stack's model, `region` that of the account; both are called only if needed.
+    Raises `UsageError` for a platform without an image, or the errors of the two.
     """
-    given = dict(named)
     found: dict[Platform, str] = {}
     for each, instance_type in _platforms(cells).items():
-        uri = given.get(each, given.get(None))
+        uri = named.get(each, named.get("all"))
         if uri is None and _serves(workload, each):
             uri = stacks()
-        found[each] = uri or _ours(workload, each, instance_type, region(), root)
+        found[each] = uri or _own_image(workload, each, instance_type, region(), root)
     return found
 
 
-def stand_ins(
-    cells: Iterable[Cell], workload: Workload, named: Iterable[tuple[Platform | None, str]]
-) -> dict[Platform, str]:
-    """Returns images for a plan that is only looked at, with ACCOUNT and REGION where none is `named`."""
-    given = dict(named)
+def stand_ins(cells: Iterable[Cell], workload: Workload, named: Mapping[ImageKey, str]) -> dict[Platform, str]:
+    """Returns images for a dry run, with ACCOUNT and REGION in those that are not `named`."""
     registry = f"ACCOUNT.dkr.ecr.REGION.amazonaws.com/{own_images.REPOSITORY}"
     return {
-        each: given.get(each, given.get(None, f"{registry}:{_kind(workload, each, instance_type)}"))
+        each: named.get(each, named.get("all", f"{registry}:{_kind(workload, each, instance_type)}"))
         for each, instance_type in _platforms(cells).items()
     }
 
 
 def host_ami(workload: Workload, images: Mapping[Platform, str]) -> str | None:
-    """Returns the InferenceAmiVersion whose driver starts the image for GPUs: by the version in its tag, or by the
-    hosting's. None where no cell is on a GPU, or none is known.
+    """Returns the InferenceAmiVersion for the GPU image, by the version in its tag or by the hosting's.
+
+    Returns None without a cell on a GPU, or for an unknown version.
     """
     if "gpu" not in images:
         return None
@@ -81,25 +79,25 @@ def _platforms(cells: Iterable[Cell]) -> dict[Platform, str]:
 
 
 def _serves(workload: Workload, wanted: Platform) -> bool:
-    """Tells whether the stack's image does, as Triton's for GPUs does on CPUs, too."""
+    """Returns whether the stack's image runs there. Triton's image for GPUs also runs on CPUs."""
     hosted = platform(workload.instance_types[0])
     return hosted == wanted or (hosted, wanted) == ("gpu", "cpu")
 
 
-def _ours(workload: Workload, wanted: Platform, instance_type: str, region: str, root: Path) -> str:
+def _own_image(workload: Workload, wanted: Platform, instance_type: str, region: str, root: Path) -> str:
     kind = _kind(workload, wanted, instance_type)
     built = own_images.load_image(root, kind)
     if built is None:
-        why = "none of ours is built"
+        why = "the project's own image is not built"
     elif built.content != own_images.content_of(kind):
-        why = "ours was built from other files than containers/ has now"
+        why = "the project's own image was built from other files than containers/ has now"
     elif built.region != region:
-        why = f"ours is in {built.region}"
+        why = f"the project's own image is in {built.region}"
     else:
         return built.uri
     raise UsageError(
-        f"--image-uri: {instance_type} needs another image than the stack's model has, and {why}. Build and push one "
-        f"for {region} with `bash scripts/release/build_image.sh {kind}`, or name one: --image-uri {wanted}=URI."
+        f"recommender.images: {instance_type} needs another image than the stack's model, and {why}. Build and push "
+        f"one for {region} with `bash scripts/release/build_image.sh {kind}`, or set recommender.images.{wanted}."
     )
 
 

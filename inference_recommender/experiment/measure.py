@@ -1,115 +1,96 @@
-"""The use case of an experiment: measure every cell that is left, and keep each as soon as its test has ended.
+"""Measures every remaining cell of an experiment, and records each as soon as its test has ended.
 
-`Account` is the port to AWS. An experiment that was killed and is started again on the same folder goes on where it
-was: it waits for a job that had begun, leaves a measured cell alone, and repeats a test that failed. A batch is
-measured by one job of Inference Recommender, here, or by our own generator (`by_load_test`); its model lives as long as
-the batch.
+A killed experiment continues on the same folder: it waits for a running job, keeps measured cells, and repeats failed
+tests. A batch is measured by one job of Inference Recommender, or by the load generator (`by_load_test`). Its model
+lives as long as the batch.
 """
 
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from inference_recommender.experiment.account import Account, Prepared, with_gpus
 from inference_recommender.experiment.by_load_test import measure_by_load_test
-from inference_recommender.experiment.cells import Cell
-from inference_recommender.experiment.folder import ExperimentFolder, Origin
+from inference_recommender.experiment.experiment_run import ExperimentRun
+from inference_recommender.experiment.folder import ExperimentOrigin
 from inference_recommender.experiment.plan import Batch, batches, failed, job_plan, lifetime
 from inference_recommender.experiment.resources import model_request
 from inference_recommender.measure.job import JobFailed
 from inference_recommender.measure.job import measure as run_job
-from inference_recommender.measure.job_wait import Sleep
 from inference_recommender.measurement import Measurement, results
-from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from workloads import Interrupted, NoVerdict
 
 
-def run(
-    prepared: Prepared, account: Account, folder: ExperimentFolder, progress: Progress, sleep: Sleep = time.sleep
-) -> tuple[Measurement, ...]:
-    """Returns every cell's measurement in the experiment's order; a failed test has a reason instead of figures.
+def measure(run: ExperimentRun) -> tuple[Measurement, ...]:
+    """Returns every cell's measurement in the experiment's order. A failed test has a reason instead of figures.
 
-    Raises `Interrupted`, or an `AwsUnavailable` that concerns more than one job; `folder` keeps what is measured.
+    Raises `Interrupted`, or an `AwsUnavailable` that concerns more than one job. The folder keeps the measurements.
     """
-    experiment = prepared.experiment
-    begun = [batch for batch in folder.batches() if not all(folder.ended(cell) for cell in batch.cells)]
-    for batch in begun:
-        _run_batch(prepared, batch, account, folder, progress, sleep)
+    experiment, folder = run.prepared.experiment, run.folder
+    for batch in folder.batches():
+        if not all(folder.ended(cell) for cell in batch.cells):
+            _measure_batch(run, batch)
     names = [batch.name for batch in folder.batches()]
     for batch in batches(experiment, folder.left(experiment.cells), names):
         folder.keep_batch(batch)
-        _run_batch(prepared, batch, account, folder, progress, sleep)
+        _measure_batch(run, batch)
     return folder.measured(experiment.cells)
 
 
-def _run_batch(
-    prepared: Prepared, batch: Batch, account: Account, folder: ExperimentFolder, progress: Progress, sleep: Sleep
-) -> None:
+def _measure_batch(run: ExperimentRun, batch: Batch) -> None:
+    prepared, account = run.prepared, run.account
     artifact = prepared.artifacts[batch.variant]
     account.upload_archive(prepared.access.archive_url(artifact), prepared.archives[batch.variant])
     expires_at = datetime.now(UTC) + lifetime(prepared.experiment, batch, prepared.source.workload)
     account.make_model(model_request(batch, artifact, prepared.access, expires_at))
-    measure = {"sagemaker": measure_by_job, "load-test": measure_by_load_test}[prepared.experiment.load]
     try:
-        measure(prepared, batch, account, folder, progress, sleep)
+        if prepared.experiment.load == "load-test":
+            measure_by_load_test(run, batch)
+        else:
+            _measure_by_job(run, batch)
     except Interrupted:
         account.delete_model(batch.name)
         raise
     account.delete_model(batch.name)
 
 
-def measure_by_job(
-    prepared: Prepared, batch: Batch, account: Account, folder: ExperimentFolder, progress: Progress, sleep: Sleep
-) -> None:
-    """Creates the batch's job, or goes on with it, and keeps every cell; interrupted, those whose test had ended.
+def _measure_by_job(run: ExperimentRun, batch: Batch) -> None:
+    """Creates or continues the batch's job, and records every cell; if interrupted, those whose test has ended.
 
-    Raises `Interrupted` or an `AwsUnavailable` that is not about this job.
+    Raises `Interrupted`, or an `AwsUnavailable` that is not about this job.
     """
-    cells = prepared.experiment.cells
-    try:
-        why = _run_job(prepared, batch, account, folder.job(batch), progress, sleep)
-    except Interrupted:
-        if (folder.job(batch).path / "measurements.json").exists():
-            _keep(batch, account, folder, cells, why=None)
-        raise
-    _keep(batch, account, folder, cells, why or "The job has no result of it.")
-
-
-def _run_job(
-    prepared: Prepared, batch: Batch, account: Account, job: RunFolder, progress: Progress, sleep: Sleep
-) -> str | None:
-    """Returns why the job failed, or None. `job` keeps what it measured."""
+    prepared, job, why = run.prepared, run.folder.job(batch), "The job has no result of it."
     workload = prepared.source.workload
     plan = job_plan(prepared.experiment, batch, workload, prepared.access.tested_model(workload.name, batch.name))
     try:
-        run_job(plan, prepared.source, account, job, progress, sleep)
+        run_job(plan, prepared.source, run.account, job, run.progress, run.sleep)
     except (JobFailed, NoVerdict) as error:
-        return str(error)
-    return None
+        why = str(error)
+    except Interrupted:
+        if (job.path / "measurements.json").exists():
+            _record(run, batch, why=None)
+        raise
+    _record(run, batch, why)
 
 
-def _keep(batch: Batch, account: Account, folder: ExperimentFolder, cells: Iterable[Cell], why: str | None) -> None:
-    """Keeps the job's cells and where they were measured; without a `why`, only cells whose test had ended."""
-    job = folder.job(batch)
+def _record(run: ExperimentRun, batch: Batch, why: str | None) -> None:
+    """Records the job's cells and their origin; without a `why`, only cells whose test has ended."""
+    job = run.folder.job(batch)
     described = job.description()
-    machine = account.measured_on(described["JobArn"])
+    machine = run.account.measured_on(described["JobArn"])
     ended = datetime.fromisoformat(described.get("CompletionTime") or described["LastModifiedTime"])
-    folder.keep_origin(
-        Origin(
+    run.folder.keep_origin(
+        ExperimentOrigin(
             measured_on="local" if machine else "sagemaker",
             machine=machine or "Amazon SageMaker",
-            region=account.region,
+            region=run.account.region,
             measured_at=ended.isoformat(timespec="seconds"),
         )
     )
     began = datetime.fromisoformat(described["CreationTime"])
-    variants = {
-        endpoint["EndpointName"]: endpoint.get("VariantName")
-        for endpoint in (result["EndpointConfiguration"] for result in results(described, job.steps()))
-    }
-    tests = (with_gpus(one, variants.get(one.endpoint_name), began, ended, account) for one in _tests(job, batch, why))
-    folder.keep_cells(tests, cells)
+    endpoints = (result["EndpointConfiguration"] for result in results(described, job.steps()))
+    variants = {endpoint["EndpointName"]: endpoint.get("VariantName") for endpoint in endpoints}
+    tests = (run.with_gpus(one, variants.get(one.endpoint_name), began, ended) for one in _tests(job, batch, why))
+    run.folder.keep_cells(tests, run.prepared.experiment.cells)
 
 
 def _tests(job: RunFolder, batch: Batch, why: str | None) -> Iterator[Measurement]:

@@ -1,7 +1,6 @@
-"""An experiment as one value, and the batches that measure what is left of it. Pure: no clock, nothing is sent.
+"""An experiment as one value, and the batches that measure its remaining cells. Pure.
 
-A job tests one model, so each variant needs a job of its own; a job takes ten endpoint configurations, so a variant
-with more instance types needs several.
+A job tests one model on at most ten endpoint configurations. So each variant has a job, or several.
 """
 
 import hashlib
@@ -9,8 +8,6 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from itertools import count
 from typing import Literal
-
-from pydantic import field_validator
 
 from aws_api.expiry import GRACE_S
 from inference_recommender.experiment.cells import Cell
@@ -25,7 +22,7 @@ LONGEST_NAME = 63
 
 
 class Batch(Document):
-    """Cells of one variant that are measured together: one model and one job."""
+    """Cells of one variant that one job measures with one model."""
 
     name: str
     """Names the job, the model it tests and its folder."""
@@ -38,13 +35,13 @@ class Batch(Document):
 
 
 class Experiment(Document):
-    """The content of `experiment.json`: enough to resume an experiment that was killed."""
+    """Contents of `experiment.json`."""
 
     name: str
     workload: str
     traffic: str
     load: Literal["sagemaker", "load-test"] = "sagemaker"
-    """The load is made by Inference Recommender's jobs, or by our own generator against endpoints made for it."""
+    """Inference Recommender's jobs, or this project's load generator on temporary endpoints."""
     archives: dict[str, str]
     """sha256 of each variant's archive."""
     cells: tuple[Cell, ...]
@@ -52,15 +49,9 @@ class Experiment(Document):
     published: str | None = None
     """The workload's [published.NAME] that is measured."""
 
-    @field_validator("load", mode="before")
-    @classmethod
-    def _renamed(cls, value: object) -> object:
-        """An experiment begun by an older version says "harness"."""
-        return "load-test" if value == "harness" else value
-
 
 def batches(experiment: Experiment, left: Sequence[Cell], taken: Collection[str]) -> tuple[Batch, ...]:
-    """Returns the batches that measure the cells `left`, under names that are not `taken`."""
+    """Returns the batches that measure the cells `left`, with names that are not `taken`."""
     names = set(taken)
     planned = []
     for variant in dict.fromkeys(cell.variant for cell in left):
@@ -79,7 +70,7 @@ def job_plan(experiment: Experiment, batch: Batch, workload: Workload, tested: T
 
 
 def lifetime(experiment: Experiment, batch: Batch, workload: Workload) -> timedelta:
-    """Returns how long a batch takes at most, one cell after another; what is made for it may be deleted after that."""
+    """Returns the longest duration of a batch. Its resources may be deleted after that."""
     return len(batch.instance_types) * cell_lifetime(experiment, workload)
 
 
@@ -88,7 +79,7 @@ def cell_lifetime(experiment: Experiment, workload: Workload) -> timedelta:
 
 
 def as_hosted(workload: Workload, batch: Batch) -> Workload:
-    """Returns the workload as if it hosted the batch's variant, with the batch's instance types as candidates."""
+    """Returns the workload with the batch's variant as hosted, and its instance types as candidates."""
     target = workload.variant(batch.variant).target
     candidates = workload.targets[target].model_copy(update={"instance_types": batch.instance_types})
     hosting = workload.hosting.model_copy(update={"target": batch.variant})
@@ -108,7 +99,7 @@ def failed(batch: Batch, instance_type: str, why: str) -> Measurement:
 
 
 def _names(experiment: str, variant: str) -> Iterator[str]:
-    """Yields EXPERIMENT-VARIANT, then …-2 and so on. A name that is too long is cut and ends in a hash."""
+    """Yields EXPERIMENT-VARIANT, then …-2 and so on. Long names are cut and end in a hash."""
     for number in count(1):
         tail = "" if number == 1 else f"-{number}"
         name = f"{experiment}-{variant}"

@@ -1,13 +1,10 @@
-"""An experiment's result: a row for each cell, sized and priced, and how the cells compare. Pure.
+"""The result of an experiment: a row for each cell, sized and priced, and how the cells compare. Pure.
 
-    cost per million at capacity = price per hour / (max invocations · 60) · 10⁶      one instance, fully used
-    Pareto front                 = the cells that no other beats in both latency and cost at capacity
+    cost per million at capacity = price per hour / (closed-loop invocations · 60) · 10⁶    one instance, fully used
+    Pareto front                 = the cells that no other cell beats in both latency and cost at capacity
 
-Where the price of any measured cell is unknown, the front is latency against invocations per minute and instance: no
-price is invented, and cells with a price are not preferred to those without. Ratios are to a baseline cell, above 1
-where the figure is larger than the baseline's; a speed-up is to the baseline's variant on the cell's own instance type,
-and tells what the optimisation alone is worth. With a baseline there are two short tables besides, as published: the
-cell of the lowest P95 of each instance type, and the one whose requests cost least.
+If a measured cell has no price, the front is of latency and invocations per minute. Ratios are to a baseline cell. A
+speed-up is to the baseline's variant on the cell's own instance type: the effect of the optimisation.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from inference_recommender.experiment.cells import Cell
-from inference_recommender.experiment.folder import Origin
+from inference_recommender.experiment.folder import ExperimentFolder, ExperimentOrigin
 from inference_recommender.experiment.plan import Experiment
 from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.decision import decide, why_invalid
@@ -27,8 +24,7 @@ from workloads.document import Document
 from workloads.instances import InstanceShape, instance_shape
 
 NO_ONE_ARCHIVE = "of each variant"
-"""Stands for a recommendation's one archive; the experiment keeps the sha256 of each variant's."""
-
+"""In place of a recommendation's archive hash; the experiment has the hash of each variant's archive."""
 OPTIMISATIONS = {
     "torchscript": "PyTorch",
     "cuda": "PyTorch, CUDA graphs",
@@ -37,12 +33,11 @@ OPTIMISATIONS = {
     "neuron": "Neuron",
     "neuronx": "Neuron",
 }
-
-Against = Literal["cost per million", "invocations per minute"]
+FrontFigure = Literal["cost per million", "invocations per minute"]
 
 
 class Ratios(Document):
-    """A cell's figures over the baseline's; None where one of the two is unknown."""
+    """A cell's figures over the baseline's; None if one of the two is unknown."""
 
     invocations_per_minute: float | None
     model_latency: float | None
@@ -50,12 +45,12 @@ class Ratios(Document):
     cost_per_million: float | None
 
 
-class Row(Document):
-    """A cell with the columns of the published table, and what was measured of it besides."""
+class ExperimentRow(Document):
+    """A cell with the columns of the published table and its measurements."""
 
     variant: str
-    optimisation: str = Field(description="What runs the model, and its precision where that is not fp32.")
-    dynamic_batching: str | None = Field(description="None: requests are run one by one.")
+    optimisation: str = Field(description="The model's runtime, and its precision if that is not fp32.")
+    dynamic_batching: str | None = Field(description="None: requests run one by one.")
     instance_groups: str
     instance_type: str
     vcpus: int | None
@@ -64,7 +59,7 @@ class Row(Document):
     gpu_memory_gib: float | None = Field(description="Of all GPUs together.")
     neuron_chips: int | None
     gpu_utilization_percent: float | None = Field(
-        default=None, description="Mean of a GPU in the busiest minute; None where there is no GPU, or no metric."
+        default=None, description="Mean of a GPU in the busiest minute; None without a GPU or a metric."
     )
     candidate: Candidate | None = Field(description="None: not measured.")
     cost_per_million_at_capacity_usd: float | None = None
@@ -81,8 +76,10 @@ class Row(Document):
 
     @property
     def rate(self) -> float | None:
-        """The rate that the cell's users had, as published tables have it."""
-        return users_rate(self.candidate) if self.candidate else None
+        """The closed-loop rate, as in published tables."""
+        if self.candidate is None:
+            return None
+        return self.candidate.closed_loop_invocations_per_minute or self.candidate.max_invocations_per_minute
 
     @property
     def latency_ms(self) -> float | None:
@@ -94,54 +91,64 @@ class Row(Document):
 
     @property
     def compared_ms(self) -> float | None:
-        """The latency by which cells are compared: the P95 of the whole test, or where nothing has it the job's own."""
+        """The latency that compares cells: the P95 of the whole test, or the job's own figure without one."""
         return self.latency_ms if self.p95_ms is None else self.p95_ms
 
 
-class Result(Document):
+class ExperimentResult(Document):
     experiment: str
     workload: str
     published: str | None = Field(default=None, description="The workload's [published.NAME] that was measured.")
-    model: str = Field(default="unknown", description="What was measured, in words.")
+    model: str = Field(default="unknown", description="The measured model in words.")
     traffic: str
     objective: LatencyObjective
-    origin: Origin
+    origin: ExperimentOrigin
     job_arns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ExperimentRow, ...]
     recommended: Cell | None = Field(description="The cheapest that meets the objective.")
     baseline: Cell | None
-    front_against: Against
-    lowest_latency: tuple[Cell, ...] = Field(
-        default=(), description="With a baseline, the cell of the lowest P95 on each instance type."
-    )
-    lowest_cost: tuple[Cell, ...] = Field(
-        default=(),
-        description="With a baseline, the cell of the highest rate on each instance type, whose requests cost least.",
-    )
-    why_no_verdict: str | None = Field(description="Why nothing may be concluded; then nothing is recommended.")
+    front_against: FrontFigure
+    why_no_verdict: str | None = Field(description="The reason if nothing is recommended for lack of evidence.")
 
-    def rows_of(self, cells: Sequence[Cell]) -> tuple[Row, ...]:
-        """Returns the rows of `cells`, in their order."""
-        by_cell = {row.cell: row for row in self.rows}
-        return tuple(by_cell[cell] for cell in cells)
+    def best_of_each_type(self, figure: Callable[[ExperimentRow], float | None]) -> tuple[ExperimentRow, ...]:
+        """Returns the row with the smallest figure on each instance type, in the order of the rows."""
+        best: dict[str, tuple[float, ExperimentRow]] = {}
+        for row in self.rows:
+            value = figure(row) if row.rate else None
+            if value is not None and (row.instance_type not in best or value < best[row.instance_type][0]):
+                best[row.instance_type] = value, row
+        return tuple(row for _, row in best.values())
+
+
+def conclude(folder: ExperimentFolder) -> ExperimentResult:
+    """Sizes and compares the cells measured so far."""
+    experiment = folder.experiment()
+    measured = folder.measured(experiment.cells)
+    return result(experiment, folder.workload(), measured, folder.origin(), folder.job_arns())
 
 
 def result(
     experiment: Experiment,
     workload: Workload,
     measured: Sequence[Measurement],
-    origin: Origin,
+    origin: ExperimentOrigin,
     job_arns: Sequence[str],
-) -> Result:
+) -> ExperimentResult:
     """Sizes and compares the cells measured so far; the others have a row without figures."""
     decided = decide(workload, NO_ONE_ARCHIVE, measured, _provenance(experiment, workload, origin, job_arns))
     by_cell = {_cell(one): (candidate, one) for candidate, one in zip(decided.candidates, measured, strict=True)}
     rows = [_row(workload, cell, by_cell.get(cell), origin.region) for cell in experiment.cells]
     why = _no_verdict(measured, workload.latency_objective)
     chosen = _cell(decided.recommended) if decided.recommended and not why else None
-    against, front = pareto_front(rows)
+    front_against, front = pareto_front(rows)
     base = next((row for row in rows if row.cell == experiment.baseline), None)
-    return Result(
+
+    def compared(row: ExperimentRow) -> ExperimentRow:
+        ratios = {"ratios": _ratios(row, base), "speed_up": _speed_up(row, base, rows)} if base else {}
+        marks = {"cheapest": row.cell == chosen, "on_pareto_front": row.cell in front}
+        return row.model_copy(update={**marks, **ratios})
+
+    return ExperimentResult(
         experiment=experiment.name,
         workload=workload.name,
         published=experiment.published,
@@ -150,61 +157,37 @@ def result(
         objective=workload.latency_objective,
         origin=origin,
         job_arns=tuple(job_arns),
-        rows=tuple(
-            row.model_copy(
-                update={
-                    "cheapest": row.cell == chosen,
-                    "on_pareto_front": row.cell in front,
-                    "ratios": _ratios(row, base) if base else None,
-                    "speed_up": _speed_up(row, base, rows) if base else None,
-                }
-            )
-            for row in rows
-        ),
+        rows=tuple(map(compared, rows)),
         recommended=chosen,
         baseline=experiment.baseline,
-        front_against=against,
-        lowest_latency=_best(rows, lambda row: row.compared_ms) if base else (),
-        lowest_cost=_best(rows, lambda row: row.rate and -row.rate) if base else (),
+        front_against=front_against,
         why_no_verdict=why,
     )
 
 
-def pareto_front(rows: Sequence[Row]) -> tuple[Against, frozenset[Cell]]:
-    """Returns the cells that no other beats in both latency and a second figure, and which figure that is."""
-    known = [(row, row.compared_ms, row.rate) for row in rows]
-    measured = [(row, latency, rate) for row, latency, rate in known if latency is not None and rate]
-    costs = [row.cost_per_million_at_capacity_usd for row, _, _ in measured]
-    against: Against = "invocations per minute" if None in costs else "cost per million"
+def pareto_front(rows: Sequence[ExperimentRow]) -> tuple[FrontFigure, frozenset[Cell]]:
+    """Returns the cells that no other beats in both latency and a second figure, and the name of that figure."""
+    measured = [(row, row.compared_ms, row.rate) for row in rows if row.compared_ms is not None and row.rate]
+    priced = all(row.cost_per_million_at_capacity_usd is not None for row, _, _ in measured)
     points = [
-        (row.cell, latency, -rate if cost is None or None in costs else cost)
-        for (row, latency, rate), cost in zip(measured, costs, strict=True)
+        (row.cell, (latency or 0.0, (row.cost_per_million_at_capacity_usd or 0.0) if priced else -(rate or 0.0)))
+        for row, latency, rate in measured
     ]
-    front = {cell for cell, *point in points if not any(_beats(other, point) for _, *other in points)}
-    return against, frozenset(front)
+    front = {cell for cell, point in points if not any(_beats(other, point) for _, other in points)}
+    return "cost per million" if priced else "invocations per minute", frozenset(front)
 
 
-def _best(rows: Sequence[Row], figure: Callable[[Row], float | None]) -> tuple[Cell, ...]:
-    """Returns the cell whose figure is smallest on each instance type, in the order of the rows."""
-    best: dict[str, tuple[float, Cell]] = {}
-    for row in rows:
-        found = figure(row) if row.rate else None
-        if found is not None and (row.instance_type not in best or found < best[row.instance_type][0]):
-            best[row.instance_type] = found, row.cell
-    return tuple(cell for _, cell in best.values())
+def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Returns whether `one` is as good in each figure (smaller is better) and better in one."""
+    return one != other and one[0] <= other[0] and one[1] <= other[1]
 
 
-def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Tells whether `one` is as good in each figure (smaller is better) and better in one."""
-    return all(a <= b for a, b in zip(one, other, strict=True)) and list(one) != list(other)
-
-
-def _row(workload: Workload, cell: Cell, result: tuple[Candidate, Measurement] | None, region: str) -> Row:
+def _row(workload: Workload, cell: Cell, tested: tuple[Candidate, Measurement] | None, region: str) -> ExperimentRow:
     shape = instance_shape(cell.instance_type)
-    candidate, measured = result or (None, None)
+    candidate, measured = tested or (None, None)
     variant = workload.variant(cell.variant)
     target = workload.targets[variant.target]
-    return Row(
+    row = ExperimentRow(
         variant=cell.variant,
         optimisation=OPTIMISATIONS[target.runtime] + ("" if target.precision == "fp32" else f" {target.precision}"),
         dynamic_batching=_batching(variant.serving),
@@ -217,25 +200,25 @@ def _row(workload: Workload, cell: Cell, result: tuple[Candidate, Measurement] |
         neuron_chips=shape.neuron_chips if shape else None,
         gpu_utilization_percent=measured.gpu_utilization_percent if measured else None,
         candidate=candidate,
-        cost_per_million_at_capacity_usd=_cost_at_capacity(candidate, measured, region)
-        if candidate and measured
-        else None,
     )
+    if measured is None or not row.rate:
+        return row
+    per_hour = price(measured.instance_type, region, measured.price_per_hour_usd).usd_per_hour
+    cost = None if per_hour is None else cost_per_million_usd(per_hour, row.rate)
+    return row.model_copy(update={"cost_per_million_at_capacity_usd": cost})
 
 
 def _model(workload: Workload) -> str:
     model, checkpoint = workload.model, workload.model.checkpoint
     if isinstance(checkpoint, RandomWeights):
         shrunk = "" if checkpoint.shrink == 1 else f", layers, heads and width divided by {checkpoint.shrink}"
-        what = f"{checkpoint.architecture} with random weights{shrunk}"
-    else:
-        what = checkpoint
+        checkpoint = f"{checkpoint.architecture} with random weights{shrunk}"
     padded = getattr(model, "padding", "longest") == "max_length"
-    return f"{what}; {'every request of' if padded else 'requests of at most'} {model.max_input_tokens} tokens"
+    return f"{checkpoint}; {'every request of' if padded else 'requests of at most'} {model.max_input_tokens} tokens"
 
 
 def _batching(serving: Serving) -> str | None:
-    """Returns the preferred sizes and the longest wait, as Triton counts it."""
+    """Returns the preferred sizes and the longest wait in Triton's unit."""
     if not serving.dynamic_batching:
         return None
     sizes = ", ".join(map(str, serving.preferred_batch_sizes)) or f"up to {serving.max_batch_size}"
@@ -243,30 +226,19 @@ def _batching(serving: Serving) -> str | None:
 
 
 def _group(group: InstanceGroup, shape: InstanceShape | None) -> str:
-    """Returns 2 per GPU, 1 on GPU 0, or 2."""
+    """Returns "2 per GPU", "1 on GPU 0", or "2"."""
     if group.gpus:
         return f"{group.count} on GPU {' and '.join(map(str, group.gpus))}"
     on_gpu = group.kind == "KIND_GPU" or (group.kind is None and shape is not None and shape.gpus)
     return f"{group.count} per GPU" if on_gpu else str(group.count)
 
 
-def _speed_up(row: Row, base: Row, rows: Sequence[Row]) -> float | None:
-    same_type = (other for other in rows if other.instance_type == row.instance_type and other.variant == base.variant)
-    return next((_ratio(row.rate, other.rate) for other in same_type), None)
+def _speed_up(row: ExperimentRow, base: ExperimentRow, rows: Sequence[ExperimentRow]) -> float | None:
+    on_type = (other for other in rows if (other.instance_type, other.variant) == (row.instance_type, base.variant))
+    return next((_ratio(row.rate, other.rate) for other in on_type), None)
 
 
-def _cost_at_capacity(candidate: Candidate, measured: Measurement, region: str) -> float | None:
-    per_hour = price(measured.instance_type, region, measured.price_per_hour_usd).usd_per_hour
-    rate = users_rate(candidate)
-    return cost_per_million_usd(per_hour, rate) if per_hour is not None and rate else None
-
-
-def users_rate(candidate: Candidate) -> float | None:
-    """Returns the rate of the test's closed-loop users; before there was another, it was the only one."""
-    return candidate.closed_loop_invocations_per_minute or candidate.max_invocations_per_minute
-
-
-def _ratios(row: Row, base: Row) -> Ratios:
+def _ratios(row: ExperimentRow, base: ExperimentRow) -> Ratios:
     return Ratios(
         invocations_per_minute=_ratio(row.rate, base.rate),
         model_latency=_ratio(row.latency_ms, base.latency_ms),
@@ -284,22 +256,19 @@ def _cell(measured: Candidate | Measurement) -> Cell:
 
 
 def _no_verdict(measured: Sequence[Measurement], objective: LatencyObjective) -> str | None:
-    """Returns why there is no verdict: a single cell without one is enough, because it might be the cheapest."""
-    for measurement in measured:
-        if reason := why_invalid([measurement], objective):
-            return f"{measurement.variant} on {reason}"
-    return None
+    """Returns why there is no verdict: one cell without evidence is enough, because it might be the cheapest."""
+    reasons = ((one, why_invalid([one], objective)) for one in measured)
+    return next((f"{one.variant} on {reason}" for one, reason in reasons if reason), None)
 
 
-def _provenance(experiment: Experiment, workload: Workload, origin: Origin, job_arns: Sequence[str]) -> Provenance:
+def _provenance(
+    experiment: Experiment, workload: Workload, origin: ExperimentOrigin, job_arns: Sequence[str]
+) -> Provenance:
     return Provenance(
-        measured_on=origin.measured_on,
-        machine=origin.machine,
+        **dict(origin),
         job_name=experiment.name,
         job_arn=", ".join(job_arns),
         traffic=experiment.traffic,
         percentile=workload.latency_objective.percentile,
-        measured_at=origin.measured_at,
-        region=origin.region,
         run=f"runs/{experiment.name}",
     )

@@ -32,8 +32,10 @@ from pydantic import Field
 from workloads import LatencyObjective, Proof
 from workloads.document import Document
 
-ReportKind = Literal["run", "proof", "capacity", "tune", "simulation", "experiment", "comparison", "cold-start", "jobs"]
-Outcome = Literal["met", "missed", "unknown"]
+ReportKind = Literal[
+    "run", "proof", "capacity", "tune", "simulation", "experiment", "comparison", "cold-start", "jobs", "size"
+]
+ReportVerdict = Literal["met", "missed", "unknown"]
 Value = str | int | float | bool | None
 MISSING = "–"
 """Shown for an unknown figure."""
@@ -75,7 +77,7 @@ class Report(Document):
     workload: str | None = Field(description="None if the folder does not name one.")
     description: str = Field(default="", description="The workload's description.")
     objective: str = Field(description="The objective in words.")
-    verdict: Outcome = Field(description="Met: measured or proven. Unknown: not measured, or inconclusive.")
+    verdict: ReportVerdict = Field(description="Met: measured or proven. Unknown: not measured, or inconclusive.")
     decision: str = Field(description="What to do, in a sentence.")
     highlights: tuple[Highlight, ...] = Field(default=(), description="Figures of the first screen.")
     cautions: tuple[str, ...] = Field(default=(), description="Limits of the figures, the most important first.")

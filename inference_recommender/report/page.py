@@ -14,7 +14,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from inference_recommender.report.document import Plot, Report, shown
 
 HERE = Path(__file__).parent
-UNKNOWN = "unknown"
 FIRST_CAUTIONS = 3
 """Cautions on the first screen; the others are listed further down."""
 
@@ -35,17 +34,9 @@ def render(template: str, *, folder: Path = HERE, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shown": shown, "file_name": _file_name, "figure": _figure, "usd": _usd}
+    environment.filters |= {"shown": shown, "file_name": _file_name}
     return environment.get_template(template).render(values) + "\n"
 
 
 def _file_name(title: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", title.lower()).strip("-")
-
-
-def _figure(value: float | None, spec: str, missing: str = UNKNOWN) -> str:
-    return missing if value is None else format(value, spec)
-
-
-def _usd(value: float | None) -> str:
-    return UNKNOWN if value is None else f"${value:,.2f}"

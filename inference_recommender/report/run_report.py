@@ -19,7 +19,7 @@ from inference_recommender.report.candidates import (
     scaling_text,
 )
 from inference_recommender.report.configuration import configuration_table
-from inference_recommender.report.document import Highlight, Outcome, Plot, Report, Table, objective_text, table
+from inference_recommender.report.document import Highlight, Plot, Report, ReportVerdict, Table, objective_text, table
 from inference_recommender.report.inputs import FolderInputs, read_inputs
 from inference_recommender.report.page import page
 from inference_recommender.report.queue import queue_against_compute, queue_table
@@ -82,7 +82,7 @@ PROBES = (
     ("latency_ms", "latency, ms", ",.4g"),
     ("late_share", "late", ".2%"),
 )
-OUTCOMES: dict[str, Outcome] = {"kept": "met", "missed": "missed", "unclear": "unknown"}
+OUTCOMES: dict[str, ReportVerdict] = {"kept": "met", "missed": "missed", "unclear": "unknown"}
 """A proof's verdict → a report's."""
 PROOF_VERDICTS = {"kept": "kept", "missed": "missed", "unclear": "inconclusive"}
 """A proof's verdict → the word for people."""
@@ -160,7 +160,7 @@ def recommendation_report(recommendation: Recommendation) -> Report:
     )
 
 
-def run_verdict(recommendation: Recommendation) -> Outcome:
+def run_verdict(recommendation: Recommendation) -> ReportVerdict:
     if recommendation.recommended is None:
         return "missed" if all(candidate.verified for candidate in recommendation.candidates) else "unknown"
     return OUTCOMES[recommendation.proof.verdict] if recommendation.proof else "met"

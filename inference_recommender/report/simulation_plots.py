@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 
 from inference_recommender.report.document import Plot
 from inference_recommender.report.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, drawn, legend, new_figure
-from inference_recommender.simulate.kept import FIXED, RECOMMENDED, Simulated, Simulation
+from inference_recommender.simulate.simulation_file import FIXED, RECOMMENDED, SimulatedPolicy, Simulation
 from workloads import LatencyObjective
 
 SIZE_IN = (5.4, 3.0)
@@ -37,7 +37,7 @@ class _Line:
     """A line of each policy: its title and its values by policy."""
 
     title: str
-    of: Callable[[Simulated], Series]
+    of: Callable[[SimulatedPolicy], Series]
     colour: str
     todays: bool = True
     """Whether the recommended policy's line is drawn, too."""
@@ -47,7 +47,7 @@ class _Line:
 def day_plots(simulation: Simulation, objective: LatencyObjective) -> dict[str, Plot]:
     """Returns the plots of the worst day by their titles."""
     day, policies, unit = simulation.day, simulation.by_cost(), "USD"
-    price, each_h = simulation.price_per_hour_usd, day.minutes_per_entry / 60
+    price, each_h = simulation.subject.price_per_hour_usd, day.minutes_per_entry / 60
     if price is None:
         price, unit = 1.0, "instance hours"
 
@@ -84,7 +84,7 @@ def day_plots(simulation: Simulation, objective: LatencyObjective) -> dict[str, 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Drawing:
     simulation: Simulation
-    policies: Sequence[Simulated]
+    policies: Sequence[SimulatedPolicy]
 
     @property
     def times(self) -> list[datetime]:
@@ -106,7 +106,7 @@ class _Drawing:
     ) -> Plot:
         """Draws lines of every policy, and those that are the same for all."""
         figure, axes = new_figure(SIZE_IN)
-        today, day = self.simulation.today, self.simulation.day
+        today, day = self.simulation.recommended, self.simulation.day
         times = [number * day.minutes_per_entry for number in range(len(day.requests_per_second))]
         for title, (values, colour) in fixed.items():
             axes.plot(times, _known(values), color=colour, linewidth=1.1, linestyle=":", label=title)
@@ -117,7 +117,7 @@ class _Drawing:
                 values = _known(each.of(today))
                 axes.plot(times, values, color=GREY, linewidth=1.1, linestyle="--", label=label, drawstyle=style)
             for number, policy in enumerate(self.policies):
-                label = each.title if policy is self.simulation.chosen else "_"
+                label = each.title if policy is self.simulation.judged else "_"
                 values = _known(each.of(policy))
                 (course,) = axes.plot(times, values, color=each.colour, linewidth=1.5, label=label, drawstyle=style)
                 _belongs(course, number)
@@ -135,7 +135,7 @@ class _Drawing:
 
     def _shown(self, plot: Plot, lines: Sequence[_Line], fixed: Mapping[str, tuple[Series, str]]) -> Plot:
         """Returns the plot with all but the judged policy hidden, and with the lines of all as its data."""
-        shown = str(self.policies.index(self.simulation.chosen))
+        shown = str(self.policies.index(self.simulation.judged))
         return Plot(svg=of_policies(plot.svg, shown), csv=self._csv(lines, fixed))
 
     def _csv(self, lines: Sequence[_Line], fixed: Mapping[str, tuple[Series, str]]) -> str:
@@ -155,11 +155,12 @@ def cost_against_risk(simulation: Simulation) -> Plot:
     were compared, and the ideal fleet. The policy that the page shows has a ring.
     """
     figure, axes = new_figure(RISK_IN)
-    price, unit = simulation.price_per_hour_usd, "USD"
+    price, unit = simulation.subject.price_per_hour_usd, "USD"
     if price is None:
         price, unit = 1.0, "instance hours"
-    if simulation.tried:
-        hours, over = np.array(simulation.tried).T
+    tried = simulation.search.points if simulation.search else ()
+    if tried:
+        hours, over = np.array(tried).T
         axes.scatter(hours * price, over, s=9, color=GREY, alpha=0.6, label="tried")
     points = [(each.instance_hours * price, each.minutes_over_objective, each) for each in simulation.by_cost()]
     front = [(cost, minutes) for cost, minutes, each in points if each.on_frontier]
@@ -174,23 +175,23 @@ def cost_against_risk(simulation: Simulation) -> Plot:
         ring = axes.scatter([cost], [minutes], s=150, facecolors="none", edgecolors=INK, linewidths=1.4)
         _belongs(ring, number)
     axes.axvline(
-        simulation.chosen.lower_bound_instance_hours * price,
+        simulation.judged.lower_bound_instance_hours * price,
         color=GREEN,
         linewidth=1.2,
         linestyle=":",
         label="ideal",
     )
-    allowed = simulation.tolerance.allowed_minutes
+    allowed = simulation.allowed_minutes
     axes.axhline(allowed, color=RED, linewidth=1.2, linestyle="--", label=f"tolerated, {allowed:g} minutes")
     axes.set_yscale("symlog", linthresh=LINEAR_MINUTES)
     axes.set(xlabel=f"{unit} for the whole trace, mean", ylabel="minutes over, mean", xlim=(0, None))
-    highest = max([allowed, *(minutes for _, minutes, _ in points), *(over for _, over in simulation.tried or ())])
+    highest = max([allowed, *(minutes for _, minutes, _ in points), *(over for _, over in tried)])
     axes.set_ylim(-0.15, 2 * highest)
     axes.xaxis.set_major_formatter("{x:,.6g}")
     axes.yaxis.set_major_formatter("{x:,.6g}")
     legend(figure, axes, columns=2)
     plot = drawn(figure)
-    shown = str(simulation.by_cost().index(simulation.chosen))
+    shown = str(simulation.by_cost().index(simulation.judged))
     return Plot(svg=of_policies(plot.svg, shown), csv=plot.csv)
 
 

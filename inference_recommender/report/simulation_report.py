@@ -1,82 +1,85 @@
-"""The report of a simulation, from what `simulate` has left in its folder. Pure."""
+"""The report of a simulation, and its page. Pure."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from inference_recommender.report.configuration import text_of
-from inference_recommender.report.document import Outcome, Report, Table, Value, table
+from inference_recommender.report.document import Highlight, Report, ReportVerdict, Table, Value, table
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.page import page
 from inference_recommender.report.sections import OTHER_PAYLOADS, local_caution
 from inference_recommender.report.simulation_plots import cost_against_risk, day_plots
-from inference_recommender.simulate.kept import RECOMMENDED, Simulated, Simulation, TheDay
-from inference_recommender.simulate.result import too_few_seeds
-from inference_recommender.simulate.terminal import IDEAL
+from inference_recommender.simulate.policy import Policy
+from inference_recommender.simulate.policy_result import seeds_text
+from inference_recommender.simulate.simulation_file import RECOMMENDED, SimulatedPolicy, Simulation
 from workloads import Workload
 
-POLICIES = (
-    ("policy", "policy", ""),
-    ("in_words", "instances, target, cooldowns", ""),
-    ("minutes_over", "minutes over, mean", ",.1f"),
-    ("minutes_over_at_confidence", "minutes over, at most in the share of seeds", ",.0f"),
-    ("late_share", "late", ".3%"),
-    ("dropped", "dropped", ",.0f"),
-    ("most_instances", "most instances", ",d"),
-    ("instance_hours", "instance hours", ",.1f"),
-    ("cost_usd", "USD", ",.2f"),
-    ("over_lower_bound", "hours over the ideal fleet's", ".2f"),
-    ("kept", "within the tolerance", ""),
-    ("seeds", "seeds", ",d"),
-)
+IDEAL = "ideal"
 DAY = (
     ("policy", "policy", ""),
-    ("in_words", "instances, target, cooldowns", ""),
     ("minutes_over", "minutes over", ",.0f"),
     ("late_share", "late", ".3%"),
     ("most_instances", "most instances", ",d"),
     ("instance_hours", "instance hours", ",.1f"),
-    ("cost_usd", "USD", ",.2f"),
+    ("cost_usd", "$", ",.2f"),
 )
-DIFFERENCES = (("key", "key", ""), ("todays", RECOMMENDED, ""), ("chosen", "here", ""))
-ASSUMPTIONS = (("what", "what", ""), ("value", "value", ",.6g"), ("known_by", "source", ""))
+DETAILS = (
+    ("policy", "policy", ""),
+    ("settings", "instances, target, cooldowns", ""),
+    ("dropped", "dropped requests", ",.0f"),
+    ("seeds_over", "seeds over the tolerance", ",d"),
+    ("seeds", "seeds", ",d"),
+    ("is_within_tolerance", "within the tolerance", ""),
+)
+ASSUMPTIONS = (("assumption", "assumption", ""), ("value", "value", ",.6g"), ("source", "source", ""))
 TIMES = {
-    "provisioning_s": "from the request for an instance to its container, s, the median",
-    "provisioning_spread": "the standard deviation of that time's logarithm",
+    "provisioning_s": "from the request for an instance to its container, s (median)",
+    "provisioning_spread": "standard deviation of that time's logarithm",
     "model_load_s": "from there to answers within the objective, s",
     "removal_s": "until a removed instance is no longer paid for, s",
-    "replacement_s": "until a failed instance is noticed, s",
+    "replacement_s": "until a failed instance is detected, s",
     "metric_delay_s": "until an alarm sees a datapoint of a minute, s",
     "high_resolution_delay_s": "until an alarm sees a datapoint of 10 s, s",
     "instance_warm_up_s": "the capacity provider's warm-up of an instance, s",
-    "idle_s": "how long an idle instance of a capacity provider stays, s",
+    "idle_s": "until an idle instance of a capacity provider goes, s",
 }
 OF_ECS = frozenset({"instance_warm_up_s", "idle_s"})
-KNOWN_BY = {
+SOURCES = {
     "metric_delay_s": "assumed; AWS measured 363 s from a load to the scaling of an ECS service",
     "high_resolution_delay_s": "assumed; AWS measured 86 s from a load to the scaling with datapoints of 20 s",
-    "instance_warm_up_s": "the stack sets it",
-    "idle_s": "the alarm that AWS makes has 15 datapoints of a minute",
+    "instance_warm_up_s": "set by the stack",
+    "idle_s": "15 datapoints of a minute, as in the alarm that AWS creates",
 }
+UNKNOWN = "unknown"
+POLICIES_NOTE = (
+    "Means over seeds, for the whole trace; most: the most instances of any seed. The ideal fleet knows the future: in "
+    "each step it has the fewest instances that meet the objective."
+)
 
 
 def simulation_report(name: str, simulation: Simulation, workload: Workload, inputs: FolderInputs) -> Report:
-    objective, tolerance, service = workload.latency_objective, simulation.tolerance, simulation.service
-    trace = simulation.trace
-    facts = (trace.sha256, str(simulation.first_seed), str(simulation.seeds), json.dumps(simulation.timing))
+    trace, subject, judged = simulation.trace, simulation.subject, simulation.judged
+    objective = workload.latency_objective
+    timing, origin = to_jsonable_python(simulation.timing), simulation.subject.provenance
+    facts = (trace.sha256, str(simulation.first_seed), str(simulation.seeds), json.dumps(timing))
     return Report(
         kind="simulation",
         name=name,
         workload=simulation.workload,
         description=workload.description,
-        objective=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms on {trace.name}, at most "
-        f"{tolerance.minutes_a_month:g} minutes a month over it, {_share(simulation)}",
+        objective=f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms on {trace.name} "
+        f"({_length(trace.minutes)}, {seeds_text(simulation.seeds)}), at most {simulation.allowed_minutes:g} minutes "
+        f"over it {_share(simulation)}",
         verdict=_verdict(simulation),
-        decision=decision(simulation),
+        decision=simulation_decision(simulation),
+        highlights=tuple(_highlights(simulation, judged)),
         cautions=tuple(_cautions(simulation)),
         tables=tuple(_tables(simulation)),
+        notes=tuple(_notes(simulation, workload)),
         not_tested=tuple(_untested(simulation)),
         environment={
             "fingerprint": inputs.fingerprint(*facts),
@@ -84,12 +87,12 @@ def simulation_report(name: str, simulation: Simulation, workload: Workload, inp
             "sha256 of the trace": trace.sha256,
             "trace begins": trace.start,
             "length": f"{trace.minutes:,.0f} minutes",
-            "seeds": f"{simulation.seeds:,} from {simulation.first_seed:,} on",
+            "seeds": f"{simulation.seeds:,}, the first is {simulation.first_seed:,}",
             "simulated at": simulation.made_at,
-            "instance type": service.instance_type,
-            "measured on": f"{service.measured_on}: {service.machine}" if service.measured_on else "not known",
-            "measured at": service.measured_at or "not known",
-            "model archive": service.archive_sha256 or "not known",
+            "instance type": subject.instance_type,
+            "measured on": f"{origin.measured_on}: {origin.machine}" if origin else UNKNOWN,
+            "measured at": origin.measured_at if origin else UNKNOWN,
+            "model archive": subject.archive_sha256 or UNKNOWN,
             **inputs.facts(),
         },
     )
@@ -97,10 +100,10 @@ def simulation_report(name: str, simulation: Simulation, workload: Workload, inp
 
 def simulation_page(report: Report, simulation: Simulation, workload: Workload) -> str:
     """Returns the page of a simulation: the report, and the worst day under each policy with a slider between them."""
-    day, policies, today = simulation.day, simulation.by_cost(), simulation.today
+    day, policies, recommended = simulation.day, simulation.by_cost(), simulation.recommended
 
-    def changed(policy: Simulated) -> str:
-        rows = differences(today, policy) if today and policy is simulation.chosen else ()
+    def changed(policy: SimulatedPolicy) -> str:
+        rows = differences(recommended.policy, policy.policy) if recommended and policy is simulation.judged else ()
         return "; ".join(f"{key} {there or 'none'} → {here or 'none'}" for key, there, here in rows)
 
     return page(
@@ -112,10 +115,10 @@ def simulation_page(report: Report, simulation: Simulation, workload: Workload) 
         template="simulation.html",
         simulation=simulation,
         policies=policies,
-        selected=policies.index(simulation.chosen),
+        selected=policies.index(simulation.judged),
         changed=changed,
         day_text=(
-            f"{day_in_words(day)}. All policies have the same arrivals and the same service. A point covers "
+            f"{_day_text(simulation)}. All policies have the same arrivals and the same service. A point covers "
             f"{day.minutes_per_entry:g} minutes: mean load, instances and cost; worst latency and share of late "
             "requests. Latency is estimated from that share as if it were exponential, which is rough far below the "
             "objective."
@@ -123,170 +126,179 @@ def simulation_page(report: Report, simulation: Simulation, workload: Workload) 
     )
 
 
-def _verdict(simulation: Simulation) -> Outcome:
+def _verdict(simulation: Simulation) -> ReportVerdict:
     if not simulation.complete:
         return "unknown"
     return "met" if simulation.safe else "missed"
 
 
 def _share(simulation: Simulation) -> str:
-    """Returns the share of seeds, or their number if they are too few for one."""
-    seeds, confidence = simulation.seeds, simulation.tolerance.confidence
-    if too_few_seeds(seeds, confidence):
-        return f"in {seeds} seed{'s' * (seeds != 1)}"
-    return f"in {confidence:.0%} of seeds"
+    """Returns the share of seeds, or their number if they are too few for a share."""
+    if simulation.tolerance.too_few_seeds(simulation.seeds):
+        return f"in {seeds_text(simulation.seeds)}"
+    return f"in {simulation.tolerance.confidence:.0%} of seeds"
 
 
-def decision(simulation: Simulation) -> str:
-    """Returns what to do, in a sentence."""
-    chosen, tolerance = simulation.chosen, simulation.tolerance
-    within = f"{tolerance.allowed_minutes:g} minutes over the objective {_share(simulation)}"
-    over = (
-        f"{chosen.seeds_over_tolerance} of {chosen.seeds} seed{'s' * (chosen.seeds != 1)} had more than "
-        f"{tolerance.allowed_minutes:g} minutes over the objective"
-    )
-    is_recommended = chosen.name == RECOMMENDED
+def simulation_decision(simulation: Simulation) -> str:
+    """Returns what to do, in a sentence or two."""
+    judged, allowed = simulation.judged, f"{simulation.allowed_minutes:g} minutes over the objective"
+    is_recommended = judged.name == RECOMMENDED
+    which = "the recommended policy" if is_recommended else "the policy of --policy"
     if not simulation.complete:
         return "No conclusion: the simulation was interrupted."
-    if simulation.optimised:
+    if simulation.search:
         if not simulation.safe:
-            nearest = "" if is_recommended else f" The nearest is {chosen.in_words}."
-            return f"Do not deploy: no policy that was tried was confirmed to stay within {within}.{nearest}"
+            nearest = "" if is_recommended else f" The nearest one is {judged.policy.text}."
+            return f"Nothing to deploy: no policy was confirmed within {allowed} {_share(simulation)}.{nearest}"
         if is_recommended:
-            return f"Keep the recommended policy, {chosen.in_words}: it stays within {within}, and no other is better."
-        return f"Deploy {chosen.in_words}: it stays within {within}, and is {_beside_recommended(simulation)}."
-    which = "the recommended policy" if is_recommended else "the policy that was asked for"
+            return f"Keep the recommended policy, {judged.policy.text}. No confirmed policy is better."
+        return f"Deploy {judged.policy.text}. It is {_saving(simulation)}."
+    seeds = f"{judged.seeds_over_tolerance} of {seeds_text(judged.seeds)}"
+    have = f"{seeds} {'has' if judged.seeds == 1 else 'have'} more than {allowed}"
+    may = f"{simulation.tolerance.seeds_that_may_exceed(judged.seeds)} may"
     if simulation.safe:
-        return f"{'Keep' if is_recommended else 'Deploy'} {which}, {chosen.in_words}: it stays within {within}."
-    return f"Do not rely on {which}, {chosen.in_words}: {over}."
+        return f"{'Keep' if is_recommended else 'Deploy'} {which}, {judged.policy.text}: {have}; {may}."
+    return f"{'Change' if is_recommended else 'Do not deploy'} {which}, {judged.policy.text}: {have}; {may}."
 
 
-def _beside_recommended(simulation: Simulation) -> str:
-    today = simulation.today
-    assert today is not None, "it was simulated beside the choice"
-    saved = 1 - simulation.chosen.instance_hours / today.instance_hours
-    words = f"{saved:.1%} cheaper" if saved >= 0 else f"{-saved:.1%} more expensive"
-    return f"{words} than the recommended policy, which {'stays within that, too' if today.kept else 'exceeds that'}"
+def _saving(simulation: Simulation) -> str:
+    recommended = simulation.recommended
+    assert recommended is not None, "a complete search has simulated it"
+    saving = 1 - simulation.judged.instance_hours / recommended.instance_hours
+    words = f"{saving:.1%} cheaper" if saving >= 0 else f"{-saving:.1%} more expensive"
+    within = "is within the tolerance too" if recommended.is_within_tolerance else "exceeds the tolerance"
+    return f"{words} than the recommended policy, which {within}"
+
+
+def _highlights(simulation: Simulation, judged: SimulatedPolicy) -> Iterator[Highlight]:
+    limit = f"(tolerance {simulation.allowed_minutes:g})"
+    yield Highlight(label=f"minutes over, mean {limit}", value=f"{judged.minutes_over_objective:,.1f}")
+    yield Highlight(label="late requests", value=f"{judged.late_share:.3%}")
+    yield Highlight(label="most instances", value=f"{judged.most_instances:,}")
+    if judged.cost_usd is not None:
+        yield Highlight(label="cost of the trace", value=f"${judged.cost_usd:,.2f}")
+    yield Highlight(label="instance hours", value=f"{judged.instance_hours:,.1f}")
 
 
 def _cautions(simulation: Simulation) -> Iterator[str]:
-    if few := too_few_seeds(simulation.seeds, simulation.tolerance.confidence):
+    if few := simulation.tolerance.too_few_seeds(simulation.seeds):
         yield few
     if simulation.caution:
         yield simulation.caution
-    if beyond := simulation.extrapolated:
+    if beyond := simulation.extrapolation:
         yield (
             f"Extrapolated: for {beyond.minutes:,.1f} minutes an instance gets up to "
-            f"{beyond.highest_invocations_per_minute_and_instance:,.0f} invocations/min, and nothing above "
-            f"{beyond.measured_up_to:,.0f} was measured. There an instance is taken to answer "
-            f"{simulation.curve.saturation_invocations_per_minute:,.0f}/min."
+            f"{beyond.highest_invocations_per_minute_and_instance:,.0f} invocations/min. Nothing above "
+            f"{simulation.curve.measured_up_to * 60:,.0f} was measured. The model answers at most "
+            f"{simulation.curve.saturation * 60:,.0f}/min there."
         )
-    service = simulation.service
-    yield from local_caution(service.measured_on, service.machine or "")
-    if simulation.price_per_hour_usd is None:
-        yield f"The price of an instance is not known: {service.cost_reason or 'the recommendation has none.'}"
+    origin, subject = simulation.subject.provenance, simulation.subject
+    if origin is not None:
+        yield from local_caution(origin.measured_on, origin.machine)
+    if subject.price_per_hour_usd is None:
+        yield f"The price of an instance is unknown: {subject.cost_reason or 'the recommendation has none.'}"
 
 
 def _tables(simulation: Simulation) -> Iterator[Table]:
-    compared = [each for each in simulation.policies if not each.on_frontier]
-    chosen, figures = simulation.chosen, partial(_figures, simulation.tolerance.confidence)
-    bound: tuple[Value, ...] = (
-        IDEAL,
-        "the fewest instances that meet the objective in each step",
-        0.0,
-        0.0,
-        None,
-        None,
-        None,
-        chosen.lower_bound_instance_hours,
-        chosen.lower_bound_cost_usd,
-        1.0,
-        None,
-        chosen.seeds,
+    judged, few = simulation.judged, simulation.tolerance.too_few_seeds(simulation.seeds)
+    share = "worst" if few else f"{simulation.tolerance.confidence:.0%} of seeds"
+    columns = (
+        ("policy", "policy", ""),
+        ("settings", "instances, target", ""),
+        ("minutes_over", "minutes over, mean", ",.1f"),
+        ("minutes_over_at_confidence", share, ",.0f"),
+        ("late_share", "late", ".3%"),
+        ("most_instances", "most", ",d"),
+        ("instance_hours", "instance hours", ",.1f"),
+        ("cost_usd", "$", ",.2f"),
     )
-    yield table(
-        "policies",
-        "Policies",
-        POLICIES,
-        [*map(figures, compared), bound],
-        f"Means over seeds, for the whole trace. The share of seeds is {simulation.tolerance.confidence:.0%}. "
-        f"The tolerance is {simulation.tolerance.allowed_minutes:g} minutes over the objective.",
-    )
-    yield _difference(simulation)
+    hours, price = judged.lower_bound_instance_hours, simulation.subject.price_per_hour_usd
+    cost = None if price is None else hours * price
+    ideal = (IDEAL, None, 0.0, 0.0, None, None, hours, cost)
+    rows = [_figures(each) for each in simulation.policies if not each.on_frontier]
+    yield table("policies", "Policies", columns, [*rows, ideal], POLICIES_NOTE)
+    details = [
+        (each.name, each.policy.text, each.dropped, each.seeds_over_tolerance, each.seeds, each.is_within_tolerance)
+        for each in simulation.by_cost()
+    ]
+    yield table("details", "Policies in detail", DETAILS, details, detail=True)
+    yield _changes(simulation)
     frontier = [each for each in simulation.by_cost() if each.on_frontier]
     if frontier:
-        seeds = frontier[0].seeds
-        yield table(
-            "frontier",
-            "Frontier of cost against risk",
-            POLICIES,
-            list(map(figures, frontier)),
-            f"None of the {simulation.policies_tried or ''} policies that were tried has both fewer hours and fewer "
-            f"minutes over. On the {seeds} seeds of the search; other seeds decide.",
+        note = (
+            "No policy that was tried has both fewer hours and fewer minutes over. Figures are of the search's "
+            f"{frontier[0].seeds} seeds; other seeds decide."
         )
-    day = simulation.day
-    yield table(
-        "worst-day",
-        "The worst day under each policy",
-        DAY,
-        [_day(each) for each in simulation.by_cost()],
-        f"{day_in_words(day)}, with the same arrivals and the same service for every policy.",
-    )
+        yield table("frontier", "Cost against risk", columns, [_figures(each) for each in frontier], note)
+    day_rows = [(each.name, *_day_figures(each)) for each in simulation.by_cost()]
+    note = f"{_day_text(simulation)}. All policies have the same arrivals and the same service."
+    yield table("worst-day", "The worst day under each policy", DAY, day_rows, note, detail=True)
     yield _assumptions(simulation)
 
 
-def _figures(confidence: float, each: Simulated) -> tuple[Value, ...]:
+def _figures(each: SimulatedPolicy) -> tuple[Value, ...]:
     return (
         each.name,
-        each.in_words,
+        each.policy.bounds_text,
         each.minutes_over_objective,
-        None if too_few_seeds(each.seeds, confidence) else each.minutes_over_at_confidence,
+        each.minutes_over_at_confidence,
         each.late_share,
-        each.dropped,
         each.most_instances,
         each.instance_hours,
         each.cost_usd,
-        each.instance_hours / each.lower_bound_instance_hours if each.lower_bound_instance_hours else None,
-        each.kept,
-        each.seeds,
     )
 
 
-def _day(each: Simulated) -> tuple[Value, ...]:
+def _day_figures(each: SimulatedPolicy) -> tuple[Value, ...]:
     day = each.day
-    return (
-        each.name,
-        each.in_words,
-        day.minutes_over_objective,
-        day.late_share,
-        day.most_instances,
-        day.instance_hours,
-        day.cost_usd,
+    return day.minutes_over_objective, day.late_share, day.most_instances, day.instance_hours, day.cost_usd
+
+
+def _notes(simulation: Simulation, workload: Workload) -> Iterator[str]:
+    trace, timing, search = simulation.trace, simulation.timing, simulation.search
+    yield (
+        f"Traffic: mean {trace.mean_invocations_per_minute:,.0f} and peak {trace.peak_invocations_per_minute:,.0f} "
+        f"invocations/min. The objective's peak: {workload.latency_objective.peak_invocations_per_minute:,}."
     )
+    yield f"Model of an instance: {simulation.curve.basis}."
+    source = timing.known_by.get("model_load_s", "assumed")
+    yield (
+        f"A new instance serves after {timing.provisioning_s + timing.model_load_s:,.0f} s "
+        f"({timing.provisioning_s:.3g} s provisioning, {timing.known_by.get('provisioning_s', 'assumed')}; "
+        f"{timing.model_load_s:.3g} s model load, {source}). An alarm sees a minute {timing.metric_delay_s} s late. "
+        "[simulation] in workload.toml changes this."
+    )
+    if search and search.confirmed_on_seeds:
+        yield (
+            f"Chosen from {len(search.points)} policies. Confirmed on {search.confirmed_on_seeds:,} held-out seeds: "
+            f"{search.failed_seeds} had more than half of the tolerated minutes."
+        )
 
 
-def day_in_words(day: TheDay) -> str:
-    """Returns which day it is."""
-    hours = f"{day.minutes / 60:g} hours" if day.minutes >= 120 else f"{day.minutes:g} minutes"
+def _day_text(simulation: Simulation) -> str:
+    day = simulation.day
     start = datetime.fromisoformat(day.start).astimezone(UTC).strftime("%Y-%m-%d %H:%M")
-    return f"Seed {day.seed}, the worst of the policy that is judged: {hours} from {start} UTC on"
+    return f"Seed {day.seed}, the worst of the judged policy: {_length(day.minutes)} from {start} UTC"
 
 
-def _difference(simulation: Simulation) -> Table:
+def _length(minutes: float) -> str:
+    days = minutes / (24 * 60)
+    return f"{days:g} day{'s' * (days != 1)}" if days >= 1 and days == int(days) else f"{minutes:,.0f} minutes"
+
+
+def _changes(simulation: Simulation) -> Table:
     """Returns the judged policy as a diff from the recommended one."""
-    chosen, today = simulation.chosen, simulation.today
-    rows = differences(today, chosen) if today else []
-    same = "It is the recommended policy." if today else "The recommended policy was not simulated."
-    return table("policy", "The policy, as a diff from the recommended one", DIFFERENCES, rows, "" if rows else same)
+    judged, recommended = simulation.judged, simulation.recommended
+    rows = differences(recommended.policy, judged.policy) if recommended else []
+    same = "It is the recommended policy." if recommended else "The recommended policy was not simulated."
+    columns = (("key", "key", ""), ("recommended", RECOMMENDED, ""), ("judged", "judged", ""))
+    return table("policy", "Changes of the policy", columns, rows, "" if rows else same, detail=True)
 
 
-def differences(today: Simulated, other: Simulated) -> Sequence[tuple[str, str | None, str | None]]:
-    """Returns a row for each key of the policy whose values differ."""
-    return [
-        (key, _setting(today.policy, key), _setting(other.policy, key))
-        for key in dict.fromkeys([*today.policy, *other.policy])
-        if today.policy.get(key) != other.policy.get(key)
-    ]
+def differences(recommended: Policy, other: Policy) -> Sequence[tuple[str, str | None, str | None]]:
+    """Returns a row for each key of the policy with different values."""
+    base, changed = to_jsonable_python(recommended), to_jsonable_python(other)
+    return [(key, _setting(base, key), _setting(changed, key)) for key in base if base[key] != changed[key]]
 
 
 def _setting(policy: Mapping[str, Any], key: str) -> str | None:
@@ -302,32 +314,27 @@ def _setting(policy: Mapping[str, Any], key: str) -> str | None:
 
 
 def _assumptions(simulation: Simulation) -> Table:
-    timing, curve = simulation.timing, simulation.curve
-    of_ecs = timing.get("hosts") == "ecs"
+    timing, curve, subject = simulation.timing, simulation.curve, simulation.subject
+    on_ecs = timing.hosts == "ecs"
     rows: list[tuple[Value, ...]] = [
-        (words, timing[name], simulation.assumed.get(name) or KNOWN_BY.get(name, "assumed"))
+        (words, getattr(timing, name), timing.known_by.get(name) or SOURCES.get(name, "assumed"))
         for name, words in TIMES.items()
-        if name in timing and (of_ecs or name not in OF_ECS)
+        if on_ecs or name not in OF_ECS
     ]
     rows += [
-        ("capacity of an instance, invocations/min", curve.max_invocations_per_minute, curve.basis),
-        ("most answers of an instance, invocations/min", curve.saturation_invocations_per_minute, curve.basis),
-        ("USD an hour of an instance", simulation.price_per_hour_usd, simulation.service.cost_reason or "the list"),
+        ("capacity of an instance, invocations/min", curve.capacity * 60, curve.basis),
+        ("highest rate that an instance answers, invocations/min", curve.saturation * 60, curve.basis),
+        ("$ per hour and instance", subject.price_per_hour_usd, subject.cost_reason or "the recommendation"),
     ]
-    hosts = "a service of ECS with its capacity provider" if of_ecs else "an endpoint of SageMaker"
+    hosts = "an ECS service with its capacity provider" if on_ecs else "a SageMaker endpoint"
     note = f"The trace begins at {simulation.trace.start}; schedules use its hours. Simulated as {hosts}."
-    return table("assumptions", "Assumed", ASSUMPTIONS, rows, note)
+    return table("assumptions", "Assumptions", ASSUMPTIONS, rows, note, detail=True)
 
 
 def _untested(simulation: Simulation) -> Iterator[str]:
-    yield "No endpoint of AWS has scaled with this policy. Its times are assumptions."
-    yield f"Only {simulation.trace.name} was simulated. Other traffic may be over the objective for longer."
+    yield "This policy on an endpoint on AWS. The times are assumptions."
+    yield f"Traffic other than {simulation.trace.name}."
     if "M/M/1" in simulation.curve.basis:
-        yield "There are no probes below and above the capacity: the instance is modelled as an M/M/1 queue."
-    yield "Within a minute the load is even and the service in its steady state."
-    if confirmed := simulation.confirmed_on:
-        yield (
-            f"The choice was confirmed on {confirmed.seeds:,} held-out seeds, {confirmed.failed} of which had more "
-            "than half of the tolerated minutes. No further seeds were tried."
-        )
+        yield "Latency below and above the capacity: the instance is modelled as an M/M/1 queue."
+    yield "Load that varies within a minute: it is even there, and the service is in its steady state."
     yield OTHER_PAYLOADS

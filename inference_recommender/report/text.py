@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from inference_recommender.output import tell
 from inference_recommender.report.document import Report, Table
 from workloads.program import printable
+
+LONGEST_WORD = 24
+"""Longer words may be split in a narrow terminal; shorter ones and figures are not."""
 
 
 def show(report: Report, console: Console) -> None:
@@ -37,10 +40,14 @@ def _show_table(table: Table, console: Console, *, titled: bool) -> None:
         collapse_padding=True,
         pad_edge=False,
     )
-    for column in table.columns:
-        rich.add_column(Text(printable(column.title)), justify="right" if column.spec else "left")
-    for row in table.rows:
-        rich.add_row(*(Text(printable(cell)) for cell in table.cells(row)))
+    rows = [[printable(cell) for cell in table.cells(row)] for row in table.rows]
+    for column, *cells in zip(table.columns, *rows, strict=True):
+        title = printable(column.title)
+        longest = max(len(word) for text in (title, *cells) for word in text.split() or [""])
+        justify: JustifyMethod = "right" if column.spec else "left"
+        rich.add_column(Text(title), justify=justify, min_width=min(longest, LONGEST_WORD))
+    for cells in rows:
+        rich.add_row(*map(Text, cells))
     console.print(rich)
     if table.note:
         tell(console, table.note)

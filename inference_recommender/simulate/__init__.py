@@ -1,8 +1,6 @@
-"""Simulates a fleet under autoscaling on a trace of traffic: minutes over the objective, late requests, cost.
+"""Simulates a fleet under autoscaling on a traffic trace: minutes over the objective, late requests, cost.
 
-`trace` and `shapes` make the load, `curve` says how late an instance answers under it, `tracking` decides as
-Application Auto Scaling does, `fleet` starts and stops instances as SageMaker or ECS does, and `simulation` puts a
-trace through them, step by step. `seeds` runs many seeds in parallel, `result` makes a document of them, and
-`kept` the folder that `report` draws. All of it
-is pure and depends on the seed alone, but for the processes of `seeds`.
+`trace` and `shapes` make the traffic, `curve` gives the late share of an instance by its load, `tracking` decides as
+Application Auto Scaling does, `instances` starts and stops instances, and `simulation` combines them step by step.
+`seeds` runs many seeds in parallel, `policy_search` looks for a cheaper policy, and `simulation_file` keeps the result.
 """

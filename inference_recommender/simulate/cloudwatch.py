@@ -1,7 +1,6 @@
-"""The traffic that an endpoint has had, from CloudWatch's Invocations of each minute, as a trace.
+"""The recorded traffic of an endpoint as a trace, from CloudWatch's Invocations of each minute.
 
-CloudWatch keeps minutes for fifteen days, and has no datapoint for a minute in which nothing was invoked: that one is
-0. The minutes of all variants are added.
+CloudWatch keeps minutes for fifteen days. A minute without a datapoint has no invocations. Variants are added up.
 """
 
 import hashlib
@@ -16,19 +15,19 @@ from inference_recommender.simulate.trace import Trace, even_trace
 from workloads import Unavailable, UsageError
 
 KEPT_DAYS = 15
-"""How long CloudWatch keeps datapoints of a minute."""
+"""Retention of CloudWatch's datapoints of a minute."""
 DEFAULT_DAYS = 14
 MINUTE = timedelta(minutes=1)
 
 
 def check_days(days: int) -> None:
-    """Raises `UsageError` where CloudWatch no longer has the minutes."""
+    """Raises `UsageError` for minutes that CloudWatch no longer has."""
     if days > KEPT_DAYS:
         raise UsageError(f"--days: got {days}. CloudWatch keeps minutes for {KEPT_DAYS} days; give at most that.")
 
 
 def recorded(session: AwsSession, endpoint: str, days: int, now: datetime) -> Trace:
-    """Returns the minutes of the last `days` before `now`. Raises `Unavailable`, also where there was no traffic."""
+    """Returns the minutes of the last `days` before `now`. Raises `Unavailable`, also without any traffic."""
     end = now.replace(second=0, microsecond=0)
     start = end - timedelta(days=days)
     with translate_aws_errors("DescribeEndpoint"):
@@ -75,11 +74,11 @@ def queries(endpoint: str, variants: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def trace_of(endpoint: str, by_minute: Mapping[datetime, float], start: datetime, days: int) -> Trace:
-    """Returns invocations by minute as a trace of rates per second. Raises `Unavailable` where there are none."""
+    """Returns invocations by minute as a trace of rates per second. Raises `Unavailable` without invocations."""
     if not any(by_minute.values()):
         period = f"{days} day{'s' * (days != 1)}"
         raise Unavailable(
-            f"--from-cloudwatch: CloudWatch has no invocation of {endpoint} in the last {period}. Look "
+            f"--trace cloudwatch:{endpoint}: CloudWatch has no invocation of {endpoint} in the last {period}. Look "
             "further back with --days, or simulate a shape with --trace."
         )
     rates = [by_minute.get(start + number * MINUTE, 0.0) / 60 for number in range(days * 24 * 60)]

@@ -1,19 +1,19 @@
-"""The share of late requests of an instance by its load, from what was measured. Pure.
+"""The share of late requests of an instance by its load, from measurements. Pure.
 
-With the probes of a search (`capacity.json`, or the measurements of a run) the curve goes through their late shares,
-made to rise by isotonic regression, and through the capacity, at which by definition exactly the share is late that the
-percentile allows. Between them the logarithm of the late share is linear in the rate.
+With the probes of a search the curve goes through their late shares, made monotonic by isotonic regression, and through
+the capacity, where by definition the share is late that the percentile allows. Between them the logarithm of the late
+share is linear in the rate.
 
 Without probes the instance is modelled as an M/M/1 queue with capacity c at the limit L, whose time in system is
 exponential with rate mu - lambda:
 
     P(latency > L) = exp(-(mu - rate) * L),   mu = c - ln(1 - percentile) / L
 
-An instance is never taken to answer more than was seen: more than its highest probed rate at which most requests were
-in time, or than its capacity where there are no probes. What comes above that waits in a queue.
+An instance answers at most its highest probed rate with most requests in time, or its capacity without probes. Other
+requests wait in a queue.
 
-The band: a seed's capacity is drawn from a log-normal distribution whose 95 % interval is the measured one, and the
-curve is stretched with it.
+Each seed draws a capacity from a log-normal distribution with the measured 95 % interval, and stretches the curve to
+it.
 """
 
 import math
@@ -27,9 +27,9 @@ from workloads import Candidate, LatencyObjective, UsageError
 
 NORMAL_95 = 1.959964
 FEWEST_LATE = 1e-6
-"""Late shares below this are not told apart."""
+"""Late shares below this count as this."""
 MOST_IN_TIME = 0.5
-"""A rate at which fewer than half of the requests are late was kept up with."""
+"""An instance keeps up with a rate at which a smaller share of requests is late."""
 POINTS = 33
 
 
@@ -39,11 +39,11 @@ class LatencyCurve:
 
     rates: tuple[float, ...]
     late_shares: tuple[float, ...]
-    """At those rates; they rise."""
+    """At those rates, in rising order."""
     capacity: float
     """Highest rate within the objective."""
     saturation: float
-    """Most requests per second that an instance answers."""
+    """Highest rate that an instance answers."""
     measured_up_to: float
     limit_s: float
     allowed: float
@@ -51,7 +51,7 @@ class LatencyCurve:
     spread: float = 0.0
     """Standard deviation of the capacity's logarithm."""
     basis: str = ""
-    """Where the curve is from, in words."""
+    """The source of the curve, in words."""
 
     def stretched(self, factor: float) -> "LatencyCurve":
         """Returns the curve of a service with `factor` times the capacity."""

@@ -1,27 +1,22 @@
-"""The values of a simulation: a scaling policy, how long its parts take, and the load. Pure.
-
-Where a figure of `Timing` is AWS's, its comment names the source. The others are not documented: they are assumptions,
-which the command prints and takes from options.
-"""
+"""The values of a simulation: scaling policy, timing, traffic, and the figures of one seed. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from inference_recommender.capacity.statistics import Floats
-from workloads.endpoint_hosting import ScheduledMinimum
+from inference_recommender.simulate.tracking import MINUTE_S
+from workloads import ScheduledMinimum
 
-Hosts = Literal["sagemaker", "ecs"]
-MINUTE_S = 60
 HIGH_RESOLUTION_S = 10
 FIRST_MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
-"""When a shape begins: its days are those of a calendar, so that schedules apply."""
+"""The start of a shape: its days are those of a calendar, so that schedules apply."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """Target tracking of a fleet; `min_capacity` equal to `max_capacity` is a fleet that never changes."""
+    """Target tracking of a fleet. With equal bounds the fleet never changes."""
 
     target_invocations_per_instance: float
     """Per minute."""
@@ -31,77 +26,88 @@ class Policy:
     scale_in_cooldown_s: int = 600
     scale_in: bool = True
     concurrent_requests_per_instance: float | None = None
-    """Target of a second policy, on a metric that comes every 10 s; None: there is none."""
+    """Target of a second policy, on a metric with a datapoint every 10 s; None: there is none."""
     scheduled_minimums: tuple[ScheduledMinimum, ...] = ()
 
     @property
     def step_s(self) -> int:
-        """Seconds of a simulated step: the shortest period of a metric that the policy reads."""
+        """Seconds of a simulated step: the shortest period of the policy's metrics."""
         return MINUTE_S if self.concurrent_requests_per_instance is None else HIGH_RESOLUTION_S
 
-    def document(self) -> dict[str, Any]:
-        """Returns the policy as JSON has it."""
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**plain, "scheduled_minimums": [each.model_dump() for each in self.scheduled_minimums]}
+    @property
+    def bounds_text(self) -> str:
+        """Returns instances and target, such as "2 to 20, 15,000/min each"."""
+        if self.min_capacity == self.max_capacity:
+            return f"{self.min_capacity} instance{'s' * (self.min_capacity != 1)}"
+        return f"{self.min_capacity} to {self.max_capacity}, {self.target_invocations_per_instance:,.0f}/min each"
+
+    @property
+    def text(self) -> str:
+        """Returns the policy in words."""
+        scheduled = [each.min_capacity for each in self.scheduled_minimums]
+        if len(scheduled) > 2:
+            schedule = f"{len(scheduled)} scheduled minimums of {min(scheduled)} to {max(scheduled)}"
+        else:
+            schedule = "; ".join(f"{each.min_capacity} at {each.schedule}" for each in self.scheduled_minimums)
+            schedule = schedule and f"at least {schedule}"
+        cooldowns = f"cooldowns of {self.scale_out_cooldown_s} s out and {self.scale_in_cooldown_s} s in"
+        return ", ".join(filter(None, (self.bounds_text, cooldowns, schedule)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timing:
-    """Seconds that the parts of scaling take."""
+    """Seconds that the parts of scaling take. AWS documents none of them."""
 
-    hosts: Hosts = "sagemaker"
+    hosts: Literal["sagemaker", "ecs"] = "sagemaker"
     provisioning_s: float = 300.0
     """Median from the request for an instance to its container's start."""
     provisioning_spread: float = 0.2
-    """Standard deviation of that time's logarithm, drawn for each instance."""
+    """Standard deviation of that time's logarithm."""
     model_load_s: float = 60.0
     """From the container's start to its first answer within the objective."""
     removal_s: float = 120.0
-    """Until a removed instance is gone and no longer paid for."""
+    """Until a removed instance is no longer paid for."""
     replacement_s: float = 60.0
-    """Until an instance that failed is noticed."""
+    """Until a failed instance is detected."""
     metric_delay_s: int = 120
     """Until an alarm sees a datapoint of a minute. AWS measured 363 s from the load to the scaling of an ECS service
     whose alarm has three datapoints of a minute: https://aws.amazon.com/blogs/aws/
     amazon-ecs-introduces-new-high-resolution-metrics-for-faster-service-auto-scaling/"""
     high_resolution_delay_s: int = 20
-    """The same of a metric of 10 s; there AWS measured 86 s with three datapoints of 20 s."""
+    """Until an alarm sees a datapoint of 10 s; AWS measured 86 s with three datapoints of 20 s."""
     instance_warm_up_s: float = 300.0
-    """The capacity provider's: it starts no further instance while one is younger. `stacks/ecs/fleet.py` sets it."""
+    """The capacity provider starts no instance while another one is younger; `stacks/ecs/fleet.py` sets it."""
     idle_s: float = 900.0
-    """How long an instance of a capacity provider has no task before it goes: 15 datapoints of a minute."""
+    """Until an instance of a capacity provider without a task goes: 15 datapoints of a minute."""
     known_by: Mapping[str, str] = field(default_factory=dict)
-    """Where a time is from that is not assumed, by its name here."""
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
+    """Field → the source of its value, unless it is assumed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Loss:
-    """An availability zone fails: one in `zones` of the instances that serve is gone at once."""
+class ZoneLoss:
+    """An availability zone fails: one in `zones` of the serving instances is gone at once."""
 
     at_s: float
     zones: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Callers:
-    """Callers that give up on an answer after `timeout_s` and send the request again, at most `retries` times."""
+class RetryingCallers:
+    """Callers that time out after `timeout_s` and send the request again, at most `retries` times."""
 
     timeout_s: float
     retries: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Load:
-    """Traffic of one seed: mean rates per second, an entry for each step, and what goes wrong meanwhile."""
+class TrafficLoad:
+    """Traffic of one seed: mean rates per second, one entry per step, and failures."""
 
     start: datetime
     step_s: int
     rates: Floats
-    losses: tuple[Loss, ...] = ()
-    callers: Callers | None = None
+    losses: tuple[ZoneLoss, ...] = ()
+    callers: RetryingCallers | None = None
 
     @property
     def minutes(self) -> float:
@@ -117,42 +123,40 @@ class Load:
         return float(self.rates.reshape(-1, MINUTE_S // self.step_s).mean(axis=1).max()) * MINUTE_S
 
 
-class Traffic(Protocol):
-    """A trace or a shape."""
+class TrafficSource(Protocol):
+    """A recorded trace or a shape."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def sha256(self) -> str:
-        """Tells this traffic from any other."""
+    def sha256(self) -> str: ...
 
-    def load(self, seed: int) -> Load:
-        """Returns the traffic of a seed; a recorded trace is the same for every seed."""
+    def load(self, seed: int) -> TrafficLoad:
+        """Returns the traffic of a seed. A recorded trace is the same for every seed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
-    """The figures of a policy with the traffic of a seed."""
+class SeedOutcome:
+    """The figures of a policy with the traffic of one seed."""
 
     seed: int
     minutes_over_objective: float
     requests: float
     late: float
-    """Requests that were not answered within the limit, those dropped included."""
+    """Requests without an answer within the limit, dropped ones included."""
     dropped: float
-    """Requests that were never answered."""
     instance_hours: float
     lower_bound_hours: float
-    """Those of the fewest instances that keep the objective in every step, had the future been known."""
+    """Hours of the fewest instances that meet the objective in every step."""
     most_instances: int
-    """Most that were paid for at once."""
+    """Most instances that were paid for at once."""
     highest_rate: float
-    """Highest rate per second and instance that serves."""
+    """Highest rate per second and serving instance."""
     minutes_extrapolated: float
-    """Minutes in which that rate was above all that was measured."""
+    """Minutes in which that rate was above all measured rates."""
     timeline: Mapping[str, Floats] = field(default_factory=dict)
-    """An array per column, an entry per step; empty where it was not asked for."""
+    """An array per column, one entry per step; empty unless requested."""
 
     @property
     def late_share(self) -> float:

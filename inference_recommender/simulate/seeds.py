@@ -1,4 +1,4 @@
-"""Simulates many seeds of a traffic in parallel processes; the outcomes are those of one process, in order of seeds."""
+"""Simulates many seeds in parallel processes. The outcomes are those of one process, in the order of the seeds."""
 
 import os
 import signal
@@ -9,42 +9,45 @@ from multiprocessing import get_context
 from typing import Protocol
 
 from inference_recommender.simulate.curve import LatencyCurve
-from inference_recommender.simulate.policy import Outcome, Policy, Timing, Traffic
+from inference_recommender.simulate.policy import Policy, SeedOutcome, Timing, TrafficSource
 from inference_recommender.simulate.simulation import simulate
 
 STEPS_AT_ONCE = 60_000
 """Steps of a piece of work: a few tenths of a second."""
 FEWEST_STEPS = 600_000
-"""Fewer are simulated here: a process takes about half a second to start."""
+"""Fewer steps are simulated in this process: another one takes half a second to start."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
-    """All that a simulation depends on beside its policy and its seed."""
+class SimulationCase:
+    """Everything that a simulation depends on besides its policy and its seed."""
 
-    traffic: Traffic
+    traffic: TrafficSource
     curve: LatencyCurve
     timing: Timing
 
-    def run(self, policy: Policy, seed: int, *, timeline: bool = False) -> Outcome:
+    def run(self, policy: Policy, seed: int, *, timeline: bool = False) -> SeedOutcome:
         return simulate(self.traffic.load(seed), policy, self.curve, self.timing, seed, timeline=timeline)
+
+    def steps(self, policy: Policy) -> int:
+        """Returns the steps of one seed."""
+        return int(self.traffic.load(0).minutes * 60 / policy.step_s)
 
 
 class Workers(Protocol):
     """Simulates policies with seeds."""
 
-    def run(self, policy: Policy, seeds: Sequence[int], done: Callable[[int], None]) -> tuple[Outcome, ...]:
-        """Returns an outcome per seed, in their order; `done` is told of every few seeds that are simulated."""
+    def run(self, policy: Policy, seeds: Sequence[int], done: Callable[[int], None]) -> tuple[SeedOutcome, ...]:
+        """Returns an outcome per seed, in their order. Calls `done` with the number of seeds just simulated."""
 
 
-class Here:
-    """Simulates in this process."""
+class InProcess:
+    """Simulates in this process. With `timeline`, each outcome has its course: some hundred bytes per step."""
 
-    def __init__(self, case: Case, *, timeline: bool = False) -> None:
-        """With `timeline`, each outcome has its course, which is some hundred bytes a step."""
+    def __init__(self, case: SimulationCase, *, timeline: bool = False) -> None:
         self._case, self._timeline = case, timeline
 
-    def run(self, policy: Policy, seeds: Sequence[int], done: Callable[[int], None]) -> tuple[Outcome, ...]:
+    def run(self, policy: Policy, seeds: Sequence[int], done: Callable[[int], None]) -> tuple[SeedOutcome, ...]:
         outcomes = []
         for seed in seeds:
             outcomes.append(self._case.run(policy, seed, timeline=self._timeline))
@@ -53,9 +56,9 @@ class Here:
 
 
 class Processes:
-    """Simulates in a process per core. Use as a context manager: leaving it ends the processes."""
+    """Simulates in a process per core. Use it as a context manager, which ends the processes."""
 
-    def __init__(self, case: Case, count: int) -> None:
+    def __init__(self, case: SimulationCase, count: int) -> None:
         self._case, self._count = case, count
         # Ctrl-C reaches every process of the terminal: this one ends the others.
         ignores = (signal.SIGINT, signal.SIG_IGN)
@@ -69,34 +72,25 @@ class Processes:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def run(self, policy: Policy, seeds: Sequence[int], done: Callable[[int], None]) -> tuple[Outcome, ...]:
-        each = min(seeds_at_once(self._case, policy), -(-len(seeds) // self._count))
+    def run(self, policy: Policy, seeds: Sequence[int], done: Callable[[int], None]) -> tuple[SeedOutcome, ...]:
+        at_once = max(STEPS_AT_ONCE // self._case.steps(policy), 1)
+        each = min(at_once, -(-len(seeds) // self._count))
         pieces = [seeds[first : first + each] for first in range(0, len(seeds), each)]
-        work = [self._pool.submit(_simulated, self._case, policy, piece) for piece in pieces]
-        outcomes: list[Outcome] = []
+        work = [self._pool.submit(_simulate_seeds, self._case, policy, piece) for piece in pieces]
+        outcomes: list[SeedOutcome] = []
         for piece in work:
-            found = piece.result()
-            outcomes += found
-            done(len(found))
+            outcomes += piece.result()
+            done(len(piece.result()))
         return tuple(outcomes)
 
 
-def steps_of(case: Case, policy: Policy) -> int:
-    """Returns the steps of one seed."""
-    return int(case.traffic.load(0).minutes * 60 / policy.step_s)
-
-
-def seeds_at_once(case: Case, policy: Policy) -> int:
-    return max(STEPS_AT_ONCE // steps_of(case, policy), 1)
-
-
-def workers(case: Case, policy: Policy, seeds: int) -> "Here | Processes":
-    """Returns processes where there is enough to do for them."""
+def workers(case: SimulationCase, policy: Policy, seeds: int) -> InProcess | Processes:
+    """Returns processes if the work is worth starting them."""
     cores = len(os.sched_getaffinity(0))
-    if cores < 2 or steps_of(case, policy) * seeds < FEWEST_STEPS:
-        return Here(case)
+    if cores < 2 or case.steps(policy) * seeds < FEWEST_STEPS:
+        return InProcess(case)
     return Processes(case, cores)
 
 
-def _simulated(case: Case, policy: Policy, seeds: Sequence[int]) -> list[Outcome]:
+def _simulate_seeds(case: SimulationCase, policy: Policy, seeds: Sequence[int]) -> list[SeedOutcome]:
     return [case.run(policy, seed) for seed in seeds]

@@ -1,14 +1,14 @@
-"""Shapes of traffic where none was recorded: what a peak and a trough make of a day or a week, drawn by a seed. Pure.
+"""Shapes of traffic: a day or a week with the objective's peak and trough, drawn by a seed. Pure.
 
     diurnal         trough at four in the night, peak at four in the afternoon, every day
     weekly          the same with quieter Saturdays and Sundays
     flash-sale      half as busy days, and once a day a sale that begins within two minutes and halves every half hour
     steady-growth   days that grow from 40 % of the peak to the peak
     zone-lost       diurnal, and a zone fails for good within two hours of the first day's peak
-    retry-storm     diurnal, and at the first day's peak a burst of three minutes, whose callers time out and try again
+    retry-storm     diurnal, and at the first day's peak a burst of three minutes, whose callers time out and retry
 
-Rates vary around the shape: their logarithm is an autoregressive process that forgets itself within half an hour. The
-shape reaches the peak in the mean, and its noise goes beyond.
+Rates vary around the shape: their logarithm is an autoregressive process with a memory of half an hour. The mean
+reaches the peak; the noise exceeds it.
 """
 
 import hashlib
@@ -19,26 +19,27 @@ from typing import Literal, get_args
 import numpy as np
 
 from inference_recommender.capacity.statistics import Floats
-from inference_recommender.simulate.policy import FIRST_MONDAY, MINUTE_S, Callers, Load, Loss
+from inference_recommender.simulate.policy import FIRST_MONDAY, RetryingCallers, TrafficLoad, ZoneLoss
+from inference_recommender.simulate.tracking import MINUTE_S
 from workloads import LatencyObjective, Sizing
 
 ShapeName = Literal["diurnal", "weekly", "flash-sale", "steady-growth", "zone-lost", "retry-storm"]
 SHAPES: tuple[ShapeName, ...] = get_args(ShapeName)
 DAYS: dict[ShapeName, int] = {"weekly": 7, "steady-growth": 7}
-"""Length where none is asked for; the others have one day."""
+"""Default length in days; the other shapes have one day."""
 DAY_MINUTES = 1440
 PEAK_MINUTE, QUIETEST_HOUR = 16 * 60, 4
 WEEKEND = (1.0, 1.0, 1.0, 1.0, 1.0, 0.7, 0.6)
 """Share of the peak, Monday to Sunday."""
 NOISE, MEMORY_MINUTES = 0.04, 30.0
 LEAST_TROUGH = 0.1
-"""Share of the peak that is taken for the trough where the objective names none."""
+"""The trough as a share of the peak, if the objective has none."""
 BURST, BURST_MINUTES = 1.5, 3
 SALE_MINUTES, SALE_HALVES_MINUTES = 2, 30.0
 TIMEOUTS, SHORTEST_TIMEOUT_S, RETRIES = 4.0, 1.0, 2
-"""Callers of a retry storm wait for so many times the limit, or for a second, and ask up to three times in all."""
+"""Callers of a retry storm wait for four times the limit, or a second, and send up to three times in all."""
 ZONES = 2
-"""Zones that a fleet is spread over where [sizing] names none."""
+"""Zones of a fleet, if [sizing] has none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,25 +57,25 @@ class Shape:
     def sha256(self) -> str:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
-    def load(self, seed: int) -> Load:
+    def load(self, seed: int) -> TrafficLoad:
         random = np.random.default_rng((seed, SHAPES.index(self.name)))
         level = self._level()
-        losses: tuple[Loss, ...] = ()
+        losses: tuple[ZoneLoss, ...] = ()
         callers = None
         match self.name:
             case "flash-sale":
                 level = 0.5 * level + 0.5 * self._sales(random)
             case "zone-lost":
                 at = PEAK_MINUTE + float(random.uniform(-120, 120))
-                losses = (Loss(at_s=at * MINUTE_S, zones=self.zones),)
+                losses = (ZoneLoss(at_s=at * MINUTE_S, zones=self.zones),)
             case "retry-storm":
                 begins = PEAK_MINUTE + int(random.integers(-60, 61))
                 level[begins : begins + BURST_MINUTES] *= BURST
-                callers = Callers(timeout_s=max(SHORTEST_TIMEOUT_S, TIMEOUTS * self.limit_s), retries=RETRIES)
+                callers = RetryingCallers(timeout_s=max(SHORTEST_TIMEOUT_S, TIMEOUTS * self.limit_s), retries=RETRIES)
             case _:
                 pass
         rates = self.trough_per_second + (self.peak_per_second - self.trough_per_second) * level
-        return Load(
+        return TrafficLoad(
             start=FIRST_MONDAY,
             step_s=MINUTE_S,
             rates=rates * _noise(random, len(rates)),
@@ -83,7 +84,7 @@ class Shape:
         )
 
     def _level(self) -> Floats:
-        """Returns how near each minute is to the peak, from 0 at the trough to 1."""
+        """Returns the level of each minute, from 0 at the trough to 1 at the peak."""
         minutes = np.arange(self.days * DAY_MINUTES)
         hours = minutes / 60 % 24
         level: Floats = (1 - np.cos(2 * np.pi * (hours - QUIETEST_HOUR) / 24)) / 2
@@ -97,7 +98,7 @@ class Shape:
         return level
 
     def _sales(self, random: np.random.Generator) -> Floats:
-        """Returns each day's sale: up to 1 within two minutes, at a time between ten and eight, then half by half."""
+        """Returns each day's sale: up to 1 within two minutes, between 10:00 and 20:00, then halving."""
         minutes = np.arange(self.days * DAY_MINUTES)
         begins = random.integers(10 * 60, 20 * 60, self.days)[minutes // DAY_MINUTES]
         since = minutes % DAY_MINUTES - begins
@@ -120,14 +121,14 @@ def shape(name: ShapeName, objective: LatencyObjective, sizing: Sizing, days: in
 
 
 def _noise(random: np.random.Generator, count: int) -> Floats:
-    """Returns factors of mean 1 that depend on their neighbours."""
-    kept = np.exp(-1 / MEMORY_MINUTES)
-    shocks = random.normal(0.0, NOISE * np.sqrt(1 - kept**2), count)
+    """Returns autocorrelated factors with mean 1."""
+    memory = np.exp(-1 / MEMORY_MINUTES)
+    shocks = random.normal(0.0, NOISE * np.sqrt(1 - memory**2), count)
     shocks[0] = random.normal(0.0, NOISE)
     logs = np.empty(count)
     value = 0.0
     for place, shock in enumerate(shocks.tolist()):
-        value = kept * value + shock
+        value = memory * value + shock
         logs[place] = value
     factors: Floats = np.exp(logs - NOISE**2 / 2)
     return factors

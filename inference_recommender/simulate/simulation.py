@@ -1,81 +1,144 @@
-"""A trace of traffic through a fleet under a policy, step by step. Pure: the same seed gives the same outcome.
+"""A traffic trace through a fleet under a policy, step by step. Pure: the same seed gives the same outcome.
 
-A step is a minute, or ten seconds where the policy reads a metric of ten seconds. In each
+A step is a minute, or ten seconds if the policy has a metric of ten seconds. In each step
 
-- arrivals are a Poisson number around the trace's rate, and requests that callers send again;
-- instances answer at most `curve.saturation` each; what is above it waits, and what would wait longer than
-  `LONGEST_WAIT_S` is dropped, as SageMaker ends an invocation after a minute;
-- a request is late that waits longer than the limit; the others are late as often as the curve says of the step's rate:
-  within a step the service is in its steady state;
-- an instance that comes or goes within the step counts as it is in its middle, for most of the requests: SageMaker's
-  InvocationsPerInstance has 1 / (active instances) of each
+- arrivals are a Poisson number around the trace's rate, plus requests that callers send again;
+- instances answer at most `curve.saturation` each. Other requests wait. A request that would wait longer than
+  `LONGEST_WAIT_S` is dropped: SageMaker ends an invocation after a minute;
+- a request that waits longer than the limit is late. The curve gives the late share of the others by the step's rate;
+- instances that start or stop within a step count with their state in the middle of the step, because SageMaker's
+  InvocationsPerInstance has 1 / (active instances) of each request
   (https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html);
-- the metrics become visible to the alarms after their delay, and what the alarms do takes effect at the step's end.
+- alarms see the metrics after their delay, and scaling takes effect at the step's end.
 
-The lower bound has in each step the fewest instances that bear the step's arrivals within the objective, at least one,
-which come and go at once: nobody can know the future and pay less, but for minutes that miss the objective.
+The lower bound has in each step the fewest instances that meet the objective, at least one, which start and stop at
+once.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime, timedelta
 from random import Random
 
 import numpy as np
 
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.simulate.curve import LatencyCurve
-from inference_recommender.simulate.fleet import Fleet, fleet
-from inference_recommender.simulate.policy import MINUTE_S, Load, Outcome, Policy, Timing
-from inference_recommender.simulate.tracking import Alarms, Capacity, scheduled
+from inference_recommender.simulate.instances import SimulatedFleet, fleet
+from inference_recommender.simulate.policy import Policy, SeedOutcome, Timing, TrafficLoad
+from inference_recommender.simulate.tracking import (
+    MINUTE_S,
+    Cooldowns,
+    ScalingSchedule,
+    TrackingAlarms,
+    instances_for,
+)
+from workloads import ScheduledMinimum, UsageError
 
 LONGEST_WAIT_S = 60.0
 MOST_LATE = 1 - 1e-9
 """A larger share has no finite latency."""
 TOLERANCE = 1e-9
-"""Relative; a share this little above what is allowed is allowed."""
+"""Relative; a late share this little above the allowed one is allowed."""
 
 
 def simulate(
-    load: Load, policy: Policy, curve: LatencyCurve, timing: Timing, seed: int, *, timeline: bool = False
-) -> Outcome:
-    """Returns what a policy makes of a load. Of a `timeline` the outcome has arrays with an entry per step."""
+    load: TrafficLoad, policy: Policy, curve: LatencyCurve, timing: Timing, seed: int, *, timeline: bool = False
+) -> SeedOutcome:
+    """Returns the outcome of a policy with a load. With `timeline` it has arrays, one entry per step."""
     random = np.random.default_rng(seed)
     curve = curve.stretched(math.exp(curve.spread * float(random.standard_normal())))
     rates = _at_steps(load, policy.step_s)
     arrivals = random.poisson(rates * policy.step_s).astype(float)
-    run = Run(load, policy, curve, timing, arrivals, Random(seed))
+    run = FleetSimulation(load, policy, curve, timing, arrivals, Random(seed))
     run.go()
     return run.outcome(seed, timeline=timeline)
 
 
-def _at_steps(load: Load, step_s: int) -> Floats:
+def _at_steps(load: TrafficLoad, step_s: int) -> Floats:
     """Returns the rates at steps of another length. The lengths divide one another."""
     if load.step_s >= step_s:
         return np.repeat(load.rates, load.step_s // step_s)
     return load.rates.reshape(-1, step_s // load.step_s).mean(axis=1)  # type: ignore[no-any-return]
 
 
-class Run:
-    """The state of one simulation. `go` is the loop that a year has half a million turns of."""
+class FleetCapacity:
+    """The desired capacity of a fleet, with its bounds and cooldowns."""
+
+    def __init__(self, policy: Policy, desired: int) -> None:
+        self.policy = policy
+        self.minimum = policy.min_capacity
+        self.desired = desired
+        self._cooldowns = Cooldowns()
+
+    def scale_out(self, now_s: float, desired: int, instances: int) -> int:
+        """Returns how many instances are added. `instances` are those of the datapoint."""
+        desired = min(desired, self.policy.max_capacity)
+        if desired <= self.desired or not self._cooldowns.allow_out(now_s, desired, instances):
+            return 0
+        added, self.desired = desired - self.desired, desired
+        self._cooldowns.start_out(desired - instances)
+        return added
+
+    def scale_in(self, now_s: float, desired: int) -> int:
+        """Returns how many instances are removed."""
+        desired = max(desired, self.minimum)
+        if not self.policy.scale_in or desired >= self.desired or not self._cooldowns.allow_in(now_s):
+            return 0
+        removed, self.desired = self.desired - desired, desired
+        return removed
+
+    def schedule(self, minimum: int) -> int:
+        """Sets another minimum. Returns how many instances it adds, regardless of cooldowns."""
+        self.minimum = minimum
+        added = max(minimum - self.desired, 0)
+        self.desired += added
+        return added
+
+    def scaled_out(self, done_s: float) -> None:
+        self._cooldowns.out_until_s = done_s + self.policy.scale_out_cooldown_s
+
+    def scaled_in(self, done_s: float) -> None:
+        self._cooldowns.in_until_s = done_s + self.policy.scale_in_cooldown_s
+
+
+def scheduled(minimums: tuple[ScheduledMinimum, ...], start: datetime, length_s: float) -> list[tuple[float, int]]:
+    """Returns second and new minimum of every scheduled action from `start` on. Raises `UsageError`."""
+    end = start + timedelta(seconds=length_s)
+    actions = []
+    for each in minimums:
+        try:
+            times = list(ScalingSchedule.parse(each.schedule, each.timezone).times(start, end))
+        except ValueError as error:
+            raise UsageError(
+                f"scheduled_minimums: {error}. A cron expression has minutes, hours, day of month, month, day of week "
+                "and year, with numbers, names, *, ?, lists, ranges and steps."
+            ) from error
+        actions += [((at - start).total_seconds(), each.min_capacity) for at in times if start <= at < end]
+    return sorted(actions)
+
+
+class FleetSimulation:
+    """The state of one simulation. `go` is the hot loop: half a million turns for a year."""
 
     def __init__(
-        self, load: Load, policy: Policy, curve: LatencyCurve, timing: Timing, arrivals: Floats, random: Random
+        self, load: TrafficLoad, policy: Policy, curve: LatencyCurve, timing: Timing, arrivals: Floats, random: Random
     ) -> None:
         self.load, self.policy, self.curve, self.step_s = load, policy, curve, policy.step_s
         self.arrivals = arrivals
         self.delays = (timing.metric_delay_s // MINUTE_S, timing.high_resolution_delay_s // self.step_s)
         first = float(arrivals[0]) * MINUTE_S / self.step_s
         wanted = math.ceil(first / policy.target_invocations_per_instance)
-        self.capacity = Capacity(policy, min(max(wanted, policy.min_capacity), policy.max_capacity))
-        self.fleet: Fleet = fleet(self.capacity.desired, timing, random)
-        self.invocations = Alarms(policy.target_invocations_per_instance)
+        self.capacity = FleetCapacity(policy, min(max(wanted, policy.min_capacity), policy.max_capacity))
+        self.fleet: SimulatedFleet = fleet(self.capacity.desired, timing, random)
+        self.invocations = TrackingAlarms(policy.target_invocations_per_instance)
         self.zero_is_missing = timing.hosts == "sagemaker"
-        """Whether a minute without invocations has no datapoint: SageMaker emits no metric with a value of zero, so
-        that a variant without traffic does not scale in.
+        """Whether a minute without invocations has no datapoint. SageMaker emits no metric of zero, so a variant
+        without traffic does not scale in.
         https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-prerequisites.html"""
         requests = policy.concurrent_requests_per_instance
-        self.concurrency = None if requests is None else Alarms(requests, self.step_s)
+        self.concurrency = None if requests is None else TrackingAlarms(requests, self.step_s)
         length_s = len(arrivals) * self.step_s
         self.schedule = scheduled(policy.scheduled_minimums, load.start, length_s)[::-1]
         self.losses = sorted(((each.at_s, each.zones) for each in load.losses), reverse=True)
@@ -133,7 +196,7 @@ class Run:
             self.capacity.minimum = self.schedule.pop()[1]
 
     def _scale(self, step: int, now_s: float) -> None:
-        """Lets the alarms see what is visible by now, and does what they and the schedule ask for."""
+        """Feeds the alarms with the visible datapoints, and does what they and the schedule require."""
         capacity = self.capacity
         asked, wanted, seen_by = 0, 0, 0
         per_minute = MINUTE_S // self.step_s
@@ -151,9 +214,11 @@ class Run:
         if (asked or short > 0) and self.fleet.takes_changes(now_s):
             self._act(asked, wanted, seen_by, now_s)
 
-    def _ask(self, alarms: Alarms, value: float | None, instances: int) -> tuple[int, int, int]:
+    def _ask(self, alarms: TrackingAlarms, value: float | None, instances: int) -> tuple[int, int, int]:
         asked = alarms.observe(value)
-        return (asked, alarms.wanted(instances, value), instances) if asked and value is not None else (0, 0, instances)
+        if not asked or value is None:
+            return 0, 0, instances
+        return asked, instances_for(instances, value, alarms.target), instances
 
     def _act(self, asked: int, wanted: int, seen_by: int, now_s: float) -> None:
         capacity, running = self.capacity, self.fleet
@@ -183,7 +248,7 @@ class Run:
         waits = (self.columns["wait_before_s"][step] + self.columns["wait_after_s"][step]) / 2
         return rate * self.curve.mean_latency_s(rate) + waits * self.curve.saturation, serving
 
-    def outcome(self, seed: int, *, timeline: bool) -> Outcome:
+    def outcome(self, seed: int, *, timeline: bool) -> SeedOutcome:
         at = {name: np.array(values) for name, values in self.columns.items()}
         attempts, serving, limit_s = at["attempts"], at["serving"], self.curve.limit_s
         rate = attempts / self.step_s / np.maximum(serving, 1)
@@ -196,7 +261,7 @@ class Run:
         columns = {**at, "arrivals": self.arrivals, "late_share": late, "fewest": fewest, "rate": rate}
         if timeline:
             columns["latency_s"] = self._latency_s(at, answered)
-        return Outcome(
+        return SeedOutcome(
             seed=seed,
             minutes_over_objective=minutes_over(late, attempts, self.step_s, self.curve.allowed),
             requests=float(self.arrivals.sum()),
@@ -211,9 +276,8 @@ class Run:
         )
 
     def _latency_s(self, at: Mapping[str, Floats], answered: Floats) -> Floats:
-        """Returns the latency at the objective's percentile, an estimate: an exponential time in service that is late
-        as often as the curve says, which is exact for M/M/1, and the longest wait of the step. Infinite where no
-        instance serves.
+        """Estimates the latency at the objective's percentile: an exponential time in service with the curve's late
+        share, plus the longest wait of the step. Infinite if no instance serves.
         """
         in_service = self.curve.limit_s * math.log(self.curve.allowed) / np.log(np.minimum(answered, MOST_LATE))
         latency: Floats = in_service + np.maximum(at["wait_before_s"], at["wait_after_s"])
@@ -229,10 +293,7 @@ def minutes_over(late_share: Floats, attempts: Floats, step_s: int, allowed: flo
 
 
 def _share_above(before_s: float, after_s: float, limit_s: float) -> float:
-    """Returns the share of a step's requests that wait longer than the limit, as the wait moves from one to the other.
-
-    The wait is taken to move evenly.
-    """
+    """Returns the share of a step's requests that wait longer than the limit, if the wait changes evenly."""
     low, high = (before_s, after_s) if before_s < after_s else (after_s, before_s)
     if high <= limit_s:
         return 0.0
@@ -240,7 +301,7 @@ def _share_above(before_s: float, after_s: float, limit_s: float) -> float:
 
 
 def _shares_above(before_s: Floats, after_s: Floats, limit_s: float) -> Floats:
-    """Returns the same of every step."""
+    """Returns the share of every step."""
     low, high = np.minimum(before_s, after_s), np.maximum(before_s, after_s)
     with np.errstate(invalid="ignore", divide="ignore"):
         part = (high - limit_s) / (high - low)

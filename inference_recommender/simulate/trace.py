@@ -1,8 +1,8 @@
-"""A recorded trace of traffic: a CSV file of times and requests per second, checked and brought to even steps. Pure.
+"""A recorded traffic trace: a CSV file of times and requests per second, checked and resampled to even steps. Pure.
 
-The first column is a time, in ISO 8601 (2026-11-22T13:00:00Z; without a zone it is UTC) or in seconds since 1970; the
-second is the mean rate until the next line's time. A first line that holds no numbers is a heading. Lines have to be in
-order and evenly spaced, by a number of seconds that divides a minute or is a number of minutes.
+The first column is a time, in ISO 8601 (2026-11-22T13:00:00Z; without a zone it is UTC) or in seconds since 1970. The
+second column is the mean rate until the next line's time. A first line without numbers is a heading. Lines must be in
+order and evenly spaced, by 1, 2, 5 or 10 s or by whole minutes.
 """
 
 import csv
@@ -19,7 +19,8 @@ from typing import Literal
 import numpy as np
 
 from inference_recommender.capacity.statistics import Floats
-from inference_recommender.simulate.policy import HIGH_RESOLUTION_S, MINUTE_S, Load
+from inference_recommender.simulate.policy import HIGH_RESOLUTION_S, TrafficLoad
+from inference_recommender.simulate.tracking import MINUTE_S
 from workloads import UsageError
 
 Fill = Literal["zero", "last"]
@@ -37,12 +38,12 @@ class Trace:
     sha256: str
     start: datetime
     step_s: int
-    """A minute, or ten seconds where the recording is finer than a minute."""
+    """A minute, or ten seconds if the recording is finer than a minute."""
     rates: Floats
-    """Mean requests per second, an entry per step."""
+    """Mean requests per second, one entry per step."""
 
-    def load(self, seed: int) -> Load:
-        return Load(start=self.start, step_s=self.step_s, rates=self.rates)
+    def load(self, seed: int) -> TrafficLoad:
+        return TrafficLoad(start=self.start, step_s=self.step_s, rates=self.rates)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +80,7 @@ def parse_trace(file: str, text: str, sha256: str, name: str, fill: Fill | None 
 
 
 def even_trace(name: str, sha256: str, first_s: float, spacing_s: int, rates: Sequence[float]) -> Trace:
-    """Returns rates that are `spacing_s` apart as a trace of steps of a minute, or of ten seconds."""
+    """Returns a trace with steps of a minute, or of ten seconds, from rates that are `spacing_s` apart."""
     step_s = MINUTE_S if spacing_s >= MINUTE_S else HIGH_RESOLUTION_S
     values = np.array(rates)
     if spacing_s >= step_s:
@@ -126,7 +127,7 @@ def _is_number(text: str) -> bool:
 
 
 def _time(file: str, number: int, text: str) -> tuple[float, str]:
-    """Returns seconds since 1970, and the offset that was written, "" for none."""
+    """Returns seconds since 1970, and the UTC offset as it was written, "" for none."""
     if _is_number(text) and math.isfinite(float(text)):
         return float(text), "seconds since 1970"
     try:
@@ -149,7 +150,7 @@ def _refuse_mixed_zones(file: str, lines: Sequence[_Line]) -> None:
 
 
 def _spacing(file: str, lines: Sequence[_Line]) -> int:
-    """Returns the seconds between lines. Raises `UsageError` where they are out of order or not even."""
+    """Returns the seconds between lines. Raises `UsageError` for wrong order or spacing."""
     apart = [after.at_s - before.at_s for before, after in pairwise(lines)]
     for line, gap in zip(lines[1:], apart, strict=True):
         if gap <= 0:
@@ -166,7 +167,7 @@ def _spacing(file: str, lines: Sequence[_Line]) -> int:
 
 
 def _refuse_gaps(file: str, lines: Sequence[_Line], spacing: int, fill: Fill | None) -> None:
-    """Raises `UsageError` for gaps, or with `fill` for those that no whole number of lines fills."""
+    """Raises `UsageError` for gaps; with `fill`, for gaps that are no whole number of lines."""
     gaps = {line.number: line.at_s - before.at_s for before, line in pairwise(lines)}
     wrong = {line: gap for line, gap in gaps.items() if (gap % spacing if fill else gap != spacing)}
     if not wrong:
@@ -174,9 +175,9 @@ def _refuse_gaps(file: str, lines: Sequence[_Line], spacing: int, fill: Fill | N
     shown = ", ".join(f"line {line} after {gap:,g} s" for line, gap in list(wrong.items())[:GAPS_SHOWN])
     more = f" and {len(wrong) - GAPS_SHOWN} more" if len(wrong) > GAPS_SHOWN else ""
     advice = (
-        "Correct their times: --fill-gaps adds whole lines only."
+        "Correct their times: fill_gaps adds whole lines only."
         if fill
-        else "Fill the gaps with --fill-gaps zero if there was no traffic, or with --fill-gaps last if the monitoring "
+        else "Fill the gaps with --set simulation.fill_gaps=zero if there was no traffic, or =last if the monitoring "
         "failed."
     )
     raise UsageError(

@@ -1,53 +1,51 @@
-"""Target tracking as Application Auto Scaling documents it: alarms, wanted capacity, cooldowns, bounds. Pure.
+"""Target tracking as Application Auto Scaling documents it: alarms, desired capacity, cooldowns, schedules. Pure.
 
-    scale out   three datapoints on end above the target value
-    scale in    fifteen minutes of datapoints on end below 90 % of it
-    wanted      ceil(instances that the datapoint was averaged over * datapoint / target value)
+    scale out   three datapoints in a row above the target value
+    scale in    fifteen minutes of datapoints in a row below 90 % of it
+    desired     ceil(instances that the datapoint was averaged over * datapoint / target value)
 
-What is AWS's word, and where:
+The simulation and the local AWS account share this module. Sources:
 
-- A high and a low alarm per policy; the metric above the target scales out, and only "far enough below the target value
-  (usually more than 10% lower)" scales in; fractions are rounded so that too little is never added and too much never
-  removed; with several policies, any may add and all have to agree to remove, and the largest capacity wins; a policy
-  does not scale in on insufficient data; cooldowns.
-  [TT] https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html
-- The scale-out cooldown begins when the activity has completed, and only a larger scale-out gets past it; what was
-  added counts as part of the next. A scale-out ends a scale-in cooldown.
-  [SS] https://docs.aws.amazon.com/autoscaling/application/userguide/step-scaling-policy-overview.html
-- An alarm's action for autoscaling is invoked once a minute while the alarm lasts.
-  [CW] https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html
-- Scheduled minimums act at once, without regard to cooldowns.
-  [SC] https://docs.aws.amazon.com/autoscaling/application/userguide/application-auto-scaling-scheduled-scaling.html
+- Alarms, rounding, several policies, insufficient data, cooldowns:
+  https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html
+- The scale-out cooldown begins when the activity is complete. During it, only a larger scale-out adds instances, of
+  which the previous ones count as a part. A scale-out ends a scale-in cooldown:
+  https://docs.aws.amazon.com/autoscaling/application/userguide/step-scaling-policy-overview.html
+- An alarm's scaling action repeats once a minute while the alarm lasts:
+  https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html
+- Schedules: https://docs.aws.amazon.com/autoscaling/application/userguide/scheduled-scaling-using-cron-expressions.html
 
-The numbers of datapoints (3 and 15) and the 90 % are those of the alarms that the service makes; the guide gives none.
-That a metric of 10 s has a low alarm of 15 minutes, too, is an assumption.
+The guide does not document the numbers of datapoints and the 90 %. They are those of the alarms that AWS creates.
 """
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
-from inference_recommender.simulate.policy import MINUTE_S, Policy
-from workloads import UsageError
-from workloads.endpoint_hosting import ScheduledMinimum
-
+MINUTE_S = 60
 OUT_DATAPOINTS = 3
 IN_MINUTES = 15
 SCALE_IN_BELOW = 0.9
-"""Share of the target value under which the low alarm counts."""
+"""Share of the target value below which datapoints count for a scale-in."""
 ROUNDING = 1e-9
-"""A wanted capacity this little above a whole number is that number."""
+"""A desired capacity this little above a whole number is that number."""
 
 
-class Alarms:
-    """The high and the low alarm of one policy."""
+def instances_for(instances: int, value: float, target: float) -> int:
+    """Returns how many instances bring a metric that `instances` share to its target value; at least one."""
+    return max(math.ceil(instances * value / target - ROUNDING), 1)
 
-    __slots__ = ("_above", "_below", "_in_datapoints", "_low", "_repeat", "in_low", "period_s", "target")
+
+class TrackingAlarms:
+    """The high and the low alarm of one policy, fed with one datapoint after the other."""
+
+    __slots__ = ("_above", "_below", "_in_datapoints", "_low", "_repeat", "in_low", "target")
 
     def __init__(self, target: float, period_s: int = MINUTE_S) -> None:
         self.target = target
-        self.period_s = period_s
         self.in_low = False
         """Whether the low alarm is in ALARM."""
         self._low = target * SCALE_IN_BELOW
@@ -56,9 +54,7 @@ class Alarms:
         self._repeat = MINUTE_S // period_s
 
     def observe(self, value: float | None) -> int:
-        """Takes the next datapoint, None where it is missing. Returns 1 where the high alarm's action is invoked, -1
-        where the low one's is, else 0.
-        """
+        """Takes the next datapoint; None if it is missing. Returns 1 for a scale-out, -1 for a scale-in, else 0."""
         if value is not None and value > self.target:
             self._above += 1
             self._below = 0
@@ -75,125 +71,124 @@ class Alarms:
         self.in_low = late >= 0
         return -1 if late >= 0 and late % self._repeat == 0 else 0
 
-    def wanted(self, instances: int, value: float) -> int:
-        """Returns the instances that bring a metric to its target value which `instances` share."""
-        return math.ceil(instances * value / self.target - ROUNDING)
 
+@dataclass(slots=True)
+class Cooldowns:
+    """The cooldowns of a scalable target. Times are in seconds."""
 
-class Capacity:
-    """The desired capacity of a scalable target, its bounds and its cooldowns."""
+    added: int = 0
+    """Instances of the scale-out whose cooldown runs."""
+    out_until_s: float = -math.inf
+    in_until_s: float = -math.inf
 
-    def __init__(self, policy: Policy, desired: int) -> None:
-        self.policy = policy
-        self.minimum = policy.min_capacity
-        self.desired = desired
-        self._added = 0
-        """Instances of the scale-out whose cooldown runs."""
-        self._out_until_s = self._in_until_s = -math.inf
+    def allow_out(self, now_s: float, desired: int, instances: int) -> bool:
+        """Returns whether a scale-out to `desired` may start. `instances` are those of the datapoint."""
+        return now_s >= self.out_until_s or desired - instances > self.added
 
-    def scale_out(self, now_s: float, wanted: int, instances: int) -> int:
-        """Returns how many instances are added. `instances` are those that the datapoint was averaged over."""
-        wanted = min(wanted, self.policy.max_capacity)
-        if wanted <= self.desired or (now_s < self._out_until_s and wanted - instances <= self._added):
-            return 0
-        added, self._added = wanted - self.desired, wanted - instances
-        self.desired = wanted
-        self._in_until_s = -math.inf
-        return added
+    def allow_in(self, now_s: float) -> bool:
+        return now_s >= self.in_until_s
 
-    def scale_in(self, now_s: float, wanted: int) -> int:
-        """Returns how many instances are removed."""
-        wanted = max(wanted, self.minimum)
-        if not self.policy.scale_in or wanted >= self.desired or now_s < self._in_until_s:
-            return 0
-        removed = self.desired - wanted
-        self.desired = wanted
-        return removed
-
-    def schedule(self, minimum: int) -> int:
-        """Sets another minimum, and returns how many instances are added for it, whatever the cooldowns."""
-        self.minimum = minimum
-        added = max(minimum - self.desired, 0)
-        self.desired += added
-        return added
-
-    def scaled_out(self, done_s: float) -> None:
-        """Begins the cooldown of a scale-out that is complete at `done_s`."""
-        self._out_until_s = done_s + self.policy.scale_out_cooldown_s
-
-    def scaled_in(self, done_s: float) -> None:
-        self._in_until_s = done_s + self.policy.scale_in_cooldown_s
+    def start_out(self, added: int) -> None:
+        """Notes a scale-out, which ends a scale-in cooldown."""
+        self.added, self.in_until_s = added, -math.inf
 
 
 DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+CRON_FIELDS: tuple[tuple[int, int, Sequence[str]], ...] = (
+    (0, 59, ()),
+    (0, 23, ()),
+    (1, 31, ()),
+    (1, 12, MONTHS),
+    (1, 7, DAYS),
+    (1970, 2199, ()),
+)
+"""Lowest and highest value and the names of minutes, hours, days of month, months, days of week, and years."""
+_EXPRESSION = re.compile(r"(at|rate|cron)\((.+)\)")
+_RATE = re.compile(r"(\d+) (minute|hour|day)s?")
+_RATE_MINUTES = {"minute": 1, "hour": 60, "day": 24 * 60}
 
 
-def scheduled(minimums: tuple[ScheduledMinimum, ...], start: datetime, length_s: float) -> list[tuple[float, int]]:
-    """Returns second and new minimum of every scheduled action from `start` on, in order of time.
+@dataclass(frozen=True, slots=True)
+class ScalingSchedule:
+    """An at(…), rate(…) or cron(…) expression in its time zone. L, W and # of cron are not supported."""
 
-    Raises `UsageError` for a schedule with what is not simulated: L, W and # of a cron expression.
-    """
-    end = start + timedelta(seconds=length_s)
-    acts = [
-        ((at - start).total_seconds(), each.min_capacity)
-        for each in minimums
-        for at in _times(each, start, end)
-        if start <= at < end
-    ]
-    return sorted(acts)
+    kind: str
+    zone: ZoneInfo
+    at: datetime | None = None
+    every_minutes: int = 0
+    fields: tuple[frozenset[int], ...] = ()
 
-
-def _times(each: ScheduledMinimum, start: datetime, end: datetime) -> Iterator[datetime]:
-    try:
-        zone = ZoneInfo(each.timezone)
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        raise UsageError(f"scheduled_minimums: timezone: got '{each.timezone}', which is no time zone.") from error
-    kind, _, inside = each.schedule.rstrip(")").partition("(")
-    try:
+    @classmethod
+    def parse(cls, expression: str, zone: str | None = None) -> "ScalingSchedule":
+        """Raises ValueError, a sentence, for an expression or a zone that is not supported."""
+        try:
+            local = ZoneInfo(zone or "UTC")
+        except (KeyError, ValueError) as error:  # ZoneInfoNotFoundError is a KeyError
+            raise ValueError(f"'{zone}' is no time zone") from error
+        found = _EXPRESSION.fullmatch(expression)
+        if found is None:
+            raise ValueError(f"'{expression}' is none of at(…), rate(…) and cron(…)")
+        kind, inside = found.groups()
         if kind == "at":
-            yield datetime.fromisoformat(inside).replace(tzinfo=zone).astimezone(UTC)
+            return cls(kind, local, at=datetime.fromisoformat(inside).replace(tzinfo=local).astimezone(UTC))
+        if kind == "rate":
+            rate = _RATE.fullmatch(inside)
+            if rate is None or int(rate[1]) == 0:
+                raise ValueError(f"'{expression}' is no whole number of minutes, hours or days")
+            return cls(kind, local, every_minutes=int(rate[1]) * _RATE_MINUTES[rate[2]])
+        texts = inside.split()
+        if len(texts) != len(CRON_FIELDS):
+            raise ValueError(f"'{expression}' has {len(texts)} fields instead of six")
+        return cls(
+            kind, local, fields=tuple(_field(text, *field) for text, field in zip(texts, CRON_FIELDS, strict=True))
+        )
+
+    def runs_in(self, minute: datetime, since: datetime) -> bool:
+        """Returns whether the action runs in the minute that begins at `minute`. A rate counts from `since`."""
+        if self.kind == "at":
+            assert self.at is not None
+            return minute <= self.at < minute + timedelta(minutes=1)
+        if self.kind == "rate":
+            passed = int((minute - since.replace(second=0, microsecond=0)).total_seconds()) // MINUTE_S
+            return passed > 0 and passed % self.every_minutes == 0
+        local = minute.astimezone(self.zone)
+        return local.hour in self.fields[1] and local.minute in self.fields[0] and self._on(local.date())
+
+    def times(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """Yields the times of an at or a cron expression on the days from `start` to `end`."""
+        if self.at is not None:
+            yield self.at
+        if self.kind != "cron":
             return
-        minutes, hours, days, months, weekdays, years = inside.split()
-        for day in _days(start.astimezone(zone).date(), end.astimezone(zone).date()):
-            if not (
-                day.day in _field(days, 1, 31)
-                and day.month in _field(months, 1, 12, MONTHS)
-                and day.isoweekday() % 7 + 1 in _field(weekdays, 1, 7, DAYS)
-                and day.year in _field(years, 1970, 2199)
-            ):
-                continue
-            for hour in sorted(_field(hours, 0, 23)):
-                for minute in sorted(_field(minutes, 0, 59)):
-                    yield datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone).astimezone(UTC)
-    except ValueError as error:
-        raise UsageError(
-            f"scheduled_minimums: schedule: '{each.schedule}' cannot be simulated. A cron expression has minutes, "
-            "hours, day of month, month, day of week and year, with numbers, names, *, ?, lists, ranges and steps."
-        ) from error
+        first, last = start.astimezone(self.zone).date(), end.astimezone(self.zone).date()
+        for day in (first + timedelta(days=number) for number in range((last - first).days + 1)):
+            if self._on(day):
+                for hour in sorted(self.fields[1]):
+                    for minute in sorted(self.fields[0]):
+                        local = datetime(day.year, day.month, day.day, hour, minute, tzinfo=self.zone)
+                        yield local.astimezone(UTC)
+
+    def _on(self, day: date) -> bool:
+        _, _, days, months, weekdays, years = self.fields
+        return day.day in days and day.month in months and day.isoweekday() % 7 + 1 in weekdays and day.year in years
 
 
-def _days(first: date, last: date) -> Iterator[date]:
-    for number in range((last - first).days + 1):
-        yield first + timedelta(days=number)
-
-
-def _field(text: str, low: int, high: int, names: tuple[str, ...] = ()) -> set[int]:
-    """Returns the values of a cron field. Raises ValueError for what it does not know."""
-    found: set[int] = set()
+def _field(text: str, low: int, high: int, names: Sequence[str]) -> frozenset[int]:
+    """Returns the values of a cron field. Raises ValueError."""
+    values: set[int] = set()
     for part in text.split(","):
         span, _, step = part.partition("/")
-        if span in ("*", "?"):
-            first, last = low, high
-        else:
+        first, last = low, high
+        if span not in ("*", "?"):
             begins, dash, ends = span.partition("-")
             first = _number(begins, low, names)
-            last = _number(ends, low, names) if dash else (high if step else first)
+            last = _number(ends, low, names) if dash else high if step else first
         if not low <= first <= last <= high:
-            raise ValueError(f"{part} is out of range")
-        found.update(range(first, last + 1, int(step or 1)))
-    return found
+            raise ValueError(f"{part} is not within {low} and {high}")
+        values.update(range(first, last + 1, int(step or 1)))
+    return frozenset(values)
 
 
-def _number(text: str, low: int, names: tuple[str, ...]) -> int:
+def _number(text: str, low: int, names: Sequence[str]) -> int:
     return names.index(text.upper()) + low if text.upper() in names else int(text)

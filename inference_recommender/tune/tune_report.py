@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from inference_recommender.report.document import Outcome, Plot, Report, Table, Value, table
+from inference_recommender.report.document import Plot, Report, ReportVerdict, Table, Value, table
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.plots import BLUE, GREY, INK, ORANGE, RED, drawn, legend, new_figure
 from inference_recommender.report.sections import (
@@ -66,7 +66,7 @@ def tune_report(name: str, folder: TuneFolder, inputs: FolderInputs) -> Report:
     )
 
 
-def _verdict(result: TuneResult) -> Outcome:
+def _verdict(result: TuneResult) -> ReportVerdict:
     if result.reason == Reason.NOTHING_KEEPS.value:
         return "missed"
     return "met" if result.is_known else "unknown"

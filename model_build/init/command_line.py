@@ -1,14 +1,15 @@
 """The options of `init`, and its output."""
 
 import argparse
-import json
 import math
 import re
-from dataclasses import asdict, fields
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from model_build.init.checkpoint_facts import TASKS
-from model_build.init.new_workload import InitRequest, NewWorkload, write
+from model_build.init.new_workload import InitRequest, write
 from model_build.init.workload_toml import TARGETS
 from model_build.progress import Progress
 
@@ -48,9 +49,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--peak-invocations-per-minute", type=_rate, default=peak, metavar="N", help=f"default: {peak}")
 
 
-def run(options: argparse.Namespace, root: Path, progress: Progress) -> NewWorkload:
+def run(options: argparse.Namespace, root: Path, progress: Progress) -> dict[str, Any]:
     values = {field.name: getattr(options, field.name) for field in fields(InitRequest)}
-    return write(InitRequest(**values), root, progress)
+    return add_next(write(InitRequest(**values), root, progress))
 
 
 def _percentile(text: str) -> str:
@@ -81,38 +82,38 @@ def _rate(text: str) -> int:
     return value
 
 
-def document(written: NewWorkload) -> str:
-    return json.dumps({**asdict(written), "next": commands(written)}, indent=2, ensure_ascii=False)
+def add_next(document: dict[str, Any]) -> dict[str, Any]:
+    """Returns the document with the three commands that lead from the folder to a recommendation."""
+    name, target = document["workload"], document["targets"][0]
+    commands = [
+        f"python -m model_build build {name} --target {target}",
+        f"cdk deploy {document['stack']}",
+        f"python -m inference_recommender run {name} --job advanced --traffic quick",
+    ]
+    return {**document, "next": commands}
 
 
-def text(written: NewWorkload) -> str:
+def text(document: Mapping[str, Any]) -> str:
     """Returns the facts and decisions, and the next three commands."""
+    column = document["label_column"]
     by = "labels: the original model's own answers"
-    if written.labelled_by == "examples":
-        by = f"labels: the column '{written.label_column}'" if written.label_column else "labels: from the examples"
-    limit = written.checkpoint_token_limit
+    if document["labelled_by"] == "examples":
+        by = f"labels: the column '{column}'" if column else "labels: from the examples"
+    limit = document["checkpoint_token_limit"]
     checkpoint = "the checkpoint names no limit" if limit is None else f"the checkpoint's limit is {limit} tokens"
-    minimums = ", ".join(f"{name} {value:g}" for name, value in written.minimums.items())
+    minimums = ", ".join(f"{name} {value:g}" for name, value in document["minimums"].items())
     return "\n".join(
         [
-            f"{written.folder}: {written.architecture}, {written.task}",
-            f"input                 at most {written.max_input_tokens} tokens; of the examples {written.lengths}",
-            f"                      Longer requests are {written.longer_requests}; {checkpoint}.",
-            f"evaluation.jsonl      {written.evaluation_rows} rows, {by}; at least {minimums}",
-            f"payloads.jsonl        {written.payloads} requests",
-            f"targets               {', '.join(written.targets)}",
-            *(f"no {name:<18} {reason}" for name, reason in written.left_out.items()),
+            f"{document['folder']}: {document['architecture']}, {document['task']}",
+            f"input                 at most {document['max_input_tokens']} tokens; of the examples "
+            f"{document['lengths']}",
+            f"                      Longer requests are {document['longer_requests']}; {checkpoint}.",
+            f"evaluation.jsonl      {document['evaluation_rows']} rows, {by}; at least {minimums}",
+            f"payloads.jsonl        {document['payloads']} requests",
+            f"targets               {', '.join(document['targets'])}",
+            *(f"no {name:<18} {reason}" for name, reason in document["left_out"].items()),
             "",
             "Next, with the local account (`python -m local_aws`) or yours:",
-            *(f"  {command}" for command in commands(written)),
+            *(f"  {command}" for command in document["next"]),
         ]
     )
-
-
-def commands(written: NewWorkload) -> list[str]:
-    """Returns the three commands that lead from the folder to a recommendation."""
-    return [
-        f"python -m model_build build {written.workload} --target {written.targets[0]}",
-        f"cdk deploy {written.stack}",
-        f"python -m inference_recommender run {written.workload} --job advanced --traffic quick",
-    ]

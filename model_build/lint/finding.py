@@ -1,6 +1,5 @@
 """A finding: a problem, its place, its effect on SageMaker and the fix. The texts are in rules.toml."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,15 +7,11 @@ from textwrap import indent
 from typing import Literal, NamedTuple, cast
 
 from model_build.lint.runtime_context import UnmadeCheck
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # the Python of the image for Inf1
-    import tomli as tomllib
+from workloads.document import parse_toml
 
 Severity = Literal["error", "warning"]
 """An error keeps the endpoint from starting or from answering; a warning costs money, time or safety."""
-RULES: Mapping[str, Mapping[str, str]] = tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))
+RULES: Mapping[str, Mapping[str, str]] = parse_toml(Path(__file__).with_name("rules.toml").read_text("utf-8"))
 """Severity and texts of each rule. The part of a name after the slash is a case of the rule."""
 
 

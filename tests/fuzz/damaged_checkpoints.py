@@ -1,7 +1,6 @@
 """A tiny T5 and a tiny BERT with its encoder elsewhere, and all that can befall their files. Needs no torch."""
 
 import json
-import math
 import shutil
 import struct
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from model_build.checkpoint import Checkpoint, read
 from model_build.checkpoint.architectures import Shapes, bert_weights, t5_weights
 from model_build.text2text.repository import settings
+from tests.fuzz.mutations import damaged_bytes, damaged_document
 from workloads import Model, OnnxRuntimeTarget, ProjectError, TextClassification, TextToText
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -99,66 +99,12 @@ def _tokenizer(*special: str) -> Any:
     return tokenizer
 
 
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-3, 70),
-    st.sampled_from([2**31, 2**63, -(2**63), 10**30, 1e308, math.nan, math.inf, 1.5]),
-    st.sampled_from(["", "a", "\ud800", "\0", "../../x", "gelu", "relu", "F16", "I32", "<pad>", "[UNK]", "x" * 300]),
-)
-VALUES = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.sampled_from("abc"), SCALARS, max_size=2)
-DEEP = json.loads("[" * 400 + "]" * 400)
-
-
-@st.composite
-def damaged_json(draw: st.DrawFn, document: Any) -> Any:
-    """A document with a value replaced, removed, moved or added somewhere."""
-    document = json.loads(json.dumps(document))
-    place, keys = document, _keys(document)
-    while keys:
-        key = draw(st.sampled_from(keys))
-        if not (deeper := _keys(place[key])) or draw(st.booleans()):
-            match draw(st.sampled_from(["replace", "replace", "remove", "deep", "swap"])):
-                case "replace":
-                    place[key] = draw(VALUES)
-                case "remove":
-                    del place[key]
-                case "deep":
-                    place[key] = DEEP
-                case "swap":
-                    other = draw(st.sampled_from(keys))
-                    place[key], place[other] = place[other], place[key]
-            return document
-        place, keys = place[key], deeper
-    return draw(VALUES)
-
-
-def _keys(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
-
-
-@st.composite
-def damaged_bytes(draw: st.DrawFn, content: bytes) -> bytes:
-    """Bytes cut short, changed, doubled or replaced."""
-    at = draw(st.integers(0, len(content)))
-    match draw(st.sampled_from(["cut", "change", "insert", "replace"])):
-        case "cut":
-            return content[:at]
-        case "change":
-            changed = draw(st.binary(min_size=1, max_size=8))
-            return content[:at] + changed + content[at + len(changed) :]
-        case "insert":
-            return content[:at] + draw(st.binary(min_size=1, max_size=8)) + content[at:]
-        case _:
-            return draw(st.binary(max_size=40))
-
-
 @st.composite
 def damaged_header(draw: st.DrawFn, content: bytes) -> bytes:
     """A safetensors file with another header, or with another length of it."""
     (length,) = struct.unpack("<Q", content[:8])
     header, data = json.loads(content[8 : 8 + length]), content[8 + length :]
-    text = json.dumps(draw(damaged_json(header))).encode()
+    text = json.dumps(draw(damaged_document(header))).encode()
     if draw(st.booleans()):  # as long as it was, so that all else still fits
         text = text[:length].ljust(length)
     told = draw(st.just(len(text)) | st.integers(0, 2 * len(text)) | st.sampled_from([2**63, 2**64 - 1]))
@@ -172,7 +118,7 @@ def damage(draw: st.DrawFn, whole: Path, folder: str) -> tuple[Path, bytes | Non
     content = file.read_bytes()
     kinds: list[Callable[[], bytes | None]] = [lambda: draw(damaged_bytes(content)), lambda: None]
     if file.suffix == ".json":
-        kinds += [lambda: json.dumps(draw(damaged_json(json.loads(content)))).encode()] * 4
+        kinds += [lambda: json.dumps(draw(damaged_document(json.loads(content)))).encode()] * 4
     else:
         kinds += [lambda: draw(damaged_header(content))] * 4
     return file.relative_to(whole), draw(st.sampled_from(kinds))()

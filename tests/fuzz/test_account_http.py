@@ -41,10 +41,10 @@ NAMES = [
     "Sec-Fetch-Site",
     "X-Moto-Account-Id",
     "Content-Encoding",
+    "Date",
+    "x-amz-meta-a_b",
     "x-amz-decoded-content-length",
     "X-Amzn-SageMaker-Target-Variant",
-    "x-amz-meta-a_b",
-    "Date",
 ]
 SCOPE = f"{KEYS.access_key_id}/20260101/us-east-1/s3/aws4_request"
 VALUES = [

@@ -4,6 +4,7 @@ import gzip
 import io
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -13,8 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from containers.archive_reader import ArchiveRefused, Limits, entries, read_files, unpack
-from model_build.lint import lint
-from model_build.lint.runtime_context import RuntimeContext
 from tests.containers import hostile_archives as tar
 from tests.fuzz import examples
 
@@ -23,7 +22,7 @@ Tree = dict[str, bytes]
 
 
 def unpacked(archive: bytes) -> Tree | None:
-    """Returns the files that an archive was unpacked to, or None where it was refused; holds what is always true."""
+    """Returns the unpacked files, or None if the archive was refused. Nothing outside the folder may change."""
     with TemporaryDirectory() as scratch:
         around, folder = Path(scratch), Path(scratch, "in")
         (around / tar.OUTSIDE).write_bytes(b"mine")
@@ -47,26 +46,18 @@ def unpacked(archive: bytes) -> Tree | None:
         return tree
 
 
-def in_memory(archive: bytes) -> Tree | None:
-    try:
-        return read_files(io.BytesIO(archive), limits=LIMITS)
-    except ArchiveRefused:
-        return None
-
-
-def described(archive: bytes) -> list[str] | None:
-    try:
-        return [entry.name for entry in entries(io.BytesIO(archive), limits=LIMITS)]
-    except ArchiveRefused:
-        return None
-
-
-def hold(archive: bytes) -> Tree | None:
-    """Asks all three ways to read an archive; they agree."""
+def check(archive: bytes) -> Tree | None:
+    """Reads an archive in all three ways, which must agree."""
     tree = unpacked(archive)
-    assert in_memory(archive) == tree
-    assert described(archive) is not None or tree is None
-    return tree
+    in_memory: Tree | None = None
+    with suppress(ArchiveRefused):
+        in_memory = read_files(io.BytesIO(archive), limits=LIMITS)
+    assert in_memory == tree
+    with suppress(ArchiveRefused):
+        list(entries(io.BytesIO(archive), limits=LIMITS))
+        return tree
+    assert tree is None
+    return None
 
 
 ODD = ["..", ".", "", "…" * 90, "\n", "a\\b", "C:", "~", "\x1b[2J"]
@@ -97,8 +88,8 @@ def packed_tree(tree: Tree) -> bytes:
 
 @examples(20)
 @given(trees)
-def test_what_is_plain_is_unpacked_as_it_is(tree: Tree) -> None:
-    assert hold(packed_tree(tree)) == tree
+def test_plain_files_are_unpacked(tree: Tree) -> None:
+    assert check(packed_tree(tree)) == tree
 
 
 @st.composite
@@ -127,10 +118,10 @@ def members(draw: st.DrawFn) -> bytes:
 
 @examples(80)
 @given(st.lists(members(), max_size=8), st.integers(1, 3), st.booleans())
-def test_no_member_gets_out_or_stays_in_part(found: list[bytes], streams: int, marked: bool) -> None:
+def test_no_member_leaves_the_folder_or_is_incomplete(found: list[bytes], streams: int, marked: bool) -> None:
     plain_bytes = b"".join(found) + (bytes(1024) if marked else b"")
     cuts = [len(plain_bytes) * part // streams for part in range(streams + 1)]
-    tree = hold(b"".join(gzip.compress(plain_bytes[cut:end], 1) for cut, end in pairwise(cuts)))
+    tree = check(b"".join(gzip.compress(plain_bytes[cut:end], 1) for cut, end in pairwise(cuts)))
     for name in tree or ():
         assert ".." not in PurePosixPath(name).parts
         assert not name.startswith("/")
@@ -156,19 +147,19 @@ def change(data: bytes, chance: random.Random) -> bytes:
 
 @examples(80)
 @given(st.randoms(use_true_random=False))
-def test_an_archive_damaged_on_its_way_is_refused_or_unpacked_as_it_was(chance: random.Random) -> None:
+def test_a_damaged_archive_is_refused_or_unchanged(chance: random.Random) -> None:
     """gzip's own checksum tells; a copy of it behind it says the same files again, which is refused as well."""
-    assert hold(change(packed_tree(GOOD), chance)) in (None, GOOD)
+    assert check(change(packed_tree(GOOD), chance)) in (None, GOOD)
 
 
 @examples(80)
 @given(st.randoms(use_true_random=False), st.booleans())
-def test_a_tar_with_any_bytes_changed_stays_in_its_folder(chance: random.Random, signed: bool) -> None:
+def test_a_changed_tar_stays_in_its_folder(chance: random.Random, signed: bool) -> None:
     data = change(gzip.decompress(packed_tree(GOOD)), chance)
     if signed:  # with the checksums of headers set right again, so that their fields are believed
         blocks = [data[start : start + 512] for start in range(0, len(data), 512)]
         data = b"".join(tar.changed(block) if block[257:262] == b"ustar" else block for block in blocks)
-    hold(gzip.compress(data, 1))
+    check(gzip.compress(data, 1))
 
 
 @examples(10)
@@ -176,22 +167,10 @@ def test_a_tar_with_any_bytes_changed_stays_in_its_folder(chance: random.Random,
 def test_a_bomb_is_refused_at_the_limit(megabytes: int, claimed: int, type_: bytes) -> None:
     header = tar.changed(tar.header("bomb", type_), size=b"\x80" + claimed.to_bytes(11, "big"))
     zeros = gzip.compress(bytes(1 << 20), 1)
-    assert hold(gzip.compress(header) + zeros * megabytes) is None
-
-
-@examples(15)
-@given(st.lists(members(), max_size=6))
-def test_lint_says_what_it_finds_in_any_archive(found: list[bytes]) -> None:
-    with TemporaryDirectory() as scratch:
-        file = Path(scratch, "model.tar.gz")
-        file.write_bytes(tar.packed(*found))
-        findings = lint(file, RuntimeContext())
-    archive = tar.packed(*found)
-    if (names_ := described(archive)) and any(name.startswith("/") for name in names_):
-        assert "escaping-member" in {finding.code for finding in findings}
+    assert check(gzip.compress(header) + zeros * megabytes) is None
 
 
 @pytest.mark.parametrize("count", [1, 60])
 def test_streams_of_nothing_are_refused_at_the_limit(count: int) -> None:
     streams = gzip.compress(b"") * (count * 1000)
-    assert hold(streams + packed_tree(GOOD)) is None
+    assert check(streams + packed_tree(GOOD)) is None

@@ -21,7 +21,7 @@ def test_a_log_has_the_steps_of_a_long_build(
     every_s: float, says: bool, tiny_copy: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command_line, "ROOT", tiny_copy)
-    monkeypatch.setattr(command_line, "EVERY_S", every_s)
+    monkeypatch.setattr(command_line, "LOG_INTERVAL_S", every_s)
     assert command_line.main(["build", "tiny", "--target", "cpu"]) == 0
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("tiny for cpu: ")]
     assert ("tiny for cpu: Packing" in lines) is says

@@ -141,7 +141,7 @@ def test_a_tagger_needs_the_places_that_a_torchscript_module_does_not_tell(sourc
         plan(other, "inf1", source.path.parents[1])
     assert str(caught.value) == (
         f"{other.file}: model.preprocess: token-classification needs the position of each token in the text, which a "
-        "TorchScript module does not tell. Leave it out: tokenizer.json tokenises."
+        "TorchScript module does not return. Leave it out: tokenizer.json tokenises."
     )
 
 
@@ -151,5 +151,5 @@ def test_tokens_that_a_torchscript_module_makes_are_not_cut(source: WorkloadFold
     other = WorkloadFolder(source.path)
     changed = model.model_copy(update={"preprocess": "./p.pt"})
     other.workload = source.workload.model_copy(update={"model": changed})
-    with pytest.raises(UsageError, match=r"model\.truncation: what model\.preprocess names returns the tokens"):
+    with pytest.raises(UsageError, match=r"model\.truncation: the module of model\.preprocess decides"):
         plan(other, "inf1", source.path.parents[1])

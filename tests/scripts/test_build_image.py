@@ -16,29 +16,6 @@ from workloads.own_images import PINS, image_build, image_file, load_image
 REGISTRY = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 BASE_DIGEST = "sha256:" + "b" * 64
 PUSHED = "sha256:" + "a" * 64
-AWS = """#!/bin/sh
-echo "aws $*" >> "$NOTES"
-case "$*" in
-  *get-caller-identity*) echo 123456789012 ;;
-  *describe-repositories*) [ -d "$PUSHED" ] ;;
-  *create-repository*) mkdir "$PUSHED" ;;
-  *describe-images*)
-    id=${*#*--image-ids image*=}
-    cat "$PUSHED/${id%% *}" 2> /dev/null || { echo "An error (${REFUSED:-ImageNotFoundException})" >&2; exit 254; } ;;
-  *batch-get-image*) echo "$BASE" ;;
-  *get-login-password*) echo secret ;;
-  *) exit 9 ;;
-esac
-"""
-DOCKER = """#!/bin/sh
-echo "docker $*" >> "$NOTES"
-case "$*" in
-  run*) cat > /dev/null; exit "${WHOLE:-0}" ;;
-  login*) cat > /dev/null ;;
-  push*) for image; do :; done; echo "$DIGEST" > "$PUSHED/${image##*:}" ;;
-  buildx*) echo "$BASE" > "$PUSHED/$BASE" ;;
-esac
-"""
 
 
 @dataclass(frozen=True)
@@ -77,11 +54,7 @@ def checkout(tmp_path: Path) -> Checkout:
     ignored = shutil.ignore_patterns("__pycache__", "rehearsal", "checkpoint", "*.jsonl")
     for name in ("scripts", "workloads", "containers"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
-    for name, text in (("aws", AWS), ("docker", DOCKER)):
-        file = tmp_path / "bin" / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text)
-        file.chmod(0o755)
+    shutil.copytree(Path(__file__).with_name("stand_ins"), tmp_path / "bin")
     return Checkout(tmp_path)
 
 

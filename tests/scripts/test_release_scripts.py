@@ -7,8 +7,10 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomllib
 
 from workloads import ROOT
 
@@ -73,6 +75,27 @@ def checkout(tmp_path: Path) -> Checkout:
     return made
 
 
+TABLE: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("release_scripts.toml").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_script_ends_as_documented(checkout: Checkout, name: str) -> None:
+    case = TABLE[name]
+    for program in {"aws", "python"} & case.keys():
+        checkout.stand_in(program, case[program].replace("{python}", str(shutil.which("python"))) + "\n")
+    for file, text in case.get("write", {}).items():
+        checkout.write(file, text)
+    done = checkout.run(*case["run"])
+    assert done.returncode == case.get("code", 0), done.stderr
+    assert done.stdout == case.get("stdout", done.stdout)
+    assert done.stderr == case.get("stderr", done.stderr)
+    assert done.stderr.startswith(case.get("stderr_starts", ""))
+    assert case.get("stderr_has", "") in done.stderr
+    assert checkout.asked == case.get("calls", checkout.asked)
+    assert checkout.asked[-1:] == ([case["last_call"]] if "last_call" in case else checkout.asked[-1:])
+    assert not ("absent" in case and (checkout.folder / case["absent"]).exists())
+
+
 def recommendation(sha256: str = SHA256) -> str:
     return json.dumps({"archive_sha256": sha256, "workload": "spellcheck"})
 
@@ -96,12 +119,6 @@ def test_a_model_is_built_once_for_what_it_is_made_from(checkout: Checkout) -> N
     assert checkout.asked == [build, lint, lint, build, lint]
 
 
-def test_a_build_that_fails_is_not_remembered(checkout: Checkout) -> None:
-    checkout.stand_in("python", "exit 1\n")
-    assert checkout.run("build_model.sh", "spellcheck", "cpu").returncode == 1
-    assert not (checkout.folder / "build/spellcheck/cpu/release.key").exists()
-
-
 def test_what_a_model_is_made_from_is_known_without_gits_history(checkout: Checkout) -> None:
     """A build gets the files of a commit alone: a clone would let it push."""
     made = 'case "$*" in *" build "*) mkdir -p build/spellcheck/cpu; touch build/spellcheck/cpu/artifact.json;; esac\n'
@@ -112,24 +129,6 @@ def test_what_a_model_is_made_from_is_known_without_gits_history(checkout: Check
     assert done.stdout == "spellcheck for cpu: nothing has changed, the build of an earlier release is used.\n"
     checkout.write("requirements/build.txt", "a==2\n")
     assert checkout.run("build_model.sh", "spellcheck", "cpu").stdout == ""
-
-
-@pytest.mark.parametrize("made", ["", "mkdir -p runs/baseline\n"], ids=["nothing", "an empty folder"])
-def test_without_a_baseline_the_performance_gate_lets_pass(checkout: Checkout, made: str) -> None:
-    checkout.stand_in("aws", made)  # the AWS CLI makes the folder before it looks what S3 has
-    checkout.stand_in("python")
-    done = checkout.run("performance_gate.sh", "spellcheck", "s3://releases/baselines")
-    assert (done.returncode, done.stdout) == (
-        0,
-        "Production has served no spellcheck yet: there is nothing to compare with.\n",
-    )
-
-
-def test_with_a_baseline_the_gate_is_what_compare_says(checkout: Checkout) -> None:
-    checkout.stand_in("aws", "mkdir -p runs/baseline && touch runs/baseline/workload.json\n")
-    checkout.stand_in("python", "exit 1\n")
-    assert checkout.run("performance_gate.sh", "spellcheck", "s3://releases/baselines").returncode == 1
-    assert checkout.asked[-1] == "python -m inference_recommender compare runs/baseline runs/candidate"
 
 
 def test_a_measured_artifact_is_proposed_on_a_branch_and_as_a_patch(checkout: Checkout) -> None:
@@ -185,45 +184,6 @@ def test_a_branch_that_cannot_be_pushed_leaves_its_patch_says_what_to_do_and_sto
     assert (checkout.folder / "proposal/README.txt").read_text() == told
 
 
-BETA = "Beta-SpellcheckStack"
-ABSENT = f"An error occurred (ValidationError) when calling DescribeStacks: Stack with id {BETA} does not exist"
-
-
-def test_a_stack_of_beta_is_deleted_and_waited_for(checkout: Checkout) -> None:
-    checkout.stand_in("aws")
-    done = checkout.run("take_down.sh", BETA)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{BETA} is deleted.\n", "")
-    verbs = [line.removeprefix("aws cloudformation ").split(" --")[0] for line in checkout.asked]
-    assert verbs == ["describe-stacks", "delete-stack", "wait stack-delete-complete"]
-
-
-def test_a_stack_that_is_not_there_is_none_to_delete(checkout: Checkout) -> None:
-    checkout.stand_in("aws", f'echo "{ABSENT}" >&2; exit 254\n')
-    done = checkout.run("take_down.sh", BETA)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert len(checkout.asked) == 1
-
-
-@pytest.mark.parametrize(
-    ("refused", "told"),
-    [
-        ("describe-stacks", f"Whether there is a stack {BETA}, which costs by the hour, could not be asked."),
-        (
-            "delete-stack",
-            f"{BETA} could not be deleted, for the reason above, and costs by the hour: delete it by hand.",
-        ),
-        (
-            "wait",
-            f"{BETA} is not deleted. Its events say why: aws cloudformation describe-stack-events --stack-name {BETA}",
-        ),
-    ],
-)
-def test_a_stack_that_may_still_cost_is_told(checkout: Checkout, refused: str, told: str) -> None:
-    checkout.stand_in("aws", f'case "$2" in {refused}) echo AccessDenied >&2; exit 254;; esac\n')
-    done = checkout.run("take_down.sh", BETA)
-    assert (done.returncode, done.stderr.splitlines()) == (3, ["AccessDenied", told])
-
-
 def test_the_gate_of_a_build_for_inferentia_takes_what_was_recorded_on_the_chip(checkout: Checkout) -> None:
     checkout.stand_in("python", '[ "$2" != scripts.release.image ] || echo REGISTRY@DIGEST\n')
     checkout.write("build/duplicates/inf1/artifact.json", "{}")
@@ -241,13 +201,6 @@ def test_the_gate_of_a_build_for_inferentia_takes_what_was_recorded_on_the_chip(
     ]
     assert checkout.run("record_on_chip.sh", *arguments, "OWN").returncode == 0
     assert "--image-uri OWN " in checkout.asked[-1]
-
-
-def test_without_an_image_nothing_is_recorded(checkout: Checkout) -> None:
-    checkout.stand_in("python", '[ "$2" != scripts.release.image ] || { echo "There is no image." >&2; exit 2; }\n')
-    checkout.write("build/duplicates/inf1/artifact.json", "{}")
-    done = checkout.run("record_on_chip.sh", "duplicates", "inf1", "arn", "bucket", "ml.inf1.xlarge")
-    assert (done.returncode, done.stderr) == (2, "There is no image.\n")
 
 
 @pytest.fixture
@@ -290,25 +243,6 @@ def test_a_payload_of_several_lines_is_one_request(checkout: Checkout, smoke_tes
     assert "\n".join(checkout.asked[-2:]) == f"{INVOKE} -one\ntwo"
 
 
-@pytest.mark.parametrize(
-    ("payloads", "told"),
-    [
-        (None, " is missing or empty: the smoke test sends its first requests, so nothing was asked.\n"),
-        ("", " is missing or empty: the smoke test sends its first requests, so nothing was asked.\n"),
-        ("text\n", ": its first lines are no JSON objects of the model's fields, so nothing was asked.\n"),
-        ("{}\n", ": its first lines are no JSON objects of the model's fields, so nothing was asked.\n"),
-    ],
-)
-def test_without_payloads_no_endpoint_is_blamed(
-    checkout: Checkout, smoke_test: SmokeTest, payloads: str | None, told: str
-) -> None:
-    if payloads is not None:
-        checkout.write("workloads/spellcheck/payloads.jsonl", payloads)
-    done = smoke_test(3)
-    assert (done.returncode, done.stderr) == (2, f"workloads/spellcheck/payloads.jsonl{told}")
-    assert not any("invoke" in line for line in checkout.asked)
-
-
 ARGUMENTS = {
     "build_image.sh": ("inf1",),
     "build_model.sh": ("spellcheck", "cpu"),
@@ -347,42 +281,3 @@ def test_what_fails_in_a_program_of_ours_is_what_the_script_ends_with(checkout: 
     for script in ("build_model.sh", "measure.sh", "measure_endpoint.sh", "parity_gate.sh"):
         done = checkout.run(script, *ARGUMENTS[script])
         assert (done.returncode, done.stderr) == (status, "")
-
-
-@pytest.mark.parametrize("script", ["performance_gate.sh", "keep_baseline.sh"])
-def test_an_s3_that_refuses_is_no_slower_model(checkout: Checkout, script: str) -> None:
-    checkout.write("runs/candidate/measurements.json", "[]")
-    checkout.stand_in("aws", "exit 1\n")
-    done = checkout.run(script, *ARGUMENTS[script])
-    assert done.returncode == 3
-    assert "for the reason above: " in done.stderr
-
-
-@pytest.mark.parametrize("script", ["keep_baseline.sh", "propose.sh"])
-def test_without_a_measured_run_nothing_is_kept_or_proposed(checkout: Checkout, script: str) -> None:
-    """`aws s3 sync --delete` of an empty folder would delete the baseline."""
-    checkout.stand_in("aws")
-    (checkout.folder / "runs/candidate").mkdir(parents=True)
-    done = checkout.run(script, *ARGUMENTS[script])
-    assert done.returncode == 2
-    assert done.stderr.startswith("runs/candidate/")
-    assert checkout.asked == []
-
-
-def test_a_command_that_nothing_foresees_to_fail_is_no_failed_gate(checkout: Checkout) -> None:
-    checkout.stand_in("python")  # succeeds, and leaves no run
-    done = checkout.run("measure.sh", *ARGUMENTS["measure.sh"])
-    assert done.returncode == 70
-    assert done.stderr.endswith("scripts/release/measure.sh: the command in line 9 failed, which nothing foresees.\n")
-
-
-@pytest.mark.parametrize("recommendation", ["{}", "no JSON"])
-def test_a_damaged_recommendation_is_not_proposed(checkout: Checkout, recommendation: str) -> None:
-    checkout.write("runs/candidate/recommendation.json", recommendation)
-    checkout.write("runs/candidate/report.html", "<html></html>")
-    done = checkout.run("propose.sh", "spellcheck")
-    assert (done.returncode, done.stderr) == (
-        2,
-        "runs/candidate/recommendation.json is no recommendation: it names no archive_sha256.\n",
-    )
-    assert checkout.git("branch", "--list", "recommendations/*") == ""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.repository_copy import RepositoryCopy, repository_copy
-from workloads import ROOT, ModelArtifact, NoVerdict, Recommendation, file_sha256
+from workloads import ROOT, NoVerdict, Recommendation, file_sha256
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -78,26 +78,6 @@ def recommended(deployed: RepositoryCopy) -> Recommendation:
     return Recommendation.model_validate_json(stdout)
 
 
-def test_two_builds_give_one_sha256_and_verify_shows_the_figures(deployed: RepositoryCopy) -> None:
-    archive = deployed.root / "build" / "spellcheck" / "cpu" / "model.tar.gz"
-    first = file_sha256(archive)
-    deployed.run("python", "-m", "model_build", "build", "spellcheck", "--target", "cpu")
-    artifact = ModelArtifact.from_json(archive.with_name("artifact.json"))
-    assert first == file_sha256(archive) == artifact.archive_sha256
-    printed = deployed.run("python", "-m", "model_build", "verify", "spellcheck", "--target", "cpu", "--json")
-    assert artifact.parity is not None
-    assert json.loads(printed) == artifact.parity.model_dump()
-
-
-def test_int8_keeps_the_task_metric_within_what_the_workload_allows(deployed: RepositoryCopy) -> None:
-    printed = deployed.run("python", "-m", "model_build", "build", "spellcheck", "--target", "cpu-int8", "--json")
-    built = json.loads(printed)
-    parity = built["parity"]
-    assert built["precision"] == "int8"
-    assert parity["max_logit_difference"] > 1e-3, "nothing was quantised"
-    assert parity["original"]["exact_match"] - parity["compiled"]["exact_match"] <= 0.01
-
-
 def test_the_job_becomes_a_recommendation_of_what_this_machine_did(
     deployed: RepositoryCopy, recommended: Recommendation
 ) -> None:
@@ -112,25 +92,6 @@ def test_the_job_becomes_a_recommendation_of_what_this_machine_did(
     assert chosen.model_latency_percentiles_ms.p99 is not None
     assert chosen.cost_per_hour_usd is not None
     assert (deployed.root / recommended.provenance.run / "report.html").read_text("utf-8").count("<svg") == 3
-
-
-def test_the_deployed_fleet_is_what_was_recommended(deployed: RepositoryCopy, recommended: Recommendation) -> None:
-    chosen = recommended.recommended
-    assert chosen is not None
-    assert chosen.autoscaling is not None
-    (target,) = deployed.client("application-autoscaling").describe_scalable_targets(ServiceNamespace="sagemaker")[
-        "ScalableTargets"
-    ]
-    capacities = (chosen.autoscaling.min_capacity, chosen.autoscaling.max_capacity)
-    assert (target["MinCapacity"], target["MaxCapacity"]) == capacities
-
-
-def test_a_taken_job_name_is_refused_before_anything_runs(
-    deployed: RepositoryCopy, recommended: Recommendation
-) -> None:
-    name, elsewhere = recommended.provenance.job_name, str(deployed.root / "other-runs")
-    stderr = deployed.run(*recommend("--traffic", "tiny", "--job-name", name, "--runs", elsewhere), expect=3)
-    assert stderr.splitlines()[-1] == f"There is already a job called '{name}'. Choose another with --job-name."
 
 
 def test_triton_killed_midway_fails_the_job_with_the_reason_and_keeps_what_was_measured(
@@ -165,32 +126,6 @@ def test_ctrl_c_stops_the_job_and_keeps_what_was_measured(deployed: RepositoryCo
     assert stderr.splitlines()[-1] == f"Interrupted: job {job} was stopped. What was measured is kept in runs/{job}."
     assert status(deployed, job) == "STOPPED"
     assert {server.pid for server in deployed.tritons()} == before
-
-
-def test_a_run_with_too_many_errors_gives_no_verdict(deployed: RepositoryCopy) -> None:
-    payloads = deployed.root / "workloads" / "spellcheck" / "payloads.jsonl"
-    good = payloads.read_text("utf-8")
-    payloads.write_text(good + '{"text": " "}\n' * 16, "utf-8")
-    try:
-        stderr = deployed.run(*recommend("--traffic", "tiny", "--job-name", "spellcheck-errors"), expect=4)
-    finally:
-        payloads.write_text(good, "utf-8")
-    verdict = stderr.splitlines()[-1]
-    assert verdict.startswith("No verdict: ml.c5.xlarge: too many errors: ")
-    assert "requests failed; the first: HTTP 400: " in verdict
-    assert "is empty or blank" in verdict
-
-
-def test_a_job_that_another_stops_midway_gives_no_verdict(deployed: RepositoryCopy) -> None:
-    job = "spellcheck-stopped"
-    running = deployed.start(*recommend("--traffic", "long", "--job-name", job))
-    wait_until(lambda: status(deployed, job) == "IN_PROGRESS")
-    deployed.client("sagemaker").stop_inference_recommendations_job(JobName=job)
-    stderr = finish(running)
-    assert running.returncode == 4
-    assert stderr.splitlines()[-1] == (
-        f"No verdict: Job {job} was stopped before its traffic ended. What was measured is kept in runs/{job}."
-    )
 
 
 def test_the_walk_itself_ends_with_a_recommendation_and_its_costs(tmp_path: Path, deployed: RepositoryCopy) -> None:

@@ -11,8 +11,10 @@ from tests.stacks.miniature import (
     Synthesis,
     as_committed,
     candidate,
+    make_ec2_repository,
     make_repository,
     recommend_for_production,
+    service_candidate,
 )
 from workloads import ROOT, workload_names
 
@@ -62,6 +64,30 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     )
     repository.recommend(candidate(instance_type="ml.g5.xlarge"))
     return repository.synthesise(VIRGINIA, PRODUCTION)
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """An ECS service on Inf1, measured on SageMaker."""
+    repository = make_ec2_repository(tmp_path_factory.mktemp("service"), "query_intent")
+    repository.recommend(service_candidate())
+    return repository.synthesise()
+
+
+@pytest.fixture(scope="session")
+def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """An ECS service on CPU."""
+    repository = make_ec2_repository(tmp_path_factory.mktemp("on-cpu"), "query_intent", "cpu")
+    repository.recommend(service_candidate(instance_type="c5.2xlarge"))
+    return repository.synthesise()
+
+
+@pytest.fixture(scope="session")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """A batch in production: three shards on Inf1."""
+    repository = make_ec2_repository(tmp_path_factory.mktemp("batch"), "duplicates")
+    repository.change_hosting(shards=3)
+    return repository.synthesise(options=PRODUCTION)
 
 
 @pytest.fixture(scope="session", params=workload_names(ROOT / "workloads"))

@@ -1,10 +1,8 @@
 """Deployments with and without a recommendation, and the whole text of every warning and refusal."""
 
-import pytest
-
 from stacks.context import Options
 from tests.stacks.miniature import OTHER_SHA256, Repository, Synthesis, candidate
-from workloads import Autoscaling, LatencyObjective, UsageError
+from workloads import Autoscaling, LatencyObjective
 
 OWN_IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/triton-onnxruntime:25.09"
 PRODUCTION = Options(stage="production")
@@ -84,24 +82,3 @@ def fleet(synthesis: Synthesis) -> tuple[int, int, int]:
     (variant,) = synthesis.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
     target = synthesis.only("AWS::ApplicationAutoScaling::ScalableTarget")
     return variant["InitialInstanceCount"], target["MinCapacity"], target["MaxCapacity"]
-
-
-def test_a_recommendation_without_a_candidate_is_refused(repository: Repository) -> None:
-    repository.recommend(None)
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.recommendation_file}: recommended is null: no candidate met the objective, so there is nothing "
-        "to deploy. Change its target, the target's instance_types or the objective and run the recommender again, or "
-        "delete the file to deploy one instance without autoscaling."
-    )
-
-
-def test_a_recommendation_without_a_fleet_is_refused(repository: Repository) -> None:
-    repository.recommend(candidate(instance_count=None, autoscaling=None))
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.recommendation_file}: recommended.instance_count and recommended.autoscaling: null, but the "
-        f"fleet is sized by nothing else. Run {MEASURE} again."
-    )

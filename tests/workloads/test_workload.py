@@ -27,6 +27,9 @@ OTHER_TOML = {
     "pyproject.toml",
     "local_aws/permissions/actions.toml",
     "tests/model_build/tensorrt/operators.toml",
+    "tests/scripts/release_scripts.toml",
+    "tests/stacks/intents.toml",
+    "tests/stacks/refusals.toml",
 }
 
 

@@ -1,4 +1,4 @@
-"""Times of a real Triton's ensemble, printed by the image's own start script; and what is made of the counters."""
+"""Times in Triton: computed from its counters, and printed by the image's start script for a real ensemble."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from containers.triton.server_times import Counted, ServerTimes
+from containers.triton.server_times import TritonCounters, print_each_period
 from local_aws.process.triton import triton_command, triton_environment
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
 from tests.containers.neuron.neuron_server import free_port
@@ -31,7 +31,7 @@ BOUND_S = 120  # on hanging
 
 
 def counters(requests: int, queue_us: Mapping[str, int], compute_us: Mapping[str, int]) -> str:
-    """Returns what Triton answers, with a model's computing in three equal parts."""
+    """Returns Triton's /metrics, with a model's computing in three equal parts."""
     lines = ["# HELP nv_inference_queue_duration_us Cumulative inference queuing duration in microseconds"]
     for model in queue_us:
         labels = f'{{model="{model}",namespace="/opt/ml/model/",version="1"}}'
@@ -47,8 +47,8 @@ SECOND = counters(6, {"whole": 0, "a": 9000, "b": 4000}, {"whole": 60_000, "a": 
 
 
 def printed(*answers: str | Exception) -> list[str]:
-    """Returns what is printed for answers of Triton, one after each wait."""
-    told: list[str] = []
+    """Returns what is printed if Triton answers these in turn."""
+    lines: list[str] = []
     left = list(answers)
 
     def fetch() -> str:
@@ -57,48 +57,40 @@ def printed(*answers: str | Exception) -> list[str]:
             raise answer
         return answer
 
-    ServerTimes(DIMENSIONS, "whole", fetch, told.append).tell_each_period(lambda: bool(left))
-    return told
+    print_each_period(DIMENSIONS, "whole", fetch, lambda: bool(left), lines.append)
+    return lines
 
 
 def times(lines: list[str]) -> list[dict[str, Any]]:
     return [{key: value for key, value in json.loads(line).items() if key != "_aws"} for line in lines]
 
 
-def test_a_request_waits_in_all_models_and_an_ensemble_counts_its_models_computing() -> None:
-    """Per request of a period: all models' waiting, and the computing of the model that answers /invocations."""
-    assert times(printed(FIRST, SECOND)) == [
+def test_waiting_is_summed_over_all_models_and_computing_is_the_ensembles() -> None:
+    lines = printed(FIRST, SECOND)
+    assert times(lines) == [
         {**DIMENSIONS, "QueueTime": 3.0, "ComputeTime": 7.5},
         {**DIMENSIONS, "QueueTime": 0.5, "ComputeTime": 15.0},
     ]
+    [directive] = json.loads(lines[0])["_aws"]["CloudWatchMetrics"]
+    assert [metric["Name"] for metric in directive["Metrics"]] == ["QueueTime", "ComputeTime"]
 
 
-def test_a_line_is_what_cloudwatch_reads_out_of_a_log() -> None:
-    (line,) = printed(FIRST)
-    (directive,) = json.loads(line)["_aws"]["CloudWatchMetrics"]
-    assert directive == {
-        "Namespace": "TransformersInProduction",
-        "Dimensions": [["Workload", "Stack"]],
-        "Metrics": [{"Name": "QueueTime", "Unit": "Milliseconds"}, {"Name": "ComputeTime", "Unit": "Milliseconds"}],
-    }
-
-
-def test_a_period_without_requests_prints_nothing_and_neither_does_a_triton_that_began_again() -> None:
+def test_a_period_without_requests_and_a_restarted_triton_print_nothing() -> None:
     assert len(printed(SECOND, SECOND, FIRST)) == 1
 
 
-def test_a_failure_is_told_once_and_what_comes_after_it_is_printed() -> None:
+def test_a_failure_is_logged_once() -> None:
     refused = ConnectionRefusedError(111, "Connection refused")
-    told = printed(refused, refused, http.client.BadStatusLine("?"), "# nothing yet\n", FIRST)
-    assert told[0] == (
-        "server_times: Triton's metrics cannot be read yet, and are asked for again: [Errno 111] Connection refused"
+    lines = printed(refused, refused, http.client.BadStatusLine("?"), "# nothing yet\n", FIRST)
+    assert lines[0] == (
+        "server_times: cannot read Triton's metrics yet, and tries again: [Errno 111] Connection refused"
     )
-    assert times(told[1:]) == [{**DIMENSIONS, "QueueTime": 3.0, "ComputeTime": 7.5}]
+    assert times(lines[1:]) == [{**DIMENSIONS, "QueueTime": 3.0, "ComputeTime": 7.5}]
 
 
-def test_counters_of_other_models_alone_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^Triton counts no .*request_success for 'another'\.$"):
-        Counted.read(FIRST, "another")
+def test_counters_of_only_other_models_are_an_error() -> None:
+    with pytest.raises(ValueError, match=r"^Triton has no counters .*request_success for 'another'\.$"):
+        TritonCounters.read(FIRST, "another")
 
 
 def make_serve(folder: Path, start: str) -> Path:
@@ -122,13 +114,13 @@ def make_serve(folder: Path, start: str) -> Path:
         ({"SAGEMAKER_SAFE_PORT_RANGE": "23000-23999", "SAGEMAKER_BIND_TO_PORT": "23000"}, "23001"),
     ],
 )
-def test_triton_gives_out_its_metrics_on_loopback_on_a_port_that_sagemaker_allows(
+def test_triton_serves_its_metrics_on_loopback_on_a_port_that_sagemaker_allows(
     tmp_path: Path, given: Mapping[str, str], port: str
 ) -> None:
     serve = make_serve(tmp_path, "env")
     cache = {f"{PREFIX}ADDITIONAL_ARGS": "--cache-config=local,size=1"}
     environment = {"PATH": "/usr/bin:/bin", **ASKED, **cache, **given}
-    # The reader of the metrics ends after its first period, for its server is gone; until then it holds the output.
+    # The reader of the metrics ends after its first period, and keeps the output open until then.
     done = subprocess.run(
         ["sh", serve], env={**environment, "METRICS_PERIOD_S": "0.01"}, capture_output=True, text=True
     )
@@ -139,7 +131,7 @@ def test_triton_gives_out_its_metrics_on_loopback_on_a_port_that_sagemaker_allow
     assert "PYTHONPATH" not in got
 
 
-def test_without_a_stack_that_asks_triton_starts_as_in_the_base_image(tmp_path: Path) -> None:
+def test_without_a_request_for_metrics_triton_starts_like_the_base_image(tmp_path: Path) -> None:
     environment = {"PATH": "/usr/bin:/bin", "METRICS_WORKLOAD": "spellcheck"}
     done = subprocess.run(
         ["sh", make_serve(tmp_path, "env")], env=environment, capture_output=True, text=True, check=True
@@ -154,10 +146,8 @@ def tools() -> TritonToolchain:
 
 
 @pytest.mark.integration
-def test_triton_refuses_to_start_with_metrics_outside_of_sagemakers_ports(
-    tools: TritonToolchain, tmp_path: Path
-) -> None:
-    """So the stack does not ask for metrics; the image's start script does, with a port in the range."""
+def test_triton_does_not_start_with_metrics_outside_of_sagemakers_ports(tools: TritonToolchain, tmp_path: Path) -> None:
+    """So the start script, not the stack, chooses the port."""
     command = [str(tools.server), f"--model-repository={tmp_path}", "--allow-http=false", "--allow-grpc=false"]
     command += ["--allow-sagemaker=true", "--sagemaker-safe-port-range=23000-23999", "--allow-metrics=true"]
     environment = tools.environment(tmp_path)
@@ -203,7 +193,7 @@ def triton(tools: TritonToolchain, tmp_path: Path) -> Iterator[Started]:
 
 
 @pytest.mark.integration
-def test_a_real_tritons_times_are_printed_and_its_end_ends_the_printing(triton: Started) -> None:
+def test_a_real_tritons_times_are_printed_until_it_ends(triton: Started) -> None:
     for _ in range(3):
         ask(triton.socket)
     wait_until(lambda: len(triton.times()) > 0)

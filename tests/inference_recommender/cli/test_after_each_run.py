@@ -82,7 +82,7 @@ ENDINGS = {
         recommended=candidate(capacity_basis="estimate", max_invocations_interval=(20_000.0, 40_000.0)),
         simulate=(
             SIMULATED,
-            "Warning: The open-loop search did not finish (its time was over), so the instance is modelled as an M/M/1 "
+            "Caution: The open-loop search did not finish (its time was over), so the instance is modelled as an M/M/1 "
             "queue with the estimated capacity.",
         ),
     ),
@@ -91,7 +91,7 @@ ENDINGS = {
         recommended=candidate(capacity_basis="open-loop", max_invocations_interval=None),
         simulate=(
             SIMULATED,
-            "Warning: The open-loop search did not finish (its time was over), so the instance is modelled as an M/M/1 "
+            "Caution: The open-loop search did not finish (its time was over), so the instance is modelled as an M/M/1 "
             "queue with the recommended capacity.",
         ),
     ),
@@ -106,7 +106,7 @@ ENDINGS = {
         recommended=candidate(capacity_basis="estimate"),
         simulate=(
             SIMULATED,
-            "Warning: The open-loop search did not finish (generator lagged: its own clock came 59 ms late), so the "
+            "Caution: The open-loop search did not finish (generator lagged: its own clock came 59 ms late), so the "
             "instance is modelled as an M/M/1 queue with the estimated capacity.",
         ),
     ),

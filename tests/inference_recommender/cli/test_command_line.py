@@ -77,7 +77,7 @@ def test_every_commands_help_has_an_example(command: str, capsys: pytest.Capture
     assert f"example:\n  python -m inference_recommender {command}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [("run", "--with", "harness"), ("experiment", "spellcheck", "--with", "harness")])
+@pytest.mark.parametrize("arguments", [("run", "--with", "harness")])
 def test_the_old_name_of_a_load_test_is_answered_with_the_new(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,16 +17,16 @@ from typing import Any
 from aws_api.errors import AwsUnavailable
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
-from inference_recommender.experiment.account import Prepared
 from inference_recommender.experiment.cells import cells
+from inference_recommender.experiment.experiment_run import ExperimentAccount, ExperimentRun, PreparedExperiment
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.images import PLATFORMS
-from inference_recommender.experiment.measure import run
+from inference_recommender.experiment.measure import measure
 from inference_recommender.experiment.plan import Experiment
-from inference_recommender.experiment.resources import Access
-from inference_recommender.measure.job_wait import JobNameTaken
-from inference_recommender.measurement import DeployedEndpoint
-from inference_recommender.progress import Silent
+from inference_recommender.experiment.resources import ExperimentAccess
+from inference_recommender.measure.job_wait import JobNameTaken, Sleep
+from inference_recommender.measurement import DeployedEndpoint, Measurement
+from inference_recommender.progress import Progress, Silent
 from tests.artifacts import an_artifact
 from tests.inference_recommender.api import SERIES
 from workloads import load_workload
@@ -166,7 +166,7 @@ class DiskAccount:
         deployed: DeployedEndpoint | None,
         percentile: str,
     ) -> dict[str, Series]:
-        """Every test has the same series, with as many requests as its variant bears more than the slowest."""
+        """Every test has the same series, with requests in proportion to the rate of its variant."""
         endpoints = [step["InferenceBenchmark"]["EndpointConfiguration"]["EndpointName"] for step in steps]
         return {name: self._scaled(RATES[self._variant_in(name)]) for name in endpoints}
 
@@ -226,7 +226,19 @@ class DiskAccount:
         return f"arn:aws:sagemaker:us-east-1:123456789012:inference-recommendations-job/{name}"
 
 
-def prepared(kept: ExperimentFolder, variants: Sequence[str], instance_types: Sequence[str] = ()) -> Prepared:
+def run(
+    prepared: PreparedExperiment,
+    account: ExperimentAccount,
+    folder: ExperimentFolder,
+    progress: Progress | None = None,
+    sleep: Sleep = time.sleep,
+) -> tuple[Measurement, ...]:
+    return measure(
+        ExperimentRun(prepared=prepared, account=account, folder=folder, progress=progress or Silent(), sleep=sleep)
+    )
+
+
+def prepared(kept: ExperimentFolder, variants: Sequence[str], instance_types: Sequence[str] = ()) -> PreparedExperiment:
     """Begins an experiment of text_classification in `kept`, with artifacts that were never built."""
     source = load_workload("text_classification")
     chosen = cells(source, variants, instance_types)
@@ -238,10 +250,10 @@ def prepared(kept: ExperimentFolder, variants: Sequence[str], instance_types: Se
         archives=dict.fromkeys(names, "a" * 64),
         cells=chosen,
     )
-    access = Access(role_arn=ROLE, images=dict.fromkeys(PLATFORMS, IMAGE), bucket="bucket")
+    access = ExperimentAccess(role_arn=ROLE, images=dict.fromkeys(PLATFORMS, IMAGE), bucket="bucket")
     kept.begin(experiment, source.workload, access)
     artifacts = {name: an_artifact(workload="text_classification", variant=name) for name in names}
-    return Prepared(
+    return PreparedExperiment(
         experiment=experiment,
         source=source,
         artifacts=artifacts,
@@ -254,4 +266,4 @@ if __name__ == "__main__":
     folder = ExperimentFolder(Path(sys.argv[1]))
     account = DiskAccount(Path(sys.argv[2]), ending=int(sys.argv[3]))
     planned = prepared(folder, ["ts-base", "ort-base", "ort-ig"], ["ml.c5.xlarge", "ml.c5.2xlarge"])
-    run(planned, account, folder, Silent(), sleep=lambda seconds: time.sleep(0.02))
+    run(planned, account, folder, sleep=lambda seconds: time.sleep(0.02))

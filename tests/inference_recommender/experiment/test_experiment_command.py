@@ -16,13 +16,18 @@ from rich.console import Console
 from inference_recommender.__main__ import main
 from inference_recommender.cli import experiment as command
 from inference_recommender.experiment.folder import ExperimentFolder
-from inference_recommender.experiment.measure import run
-from inference_recommender.progress import Silent
 from tests.artifacts import an_artifact
-from tests.inference_recommender.experiment.experiment_account import IMAGE, ROLE, DiskAccount, prepared
+from tests.inference_recommender.experiment.experiment_account import IMAGE, ROLE, DiskAccount, prepared, run
 from workloads import UsageError
 
-ACCESS = ("--role-arn", ROLE, "--image-uri", IMAGE, "--payload-bucket", "bucket")
+
+def with_settings(**keys: str) -> tuple[str, ...]:
+    """Returns arguments that set keys of [recommender]."""
+    return tuple(word for key, value in keys.items() for word in ("--set", f"recommender.{key}={value}"))
+
+
+ROLE_AND_BUCKET = with_settings(role_arn=ROLE, bucket="bucket")
+ACCESS = (*ROLE_AND_BUCKET, *with_settings(**{"images.all": IMAGE}))
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> None:
 def kept(tmp_path: Path) -> ExperimentFolder:
     """An experiment of two cells that has been measured."""
     folder = ExperimentFolder(tmp_path / "text-classification-experiment-1")
-    run(prepared(folder, ["ts-base", "ort-base"]), DiskAccount(tmp_path / "state"), folder, Silent())
+    run(prepared(folder, ["ts-base", "ort-base"]), DiskAccount(tmp_path / "state"), folder)
     return folder
 
 
@@ -125,9 +130,9 @@ def test_question_answering_is_published_on_inferentia_against_a_gpu_in_mixed_pr
 def test_both_of_its_kinds_of_hardware_are_one_run_with_an_image_each(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    images = ("--image-uri", f"inf1={IMAGE}-neuron", "--image-uri", f"gpu={IMAGE}:25.04-py3")
-    access = ("--role-arn", ROLE, "--payload-bucket", "bucket", *images)
-    assert _run("question_answering", "--published", "--runs", str(tmp_path), "--dry-run", *access) == 0
+    images = with_settings(**{"images.inf1": f"{IMAGE}-neuron", "images.gpu": f"{IMAGE}:25.04-py3"})
+    arguments = ("--published", "--runs", str(tmp_path), "--dry-run", *ROLE_AND_BUCKET, *images)
+    assert _run("question_answering", *arguments) == 0
     shown = json.loads(capsys.readouterr().out)
     assert {
         model["Tags"][1]["Value"]: model["PrimaryContainer"]["Image"].removeprefix(IMAGE) for model in shown["models"]
@@ -135,17 +140,6 @@ def test_both_of_its_kinds_of_hardware_are_one_run_with_an_image_each(
         **dict.fromkeys({cell["variant"] for cell in shown["experiment"]["cells"]}, "-neuron"),
         "gpu-autocast": ":25.04-py3",
     }
-
-
-@pytest.mark.parametrize("argument", ["tpu=URI", "gpu=", ""])
-def test_an_image_is_for_every_cell_or_for_a_known_kind_of_hardware(
-    argument: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        _options("text_classification", "--image-uri", argument)
-    assert capsys.readouterr().err.endswith(
-        f"argument --image-uri: got '{argument}'. Allowed: URI, or cpu=URI, gpu=URI, inf1=URI, inf2=URI.\n"
-    )
 
 
 def test_a_published_variant_that_was_not_built_is_told_with_the_command_that_builds_it(
@@ -179,7 +173,7 @@ def test_a_dry_run_without_aws_or_builds_says_what_stands_in(cli: Cli) -> None:
     document = json.loads(shown.stdout)
     assert len(document["jobs"]) == 2
     assert document["jobs"][0]["RoleArn"] == "arn:aws:iam::000000000000:role/RecommenderRole"
-    assert "Until then ACCOUNT, REGION and the names of role and image stand for the real ones." in shown.stderr
+    assert "ACCOUNT, REGION and the names of role and image are placeholders." in shown.stderr
 
 
 def test_every_missing_build_is_named_with_its_command(
@@ -204,18 +198,18 @@ def test_gpu_cells_are_measured_by_load_tests_and_not_by_jobs(cli: Cli) -> None:
     """A job's hosts of ml.g5 start with driver 470, on which the image does not start."""
     planned = json.loads(cli(*ON_GPU, *ACCESS, "--dry-run").stdout)
     assert planned["experiment"]["load"] == "load-test"
-    refused = cli(*ON_GPU, *ACCESS, "--with", "sagemaker", "--dry-run")
+    refused = cli(*ON_GPU, *ACCESS, *with_settings(load="sagemaker"), "--dry-run")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith("ml.g5.xlarge: hosts of these types start with NVIDIA driver 470,")
-    assert refused.stderr.endswith(" inference_recommender experiment text_classification --with load-test`.\n")
+    assert refused.stderr.endswith(
+        " inference_recommender experiment text_classification --set recommender.load=load-test`.\n"
+    )
 
 
 def test_an_experiment_of_nothing_is_refused(cli: Cli) -> None:
     shown = cli("experiment")
     assert (shown.returncode, shown.stdout) == (2, "")
-    assert shown.stderr == (
-        "WORKLOAD: missing. Name the workload to measure, or an experiment to go on with --resume RUN.\n"
-    )
+    assert shown.stderr == ("WORKLOAD: is missing. Name a workload, or an experiment to continue with --resume RUN.\n")
 
 
 @pytest.mark.usefixtures("built")
@@ -233,7 +227,8 @@ def test_what_a_resumed_experiment_has_settled_cannot_be_changed(kept: Experimen
     with pytest.raises(UsageError) as caught:
         _run("--resume", str(kept.path), "--variants", "ort-db", "--traffic", "quick")
     assert str(caught.value) == (
-        f"--resume: {kept.path} says what is measured; leave out --variants, --traffic, or start a new experiment."
+        f"--resume: {kept.path} has the settings of the experiment. Leave out --variants, --traffic, or start a new "
+        "experiment."
     )
 
 
@@ -248,8 +243,8 @@ def test_a_variant_built_anew_cannot_join_the_cells_of_the_old_one(
     with pytest.raises(UsageError) as caught:
         _run("--resume", str(kept.path))
     assert str(caught.value) == (
-        f"--resume: {kept.path} began with an archive of 'ts-base' whose sha256 is {'a' * 64}; the one in build/ now "
-        f"has {'b' * 64}. Cells of different archives cannot be compared: start a new experiment."
+        f"--resume: {kept.path} measured an archive of 'ts-base' with sha256 {'a' * 64}, but build/ has {'b' * 64}. "
+        "Start a new experiment: cells of different archives cannot be compared."
     )
 
 

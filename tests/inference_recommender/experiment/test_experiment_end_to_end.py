@@ -18,7 +18,7 @@ from typing import Any
 import boto3
 import pytest
 
-from inference_recommender.experiment.result import Result
+from inference_recommender.experiment.result import ExperimentResult
 from inference_recommender.measurement import Measurement
 from local_aws.process.local_account import LocalAccount
 from tests.scripts.rehearsal.roles import make_role
@@ -51,10 +51,10 @@ VARIANTS = ("ts-base", "ts-db", "ts-ig", "ts-ig-db", "ort-base", "ort-db", "ort-
 EXPERIMENT = ("python", "-m", "inference_recommender", "experiment")
 MAY = ("s3:*", "sagemaker:*", "ecr:*", "logs:*", "cloudwatch:*", "iam:PassRole")
 ACCESS = (
-    "--role-arn",
-    "arn:aws:iam::123456789012:role/R",
-    "--image-uri",
-    "123456789012.dkr.ecr.us-east-1.amazonaws.com/t:1",
+    "--set",
+    "recommender.role_arn=arn:aws:iam::123456789012:role/R",
+    "--set",
+    "recommender.images.all=123456789012.dkr.ecr.us-east-1.amazonaws.com/t:1",
 )
 
 
@@ -76,14 +76,14 @@ class Laboratory:
         assert process.returncode == expect, f"{' '.join(command)} ended with {process.returncode}\n{stdout}\n{stderr}"
         return stdout
 
-    def result(self, *command: str) -> Result:
+    def result(self, *command: str) -> ExperimentResult:
         """Runs an experiment to its verdict. One that is refused is resumed, which repeats the cells without one."""
         for _ in range(TRIES):
             process = self.start(*command, "--json")
             stdout, stderr = process.communicate(timeout=900)
             if process.returncode != NoVerdict.exit_code:
                 assert process.returncode == 0, f"{' '.join(command)} ended with {process.returncode}\n{stderr}"
-                return Result.model_validate_json(stdout)
+                return ExperimentResult.model_validate_json(stdout)
             (folder,) = re.findall(r"^Experiment: (.+)$", stderr, re.MULTILINE)
             command = (*EXPERIMENT, "--resume", folder)
         pytest.skip(f"this machine is too busy to measure: {stderr.splitlines()[-1]}")
@@ -159,7 +159,17 @@ def test_the_table_of_a_finished_experiment_is_drawn_without_measuring(laborator
 
 def test_two_cells_by_our_own_generator_on_endpoints_of_their_own(laboratory: Laboratory) -> None:
     """Signed requests through the account's runtime, and real Tritons behind it; nothing is left running."""
-    options = ("--variants", "ort-base", "ort-ig", "--with", "load-test", "--traffic", "short", "--runs", "load-tests")
+    options = (
+        "--variants",
+        "ort-base",
+        "ort-ig",
+        "--set",
+        "recommender.load=load-test",
+        "--traffic",
+        "short",
+        "--runs",
+        "load-tests",
+    )
     jobs = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
     result = laboratory.result(*EXPERIMENT, "text_classification", *options, *ACCESS)
     assert [row.variant for row in result.rows] == ["ort-base", "ort-ig"]

@@ -1,4 +1,4 @@
-"""An experiment by load tests: each cell has an endpoint of its own, and is kept before the next one is made."""
+"""An experiment by load tests: each cell has its own endpoint, and is recorded before the next one."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -10,15 +10,14 @@ import pytest
 from botocore.validate import validate_parameters
 
 from aws_api.expiry import expiry_of
-from inference_recommender.experiment.account import Prepared, with_gpus
+from inference_recommender.experiment.experiment_run import ExperimentRun, PreparedExperiment
 from inference_recommender.experiment.folder import ExperimentFolder
-from inference_recommender.experiment.measure import run
 from inference_recommender.experiment.plan import Batch, failed
 from inference_recommender.experiment.resources import plan_endpoint
 from inference_recommender.measure import load_test
 from inference_recommender.measurement import DeployedEndpoint
 from inference_recommender.progress import ProgressUpdate, Silent
-from tests.inference_recommender.experiment.experiment_account import DiskAccount, prepared
+from tests.inference_recommender.experiment.experiment_account import DiskAccount, prepared, run
 from tests.inference_recommender.measure.virtual_load import SERVICE_S, virtual_drive
 from tests.virtual_time import Network, answering
 from workloads import Interrupted, PhasedTraffic
@@ -83,7 +82,7 @@ def account(tmp_path: Path) -> EndpointAccount:
 
 
 @pytest.fixture
-def planned(kept: ExperimentFolder) -> Prepared:
+def planned(kept: ExperimentFolder) -> PreparedExperiment:
     """Two cells of one variant under three seconds of traffic, which has enough samples for the objective."""
     made = prepared(kept, ["ort-base"], TYPES)
     workload = made.source.workload
@@ -95,7 +94,7 @@ def planned(kept: ExperimentFolder) -> Prepared:
     experiment = made.experiment.model_copy(update={"load": "load-test"})
     access = made.access.model_copy(update={"host_ami": "al2023-ami-sagemaker-inference-gpu-4-1"})
     kept.begin(experiment, made.source.workload, access)
-    return Prepared(
+    return PreparedExperiment(
         experiment=experiment,
         source=made.source,
         artifacts=made.artifacts,
@@ -105,7 +104,7 @@ def planned(kept: ExperimentFolder) -> Prepared:
 
 
 def test_killed_between_two_cells_the_first_is_not_measured_again(
-    planned: Prepared, account: EndpointAccount, kept: ExperimentFolder, network: Network
+    planned: PreparedExperiment, account: EndpointAccount, kept: ExperimentFolder, network: Network
 ) -> None:
     class Killed(Silent):
         def update(self, update: ProgressUpdate) -> None:
@@ -119,7 +118,7 @@ def test_killed_between_two_cells_the_first_is_not_measured_again(
     assert kept.left(planned.experiment.cells) == (second,)
     assert len(network.requests) > 50, "the first cell's endpoint was asked"
 
-    measured = run(planned, account, kept, Silent(), sleep=lambda seconds: None)
+    measured = run(planned, account, kept, sleep=lambda seconds: None)
     assert [each.instance_type for each in measured] == TYPES
     assert all(
         each.series is not None and sum(count or 0 for count in each.series.invocations) > 50 for each in measured
@@ -131,21 +130,24 @@ def test_killed_between_two_cells_the_first_is_not_measured_again(
     assert account.created == [], "no job of Inference Recommender"
 
 
-def test_the_utilisation_of_a_gpu_is_that_of_all_gpus_over_their_number(account: EndpointAccount) -> None:
+def test_the_utilisation_of_a_gpu_is_that_of_all_gpus_over_their_number(
+    planned: PreparedExperiment, account: EndpointAccount, kept: ExperimentFolder
+) -> None:
     account.gpu_utilization_percent = 340.0
     now, batch = datetime.now(UTC), Batch(name="b", variant="trt-base", instance_types=())
+    measuring = ExperimentRun(prepared=planned, account=account, folder=kept, progress=Silent())
     of = [
-        with_gpus(failed(batch, name, "why"), "AllTraffic", now, now, account).gpu_utilization_percent
+        measuring.with_gpus(failed(batch, name, "why"), "AllTraffic", now, now).gpu_utilization_percent
         for name in ("ml.g4dn.12xlarge", "ml.g4dn.xlarge", "ml.c5.xlarge")
     ]
     assert of == [85.0, 340.0, None]
 
 
-def test_an_endpoint_that_does_not_come_up_is_a_failed_cell_and_the_others_go_on(
-    planned: Prepared, account: EndpointAccount, kept: ExperimentFolder, network: Network
+def test_a_failed_endpoint_is_a_failed_cell_and_the_others_are_measured(
+    planned: PreparedExperiment, account: EndpointAccount, kept: ExperimentFolder, network: Network
 ) -> None:
     account.status = {"ml.c5.xlarge": ("Failed", "The primary container did not pass the ping health check.")}
-    failed, measured = run(planned, account, kept, Silent(), sleep=lambda seconds: None)
+    failed, measured = run(planned, account, kept, sleep=lambda seconds: None)
     assert failed.failure_reason == (
         "Endpoint text-classification-experiment-1-ort-base-1 is Failed: "
         "The primary container did not pass the ping health check."

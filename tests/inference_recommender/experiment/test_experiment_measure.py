@@ -14,10 +14,8 @@ import pytest
 from aws_api.expiry import expiry_of
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.folder import ExperimentFolder
-from inference_recommender.experiment.measure import run
-from inference_recommender.progress import Silent
 from tests.inference_recommender.api import SERIES
-from tests.inference_recommender.experiment.experiment_account import IMAGE, ROLE, DiskAccount, prepared
+from tests.inference_recommender.experiment.experiment_account import IMAGE, ROLE, DiskAccount, prepared, run
 from workloads import ROOT, Interrupted
 
 TYPES = ["ml.c5.xlarge", "ml.c5.2xlarge"]
@@ -35,7 +33,7 @@ def account(tmp_path: Path) -> DiskAccount:
 
 def test_a_job_for_each_variant_measures_every_cell(kept: ExperimentFolder, account: DiskAccount) -> None:
     planned = prepared(kept, ["ts-base", "ort-base"], TYPES)
-    measured = run(planned, account, kept, Silent())
+    measured = run(planned, account, kept)
     assert [(each.variant, each.instance_type, each.max_invocations_per_minute) for each in measured] == [
         ("ts-base", "ml.c5.xlarge", 6_000),
         ("ts-base", "ml.c5.2xlarge", 12_000),
@@ -56,7 +54,7 @@ def test_a_job_for_each_variant_measures_every_cell(kept: ExperimentFolder, acco
 def test_models_live_as_long_as_their_jobs_and_serve_the_archive_that_was_built(
     kept: ExperimentFolder, account: DiskAccount
 ) -> None:
-    run(prepared(kept, ["ort-base"]), account, kept, Silent())
+    run(prepared(kept, ["ort-base"]), account, kept)
     assert account.models == {}
     (made,) = account.made
     *tags, expiry = made["Tags"]
@@ -87,12 +85,12 @@ def test_a_variant_that_fails_does_not_end_the_experiment_and_is_measured_again_
 ) -> None:
     account.failing = {"ts-base": "Triton was killed by signal 9."}
     planned = prepared(kept, ["ts-base", "ort-base"])
-    failed, good = run(planned, account, kept, Silent())
+    failed, good = run(planned, account, kept)
     assert failed.failure_reason == "Triton was killed by signal 9."
     assert good.max_invocations_per_minute == 12_000
     assert kept.left(planned.experiment.cells) == (Cell(variant="ts-base", instance_type="ml.c5.xlarge"),)
     account.failing = {}
-    again, kept_one = run(planned, account, kept, Silent())
+    again, kept_one = run(planned, account, kept)
     assert (again.failure_reason, again.max_invocations_per_minute) == (None, 6_000)
     assert kept_one == good
     assert [job["request"]["JobName"] for job in account.created] == [
@@ -105,18 +103,18 @@ def test_a_variant_that_fails_does_not_end_the_experiment_and_is_measured_again_
 def test_a_cell_that_proves_nothing_is_measured_again_on_resume(kept: ExperimentFolder, account: DiskAccount) -> None:
     account.series_of_tests = SERIES.model_copy(update={"errors": (0.0, 90.0, 0.0, 0.0)})
     planned = prepared(kept, ["ort-base"])
-    run(planned, account, kept, Silent())
+    run(planned, account, kept)
     assert kept.left(planned.experiment.cells) == planned.experiment.cells
     account.series_of_tests = SERIES
-    run(planned, account, kept, Silent())
+    run(planned, account, kept)
     assert kept.left(planned.experiment.cells) == ()
     assert len(account.created) == 2
 
 
 def test_a_finished_experiment_asks_nothing_more(kept: ExperimentFolder, account: DiskAccount) -> None:
     planned = prepared(kept, ["ort-base"])
-    first = run(planned, account, kept, Silent())
-    assert run(planned, account, kept, Silent()) == first
+    first = run(planned, account, kept)
+    assert run(planned, account, kept) == first
     assert len(account.created) == 1
 
 
@@ -134,19 +132,19 @@ def test_ctrl_c_stops_the_job_and_keeps_the_cells_whose_test_had_ended(
 
     planned = prepared(kept, ["ort-base"], TYPES)
     with pytest.raises(Interrupted):
-        run(planned, account, kept, Silent(), sleep=pressed)
+        run(planned, account, kept, sleep=pressed)
     second = planned.experiment.cells[1]
     assert kept.left(planned.experiment.cells) == (second,)
     assert account.models == {}
     account.ending = None
-    measured = run(planned, account, kept, Silent())
+    measured = run(planned, account, kept)
     assert [each.max_invocations_per_minute for each in measured] == [12_000, 24_000]
     tested = [job["request"]["InputConfig"]["EndpointConfigurations"] for job in account.created]
     assert tested == [[{"InstanceType": name} for name in TYPES], [{"InstanceType": second.instance_type}]]
 
 
 def test_the_folder_reads_as_a_runs(kept: ExperimentFolder, account: DiskAccount) -> None:
-    measured = run(prepared(kept, ["ort-base"]), account, kept, Silent())
+    measured = run(prepared(kept, ["ort-base"]), account, kept)
     kept_measurements = json.loads((kept.path / "measurements.json").read_text("utf-8"))
     assert [one["variant"] for one in kept_measurements] == [one.variant for one in measured] == ["ort-base"]
     assert kept.workload().name == "text_classification"
@@ -169,14 +167,14 @@ def test_killed_and_started_again_it_repeats_no_finished_cell(tmp_path: Path, en
     assert len(before) == 2 * ended
 
     variants = ["ts-base", "ort-base", "ort-ig"]
-    run(prepared(kept, variants, TYPES), account, kept, Silent(), sleep=lambda seconds: None)
+    run(prepared(kept, variants, TYPES), account, kept, sleep=lambda seconds: None)
     tested = [
         (job["request"]["InputConfig"]["ModelName"], configuration["InstanceType"])
         for job in account.created
         for configuration in job["request"]["InputConfig"]["EndpointConfigurations"]
     ]
     models = [f"text-classification-experiment-1-{variant}" for variant in variants]
-    assert tested == list(itertools.product(models, TYPES)), "each cell once, the job under way at the kill included"
+    assert tested == list(itertools.product(models, TYPES)), "each cell once, also of the job that ran at the kill"
     assert len(kept.measured(kept.experiment().cells)) == 6
     assert {file: file.stat().st_mtime_ns for file in before} == before
     assert account.models == {}

@@ -129,7 +129,7 @@ def a_simulation(folder: Path) -> Path:
             "simulate",
             "spellcheck",
             *traffic,
-            *("--target-invocations", "24000", "--provisioning-s", "200", "--seeds", "2", "--json"),
+            *("--policy", "target=24000", "--set", "simulation.provisioning_s=200.0", "--seeds", "2", "--json"),
         ]
     )
     (run,) = (folder / "runs").iterdir()

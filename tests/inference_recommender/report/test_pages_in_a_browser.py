@@ -79,12 +79,12 @@ def test_the_slider_moves_figures_and_lines(simulated: Path, quiet: Browser, siz
     assert first["plots"] == [True] * 6
     assert first["slider"]
     assert (first["blocks"], first["drawn"], first["value"]) == (["1"], ["1"], "1")
-    assert first["says"].startswith("asked for: 2 to 20, 24,000/min each")
+    assert first["says"].startswith("requested: 2 to 20, 24,000/min each")
     quiet.ask('document.getElementById("policy").focus()')
     quiet.press(*ARROW_RIGHT)
     second = _shown(quiet)
     assert (second["blocks"], second["drawn"], second["value"]) == (["2"], ["2"], "2")
-    assert second["says"].startswith("as recommended now: 2 to 20, 15,000/min each")
+    assert second["says"].startswith("recommended: 2 to 20, 15,000/min each")
     assert second["figures"] != first["figures"]
     assert second["lines"] != first["lines"]
     quiet.press(*HOME)
@@ -117,7 +117,7 @@ def test_every_figure_comes_as_a_file_with_the_policy_that_is_shown(simulated: P
     assert 'data-policy="1"' not in fleet
     policies = files["Policies.csv"][2].splitlines()
     assert policies[0].startswith("policy,")
-    assert [line.partition(",")[0] for line in policies[1:4]] == ["asked for", "as recommended now", "fixed fleet"]
+    assert [line.partition(",")[0] for line in policies[1:4]] == ["requested", "recommended", "fixed fleet"]
     kept = json.loads((simulated / "simulation.json").read_text("utf-8"))
     assert str(kept["policies"][0]["instance_hours"]) in policies[1]
 

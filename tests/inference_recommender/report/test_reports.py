@@ -245,7 +245,7 @@ def changed_simulation(run: Path, folder: Path, **members: Any) -> Path:
     return copy
 
 
-SEARCHED = {"policies_tried": 91, "confirmed_on": {"seeds": 898, "failed": 2}}
+SEARCHED = {"search": {"points": [[20.0, 1.0]], "confirmed_on_seeds": 898, "failed_seeds": 2}}
 
 
 @pytest.mark.parametrize(
@@ -253,8 +253,8 @@ SEARCHED = {"policies_tried": 91, "confirmed_on": {"seeds": 898, "failed": 2}}
     [
         ((0, 1, 2), {"safe": True, **SEARCHED}, "Deploy 2 to 20, 24,000/min each, "),
         ((1, 2), {"safe": True, **SEARCHED}, "Keep the recommended policy, 2 to 20, 15,000/min each, "),
-        ((0, 1, 2), {"safe": False, **SEARCHED}, "Do not deploy: no policy that was tried "),
-        ((0, 1, 2), {"safe": True}, "Deploy the policy that was asked for, 2 to 20, "),
+        ((0, 1, 2), {"safe": False, **SEARCHED}, "Nothing to deploy: no policy was confirmed "),
+        ((0, 1, 2), {"safe": True}, "Deploy the policy of --policy, 2 to 20, "),
         ((0, 1, 2), {"complete": False, "safe": False}, "No conclusion: the simulation was interrupted."),
     ],
 )
@@ -275,8 +275,8 @@ def test_the_page_of_a_simulation_has_every_policy_and_shows_the_judged_one(simu
     blocks = re.findall(r'<div class="policy" data-policy="(\d)" data-says="([^":]+)[^"]*"( hidden)?>', text)
     assert blocks == [
         ("0", "fixed fleet", " hidden"),
-        ("1", "asked for", ""),
-        ("2", "as recommended now", " hidden"),
+        ("1", "requested", ""),
+        ("2", "recommended", " hidden"),
     ]
     groups = re.findall(r'<g data-policy="(\d)"( hidden)?>', text)
     assert {number for number, hidden in groups if not hidden} == {"1"}
@@ -291,8 +291,9 @@ def test_the_page_of_a_simulation_has_every_policy_and_shows_the_judged_one(simu
 
 
 def test_a_simulation_of_one_policy_has_no_slider(simulated: Path, tmp_path: Path) -> None:
-    policies = json.loads((simulated / "simulation.json").read_text("utf-8"))["policies"]
-    copy = changed_simulation(simulated, tmp_path, policies=policies[:1], price_per_hour_usd=None)
+    document = json.loads((simulated / "simulation.json").read_text("utf-8"))
+    policies, subject = document["policies"], {**document["subject"], "price_per_hour_usd": None}
+    copy = changed_simulation(simulated, tmp_path, policies=policies[:1], subject=subject)
     text = write_page(copy).read_text("utf-8")
     assert '<input type="range"' not in text
     assert "instance hours since the day began" in text

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from inference_recommender.simulate.curve import LatencyCurve
-from inference_recommender.simulate.policy import FIRST_MONDAY, Load, Loss, Policy, Timing
-from inference_recommender.simulate.simulation import Run
+from inference_recommender.simulate.policy import FIRST_MONDAY, Policy, Timing, TrafficLoad, ZoneLoss
+from inference_recommender.simulate.simulation import FleetSimulation
 
 NEVER_LATE = LatencyCurve(
     rates=(0.0, 1e6),
@@ -28,7 +28,7 @@ TIMING = Timing(provisioning_s=120, provisioning_spread=0, model_load_s=60, remo
 
 
 def course(
-    per_minute: Sequence[float], policy: Policy = POLICY, timing: Timing = TIMING, losses: tuple[Loss, ...] = ()
+    per_minute: Sequence[float], policy: Policy = POLICY, timing: Timing = TIMING, losses: tuple[ZoneLoss, ...] = ()
 ) -> dict[str, list[int]]:
     """Returns desired and serving instances and those paid for, at the beginning of each minute.
 
@@ -36,8 +36,8 @@ def course(
     """
     steps = 60 // policy.step_s
     arrivals = np.repeat(np.array(per_minute, dtype=float) / steps, steps)
-    load = Load(start=FIRST_MONDAY, step_s=policy.step_s, rates=arrivals / policy.step_s, losses=losses)
-    run = Run(load, policy, NEVER_LATE, timing, arrivals, Random(0))
+    load = TrafficLoad(start=FIRST_MONDAY, step_s=policy.step_s, rates=arrivals / policy.step_s, losses=losses)
+    run = FleetSimulation(load, policy, NEVER_LATE, timing, arrivals, Random(0))
     run.go()
     return {name: [int(value) for value in run.columns[name][::steps]] for name in ("desired", "serving", "paid")}
 

@@ -55,13 +55,13 @@ def test_an_endpoint_without_traffic_is_said_to_have_none() -> None:
     with pytest.raises(Unavailable) as refused:
         recorded(Account(({},)), "shop", 1, NOW)
     assert str(refused.value) == (
-        "--from-cloudwatch: CloudWatch has no invocation of shop in the last 1 day. Look further back with --days, or "
-        "simulate a shape with --trace."
+        "--trace cloudwatch:shop: CloudWatch has no invocation of shop in the last 1 day. Look further back with "
+        "--days, or simulate a shape with --trace."
     )
 
 
 def test_more_days_than_cloudwatch_keeps_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", "spellcheck", "--from-cloudwatch", "shop", "--days", "16"]) == 2
+    assert main(["simulate", "spellcheck", "--trace", "cloudwatch:shop", "--days", "16"]) == 2
     assert capsys.readouterr().err.strip() == (
         "--days: got 16. CloudWatch keeps minutes for 15 days; give at most that."
     )

@@ -11,7 +11,7 @@ from benchmarks.searches.simulated_service import Service as Queue
 from inference_recommender.capacity.probe import Probe
 from inference_recommender.capacity.rate import Capacity
 from inference_recommender.simulate.curve import LatencyCurve, curve_of_candidate, curve_of_search
-from inference_recommender.simulate.policy import FIRST_MONDAY, Load, Policy, Timing
+from inference_recommender.simulate.policy import FIRST_MONDAY, Policy, Timing, TrafficLoad
 from inference_recommender.simulate.simulation import simulate
 from workloads import Candidate, LatencyObjective, UsageError
 
@@ -78,7 +78,7 @@ def searched(capacity: float, probes: list[tuple[float, float]]) -> LatencyCurve
 
 def steady_late_share(curve: LatencyCurve, rate: float, instances: int = 8) -> float:
     """Returns the late share of a day at a constant rate per instance."""
-    load = Load(start=FIRST_MONDAY, step_s=60, rates=np.full(1440, rate * instances))
+    load = TrafficLoad(start=FIRST_MONDAY, step_s=60, rates=np.full(1440, rate * instances))
     fixed = Policy(target_invocations_per_instance=1.0, min_capacity=instances, max_capacity=instances)
     return simulate(load, fixed, curve, Timing(), 0).late_share
 

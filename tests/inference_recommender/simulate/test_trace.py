@@ -54,7 +54,7 @@ def test_coarser_times_hold_their_rate_and_finer_ones_are_averaged() -> None:
         (
             ("0,1", "60,1", "120,1", "300,1"),
             "t.csv: lines are 60 s apart, but 1 comes at another time: line 4 after 180 s. Fill the gaps with "
-            "--fill-gaps zero if there was no traffic, or with --fill-gaps last if the monitoring failed.",
+            "--set simulation.fill_gaps=zero if there was no traffic, or =last if the monitoring failed.",
         ),
         (("0,1", "60,-2"), "t.csv:2: got -2 requests per second; a rate cannot be negative."),
         (("0,1", "60,x"), "t.csv:2: got 'x' for requests per second, which is no number."),

@@ -21,8 +21,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from inference_recommender.simulate.policy import FIRST_MONDAY, Loss
-from inference_recommender.simulate.tracking import Alarms, Capacity, scheduled
+from inference_recommender.simulate.policy import FIRST_MONDAY, ZoneLoss
+from inference_recommender.simulate.simulation import FleetCapacity, scheduled
+from inference_recommender.simulate.tracking import TrackingAlarms
 from tests.inference_recommender.simulate.service import POLICY, course, policy, timing
 from workloads import UsageError
 from workloads.endpoint_hosting import ScheduledMinimum
@@ -133,7 +134,7 @@ def test_within_the_cooldown_only_a_larger_scale_out_adds_its_difference() -> No
 
     Capacity was 10 when 12 became desired, and the datapoint was averaged over those 10.
     """
-    capacity = Capacity(policy(scale_out_cooldown_s=300), 10)
+    capacity = FleetCapacity(policy(scale_out_cooldown_s=300), 10)
     assert capacity.scale_out(0, 12, 10) == 2
     capacity.scaled_out(0)
     assert capacity.scale_out(60, 12, 10) == 0
@@ -156,7 +157,7 @@ def test_a_scale_in_waits_for_the_cooldown_of_the_one_before() -> None:
 
 def test_a_scale_out_does_not_wait_for_the_cooldown_of_a_scale_in() -> None:
     """[TT]: another alarm's scale-out acts at once during a scale-in's cooldown, which then ends."""
-    capacity = Capacity(policy(scale_in_cooldown_s=3600, scale_out_cooldown_s=0), 10)
+    capacity = FleetCapacity(policy(scale_in_cooldown_s=3600, scale_out_cooldown_s=0), 10)
     assert capacity.scale_in(0, 6) == 4
     capacity.scaled_in(0)
     assert capacity.scale_in(60, 5) == 0
@@ -171,7 +172,7 @@ def test_without_scale_in_instances_only_come() -> None:
 
 def test_missing_data_never_removes_instances() -> None:
     """[TT]: a policy does not scale in while its alarm has insufficient data."""
-    alarms = Alarms(100)
+    alarms = TrackingAlarms(100)
     assert [alarms.observe(10) for _ in range(14)] == [0] * 14
     assert alarms.observe(None) == 0
     assert [alarms.observe(10) for _ in range(15)] == [0] * 14 + [-1]
@@ -271,7 +272,7 @@ def test_a_capacity_provider_starts_no_instance_while_one_is_warming_up() -> Non
 
     A zone fails in minute 6. Its instance is missed a minute later and could be asked for in minute 8; it is in 10.
     """
-    found = course([100, *[300] * 14], timing=timing(hosts="ecs"), losses=(Loss(at_s=360, zones=2),))
+    found = course([100, *[300] * 14], timing=timing(hosts="ecs"), losses=(ZoneLoss(at_s=360, zones=2),))
     assert found["serving"][5:15] == [1, 0, 0, 2, 2, 2, 2, 2, 3, 3]
 
 
@@ -281,7 +282,7 @@ def test_what_a_failed_zone_takes_is_replaced() -> None:
     Half of four fail in minute 2, are missed a minute later, and their replacements serve in minute 6.
     """
     found = course(
-        [400] * 8, policy(target_invocations_per_instance=1000, min_capacity=4), losses=(Loss(at_s=120, zones=2),)
+        [400] * 8, policy(target_invocations_per_instance=1000, min_capacity=4), losses=(ZoneLoss(at_s=120, zones=2),)
     )
     assert found["serving"] == [4, 4, 2, 2, 2, 2, 4, 4]
     assert found["desired"] == [4] * 8
@@ -306,18 +307,23 @@ def test_schedules_are_read_as_application_auto_scaling_writes_them() -> None:
     ]
 
 
-def test_a_schedule_that_is_not_simulated_is_refused() -> None:
-    last = ScheduledMinimum(schedule="cron(0 0 L * ? *)", min_capacity=2)
+@pytest.mark.parametrize(
+    ("schedule", "zone", "problem"),
+    [
+        ("cron(0 0 L * ? *)", "UTC", "invalid literal for int() with base 10: 'L'"),
+        ("cron(0 24 * * ? *)", "UTC", "24 is not within 0 and 23"),
+        ("cron(0 0 * * *)", "UTC", "'cron(0 0 * * *)' has 5 fields instead of six"),
+        ("cron(0 0 * * ? *)", "Mars/Olympus", "'Mars/Olympus' is no time zone"),
+    ],
+)
+def test_a_schedule_that_is_not_supported_is_refused(schedule: str, zone: str, problem: str) -> None:
+    minimum = ScheduledMinimum(schedule=schedule, min_capacity=2, timezone=zone)
     with pytest.raises(UsageError) as refused:
-        scheduled((last,), FIRST_MONDAY, 86_400)
+        scheduled((minimum,), FIRST_MONDAY, 86_400)
     assert str(refused.value) == (
-        "scheduled_minimums: schedule: 'cron(0 0 L * ? *)' cannot be simulated. A cron expression has minutes, hours, "
-        "day of month, month, day of week and year, with numbers, names, *, ?, lists, ranges and steps."
+        f"scheduled_minimums: {problem}. A cron expression has minutes, hours, day of month, month, day of week and "
+        "year, with numbers, names, *, ?, lists, ranges and steps."
     )
-    nowhere = ScheduledMinimum(schedule="cron(0 0 * * ? *)", min_capacity=2, timezone="Mars/Olympus")
-    with pytest.raises(UsageError) as refused:
-        scheduled((nowhere,), FIRST_MONDAY, 86_400)
-    assert str(refused.value) == "scheduled_minimums: timezone: got 'Mars/Olympus', which is no time zone."
 
 
 def test_the_policy_of_the_cases_has_the_defaults_of_workload_toml() -> None:

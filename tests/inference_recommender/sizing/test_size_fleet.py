@@ -100,8 +100,8 @@ def test_the_document_has_the_promised_keys() -> None:
         "cost_per_hour_usd": 2.0,
         "cost_per_million_invocations_usd": pytest.approx(2 / 1.8),
         "meets_objective": True,
-        "reason": "Keeps model latency ≤ 25 ms: 21 ms at 12,000 invocations/min, by a figure of undocumented "
-        f"percentile. {OF_USERS} Price: Reported by the job.",
+        "reason": "Meets model latency ≤ 25 ms: 21 ms at 12,000 invocations/min, of undocumented percentile. "
+        f"{OF_USERS} Price: Reported by the job.",
     }
 
 
@@ -130,7 +130,7 @@ def test_a_figure_that_is_no_number_is_unknown(nothing: object) -> None:
     evidence = job(job_result(MaxInvocations=nothing, ModelLatency=nothing, CostPerHour=nothing))
     (found,) = evidence.measured
     assert (found.max_invocations_per_minute, found.model_latency_ms, found.price_per_hour_usd) == (None, None, None)
-    assert sized(evidence)[0].reason == "The job reported no capacity for it."
+    assert sized(evidence)[0].reason == "The job reported no capacity."
 
 
 def test_a_result_without_metrics_does_not_hide_the_others() -> None:
@@ -235,7 +235,10 @@ def test_a_limit_judges_the_candidates(job_file: Path, capsys: pytest.CaptureFix
     arguments = ["size", "--from", str(job_file), *PEAK, "--latency-limit-ms"]
     assert main([*arguments, "200"]) == 0
     out = capsys.readouterr().out
-    assert "ml.g4dn.xlarge: Misses model latency ≤ 200 ms: 300 ms at 6,000 invocations/min, by a figure of" in out
+    assert (
+        "ml.g4dn.xlarge: Misses model latency ≤ 200 ms: 300 ms at 6,000 invocations/min, of undocumented percentile"
+        in out
+    )
     assert out.endswith("Recommended: 4 × ml.g5.xlarge.\n")
     assert "Price: " not in out
     assert main([*arguments, "50", "--explain"]) == 1
@@ -245,7 +248,7 @@ def test_a_limit_judges_the_candidates(job_file: Path, capsys: pytest.CaptureFix
 def test_a_workload_gives_objective_peak_and_headroom(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found, _ = run_size(capsys, job_file, "--workload", "text_classification")
     assert (code, found["candidates"][0]["instance_count"]) == (1, 6)
-    assert found["candidates"][0]["reason"].startswith("Unverified: nothing shows whether it keeps P95")
+    assert found["candidates"][0]["reason"].startswith("Unverified: no evidence that it meets P95")
 
 
 @pytest.fixture
@@ -344,14 +347,14 @@ def test_a_search_is_sized_above_the_rates_of_a_job(
     assert (found["recommended"]["instance_count"], found["recommended"]["max_invocations_per_minute"]) == (6, 48_000)
 
 
-@pytest.mark.parametrize("limit", [("--latency-limit-ms", "40"), ("--latency-limit-ms", "50", "--percentile", "P99.9")])
+@pytest.mark.parametrize("limit", [("--latency-limit-ms", "40"), ("--latency-limit-ms", "P99.9=50")])
 def test_a_search_within_another_limit_verifies_nothing(
     search: RunFolder, capsys: pytest.CaptureFixture[str], limit: tuple[str, ...]
 ) -> None:
     code, found, _ = run_size(capsys, search.path, *limit)
     assert (code, found["candidates"][0]["instance_count"]) == (1, 6)
     reason = found["candidates"][0]["reason"]
-    assert "Its capacity, 48,000 invocations/min, was searched for within P99 ≤ 50 ms." in reason
+    assert "The search for its capacity of 48,000 invocations/min had the limit P99 ≤ 50 ms." in reason
 
 
 def test_a_search_without_a_rate_sizes_nothing(search: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

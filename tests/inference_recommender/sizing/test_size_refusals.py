@@ -31,7 +31,6 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ((), "--from: is missing. Give evidence to size from, or --explain to print the price catalogue."),
         (("--from", "job.json", "job.json"), "--from: got 2 paths. Only the reports of a batch may be several."),
-        (("--from", "job.json", "--percentile", "P95", *PEAK), "--percentile: needs --latency-limit-ms N."),
         (
             ("--from", "job.json", "--latency-limit-ms", "9", "--workload", "spellcheck"),
             "--latency-limit-ms, --workload: both give the objective. Leave one out.",

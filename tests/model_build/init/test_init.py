@@ -91,8 +91,8 @@ def test_a_gate_that_cannot_fail_is_a_warning(init: Init, brought: Path, tmp_pat
     (tmp_path / "pairs.txt").write_text("abc\tdef\n")
     init(brought / "t5", "--examples", tmp_path / "pairs.txt", "--target", "cpu")
     assert (
-        "Warning: exact_match is at least 0, so this gate cannot fail. The checkpoint reaches 0.0000. --min "
-        "exact_match=VALUE sets another.\n"
+        "Warning: exact_match is at least 0, so this gate cannot fail. The checkpoint reaches 0.0000. Set "
+        "--min exact_match=VALUE.\n"
     ) in capsys.readouterr().err
 
 

@@ -28,76 +28,7 @@ QUALITY = {
     "text-pair-scoring": ("accuracy", "macro_f1"),
     "question-answering": ("exact_match", "f1"),
 }
-WORKLOAD_TOML = """\
-name = "tiny"
-description = "Random weights"
-
-[model]
-task = "{task}"
-checkpoint = "./checkpoint"
-{backbone}max_input_tokens = 32
-{model}
-
-[quality]
-{quality}
-
-[targets.cpu]
-runtime = "onnxruntime"
-instance_types = ["ml.c5.xlarge"]
-parity = {{ max_logit_difference = 1e-4 }}
-
-[targets.cpu-int8]
-runtime = "onnxruntime"
-precision = "int8"
-parity = {{ max_metric_drop = 1.0 }}
-
-[targets.cpu-int8-static]
-runtime = "onnxruntime"
-precision = "int8"
-quantisation = "static"
-parity = {{ max_metric_drop = 1.0 }}
-
-[targets.cpu-torchscript]
-runtime = "torchscript"
-parity = {{ max_logit_difference = 1e-4 }}
-
-[targets.pytorch]
-runtime = "torchscript"
-instance_types = ["ml.g4dn.xlarge"]
-
-[targets.tensorrt]
-runtime = "tensorrt"
-precision = "fp16"
-instance_types = ["ml.g4dn.xlarge", "ml.g5.xlarge"]
-
-[targets.inf1]
-runtime = "neuron"
-instance_types = ["inf1.6xlarge"]
-sequence_lengths = [16, 32]
-
-[serving]
-max_batch_size = 8
-preferred_batch_sizes = [4]
-max_queue_delay_ms = 0.5
-
-[variants]
-alone = {{ target = "cpu", serving = {{ dynamic_batching = false, preferred_batch_sizes = [] }} }}
-twice = {{ target = "cpu", serving = {{ instance_groups = [{{ kind = "KIND_CPU" }}, {{ count = 1 }}] }} }}
-cached = {{ target = "cpu", serving = {{ response_cache_mb = 4 }} }}
-
-[objective]
-percentile = "P99"
-model_latency_ms = 50.0
-peak_invocations_per_minute = 100
-
-[traffic.quick]
-type = "phases"
-phases = [{{ initial_users = 1, duration_s = 30 }}]
-
-[hosting]
-kind = "sagemaker-endpoint"
-target = "cpu"
-"""
+WORKLOAD_TOML = Path(__file__).with_suffix(".toml").read_text("utf-8")
 
 
 def make_workload(folder: Path, task: str, *, shared: bool = False, examples: int = 24) -> WorkloadFolder:

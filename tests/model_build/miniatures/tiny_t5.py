@@ -14,48 +14,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 from workloads import WorkloadFolder, load_workload
 
-WORKLOAD_TOML = """\
-name = "tiny"
-description = "Random weights"
-
-[model]
-task = "text2text-generation"
-checkpoint = "./checkpoint"
-max_input_tokens = 24
-max_output_tokens = 12
-
-[quality]
-min_exact_match = 0.0
-min_unchanged_rate = 0.0
-
-[targets.cpu]
-runtime = "onnxruntime"
-instance_types = ["ml.c5.xlarge"]
-parity = { max_logit_difference = 1e-3, max_metric_drop = 0.0 }
-
-[targets.cpu-int8]
-runtime = "onnxruntime"
-precision = "int8"
-parity = { max_metric_drop = 1.0 }
-
-[serving]
-max_batch_size = 8
-preferred_batch_sizes = [4]
-max_queue_delay_ms = 0.5
-
-[objective]
-percentile = "P99"
-model_latency_ms = 50.0
-peak_invocations_per_minute = 100
-
-[traffic.quick]
-type = "phases"
-phases = [{ initial_users = 1, duration_s = 30 }]
-
-[hosting]
-kind = "sagemaker-endpoint"
-target = "cpu"
-"""
+WORKLOAD_TOML = Path(__file__).with_suffix(".toml").read_text("utf-8")
 # Random weights never say </s>; a second end-of-sequence token, which they like, lets rows end at different steps.
 LIKELY_TOKEN = 25
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

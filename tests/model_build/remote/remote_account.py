@@ -101,6 +101,7 @@ class FakeAccount(BuildAccount):
         *,
         statuses: Sequence[str] = ("InProgress", "Completed"),
         on_describe: Callable[[], None] = lambda: None,
+        refusals: Mapping[str, Exception] | None = None,
         **described: Any,
     ) -> None:
         super().__init__(region="us-east-1")
@@ -109,7 +110,7 @@ class FakeAccount(BuildAccount):
         self.hurried = False
         self.stopped: list[str] = []
         self.log: list[str] = []
-        self.refusals: dict[str, Exception] = {}
+        self._refusals = refusals or {}
         self._outputs = outputs or {}
         self._statuses = statuses
         self._upcoming: dict[str, Iterator[str]] = {}
@@ -136,7 +137,7 @@ class FakeAccount(BuildAccount):
         file.write_bytes(self.objects[url])
 
     def create_job(self, job: ProcessingJob) -> None:
-        for part, refusal in self.refusals.items():
+        for part, refusal in self._refusals.items():
             if part in job.name:
                 raise refusal
         self.jobs[job.name] = job

@@ -26,6 +26,17 @@ GPU_JOBS = ["spellcheck-gpu-g4dn-20261121-034500", "spellcheck-gpu-g5-20261121-0
 FILES = {"spellcheck/config.pbtxt": b"name: spellcheck", "spellcheck/1/model.py": b"pass"}
 
 
+class Trouble:
+    """Raises the given errors one after another, then no more."""
+
+    def __init__(self, *errors: BaseException) -> None:
+        self.errors = list(errors)
+
+    def __call__(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return miniature(tmp_path / "root")
@@ -177,56 +188,57 @@ def test_a_failed_job_reports_the_service_the_build_and_the_log(root: Path) -> N
     assert left(root) == []
 
 
-def test_a_job_that_never_started_its_container_ends_with_3(root: Path) -> None:
+@pytest.mark.parametrize(
+    ("account", "message", "code"),
+    [
+        (FakeAccount(statuses=["Failed"]), f"Job {CPU_JOB} failed: the service gave no reason.", 3),
+        (
+            FakeAccount(statuses=["Failed"], FailureReason="AlgorithmError", ExitMessage="model_build crashed with …"),
+            f"Job {CPU_JOB} failed: AlgorithmError\nmodel_build crashed with …",
+            3,
+        ),
+        (
+            FakeAccount(statuses=["InProgress", "Stopping", "Stopped"]),
+            f"Job {CPU_JOB} was stopped by a user, or after its limit of 7200 s. --max-runtime-s sets another limit.",
+            3,
+        ),
+        (
+            FakeAccount(refusals={"cpu": AwsRefused("CreateProcessingJob", "ResourceLimitExceeded", "of 0")}),
+            "The quota does not allow the job: of 0\nRequest more of 'ml.c5.2xlarge for processing job usage' in "
+            "Service Quotas, or choose another machine with --instance-type.",
+            3,
+        ),
+        (
+            FakeAccount(refusals={"cpu": AwsRefused("CreateProcessingJob", "ValidationException", "No.")}),
+            "AWS refused CreateProcessingJob: ValidationException: No.",
+            3,
+        ),
+        (
+            FakeAccount(on_describe=Trouble(ExpiredCredentials())),
+            f"{ExpiredCredentials()}\nProbably still running: {CPU_JOB}. Stop with\n"
+            f"  aws sagemaker stop-processing-job --processing-job-name {CPU_JOB}\n"
+            f"Their output will be in {CPU}/c5.",
+            3,
+        ),
+    ],
+    ids=["no reason", "crash", "stopped", "quota", "refused", "credentials"],
+)
+def test_a_failure_is_one_message(root: Path, account: FakeAccount, message: str, code: int) -> None:
     with pytest.raises(Unavailable) as failed:
-        run(root, FakeAccount(statuses=["Failed"]))
-    assert str(failed.value) == f"Job {CPU_JOB} failed: the service gave no reason."
-    assert failed.value.exit_code == 3
-
-
-def test_a_crashed_build_is_not_a_failed_gate(root: Path) -> None:
-    crashed = "model_build crashed with exit status 1:\nKeyError: 'wte'\n"
-    with pytest.raises(Unavailable) as failed:
-        run(root, FakeAccount(statuses=["Failed"], FailureReason="AlgorithmError", ExitMessage=crashed))
-    assert failed.value.exit_code == 3
-
-
-def test_a_stopped_job_is_a_failure(root: Path) -> None:
-    with pytest.raises(Unavailable) as stopped:
-        run(root, FakeAccount(statuses=["InProgress", "Stopping", "Stopped"]))
-    assert str(stopped.value) == (
-        f"Job {CPU_JOB} was stopped by a user, or after its limit of 7200 s. --max-runtime-s sets another limit."
-    )
+        run(root, account)
+    assert (str(failed.value), failed.value.exit_code) == (message, code)
+    assert account.stopped == []
 
 
 def test_if_one_job_cannot_be_created_the_others_are_stopped(root: Path) -> None:
-    account = FakeAccount(statuses=["InProgress"])
-    account.refusals = {"g5": AwsRefused("CreateProcessingJob", "ResourceInUse", "It exists.")}
+    refusals = {"g5": AwsRefused("CreateProcessingJob", "ResourceInUse", "It exists.")}
+    account = FakeAccount(statuses=["InProgress"], refusals=refusals)
     with pytest.raises(Unavailable) as taken:
         run(root, account, "gpu")
     assert str(taken.value) == (
         f"A processing job called '{GPU_JOBS[1]}' exists. Start the build again: names contain the time."
     )
     assert account.stopped == GPU_JOBS[:1]
-
-
-def test_a_missing_quota_is_named(root: Path) -> None:
-    account = FakeAccount()
-    account.refusals = {"cpu": AwsRefused("CreateProcessingJob", "ResourceLimitExceeded", "of 0")}
-    with pytest.raises(Unavailable) as refused:
-        run(root, account)
-    assert str(refused.value) == (
-        "The quota does not allow the job: of 0\nRequest more of 'ml.c5.2xlarge for processing job usage' in Service "
-        "Quotas, or choose another machine with --instance-type."
-    )
-
-
-def test_any_other_refusal_is_reported_unchanged(root: Path) -> None:
-    account = FakeAccount()
-    account.refusals = {"cpu": AwsRefused("CreateProcessingJob", "ValidationException", "No.")}
-    with pytest.raises(AwsRefused, match="AWS refused CreateProcessingJob: ValidationException: No"):
-        run(root, account)
-    assert account.stopped == []
 
 
 def test_an_archive_that_differs_from_its_hash_is_not_put_in_place(root: Path) -> None:
@@ -279,17 +291,6 @@ def test_two_builds_of_one_target_do_not_run_at_once(root: Path) -> None:
 # The connection and the user.
 
 
-class Trouble:
-    """Raises the given errors one after another, then no more."""
-
-    def __init__(self, *errors: BaseException) -> None:
-        self.errors = list(errors)
-
-    def __call__(self) -> None:
-        if self.errors:
-            raise self.errors.pop(0)
-
-
 def test_a_lost_connection_names_the_running_jobs_and_how_to_stop_them(root: Path) -> None:
     account = FakeAccount(on_describe=Trouble(AwsUnreachable("no route")))
     with pytest.raises(LostSight) as lost:
@@ -300,11 +301,6 @@ def test_a_lost_connection_names_the_running_jobs_and_how_to_stop_them(root: Pat
         f"Their output will be in {CPU}/c5."
     )
     assert account.stopped == []
-
-
-def test_expired_credentials_end_the_wait_at_once(root: Path) -> None:
-    with pytest.raises(LostSight, match="The AWS credentials have expired"):
-        run(root, FakeAccount(on_describe=Trouble(ExpiredCredentials())))
 
 
 def test_ctrl_c_stops_every_job(root: Path) -> None:

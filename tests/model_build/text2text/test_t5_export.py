@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper
 
-from containers.text2text import onnx_static_engine, tensorrt_engine
+from containers.text2text import tensorrt_engine
 from containers.text2text.engine import OnnxEngine
 from containers.text2text.generator import TextGenerator
 from containers.text2text.settings import Settings
@@ -24,9 +24,6 @@ from tests.model_build.miniatures.tiny_t5 import make_checkpoint, make_texts, ma
 from tests.model_build.tensorrt.tensorrt_graphs import T5, t5
 from workloads import Example, Serving
 
-needs_gpu = pytest.mark.skipif(
-    "CUDAExecutionProvider" not in onnxruntime.get_available_providers(), reason="there is no NVIDIA GPU"
-)
 FILES = ("encoder.onnx", "decoder.onnx")
 SETTINGS = Settings(
     max_input_tokens=24,
@@ -118,14 +115,9 @@ def test_the_static_decoders_logits_are_the_growing_ones(exported: Path, static:
         assert position.tolist() == [step + 1]
 
 
-@pytest.fixture(params=["tensorrt", "onnxruntime-cpu", pytest.param("onnxruntime-cuda", marks=needs_gpu)])
-def static_engine(
-    request: pytest.FixtureRequest, static: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> StaticEngine:
-    """The engines that run these very files: TensorRT's with ONNX Runtime in the GPU's place, and ONNX Runtime's."""
-    if request.param.startswith("onnxruntime"):
-        device = request.param.removeprefix("onnxruntime-")
-        return onnx_static_engine.load(static, device, most_rows=8, longest=24)
+@pytest.fixture
+def static_engine(static: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StaticEngine:
+    """TensorRT's engine over these graphs, with ONNX Runtime in the GPU's place."""
     install(monkeypatch, Gpu())
     profiles = text2text_profiles(T5, Serving(max_batch_size=8), channels=16, d_kv=8)
     for name, shapes in profiles.items():

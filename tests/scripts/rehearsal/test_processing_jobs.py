@@ -107,15 +107,6 @@ def test_it_reads_its_input_leaves_its_output_and_says_what_it_printed(rehearsin
     assert [(each["ProcessingJobName"], each["ProcessingJobStatus"]) for each in listed] == [("reads", "Completed")]
 
 
-def test_what_was_replaced_is_listed(rehearsing: LocalAccount, role: str) -> None:
-    start(rehearsing, role, "listed", READS)
-    ended(rehearsing, "listed")
-    notes = rehearsing.log_file.with_name("stand_ins.log").read_text()
-    assert (
-        "docker run ours:1 python3 /opt/ml/processing/source/entry.py one two: the same program as a process\n" in notes
-    )
-
-
 def test_a_container_that_fails_says_why_and_leaves_nothing(rehearsing: LocalAccount, role: str) -> None:
     start(rehearsing, role, "fails", FAILS)
     done = ended(rehearsing, "fails")
@@ -140,14 +131,3 @@ def test_it_is_stopped_with_the_processes_that_it_started(rehearsing: LocalAccou
     assert ended(rehearsing, "stopped")["ProcessingJobStatus"] == "Stopped"
     with pytest.raises(ClientError, match="the processing job is in status Stopped"):
         sagemaker.stop_processing_job(ProcessingJobName="stopped")
-
-
-def test_it_is_stopped_when_its_time_is_over(rehearsing: LocalAccount, role: str) -> None:
-    start(rehearsing, role, "long", WAITS, StoppingCondition={"MaxRuntimeInSeconds": 3})
-    assert ended(rehearsing, "long")["ProcessingJobStatus"] == "Stopped"
-
-
-def test_a_name_is_used_once(rehearsing: LocalAccount, role: str) -> None:
-    start(rehearsing, role, "once", READS)
-    with pytest.raises(ClientError, match=r"ResourceInUse.*a job with this name already exists"):
-        start(rehearsing, role, "once", READS)

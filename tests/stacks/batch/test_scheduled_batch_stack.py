@@ -5,21 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import Environment
 
 from stacks.context import PRODUCTION, Options
 from tests.stacks.miniature import Repository, Synthesis, kinds, make_ec2_repository
 from tests.stacks.templates import api_problems, filled, in_ecs_case
-from workloads import UsageError, instances
-from workloads.errors import InvalidDocument
-
-
-@pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    """Three shards on Inf1, in production."""
-    repository = make_ec2_repository(tmp_path_factory.mktemp("batch"), "duplicates")
-    repository.change_hosting(shards=3)
-    return repository.synthesise(options=PRODUCTION)
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +33,6 @@ def tasks(synthesis: Synthesis) -> dict[str, dict[str, Any]]:
         (container,) = each["Properties"]["ContainerDefinitions"]
         found["account" if "batch.account" in filled(container["Command"][2]) else "shard"] = container
     return found
-
-
-def test_a_run_starts_by_the_clock_and_is_told_the_time_it_was_due(batch: Synthesis) -> None:
-    rule = batch.only("AWS::Events::Rule")
-    assert rule["ScheduleExpression"] == "cron(0 2 * * ? *)"
-    (target,) = rule["Targets"]
-    assert target["InputTransformer"] == {"InputPathsMap": {"time": "$.time"}, "InputTemplate": '{"time":<time>}'}
 
 
 def test_inf2_is_one_line_of_the_workload(tmp_path: Path, batch: Synthesis) -> None:
@@ -142,11 +124,6 @@ def test_a_rehearsal_runs_the_same_steps_on_cpu_instances(repository: Repository
     ]
 
 
-def test_the_fleet_scales_from_nothing_to_the_shards(batch: Synthesis) -> None:
-    group = batch.only("AWS::AutoScaling::AutoScalingGroup")
-    assert (group["MinSize"], group["MaxSize"]) == ("0", "3")
-
-
 def test_inputs_and_outputs_are_encrypted_versioned_logged_and_take_tls_only(batch: Synthesis) -> None:
     buckets = batch.of_type("AWS::S3::Bucket")
     assert len(buckets) == 3
@@ -180,22 +157,6 @@ def test_a_key_of_ones_own_encrypts_rows_answers_and_logs(repository: Repository
     assert [each.get("KmsKeyId") for each in logs].count(key) == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "watched", "threshold", "comparison", "missing"),
-    [
-        ("Late", "ExecutionsTimedOut", 1, "GreaterThanOrEqualToThreshold", "notBreaching"),
-        ("Slow", "RowsPerSecond", 8_800, "LessThanThreshold", "notBreaching"),
-        ("Absent", "ExecutionsSucceeded", 1, "LessThanThreshold", "breaching"),
-    ],
-)
-def test_late_slow_and_absent_runs_have_an_alarm(
-    batch: Synthesis, name: str, watched: str, threshold: float, comparison: str, missing: str
-) -> None:
-    alarm = alarms(batch)[f"Watch{name}"]
-    assert (alarm["MetricName"], alarm["Threshold"]) == (watched, threshold)
-    assert (alarm["ComparisonOperator"], alarm["TreatMissingData"]) == (comparison, missing)
-
-
 def alarms(synthesis: Synthesis) -> dict[str, dict[str, Any]]:
     """Returns the alarms by their id, without the hash that CDK adds to it."""
     found = synthesis.of_type("AWS::CloudWatch::Alarm")
@@ -206,11 +167,6 @@ def test_a_failed_or_stopped_run_has_an_alarm(batch: Synthesis) -> None:
     expression, *counted = alarms(batch)["WatchFailed"]["Metrics"]
     assert expression["Expression"] == "failed + aborted"
     assert {each["MetricStat"]["Metric"]["MetricName"] for each in counted} == {"ExecutionsFailed", "ExecutionsAborted"}
-
-
-def test_runs_that_keep_their_deadline_may_be_a_day_and_a_deadline_apart(batch: Synthesis) -> None:
-    absent = alarms(batch)["WatchAbsent"]
-    assert (absent["Period"], absent["EvaluationPeriods"]) == (3600, 24 + 6)
 
 
 def test_a_run_that_is_not_daily_is_not_missed_after_a_day(repository: Repository) -> None:
@@ -248,60 +204,11 @@ def test_the_dashboard_says_at_the_top_whether_anything_is_wrong(batch: Synthesi
     assert (objective["label"], objective["value"]) == ("Objective", 8_800)
 
 
-def test_the_outputs_say_where_rows_go_and_what_to_start(batch: Synthesis) -> None:
-    assert list(batch.json["Outputs"]) == ["InputBucket", "OutputBucket", "StateMachineArn", "AlarmTopicArn"]
-
-
 def test_a_task_reads_its_rows_and_deletes_none(batch: Synthesis) -> None:
     for policy in batch.of_type("AWS::IAM::Policy").values():
         for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
             actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
             assert not [action for action in actions if "Delete" in action and action.startswith("s3")]
-
-
-@pytest.mark.parametrize("schedule", ["rate(1 hour)", "cron(0 * * * ? *)", "cron(0 2,14 * * ? *)", "rate(12 hours)"])
-def test_more_than_one_run_a_day_is_refused(repository: Repository, schedule: str) -> None:
-    repository.change_hosting(schedule=schedule)
-    with pytest.raises(InvalidDocument) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: hosting.schedule: got '{schedule}'; a run is named after its day, so at most "
-        "one can "
-        "start in it: cron(MINUTE HOUR …) with one minute and one hour, as in cron(0 2 * * ? *), or rate(N days)."
-    )
-
-
-def test_an_objective_of_latency_is_refused(tmp_path: Path) -> None:
-    repository = make_ec2_repository(tmp_path, "query_intent")
-    text = repository.workload_file.read_text("utf-8").replace('kind = "ecs-service"', 'kind = "scheduled-batch"')
-    repository.workload_file.write_text(f'{text}schedule = "rate(1 day)"\n', "utf-8")
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: objective: is a latency, but a scheduled batch is held to its throughput. "
-        "Set objective.rows_per_second and nothing else, or choose another hosting.kind."
-    )
-
-
-def test_a_type_of_sagemaker_is_rejected(repository: Repository) -> None:
-    repository.instance_types("inf1", "ml.inf1.6xlarge")
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: ml.inf1.6xlarge: its vCPUs and chips are unknown. Use a size of inf1, inf2, c5, "
-        "c6i, c7i, m5, m6i, m7i, in EC2's notation (inf1.6xlarge)."
-    )
-
-
-def test_a_region_without_the_instance_type_is_refused(repository: Repository) -> None:
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise(Environment(account="123456789012", region="eu-south-2"))
-    offered = ", ".join(sorted(instances.zones("inf1") or ()))
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: targets.inf1.instance_types: got 'inf1.6xlarge', which AWS does not have in "
-        "eu-south-2, "
-        f"only in {offered}. Deploy to one of these, or choose another instance type."
-    )
 
 
 def test_each_block_is_a_valid_api_call(batch: Synthesis) -> None:

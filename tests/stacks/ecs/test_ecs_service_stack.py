@@ -8,11 +8,8 @@ import pytest
 from aws_cdk import Environment
 from aws_cdk.assertions import Match
 
-from stacks.context import Options
 from stacks.ecs.service import START_UP
-from stacks.workload_stack import NotMeasured
 from tests.stacks.miniature import (
-    OTHER_SHA256,
     Repository,
     Synthesis,
     kinds,
@@ -20,26 +17,10 @@ from tests.stacks.miniature import (
     service_candidate,
 )
 from tests.stacks.templates import api_problems, filled, in_ecs_case
-from workloads import Autoscaling, LatencyObjective, ScheduledMinimum, UsageError, load_workload
-from workloads.errors import InvalidDocument
+from workloads import Autoscaling, LatencyObjective, ScheduledMinimum, load_workload
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/ours:1"
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    """On Inf1, measured on SageMaker: what production looks like."""
-    repository = make_ec2_repository(tmp_path_factory.mktemp("service"), "query_intent")
-    repository.recommend(service_candidate())
-    return repository.synthesise()
-
-
-@pytest.fixture(scope="module")
-def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    repository = make_ec2_repository(tmp_path_factory.mktemp("on-cpu"), "query_intent", "cpu")
-    repository.recommend(service_candidate(instance_type="c5.2xlarge"))
-    return repository.synthesise()
 
 
 @pytest.fixture
@@ -64,13 +45,6 @@ def test_a_task_has_every_chip_of_its_instance_and_every_vcpu(service: Synthesis
     assert server["Cpu"] == 24 * 1024
     assert server["Command"] == ["serve"]
     assert server["LinuxParameters"]["Capabilities"] == {"Add": ["IPC_LOCK"]}
-
-
-def test_a_task_is_alone_on_an_instance_of_its_type(service: Synthesis) -> None:
-    assert service.only("AWS::ECS::Service")["PlacementConstraints"] == [
-        {"Type": "distinctInstance"},
-        {"Type": "memberOf", "Expression": "attribute:ecs.instance-type == inf1.6xlarge"},
-    ]
 
 
 def test_the_archive_is_fetched_and_unpacked_before_the_server_starts(service: Synthesis) -> None:
@@ -141,22 +115,6 @@ def test_instances_start_from_ecs_own_neuron_ami_resolved_when_deployed(service:
     assert volume["Ebs"]["Encrypted"] is True
 
 
-def test_the_fleet_follows_the_tasks_and_has_room_for_an_update(service: Synthesis) -> None:
-    provider = service.only("AWS::ECS::CapacityProvider")["AutoScalingGroupProvider"]
-    assert provider["ManagedScaling"]["Status"] == "ENABLED"
-    assert provider["ManagedDraining"] == "ENABLED"
-    group = service.only("AWS::AutoScaling::AutoScalingGroup")
-    assert (group["MinSize"], group["MaxSize"]) == ("0", "24")
-    deployment = service.only("AWS::ECS::Service")["DeploymentConfiguration"]
-    assert (deployment["MinimumHealthyPercent"], deployment["MaximumPercent"]) == (100, 200)
-    assert deployment["DeploymentCircuitBreaker"] == {"Enable": True, "Rollback": True}
-
-
-def test_no_update_resets_the_number_of_tasks(service: Synthesis, on_cpu: Synthesis) -> None:
-    for synthesis in (service, on_cpu):
-        assert "DesiredCount" not in synthesis.only("AWS::ECS::Service")
-
-
 def test_the_service_goes_before_the_association_of_its_capacity_provider(service: Synthesis) -> None:
     (made,) = service.of_type("AWS::ECS::Service").values()
     kinds = [service.json["Resources"][name]["Type"] for name in made["DependsOn"]]
@@ -185,24 +143,6 @@ def test_a_target_is_healthy_when_its_server_is_ready_and_drains_before_it_goes(
     assert health["Command"][1] == "curl --fail --silent http://localhost:8080/v2/health/ready || exit 1"
 
 
-def test_the_recommendations_numbers_reach_the_scaling_untouched(service: Synthesis) -> None:
-    target = service.only("AWS::ApplicationAutoScaling::ScalableTarget")
-    assert (target["MinCapacity"], target["MaxCapacity"]) == (3, 12)
-    assert (target["ServiceNamespace"], target["ScalableDimension"]) == ("ecs", "ecs:service:DesiredCount")
-    policy = service.only("AWS::ApplicationAutoScaling::ScalingPolicy")["TargetTrackingScalingPolicyConfiguration"]
-    assert policy["TargetValue"] == 98_765.4
-    metric = policy["CustomizedMetricSpecification"]
-    assert (metric["Namespace"], metric["MetricName"]) == ("TransformersInProduction", "Invocations")
-    assert metric["Statistic"] == "Average"
-    assert [each["Name"] for each in metric["Dimensions"]] == ["Workload", "Stack"]
-
-
-def test_on_cpu_the_cpu_is_held_at_the_safety_factor(on_cpu: Synthesis) -> None:
-    policy = on_cpu.only("AWS::ApplicationAutoScaling::ScalingPolicy")["TargetTrackingScalingPolicyConfiguration"]
-    assert policy["PredefinedMetricSpecification"] == {"PredefinedMetricType": "ECSServiceAverageCPUUtilization"}
-    assert policy["TargetValue"] == 50
-
-
 def test_a_simulated_policy_reaches_the_scaling_untouched(tmp_path: Path) -> None:
     """`simulate --optimise` chooses cooldowns and scheduled minimums, too, and its target as a share for the CPU."""
     repository = make_ec2_repository(tmp_path, "query_intent", "cpu")
@@ -227,36 +167,6 @@ def test_without_a_recommendation_one_task_runs_and_nothing_scales_it(repository
     synthesis = repository.synthesise()
     assert not synthesis.of_type("AWS::ApplicationAutoScaling::ScalableTarget")
     assert synthesis.only("AWS::AutoScaling::AutoScalingGroup")["MaxSize"] == "2"
-
-
-@pytest.mark.parametrize(
-    ("metric", "threshold", "statistic"),
-    [
-        (
-            "ClientLatency",
-            10,
-            {
-                "ExtendedStatistic": "p99",
-                "Namespace": "TransformersInProduction",
-                "Dimensions": [
-                    {"Name": "Stack", "Value": {"Ref": "AWS::StackName"}},
-                    {"Name": "Workload", "Value": "query_intent"},
-                ],
-            },
-        ),
-        ("ResponseTime", 10, {"ExtendedStatistic": "p99", "Namespace": "TransformersInProduction"}),
-        ("Invocations", 200_000, {"Statistic": "Average"}),
-        ("UnHealthyHostCount", 1, {"Statistic": "Maximum", "Namespace": "AWS/NetworkELB"}),
-        ("TCP_Target_Reset_Count", 10, {"Statistic": "Sum", "Namespace": "AWS/NetworkELB"}),
-        ("CPUUtilization", 90, {"Statistic": "Average", "Namespace": "AWS/ECS"}),
-    ],
-)
-def test_an_alarm_watches_the_objective_or_the_measured_capacity(
-    service: Synthesis, metric: str, threshold: float, statistic: dict[str, object]
-) -> None:
-    service.template.has_resource_properties(
-        "AWS::CloudWatch::Alarm", {"MetricName": metric, "Threshold": threshold, **statistic}
-    )
 
 
 def test_the_share_of_5xx_is_held_to_the_objective(service: Synthesis) -> None:
@@ -316,12 +226,6 @@ def test_the_dashboard_says_at_the_top_whether_anything_is_wrong(service: Synthe
     assert estimate["value"] == pytest.approx(1.224 * 24)  # of the six instances that the peak needs
     (objective,) = body["widgets"][1]["properties"]["annotations"]["horizontal"]
     assert (objective["label"], objective["value"]) == ("Objective, P99", 10)
-
-
-def test_the_outputs_say_where_the_service_is(service: Synthesis) -> None:
-    assert list(service.json["Outputs"]) == ["ServiceUrl", "ClusterName", "ServiceName", "AlarmTopicArn"]
-    assert filled(service.json["Outputs"]["ServiceUrl"]["Value"]).startswith("http://")
-    assert filled(service.json["Outputs"]["ServiceUrl"]["Value"]).endswith(":8080")
 
 
 def test_a_task_may_read_its_archive_and_nothing_else(service: Synthesis) -> None:
@@ -390,80 +294,6 @@ def test_without_a_recommendation_the_load_test_is_named_since_no_job_measures_a
         "Measure with `python -m inference_recommender run query_intent --with load-test --url URL`, review the file "
         "and deploy again. [ack: recommendation:missing]"
     ]
-
-
-def test_an_image_that_private_subnets_cannot_reach_is_refused(repository: Repository) -> None:
-    repository.change_hosting(image_uri="docker.io/ours:1")
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: hosting.image_uri: got 'docker.io/ours:1', but AWS pulls from private Amazon ECR "
-        "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
-        "Push the image there first."
-    )
-
-
-def test_an_instance_type_without_known_chips_is_refused(repository: Repository) -> None:
-    repository.recommend(service_candidate(instance_type="inf1.3xlarge"))
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.recommendation_file}: inf1.3xlarge: its vCPUs and chips are unknown. Use a size of inf1, inf2, "
-        "c5, c6i, c7i, m5, m6i, m7i, in EC2's notation (inf1.6xlarge)."
-    )
-
-
-def test_an_artifact_for_a_cpu_on_inf1_is_refused(tmp_path: Path) -> None:
-    repository = make_ec2_repository(tmp_path, "query_intent", "cpu")
-    repository.instance_types("cpu", "inf1.xlarge")
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: targets.cpu.instance_types: got 'inf1.xlarge', but cpu of query_intent was "
-        "built with "
-        "onnxruntime for x86 CPU and runs on nothing else. Choose such an instance type, or a hosting.target that was "
-        "built for this one."
-    )
-
-
-def test_a_recommendation_of_another_artifact_is_refused(repository: Repository) -> None:
-    repository.recommend(service_candidate(), archive_sha256=OTHER_SHA256)
-    with pytest.raises(NotMeasured, match=r"archive_sha256: was measured on the artifact ffffffffffff…"):
-        repository.synthesise()
-
-
-def test_production_refuses_what_was_measured_locally(repository: Repository) -> None:
-    repository.recommend(service_candidate(), provenance={"measured_on": "local", "machine": "2 cores of an AMD EPYC"})
-    with pytest.raises(NotMeasured):
-        repository.synthesise(options=Options(stage="production"))
-
-
-@pytest.mark.parametrize(
-    ("keys", "problem"),
-    [
-        (
-            {
-                "vpc": {
-                    "id": "vpc-1",
-                    "cidr": "10.0.0.0/16",
-                    "subnet_ids": ["subnet-1"],
-                    "availability_zones": ["a", "b"],
-                }
-            },
-            "hosting.vpc: availability_zones: got 2 for 1 subnet_ids; name the zone of each subnet, in the same order.",
-        ),
-        (
-            {"image": IMAGE},
-            "hosting.image: unknown key. Allowed here: availability_zones, image_uri, kind, kms_key_arn, "
-            "target, vpc, zone_count.",
-        ),
-    ],
-)
-def test_a_wrong_key_of_hosting_is_named(repository: Repository, keys: dict[str, object], problem: str) -> None:
-    repository.change_hosting(**keys)
-    with pytest.raises(InvalidDocument) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == f"{repository.workload_file}: {problem}"
 
 
 def test_each_block_is_a_valid_api_call(service: Synthesis, on_cpu: Synthesis) -> None:

@@ -183,18 +183,6 @@ def test_names_beside_ids_are_refused(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("workload", ["query_intent", "duplicates"])
-def test_a_named_zone_without_the_type_is_refused(tmp_path: Path, workload: str) -> None:
-    made = both(tmp_path)[workload]
-    made.change_hosting(availability_zones=["use1-az1", "use1-az3"])
-    with pytest.raises(UsageError) as refusal:
-        made.app(VIRGINIA)
-    assert str(refusal.value) == (
-        f"{made.workload_file}: hosting.availability_zones: got 'use1-az3', which has no inf1.6xlarge. Zones of this "
-        "region that have it: use1-az1, use1-az2, use1-az4, use1-az5, use1-az6."
-    )
-
-
 def test_the_template_is_the_one_last_reviewed(network: Synthesis) -> None:
     assert_is_snapshot(NAME, masked(network.json))
 

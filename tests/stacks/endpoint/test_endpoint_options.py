@@ -8,109 +8,11 @@ from aws_cdk import Environment
 
 from stacks.context import Options
 from stacks.endpoint.served_model import startup_timeouts
-from tests.stacks.conftest import SHADOW_IMAGE
 from tests.stacks.endpoint.test_endpoint_stack import actions_of
 from tests.stacks.miniature import Repository, Synthesis, candidate, make_repository
 
 PRODUCTION = Options(stage="production")
 OWN_NEURON = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron:1"
-
-
-def test_a_g4dn_is_tried_where_a_g5_cannot_be_had(everything: Synthesis) -> None:
-    (variant,) = everything.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
-    assert "InstanceType" not in variant
-    assert variant["InstancePools"] == [
-        {"InstanceType": "ml.g5.xlarge", "Priority": 1},
-        {"InstanceType": "ml.g4dn.xlarge", "Priority": 2},
-    ]
-    assert variant["InferenceAmiVersion"] == "al2023-ami-sagemaker-inference-gpu-4-1"
-
-
-@pytest.mark.parametrize(
-    ("update", "policy"),
-    [
-        (
-            {"strategy": "all-at-once", "bake_s": 900},
-            {
-                "BlueGreenUpdatePolicy": {
-                    "TrafficRoutingConfiguration": {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0},
-                    "TerminationWaitInSeconds": 900,
-                    "MaximumExecutionTimeoutInSeconds": 28800,
-                }
-            },
-        ),
-        (
-            {"strategy": "canary", "percent": 40},
-            {
-                "BlueGreenUpdatePolicy": {
-                    "TrafficRoutingConfiguration": {
-                        "Type": "CANARY",
-                        "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 40},
-                        "WaitIntervalInSeconds": 600,
-                    },
-                    "TerminationWaitInSeconds": 600,
-                    "MaximumExecutionTimeoutInSeconds": 28800,
-                }
-            },
-        ),
-        (
-            {"strategy": "linear", "percent": 50},
-            {
-                "BlueGreenUpdatePolicy": {
-                    "TrafficRoutingConfiguration": {
-                        "Type": "LINEAR",
-                        "LinearStepSize": {"Type": "CAPACITY_PERCENT", "Value": 50},
-                        "WaitIntervalInSeconds": 300,
-                    },
-                    "TerminationWaitInSeconds": 300,
-                    "MaximumExecutionTimeoutInSeconds": 28800,
-                }
-            },
-        ),
-        (
-            {"strategy": "rolling", "percent": 34, "bake_s": 400},
-            {
-                "RollingUpdatePolicy": {
-                    "MaximumBatchSize": {"Type": "CAPACITY_PERCENT", "Value": 34},
-                    "WaitIntervalInSeconds": 400,
-                    "MaximumExecutionTimeoutInSeconds": 28800,
-                    "RollbackMaximumBatchSize": {"Type": "CAPACITY_PERCENT", "Value": 100},
-                }
-            },
-        ),
-    ],
-)
-def test_production_is_updated_as_the_workload_says(
-    repository: Repository, update: dict[str, object], policy: dict[str, object]
-) -> None:
-    repository.host(update=update)
-    repository.recommend(candidate())
-    asked = deployment_config(repository.synthesise(options=PRODUCTION))
-    assert {key: value for key, value in asked.items() if key != "AutoRollbackConfiguration"} == policy
-
-
-@pytest.mark.parametrize(
-    ("update", "policy", "size"),
-    [
-        ({"strategy": "canary"}, ("BlueGreenUpdatePolicy", "TrafficRoutingConfiguration"), "CanarySize"),
-        (
-            {"strategy": "linear", "percent": 10},
-            ("BlueGreenUpdatePolicy", "TrafficRoutingConfiguration"),
-            "LinearStepSize",
-        ),
-        ({"strategy": "rolling"}, ("RollingUpdatePolicy",), "MaximumBatchSize"),
-    ],
-)
-def test_a_share_of_less_than_one_instance_is_one(
-    repository: Repository, update: dict[str, object], policy: tuple[str, ...], size: str
-) -> None:
-    """SageMaker does not document what it makes of a tenth of two instances; one of two is its upper bound, a half."""
-    repository.host(update=update)
-    repository.recommend(candidate(instance_count=2))
-    asked = deployment_config(repository.synthesise(options=PRODUCTION))
-    for key in policy:
-        asked = asked[key]
-    assert asked[size] == {"Type": "INSTANCE_COUNT", "Value": 1}
 
 
 def test_alarms_on_latency_and_errors_roll_an_update_back(everything: Synthesis) -> None:
@@ -122,39 +24,6 @@ def test_alarms_on_latency_and_errors_roll_an_update_back(everything: Synthesis)
         "Invocation5XXErrors",
         "InvocationModelErrors",
         "Invocation4XXErrors",
-    ]
-
-
-def test_beta_is_updated_at_once_since_its_load_test_turns_the_alarms_on(measured: Synthesis) -> None:
-    assert "DeploymentConfig" not in measured.only("AWS::SageMaker::Endpoint")
-
-
-def test_concurrency_is_tracked_too_where_the_workload_asks(everything: Synthesis) -> None:
-    policies = everything.of_type("AWS::ApplicationAutoScaling::ScalingPolicy").values()
-    tracked = [policy["Properties"]["TargetTrackingScalingPolicyConfiguration"] for policy in policies]
-    assert [
-        (each["PredefinedMetricSpecification"]["PredefinedMetricType"], each["TargetValue"], each["DisableScaleIn"])
-        for each in tracked
-    ] == [
-        ("SageMakerVariantInvocationsPerInstance", 3210.5, True),
-        ("SageMakerVariantConcurrentRequestsPerModelHighResolution", 8, True),
-    ]
-
-
-def test_minimums_follow_the_clock(everything: Synthesis) -> None:
-    assert everything.only("AWS::ApplicationAutoScaling::ScalableTarget")["ScheduledActions"] == [
-        {
-            "ScheduledActionName": "Minimum0",
-            "Schedule": "cron(0 7 ? * MON-FRI *)",
-            "Timezone": "Europe/Berlin",
-            "ScalableTargetAction": {"MinCapacity": 5},
-        },
-        {
-            "ScheduledActionName": "Minimum1",
-            "Schedule": "cron(0 22 ? * MON-FRI *)",
-            "Timezone": "Europe/Berlin",
-            "ScalableTargetAction": {"MinCapacity": 2},
-        },
     ]
 
 
@@ -186,32 +55,6 @@ def test_a_network_that_is_there_is_taken_as_it_is(repository: Repository) -> No
         "SecurityGroupIds": ["sg-0c"],
     }
     assert not synthesis.of_type("AWS::EC2::VPC")
-
-
-def test_what_is_captured_is_encrypted_needs_tls_and_goes_in_time(everything: Synthesis) -> None:
-    capture = everything.only("AWS::SageMaker::EndpointConfig")["DataCaptureConfig"]
-    assert (capture["EnableCapture"], capture["InitialSamplingPercentage"]) == (True, 5)
-    assert [option["CaptureMode"] for option in capture["CaptureOptions"]] == ["Input", "Output"]
-    bucket = everything.only("AWS::S3::Bucket")
-    (rule,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
-    assert rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
-    assert bucket["LifecycleConfiguration"]["Rules"][0]["ExpirationInDays"] == 30
-    assert all(bucket["PublicAccessBlockConfiguration"].values())
-    denied = everything.only("AWS::S3::BucketPolicy")["PolicyDocument"]["Statement"][0]
-    assert (denied["Effect"], denied["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
-
-
-def test_a_shadow_gets_its_share_of_the_requests(everything: Synthesis) -> None:
-    config = everything.only("AWS::SageMaker::EndpointConfig")
-    (shadow,), (production,) = config["ShadowProductionVariants"], config["ProductionVariants"]
-    assert (shadow["InstanceType"], shadow["InitialInstanceCount"]) == ("ml.c5.xlarge", 1)
-    assert (shadow["InitialVariantWeight"], production["InitialVariantWeight"]) == (0.25, 1)
-    assert shadow["ModelName"] != production["ModelName"]
-    images = [
-        model["Properties"]["PrimaryContainer"]["Image"]
-        for model in everything.of_type("AWS::SageMaker::Model").values()
-    ]
-    assert [image for image in images if isinstance(image, str)] == [SHADOW_IMAGE]
 
 
 def test_a_key_that_is_given_is_used(repository: Repository) -> None:

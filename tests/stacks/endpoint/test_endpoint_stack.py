@@ -22,34 +22,11 @@ def test_the_model_is_the_built_archive_under_its_own_hash(repository: Repositor
     }
 
 
-def test_the_recommended_environment_reaches_the_container(measured: Synthesis) -> None:
-    environment = measured.only("AWS::SageMaker::Model")["PrimaryContainer"]["Environment"]
-    assert environment["OMP_NUM_THREADS"] == "1"
-    assert environment["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"] == "spellcheck"
-
-
-def test_the_model_is_cut_off_from_the_network(unmeasured: Synthesis) -> None:
-    unmeasured.template.has_resource_properties("AWS::SageMaker::Model", {"EnableNetworkIsolation": True})
-
-
 def test_the_model_waits_for_its_roles_policies(unmeasured: Synthesis) -> None:
     (model,) = unmeasured.of_type("AWS::SageMaker::Model").values()
     policies = [unmeasured.json["Resources"][name] for name in model["DependsOn"]]
     assert {policy["Type"] for policy in policies} == {"AWS::IAM::Policy"}
     assert any("s3:GetObject*" in str(policy) for policy in policies)
-
-
-def test_without_a_recommendation_one_instance_runs_and_nothing_scales_it(unmeasured: Synthesis) -> None:
-    (variant,) = unmeasured.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
-    assert (variant["InstanceType"], variant["InitialInstanceCount"]) == ("ml.c5.xlarge", 1)
-    assert not unmeasured.of_type("AWS::ApplicationAutoScaling::ScalableTarget")
-    assert not unmeasured.of_type("AWS::ApplicationAutoScaling::ScalingPolicy")
-
-
-def test_a_recommendation_decides_type_and_count(measured: Synthesis) -> None:
-    (variant,) = measured.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
-    assert variant["VariantName"] == "AllTraffic"
-    assert (variant["InstanceType"], variant["InitialInstanceCount"]) == ("ml.c5.2xlarge", 3)
 
 
 def test_a_recommendations_numbers_reach_the_scaling_policy_untouched(repository: Repository) -> None:
@@ -104,15 +81,6 @@ def test_the_scalable_target_is_the_endpoints_variant(measured: Synthesis) -> No
     assert endpoint == measured.json["Outputs"]["EndpointName"]["Value"]
 
 
-def test_an_update_keeps_the_size_that_autoscaling_chose(unmeasured: Synthesis) -> None:
-    unmeasured.template.has_resource_properties("AWS::SageMaker::Endpoint", {"RetainAllVariantProperties": True})
-
-
-def test_requests_go_to_the_instance_with_the_fewest_waiting(unmeasured: Synthesis) -> None:
-    (variant,) = unmeasured.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
-    assert variant["RoutingConfig"] == {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
-
-
 def test_how_long_sagemaker_waits_follows_the_archives_size(repository: Repository) -> None:
     repository.build("cpu", archive_bytes=2_000_000_000)
     (variant,) = repository.synthesise().only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
@@ -120,26 +88,10 @@ def test_how_long_sagemaker_waits_follows_the_archives_size(repository: Reposito
     assert variant["ContainerStartupHealthCheckTimeoutInSeconds"] == 300 + 200
 
 
-def test_volumes_have_sagemakers_own_key_and_the_stack_pays_for_none(unmeasured: Synthesis) -> None:
-    assert "KmsKeyId" not in unmeasured.only("AWS::SageMaker::EndpointConfig")
-    assert not unmeasured.of_type("AWS::KMS::Key")
-
-
 def test_a_host_with_nvme_of_its_own_is_given_no_key(repository: Repository) -> None:
     key = "arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
     repository.host("tensorrt", instance_types=["ml.g4dn.xlarge"], kms_key_arn=key)
     assert "KmsKeyId" not in repository.synthesise().only("AWS::SageMaker::EndpointConfig")
-
-
-def test_the_outputs_are_what_the_recommender_looks_for(unmeasured: Synthesis) -> None:
-    assert list(unmeasured.json["Outputs"]) == [
-        "EndpointName",
-        "ModelName",
-        "RecommenderRoleArn",
-        "GeneratorRoleArn",
-        "HostedTarget",
-        "PagingTopicArn",
-    ]
 
 
 def test_nothing_has_a_physical_name_but_what_is_never_replaced_and_called_by_it(measured: Synthesis) -> None:
@@ -151,10 +103,6 @@ def test_nothing_has_a_physical_name_but_what_is_never_replaced_and_called_by_it
         for name in names & set(resource.get("Properties", {}))
     }
     assert named == {("AWS::SageMaker::Endpoint", "EndpointName"), ("AWS::CloudWatch::CompositeAlarm", "AlarmName")}
-
-
-def test_the_endpoint_is_called_as_its_stack(measured: Synthesis) -> None:
-    assert measured.only("AWS::SageMaker::Endpoint")["EndpointName"] == "SpellcheckStack"
 
 
 def test_what_bootstrap_encrypted_with_a_key_of_its_own_can_be_read(unmeasured: Synthesis) -> None:

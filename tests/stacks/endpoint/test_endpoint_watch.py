@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from containers import embedded_metrics
-from containers.triton.server_times import Counted
+from containers.triton.server_times import TritonCounters
 from stacks.paging import EVALUATION_PERIODS
 from tests.stacks.endpoint.test_endpoint_options import OWN_NEURON
 from tests.stacks.miniature import Repository, Synthesis, candidate, make_repository
@@ -16,47 +14,6 @@ from workloads.endpoint_hosting import Canary
 
 AVERAGE = {"Statistic": "Average"}
 ENDPOINT = [{"Name": "EndpointName", "Value": "SpellcheckStack"}, {"Name": "VariantName", "Value": "AllTraffic"}]
-
-
-@pytest.mark.parametrize(
-    ("metric", "statistic", "threshold"),
-    [
-        ("ModelLatency", {"ExtendedStatistic": "p99"}, 50_000),
-        ("OverheadLatency", AVERAGE, 20_000),
-        ("Invocation4XXErrors", AVERAGE, 0.001),
-        ("Invocation5XXErrors", AVERAGE, 0.001),
-        ("InvocationModelErrors", AVERAGE, 0.001),
-        ("InvocationsPerInstance", {"Statistic": "Sum"}, 6_421.0),
-    ],
-)
-def test_an_alarm_watches_the_objective_in_cloudwatchs_unit(
-    measured: Synthesis, metric: str, statistic: dict[str, str], threshold: float
-) -> None:
-    measured.template.has_resource_properties(
-        "AWS::CloudWatch::Alarm",
-        {
-            "Namespace": "AWS/SageMaker",
-            "MetricName": metric,
-            "Threshold": threshold,
-            "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-            "TreatMissingData": "notBreaching",
-            "Dimensions": ENDPOINT,
-            **statistic,
-        },
-    )
-
-
-def test_what_callers_wait_is_watched_under_the_names_of_workload_and_stack(measured: Synthesis) -> None:
-    measured.template.has_resource_properties(
-        "AWS::CloudWatch::Alarm",
-        {
-            "Namespace": "TransformersInProduction",
-            "MetricName": "ClientLatency",
-            "Dimensions": [{"Name": "Stack", "Value": "SpellcheckStack"}, {"Name": "Workload", "Value": "spellcheck"}],
-            "ExtendedStatistic": "p99",
-            "Threshold": 70,  # 50 ms for the model and 20 ms around it
-        },
-    )
 
 
 def test_the_limits_move_with_the_objective(repository: Repository) -> None:
@@ -155,9 +112,9 @@ def test_tritons_waiting_and_computing_stand_beside_model_latency(measured: Synt
     """The names and dimensions are those that the image's server_times prints."""
     environment = measured.only("AWS::SageMaker::Model")["PrimaryContainer"]["Environment"]
     printed = {"Workload": environment["METRICS_WORKLOAD"], "Stack": environment["METRICS_STACK"]}
-    counted = Counted(requests=1).means_since(Counted())
+    counters = TritonCounters(requests=1).means_since(TritonCounters())
     shown = graphs(measured)["In Triton: waiting and computing (ms, mean)"]["metrics"]
-    assert [metric[:2] for metric in shown] == [[embedded_metrics.NAMESPACE, each.name] for each in counted]
+    assert [metric[:2] for metric in shown] == [[embedded_metrics.NAMESPACE, each.name] for each in counters]
     for _, _, *named, rendering in shown:
         assert dict(zip(named[::2], named[1::2], strict=True)) == printed
         assert rendering.get("stat", "Average") == "Average"

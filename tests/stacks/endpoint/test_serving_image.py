@@ -1,13 +1,11 @@
 """The image and the host AMI: the stock one by region, one's own, and every pair that is refused."""
 
 import re
-from pathlib import Path
 
 import pytest
 from aws_cdk import Environment
 
-from tests.stacks.miniature import Repository, candidate, make_repository
-from workloads import UsageError
+from tests.stacks.miniature import Repository, candidate
 from workloads.images import triton_registries
 from workloads.instances import HOST_AMIS
 
@@ -55,58 +53,3 @@ def test_the_ami_follows_the_recommended_instance_type(repository: Repository) -
     (variant,) = repository.synthesise().only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
     assert variant["InstanceType"] == "ml.g5.xlarge"
     assert variant["InferenceAmiVersion"] == "al2023-ami-sagemaker-inference-gpu-4-1"
-
-
-@pytest.mark.parametrize(
-    ("workload", "target", "version", "instance_type"),
-    [
-        ("spellcheck", "tensorrt", "25.06", "ml.g5.xlarge"),
-        ("text_classification", "pytorch", "25.09", "ml.p3.2xlarge"),
-        ("text_classification", "pytorch", "25.09", "ml.g6.xlarge"),
-    ],
-)
-def test_a_pair_of_image_and_host_that_is_not_known_to_start_is_refused(
-    tmp_path: Path, workload: str, target: str, version: str, instance_type: str
-) -> None:
-    repository = make_repository(tmp_path, workload)
-    repository.host(target, triton_version=version, instance_types=[instance_type])
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: hosting: no host AMI is known to start Triton {version} on {instance_type}. "
-        "Known: Triton 24.01, 24.03, 24.05, 24.09, 25.04, 25.09, 26.05 on g4dn, g5. "
-        "Choose such a pair, or a CPU instance type."
-    )
-
-
-def test_a_version_that_sagemaker_does_not_publish_is_refused(repository: Repository) -> None:
-    repository.host(triton_version="25.06")
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: hosting.triton_version: got '25.06', which SageMaker does not publish. "
-        f"Published: {', '.join(sorted(triton_registries()))}. "
-        "Choose one of them, or set hosting.image_uri to your own image."
-    )
-
-
-def test_a_region_without_the_image_is_refused(repository: Repository) -> None:
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise(Environment(account="123456789012", region="us-gov-west-1"))
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: hosting.triton_version: SageMaker does not publish Triton 25.09 in "
-        f"us-gov-west-1, only in {', '.join(sorted(triton_registries()['25.09']))}. Deploy to one of these regions, "
-        "choose another version, or set hosting.image_uri to your own image."
-    )
-
-
-@pytest.mark.parametrize("uri", ["nvcr.io/nvidia/tritonserver:25.09-py3", "triton", "1.dkr.ecr.x.amazonaws.com/a:b"])
-def test_an_image_outside_amazon_ecr_is_refused(repository: Repository, uri: str) -> None:
-    repository.host(image_uri=uri)
-    with pytest.raises(UsageError) as refusal:
-        repository.synthesise()
-    assert str(refusal.value) == (
-        f"{repository.workload_file}: hosting.image_uri: got '{uri}', but AWS pulls from private Amazon ECR "
-        "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
-        "Push the image there first."
-    )

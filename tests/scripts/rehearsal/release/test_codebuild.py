@@ -56,9 +56,58 @@ def phases(**given: list[str]) -> dict[str, Any]:
     return {"phases": {name: {"commands": commands} for name, commands in given.items()}}
 
 
-def test_phases_run_in_order_in_one_shell(tmp_path: Path) -> None:
-    spec = phases(build=["echo build $MADE", "pwd"], install=["MADE=here; cd /"], post_build=["echo post"])
-    assert ran(a_build(tmp_path, spec))[0] == ["build here", "/", "post"]
+OUT = {"artifacts": {"base-directory": "out", "files": ["**/*"]}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "printed"),
+    [
+        (
+            phases(build=["echo build $MADE", "pwd"], install=["MADE=here; cd /"], post_build=["echo post"]),
+            ["build here", "/", "post"],
+        ),
+        ({"env": {"variables": {"A": "spec", "B": "spec"}}, **phases(build=["echo $A $B"])}, ["action spec"]),
+    ],
+    ids=["phases in order in one shell", "the action's variables override"],
+)
+def test_a_build_runs(tmp_path: Path, spec: dict[str, Any], printed: list[str]) -> None:
+    assert ran(a_build(tmp_path, spec, A="action"))[0] == printed
+
+
+@pytest.mark.parametrize(
+    ("spec", "outputs", "printed", "reason"),
+    [
+        (
+            phases(install=["echo one", "(exit 3)", "echo two"], build=["echo three"]),
+            (),
+            ["one"],
+            "INSTALL: exit status 3: (exit 3)",
+        ),
+        (
+            phases(build=["exit 4", "echo never"], post_build=["echo succeeding: $CODEBUILD_BUILD_SUCCEEDING"]),
+            (),
+            ["succeeding: 0"],
+            "BUILD: exit status 4: exit 4",
+        ),
+        (
+            {**phases(build=["true"]), **OUT},
+            ("Made",),
+            [],
+            "UPLOAD_ARTIFACTS: no matching base directory path found for out",
+        ),
+        ({**phases(build=["mkdir out"]), **OUT}, ("Made",), [], "UPLOAD_ARTIFACTS: no matching artifact paths found"),
+        (
+            phases(build=["true"]),
+            ("Made",),
+            [],
+            "UPLOAD_ARTIFACTS: no artifact definition found for the output artifact Made",
+        ),
+    ],
+)
+def test_a_build_fails(
+    tmp_path: Path, spec: dict[str, Any], outputs: tuple[str, ...], printed: list[str], reason: str
+) -> None:
+    assert failed(a_build(tmp_path, spec, outputs=outputs)) == (printed, reason)
 
 
 def test_a_build_has_its_inputs_and_no_other_variables_of_the_machine(
@@ -75,24 +124,6 @@ def test_a_build_has_its_inputs_and_no_other_variables_of_the_machine(
     assert environment["AWS_CONTAINER_CREDENTIALS_FULL_URI"] == "http://127.0.0.1:1/credentials"
     assert "AWS_ACCESS_KEY_ID" not in environment
     assert environment["HOME"] == str(tmp_path / "home")
-
-
-def test_an_actions_variable_overrides_the_specifications(tmp_path: Path) -> None:
-    spec = {"env": {"variables": {"A": "spec", "B": "spec"}}, **phases(build=["echo $A $B"])}
-    assert ran(a_build(tmp_path, spec, A="action"))[0] == ["action spec"]
-
-
-def test_the_first_command_that_fails_ends_the_build(tmp_path: Path) -> None:
-    log, reason = failed(a_build(tmp_path, phases(install=["echo one", "(exit 3)", "echo two"], build=["echo three"])))
-    assert log == ["one"]
-    assert reason == "INSTALL: exit status 3: (exit 3)"
-
-
-def test_post_build_runs_after_a_failed_build_phase(tmp_path: Path) -> None:
-    spec = phases(build=["exit 4", "echo never"], post_build=["echo succeeding: $CODEBUILD_BUILD_SUCCEEDING"])
-    log, reason = failed(a_build(tmp_path, spec))
-    assert log == ["succeeding: 0"]
-    assert reason == "BUILD: exit status 4: exit 4"
 
 
 def test_a_build_times_out(tmp_path: Path) -> None:
@@ -132,38 +163,12 @@ def test_docker_runs_only_in_privileged_builds(tmp_path: Path, privileged: bool,
     assert (done.returncode, done.stderr) == (1, message)
 
 
-def test_output_files_match_the_patterns_below_the_base_directory(tmp_path: Path) -> None:
-    spec = {
-        **phases(build=["mkdir -p out/deep && cp in.txt out/deep/kept.txt && touch out/.hidden left.txt"]),
-        "artifacts": {"base-directory": "out", "files": ["**/*"]},
-    }
-    _, outputs = ran(a_build(tmp_path, spec, outputs=("Made",)))
+def test_output_files_match_the_patterns(tmp_path: Path) -> None:
+    both = {name: {"base-directory": name.lower(), "files": ["in.txt"]} for name in ("One", "Two")}
+    secondary = phases(build=["mkdir one two && cp in.txt one && cp in.txt two"])
+    secondary |= {"artifacts": {"secondary-artifacts": both}}
+    assert sorted(ran(a_build(tmp_path / "a", secondary, outputs=("One", "Two")))[1]) == ["One", "Two"]
+    spec = phases(build=["mkdir -p out/deep && cp in.txt out/deep/kept.txt && touch out/.hidden left.txt"]) | OUT
+    _, outputs = ran(a_build(tmp_path / "b", spec, outputs=("Made",)))
     files = sorted(str(file.relative_to(outputs["Made"])) for file in outputs["Made"].rglob("*") if file.is_file())
     assert files == [".hidden", "deep/kept.txt"]
-
-
-def test_secondary_artifacts_are_stored_by_name(tmp_path: Path) -> None:
-    both = {name: {"base-directory": name.lower(), "files": ["in.txt"]} for name in ("One", "Two")}
-    spec = {
-        **phases(build=["mkdir one two && cp in.txt one && cp in.txt two"]),
-        "artifacts": {"secondary-artifacts": both},
-    }
-    _, outputs = ran(a_build(tmp_path, spec, outputs=("One", "Two")))
-    assert sorted(outputs) == ["One", "Two"]
-
-
-@pytest.mark.parametrize(
-    ("made", "reason"),
-    [
-        ("true", "UPLOAD_ARTIFACTS: no matching base directory path found for out"),
-        ("mkdir out", "UPLOAD_ARTIFACTS: no matching artifact paths found"),
-    ],
-)
-def test_a_missing_output_fails_the_build(tmp_path: Path, made: str, reason: str) -> None:
-    spec = {**phases(build=[made]), "artifacts": {"base-directory": "out", "files": ["**/*"]}}
-    assert failed(a_build(tmp_path, spec, outputs=("Made",)))[1] == reason
-
-
-def test_an_undefined_output_fails_the_build(tmp_path: Path) -> None:
-    _, reason = failed(a_build(tmp_path, phases(build=["true"]), outputs=("Made",)))
-    assert reason == "UPLOAD_ARTIFACTS: no artifact definition found for the output artifact Made"

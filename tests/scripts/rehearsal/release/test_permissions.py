@@ -64,16 +64,12 @@ def allowing(*actions: str) -> list[dict[str, Any]]:
     return [{"Effect": "Allow", "Action": list(actions), "Resource": CONNECTION}]
 
 
-def test_the_service_of_the_connections_arn_is_allowed() -> None:
-    every = allowing("codestar-connections:UseConnection", "codeconnections:UseConnection")
-    check_connection(released(), Iam({"SourceRole": every, "BuildRole": every}))
-
-
 @pytest.mark.parametrize(("wrong", "where"), [("SourceRole", "Source/Clone"), ("BuildRole", "Beta/Propose")])
 def test_another_service_is_denied(wrong: str, where: str) -> None:
     """CDK grants only codestar-connections:UseConnection."""
     right = allowing("codeconnections:UseConnection")
     roles = {"SourceRole": right, "BuildRole": right, wrong: allowing("codestar-connections:UseConnection")}
+    check_connection(released(), Iam({**roles, wrong: right}))
     with pytest.raises(Denied) as caught:
         check_connection(released(), Iam(roles))
     role = f"arn:aws:iam::{ACCOUNT}:role/{wrong}"

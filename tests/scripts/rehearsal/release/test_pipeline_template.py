@@ -14,45 +14,15 @@ from scripts.rehearsal.release.pipeline_template import (
     read_pipeline,
 )
 from tests.scripts.rehearsal.release.templates import (
-    ACCOUNT,
     build,
     commands,
-    deployed,
     pipeline,
     project,
     source,
-    template,
 )
 from workloads import ROOT, UsageError
 
 SNAPSHOT = ROOT / "tests" / "stacks" / "snapshots" / "ReleasePipelineStack.template.json"
-
-
-def test_actions_are_ordered_by_stage_run_order_and_name() -> None:
-    made = pipeline(
-        {
-            "Source": [source("Files")],
-            "Build": [build("Later", 2, ["Files"]), build("B", 1, ["Files"]), build("A", 1, ["Files"])],
-        },
-        Later=project(commands("true")),
-        A=project(commands("true")),
-        B=project(commands("true")),
-    )
-    assert [action.name for action in made.actions] == ["Files", "A", "B", "Later"]
-    assert (made.name, made.bucket, made.stages) == ("Pipeline", "artifacts", ("Source", "Build"))
-    assert made.role_arn == f"arn:aws:iam::{ACCOUNT}:role/PipelineRole"
-    assert made.projects["A"].role_arn == f"arn:aws:iam::{ACCOUNT}:role/BuildRole"
-
-
-def test_the_primary_source_comes_first() -> None:
-    made = pipeline(
-        {
-            "Source": [source("Files"), source("Clone")],
-            "Build": [build("Step", 1, ["Files", "Clone"], PrimarySource="Clone")],
-        },
-        Step=project(commands("true")),
-    )
-    assert made.action("Build", "Step").inputs == ("Clone", "Files")
 
 
 def test_a_secret_variable_is_rejected() -> None:
@@ -78,31 +48,6 @@ def test_an_input_that_no_earlier_action_makes_is_rejected() -> None:
         assert str(caught.value) == "Build/Take: takes the artifact Made, which no earlier action makes."
 
 
-def test_a_build_specification_is_read() -> None:
-    spec = read_build_spec(
-        "Step",
-        json.dumps(
-            {
-                "version": "0.2",
-                "env": {"variables": {"A": 1}, "git-credential-helper": "yes", "shell": "bash"},
-                "phases": {
-                    "install": {"runtime-versions": {"python": "3.11"}, "commands": ["one"]},
-                    "build": {"commands": ["two", "three"]},
-                },
-                "artifacts": {
-                    "secondary-artifacts": {"Out": {"base-directory": "out", "files": ["**/*"]}},
-                },
-                "cache": {"paths": ["build/**/*"]},
-            }
-        ),
-    )
-    assert spec.variables == {"A": "1"}
-    assert (spec.git_credential_helper, spec.shell, spec.runtimes) == (True, "bash", {"python": "3.11"})
-    assert spec.phases == {"install": ("one",), "pre_build": (), "build": ("two", "three"), "post_build": ()}
-    assert (spec.outputs, spec.secondary["Out"].base_directory) == (None, "out")
-    assert spec.cached == ("build/**/*",)
-
-
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
@@ -118,13 +63,6 @@ def test_an_unsupported_key_of_a_build_specification_is_rejected(spec: dict[str,
     with pytest.raises(UsageError) as caught:
         read_build_spec("Step", json.dumps({"version": "0.2", **spec}))
     assert str(caught.value) == reason
-
-
-def test_a_reference_to_a_missing_resource_is_an_error() -> None:
-    stages = {"Source": [source("Files")], "Build": [build("Step", 1, ["Files"])]}
-    with pytest.raises(UsageError) as caught:
-        read_pipeline(template(stages, {"Step": project(commands("true"))}), deployed())
-    assert str(caught.value) == "The template refers to Step, which the deployed stack does not have."
 
 
 def test_the_projects_own_pipeline_is_supported() -> None:

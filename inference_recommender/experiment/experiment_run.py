@@ -1,0 +1,83 @@
+"""An experiment before anything is sent, and the port to AWS."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from inference_recommender.experiment.folder import ExperimentFolder
+from inference_recommender.experiment.plan import Experiment
+from inference_recommender.experiment.resources import ExperimentAccess
+from inference_recommender.measure.job_wait import Service, Sleep
+from inference_recommender.measurement import DeployedEndpoint, Measurement
+from inference_recommender.progress import Progress
+from workloads import ModelArtifact, WorkloadFolder
+from workloads.instances import instance_shape
+
+
+class ExperimentAccount(Service, Protocol):
+    """The port to AWS. Every method raises `AwsUnavailable` if the service is unavailable."""
+
+    def upload_archive(self, url: str, file: Path) -> None:
+        """Puts a file at an s3:// URL, unless an object of that size exists."""
+
+    def make_model(self, request: Mapping[str, Any]) -> None:
+        """Calls CreateModel, or uses an existing model of that name and archive."""
+
+    def delete_model(self, name: str) -> None:
+        """Deletes a model if it exists."""
+
+    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
+        """Calls CreateEndpointConfig and CreateEndpoint, or uses existing ones of those names."""
+
+    def endpoint_status(self, name: str) -> tuple[str, str | None]:
+        """Returns EndpointStatus and FailureReason."""
+
+    def delete_endpoint(self, name: str) -> None:
+        """Deletes an endpoint and its configuration of the same name, if they exist."""
+
+    def deployed_endpoint(self, name: str) -> DeployedEndpoint:
+        """Raises `AwsUnavailable` for an endpoint that cannot be measured."""
+
+    def gpu_utilization(self, endpoint: str, variant: str, start: datetime, end: datetime) -> float | None:
+        """Returns the mean utilisation of the busiest minute, 0 to 100 × GPUs, or None without a metric."""
+
+    def runtime_host(self) -> str:
+        """Returns the host that receives the requests of endpoints."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedExperiment:
+    """An experiment before anything is sent."""
+
+    experiment: Experiment
+    source: WorkloadFolder
+    artifacts: Mapping[str, ModelArtifact]
+    """Keyed by variant."""
+    archives: Mapping[str, Path]
+    """The model archives, keyed by variant."""
+    access: ExperimentAccess
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExperimentRun:
+    """A prepared experiment with its account and its folder."""
+
+    prepared: PreparedExperiment
+    account: ExperimentAccount
+    folder: ExperimentFolder
+    progress: Progress
+    sleep: Sleep = time.sleep
+
+    def with_gpus(
+        self, measured: Measurement, production_variant: str | None, began: datetime, ended: datetime
+    ) -> Measurement:
+        """Adds the utilisation of a GPU, if the instance has any and CloudWatch has the metric."""
+        shape = instance_shape(measured.instance_type)
+        if not shape or not shape.gpus or production_variant is None:
+            return measured
+        of_all = self.account.gpu_utilization(measured.endpoint_name, production_variant, began, ended)
+        of_one = None if of_all is None else of_all / shape.gpus
+        return measured.model_copy(update={"gpu_utilization_percent": of_one})

@@ -1,0 +1,158 @@
+"""Instances of a simulated fleet: how they start, serve and stop on SageMaker and on ECS. Pure.
+
+SageMaker: an endpoint is Updating while it adds or removes instances, and rejects other changes meanwhile
+(https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpointWeightsAndCapacities.html). An instance is
+paid for from the request until it is gone.
+
+ECS with a capacity provider: each task has its own instance. A task starts at once on an idle instance. Otherwise the
+provider starts instances a minute later, but none while another one is younger than the warm-up. The instance of a
+removed task is idle and goes after fifteen minutes
+(https://docs.aws.amazon.com/AmazonECS/latest/developerguide/cluster-auto-scaling.html).
+"""
+
+import heapq
+import math
+from collections import deque
+from random import Random
+
+from inference_recommender.simulate.policy import Timing
+from inference_recommender.simulate.tracking import MINUTE_S
+
+
+class SimulatedFleet:
+    """Counts serving and paid instances, and changes both at their times."""
+
+    def __init__(self, count: int, timing: Timing, random: Random) -> None:
+        self.serving = count
+        self.paid = count
+        self.next_s = math.inf
+        """Time of the next change."""
+        self._timing = timing
+        self._random = random
+        self._changes: list[tuple[float, int, int, int]] = []
+        """Second, a number that orders changes of one second, and what is added to `serving` and `paid`."""
+        self._number = 0
+
+    def advance(self, now_s: float) -> None:
+        while self._changes and self._changes[0][0] <= now_s:
+            _, _, serving, paid = heapq.heappop(self._changes)
+            self.serving += serving
+            self.paid += paid
+        self.next_s = self._changes[0][0] if self._changes else math.inf
+
+    def takes_changes(self, now_s: float) -> bool:
+        """Returns whether instances can be added or removed now."""
+        raise NotImplementedError
+
+    def add(self, count: int, now_s: float) -> float:
+        """Returns when all of them serve."""
+        raise NotImplementedError
+
+    def remove(self, count: int, now_s: float) -> float:
+        """Stops serving with these instances now. Returns when the removal is complete."""
+        raise NotImplementedError
+
+    def lose(self, count: int, now_s: float) -> None:
+        """Fails instances, which are then replaced."""
+        raise NotImplementedError
+
+    def _change(self, at_s: float, *, serving: int = 0, paid: int = 0) -> None:
+        self._number += 1
+        heapq.heappush(self._changes, (at_s, self._number, serving, paid))
+        self.next_s = min(self.next_s, at_s)
+
+    def _provisioning_s(self) -> float:
+        """Draws an instance's time from its request to its container's start."""
+        median, spread = self._timing.provisioning_s, self._timing.provisioning_spread
+        return self._random.lognormvariate(math.log(median), spread) if median and spread else median
+
+
+class EndpointFleet(SimulatedFleet):
+    """A production variant of a SageMaker endpoint."""
+
+    _updating_until_s = -math.inf
+
+    def takes_changes(self, now_s: float) -> bool:
+        return now_s >= self._updating_until_s
+
+    def add(self, count: int, now_s: float) -> float:
+        self._updating_until_s = self._start(count, now_s)
+        return self._updating_until_s
+
+    def remove(self, count: int, now_s: float) -> float:
+        self.serving -= count
+        self._updating_until_s = now_s + self._timing.removal_s
+        self._change(self._updating_until_s, paid=-count)
+        return self._updating_until_s
+
+    def lose(self, count: int, now_s: float) -> None:
+        self.serving -= count
+        self.paid -= count
+        self._start(count, now_s + self._timing.replacement_s)
+
+    def _start(self, count: int, at_s: float) -> float:
+        ready = at_s
+        for _ in range(count):
+            serves = at_s + self._provisioning_s() + self._timing.model_load_s
+            self._change(serves, serving=1)
+            ready = max(ready, serves)
+        self._change(at_s, paid=count)
+        return ready
+
+
+class EcsFleet(SimulatedFleet):
+    """An ECS service with one task per instance and a capacity provider."""
+
+    _warm_at_s = -math.inf
+
+    def __init__(self, count: int, timing: Timing, random: Random) -> None:
+        super().__init__(count, timing, random)
+        self._idle = deque[float]()
+        """When each idle instance goes, in order."""
+
+    def advance(self, now_s: float) -> None:
+        super().advance(now_s)
+        while self._idle and self._idle[0] <= now_s:
+            self._idle.popleft()
+            self.paid -= 1
+        if self._idle:
+            self.next_s = min(self.next_s, self._idle[0])
+
+    def takes_changes(self, now_s: float) -> bool:
+        return True
+
+    def add(self, count: int, now_s: float) -> float:
+        on_idle = min(count, len(self._idle))
+        done = now_s + self._timing.model_load_s
+        for _ in range(on_idle):
+            self._idle.pop()
+            self._change(done, serving=1)
+        return self._launch(count - on_idle, now_s) if count > on_idle else done
+
+    def remove(self, count: int, now_s: float) -> float:
+        self.serving -= count
+        goes = now_s + self._timing.idle_s + MINUTE_S
+        self._idle.extend([goes] * count)
+        self.next_s = min(self.next_s, goes)
+        return now_s
+
+    def lose(self, count: int, now_s: float) -> None:
+        self.serving -= count
+        self.paid -= count
+        self._launch(count, now_s + self._timing.replacement_s)
+
+    def _launch(self, count: int, now_s: float) -> float:
+        at = max(now_s + MINUTE_S, self._warm_at_s)
+        self._warm_at_s = at + self._timing.instance_warm_up_s
+        ready = at
+        for _ in range(count):
+            serves = at + self._provisioning_s() + self._timing.model_load_s
+            self._change(serves, serving=1)
+            ready = max(ready, serves)
+        self._change(at, paid=count)
+        return ready
+
+
+def fleet(count: int, timing: Timing, random: Random) -> SimulatedFleet:
+    """Returns a fleet of `count` instances that serve."""
+    return EndpointFleet(count, timing, random) if timing.hosts == "sagemaker" else EcsFleet(count, timing, random)

@@ -1,0 +1,230 @@
+"""The service that is simulated: a configuration, its latency curve, its price and its policy.
+
+They come from the workload's recommendation and the probes of its run, or from a measurement as `size --from` reads it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from inference_recommender.measurement import Measurement
+from inference_recommender.run_folder import RunFolder
+from inference_recommender.simulate.curve import LatencyCurve, capacity_in_words, curve_of_candidate, curve_of_search
+from inference_recommender.simulate.policy import Policy, Timing
+from inference_recommender.sizing.decision import cheapest, size_candidates
+from inference_recommender.sizing.evidence import read_evidence
+from inference_recommender.sizing.fleet import Demand
+from workloads import (
+    ROOT,
+    Autoscaling,
+    Candidate,
+    ColdStart,
+    EcsServiceHosting,
+    LatencyObjective,
+    Recommendation,
+    SageMakerEndpointHosting,
+    ScheduledMinimum,
+    UsageError,
+    Workload,
+    WorkloadFolder,
+)
+from workloads.files import from_here
+
+ECS_COOLDOWNS_S = (300, 600)
+"""Out and in, those of `stacks/ecs/scaling.py`."""
+LEAST_IN_PRODUCTION = 2
+"""The minimum of an ECS service in production."""
+ECS_PROVISIONING_S = 180.0
+"""An EC2 instance, and the pull of an image of some GB. An assumption."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SizedService:
+    """A configuration to simulate."""
+
+    candidate: Candidate
+    curve: LatencyCurve
+    policy: Policy
+    """The recommended policy, as the stack deploys it in production."""
+    recommendation: Recommendation | None
+    """None if --from names a measurement."""
+    run: Path
+    """The run or the file with the measurements."""
+    caution: str | None = None
+    """Why there is no curve of probes, as a sentence."""
+
+    @property
+    def cold_start(self) -> ColdStart | None:
+        return self.recommendation.cold_start if self.recommendation else None
+
+    @property
+    def simulated_on(self) -> str | None:
+        """The trace that the policy was chosen on; None if sizing chose it."""
+        scaling = self.candidate.autoscaling
+        return scaling.simulated.trace if self.recommendation and scaling and scaling.simulated else None
+
+    @property
+    def price_per_hour_usd(self) -> float | None:
+        per_hour, count = self.candidate.cost_per_hour_usd, self.candidate.instance_count
+        return per_hour / count if per_hour is not None and count else None
+
+
+def timing_of(workload: Workload, cold_start: ColdStart | None = None) -> Timing:
+    """Returns the times of the workload's hosting: of [simulation], else measured by the cold start, else assumed."""
+    on_ecs = isinstance(workload.hosting, EcsServiceHosting)
+    assumed = Timing(hosts="ecs", provisioning_s=ECS_PROVISIONING_S) if on_ecs else Timing()
+    known, sources = dict[str, float](), dict[str, str]()
+    if cold_start is not None:
+        times = {"provisioning_s": cold_start.provisioning_s, "model_load_s": cold_start.total_s}
+        known = {name: seconds for name, seconds in times.items() if seconds is not None}
+        starts = f"{cold_start.starts} start{'s' * (cold_start.starts != 1)}"
+        words = f"measured in {starts} on {cold_start.machine}, {cold_start.measured_at[:10]}"
+        sources = dict.fromkeys(known, words)
+    for name in ("provisioning_s", "model_load_s", "metric_delay_s"):
+        if (seconds := getattr(workload.simulation, name)) is not None:
+            known[name], sources[name] = seconds, f"[simulation] {name}"
+    return replace(assumed, **known, known_by=sources)  # type: ignore[arg-type]  # mypy cannot see the names
+
+
+def measured_target(file: Path) -> str | None:
+    """Returns the target of a recommendation or a measurement; None if the file has none."""
+    if not file.exists():
+        return None
+    if file.name == "recommendation.json":
+        return Recommendation.from_json(file).target
+    measured = read_evidence(file).workload
+    return measured.hosting.target if measured else None
+
+
+def recommended_service(folder: WorkloadFolder, file: Path) -> SizedService:
+    """Reads a recommendation. Raises `UsageError` if it has nothing to simulate."""
+    workload = folder.workload
+    objective = workload.latency_objective
+    if not file.exists():
+        raise UsageError(
+            f"{file} does not exist, so there is no policy to simulate. Measure one with `python -m "
+            f"inference_recommender run {workload.name}`, or name a measurement with --from PATH."
+        )
+    recommendation = Recommendation.from_json(file)
+    if recommendation.workload != workload.name:
+        raise UsageError(f"{file}: workload: is '{recommendation.workload}', and '{workload.name}' is simulated.")
+    chosen = recommendation.recommended
+    if chosen is None or chosen.autoscaling is None:
+        raise _no_fleet(file, "recommends no fleet", recommendation.candidates)
+    measured = recommendation.objective
+    if (measured.percentile, measured.model_latency_ms) != (objective.percentile, objective.model_latency_ms):
+        raise UsageError(
+            f"{file}: objective: was measured for {measured.percentile} ≤ {measured.model_latency_ms:g} ms, and "
+            f"{folder.file} now says {objective.percentile} ≤ {objective.model_latency_ms:g} ms. Measure again."
+        )
+    run = _run_of(file, recommendation)
+    named = recommendation.provenance.run
+    curve, caution = _curve(chosen, run.measurements() if run else (), objective)
+    if run is None:
+        caution = (
+            f"The recommendation's run, {named}, was not found, so {_modelled(chosen)} If the run is in another "
+            "folder, name its recommendation.json with --from."
+        )
+    return SizedService(
+        candidate=chosen,
+        curve=curve,
+        policy=recommended_policy(workload, chosen.autoscaling),
+        recommendation=recommendation,
+        run=from_here(run.path) if run else Path(named),
+        caution=caution,
+    )
+
+
+def measured_service(workload: Workload, path: Path) -> SizedService:
+    """Reads a measurement and sizes a fleet from it. Raises `UsageError`."""
+    evidence = read_evidence(path)
+    objective = workload.latency_objective
+    candidates = size_candidates(evidence, Demand.of(objective), workload.sizing, workload.simulation.region)
+    chosen = cheapest(candidates) or next((each for each in candidates if each.autoscaling is not None), None)
+    if chosen is None or chosen.autoscaling is None:
+        for measured in evidence.measured:
+            if measured.open_loop is not None and measured.open_loop.decides:
+                curve_of_search(measured.open_loop, objective)  # raises the reason if its lowest rate missed
+        raise _no_fleet(path, "has no capacity to size a fleet by", candidates)
+    curve, caution = _curve(chosen, evidence.measured, objective)
+    return SizedService(
+        candidate=chosen,
+        curve=curve,
+        policy=recommended_policy(workload, chosen.autoscaling),
+        recommendation=None,
+        run=path,
+        caution=caution,
+    )
+
+
+def _no_fleet(path: Path, why: str, candidates: Sequence[Candidate]) -> UsageError:
+    """Returns the error of evidence without a fleet, with each candidate's reason."""
+    reasons = [f"{each.instance_type}: {each.reason}" for each in candidates] or ["There are no results."]
+    return UsageError("\n".join([f"{path} {why}, so there is nothing to simulate. Measure again.", *reasons]))
+
+
+def recommended_policy(workload: Workload, scaling: Autoscaling) -> Policy:
+    """Returns the policy that the workload's stack deploys in production for a recommendation's autoscaling.
+
+    An ECS service on CPUs tracks the CPU, which is assumed to grow with the invocations.
+    """
+    hosting, least = workload.hosting, least_instances(workload)
+    default_out_s, default_in_s = ECS_COOLDOWNS_S
+    scale_in, concurrent_requests, scheduled_minimums = True, None, given_minimums(workload)
+    if isinstance(hosting, SageMakerEndpointHosting):
+        rules = hosting.scaling
+        default_out_s, default_in_s = rules.scale_out_cooldown_s, rules.scale_in_cooldown_s
+        scale_in, concurrent_requests = rules.scale_in, rules.concurrent_requests_per_instance
+    out_s, in_s = scaling.scale_out_cooldown_s, scaling.scale_in_cooldown_s
+    return Policy(
+        target_invocations_per_instance=scaling.target_invocations_per_instance,
+        min_capacity=max(scaling.min_capacity, least),
+        max_capacity=max(scaling.max_capacity, least),
+        scale_out_cooldown_s=default_out_s if out_s is None else out_s,
+        scale_in_cooldown_s=default_in_s if in_s is None else in_s,
+        scale_in=scale_in,
+        concurrent_requests_per_instance=concurrent_requests,
+        scheduled_minimums=(*scheduled_minimums, *scaling.scheduled_minimums),
+    )
+
+
+def least_instances(workload: Workload) -> int:
+    """Returns the minimum of instances in production, whatever the policy."""
+    hosting = workload.hosting
+    return hosting.min_instances_in_production if isinstance(hosting, SageMakerEndpointHosting) else LEAST_IN_PRODUCTION
+
+
+def given_minimums(workload: Workload) -> tuple[ScheduledMinimum, ...]:
+    """Returns the scheduled minimums of workload.toml."""
+    hosting = workload.hosting
+    return hosting.scaling.scheduled_minimums if isinstance(hosting, SageMakerEndpointHosting) else ()
+
+
+def _run_of(file: Path, recommendation: Recommendation) -> RunFolder | None:
+    """Returns the recommendation's run: the folder of its file, or the folder that it names; None without either."""
+    for folder in (file.parent, ROOT / recommendation.provenance.run):
+        run = RunFolder(folder)
+        complete = (folder / "measurements.json").exists() and (folder / "recommendation.json").exists()
+        if complete and run.recommendation().provenance == recommendation.provenance:
+            return run
+    return None
+
+
+def _curve(
+    chosen: Candidate, measured: Sequence[Measurement], objective: LatencyObjective
+) -> tuple[LatencyCurve, str | None]:
+    """Returns the curve through the configuration's probes, else an M/M/1 queue's and, after a search, the reason."""
+    for each in measured:
+        same = (each.instance_type, each.variant, each.environment)
+        found = each.open_loop
+        if same != (chosen.instance_type, chosen.variant, chosen.environment) or found is None:
+            continue
+        if found.decides:
+            return curve_of_search(found, objective), None
+        why = f"The open-loop search did not finish ({found.reason}), so {_modelled(chosen)}"
+        return curve_of_candidate(chosen, objective), why
+    return curve_of_candidate(chosen, objective), None
+
+
+def _modelled(chosen: Candidate) -> str:
+    return f"the instance is modelled as an M/M/1 queue with the {capacity_in_words(chosen)}."

@@ -1,0 +1,81 @@
+"""What the templates promise: intents.toml. Outputs and updates of endpoints are here, too."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomllib
+
+from stacks.context import PRODUCTION
+from tests.stacks.miniature import Repository, Synthesis, candidate
+
+TABLE: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("intents.toml").read_text("utf-8"))
+OUTPUTS = {
+    "unmeasured": [
+        *("EndpointName", "ModelName", "RecommenderRoleArn", "GeneratorRoleArn", "HostedTarget", "PagingTopicArn")
+    ],
+    "service": ["ServiceUrl", "ClusterName", "ServiceName", "AlarmTopicArn"],
+    "batch": ["InputBucket", "OutputBucket", "StateMachineArn", "AlarmTopicArn"],
+}
+CANARY, LINEAR, ROLLING = (
+    ("BlueGreenUpdatePolicy", "TrafficRoutingConfiguration", "CanarySize"),
+    ("BlueGreenUpdatePolicy", "TrafficRoutingConfiguration", "LinearStepSize"),
+    ("RollingUpdatePolicy", "MaximumBatchSize"),
+)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_template_keeps_its_promise(name: str, request: pytest.FixtureRequest) -> None:
+    case = TABLE[name]
+    synthesis: Synthesis = request.getfixturevalue(case["stack"])
+    properties = [each["Properties"] for each in synthesis.of_type(case["type"]).values()]
+    expected = case.get("has", {})
+    if case.get("any"):
+        assert any(is_part(expected, each) for each in properties)
+    else:
+        (only,) = properties
+        assert is_part(expected, only), only
+        assert not set(case.get("lacks", ())) & only.keys()
+    assert not [kind for kind in case.get("none", ()) if synthesis.of_type(kind)]
+
+
+def is_part(expected: Any, actual: Any) -> bool:
+    """Returns whether dicts have at least the expected keys, and lists the same length."""
+    match expected, actual:
+        case dict(), dict():
+            return all(key in actual and is_part(value, actual[key]) for key, value in expected.items())
+        case list(), list():
+            return len(expected) == len(actual) and all(map(is_part, expected, actual))
+        case _:
+            return bool(expected == actual)
+
+
+@pytest.mark.parametrize("stack", OUTPUTS)
+def test_a_stack_has_its_outputs(stack: str, request: pytest.FixtureRequest) -> None:
+    """inference_recommender finds those of an endpoint by name."""
+    assert list(request.getfixturevalue(stack).json["Outputs"]) == OUTPUTS[stack]
+
+
+@pytest.mark.parametrize(
+    ("update", "path", "size"),
+    [
+        ({"strategy": "canary", "percent": 50}, CANARY, {"Type": "CAPACITY_PERCENT", "Value": 50}),
+        ({"strategy": "canary"}, CANARY, {"Type": "INSTANCE_COUNT", "Value": 1}),
+        ({"strategy": "linear", "percent": 50}, LINEAR, {"Type": "CAPACITY_PERCENT", "Value": 50}),
+        ({"strategy": "linear", "percent": 10}, LINEAR, {"Type": "INSTANCE_COUNT", "Value": 1}),
+        ({"strategy": "rolling", "percent": 34}, ROLLING, {"Type": "INSTANCE_COUNT", "Value": 1}),
+        ({"strategy": "rolling", "percent": 50}, ROLLING, {"Type": "CAPACITY_PERCENT", "Value": 50}),
+        ({"strategy": "all-at-once"}, (*CANARY[:2], "Type"), "ALL_AT_ONCE"),
+        ({"strategy": "all-at-once", "bake_s": 900}, (CANARY[0], "TerminationWaitInSeconds"), 900),
+    ],
+)
+def test_production_is_updated_in_the_configured_steps(
+    repository: Repository, update: dict[str, object], path: tuple[str, ...], size: object
+) -> None:
+    """A share of less than one instance is one: SageMaker does not document how it rounds."""
+    repository.host(update=update)
+    repository.recommend(candidate(instance_count=2))
+    value: Any = repository.synthesise(options=PRODUCTION).only("AWS::SageMaker::Endpoint")["DeploymentConfig"]
+    for key in path:
+        value = value[key]
+    assert value == size
