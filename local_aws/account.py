@@ -33,9 +33,9 @@ from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.processing_jobs import ProcessingJobs, Runner
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs
-from local_aws.scaling.capacity import VariantCapacity
 from local_aws.scaling.scaler import Scaler
 from local_aws.scaling.service import LocalScalingBackend
+from local_aws.scaling.variant_capacity import VariantCapacity
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
