@@ -1,7 +1,7 @@
-"""Checks a request by botocore's service model, as the service does: required members, enums, patterns and lengths.
+"""Checks a request against botocore's service model, as the service does.
 
-Clients check types and required members themselves, but send enums, patterns and lengths unchecked. The messages are
-the service's. Rules across members are not checked.
+It checks types, required members, enums, patterns and lengths. boto3 checks types and required members, but sends
+enums, patterns and lengths unchecked. The wording is the service's. Rules across members are not checked.
 """
 
 import re
@@ -10,65 +10,82 @@ from functools import cache
 from typing import Any
 
 import botocore.session
-from botocore.model import Shape
+from botocore.model import ServiceModel, Shape
 
 _ONLY_IN_JAVA = (r"\p{", r"\uD800\uDC00")
-"""Unicode classes and surrogate pairs in patterns, which Python's re lacks."""
 
 
 @cache
+def _service(name: str) -> ServiceModel:
+    return botocore.session.get_session().get_service_model(name)
+
+
 def input_shape(service: str, operation: str) -> Shape:
-    shape = botocore.session.get_session().get_service_model(service).operation_model(operation).input_shape
+    shape = _service(service).operation_model(operation).input_shape
     assert shape is not None
     return shape
 
 
-def validation_error(service: str, operation: str, request: Mapping[str, Any]) -> str | None:
-    """Returns the service's message with every problem of `request`, or None."""
-    failures = list(problems(input_shape(service, operation), dict(request)))
-    if not failures:
-        return None
-    return f"{len(failures)} validation error{'s' if len(failures) > 1 else ''} detected: {'; '.join(failures)}"
+def enum(service: str, shape: str) -> frozenset[str]:
+    """Returns the values of an enumeration."""
+    return frozenset(_service(service).shape_for(shape).metadata["enum"])
 
 
-def problems(shape: Shape, value: Any, path: str = "") -> Iterator[str]:
+def problems(service: str, operation: str, request: Mapping[str, Any]) -> list[str]:
+    """Returns everything about a request that the service model does not allow, in the service's words."""
+    return list(shape_problems(input_shape(service, operation), dict(request)))
+
+
+def shape_problems(shape: Shape, value: Any, path: str = "") -> Iterator[str]:
     """Yields everything about `value` that `shape` does not allow."""
     match shape.type_name:
-        case "structure" if isinstance(value, Mapping):
-            yield from _structure(shape, value, path)
         case "structure":
-            yield _failed(value, path, "Member must be a structure")
+            yield from _structure(shape, value, path)
         case "list" if isinstance(value, list):
-            yield from _limits(shape, len(value), value, path, "length")
+            yield from _length(shape, len(value), value, path)
             for number, item in enumerate(value, start=1):
-                yield from problems(shape.member, item, f"{path}.{number}.member")  # type: ignore[attr-defined]
+                yield from shape_problems(shape.member, item, f"{path}.{number}.member")  # type: ignore[attr-defined]
         case "string" if isinstance(value, str):
-            if (allowed := shape.metadata.get("enum")) and value not in allowed:
-                yield _failed(value, path, f"Member must satisfy enum value set: [{', '.join(allowed)}]")
-            pattern = shape.metadata.get("pattern")
-            if pattern and not any(each in pattern for each in _ONLY_IN_JAVA) and not re.fullmatch(pattern, value):
-                yield _failed(value, path, f"Member must satisfy regular expression pattern: {pattern}")
-            yield from _limits(shape, len(value), value, path, "length")
+            yield from _string(shape, value, path)
         case "integer" | "long" | "float" | "double" if isinstance(value, (int, float)):
-            yield from _limits(shape, value, value, path, "value")
+            yield from _range(shape, value, path)
 
 
-def _structure(shape: Shape, value: Mapping[str, Any], path: str) -> Iterator[str]:
+def _structure(shape: Shape, value: Any, path: str) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield _failed(value, path, "Member must be a structure")
+        return
     members: Mapping[str, Shape] = shape.members  # type: ignore[attr-defined]
     for name in shape.metadata.get("required", ()):
         if value.get(name) is None:
             yield _failed(None, _join(path, name), "Member must not be null")
     for name, item in value.items():
         if name in members and item is not None:
-            yield from problems(members[name], item, _join(path, name))
+            yield from shape_problems(members[name], item, _join(path, name))
 
 
-def _limits(shape: Shape, size: float, value: object, path: str, of: str) -> Iterator[str]:
-    low, high = shape.metadata.get("min", size), shape.metadata.get("max", size)
-    if size < low:
-        yield _failed(value, path, f"Member must have {of} greater than or equal to {low}")
-    if size > high:
-        yield _failed(value, path, f"Member must have {of} less than or equal to {high}")
+def _string(shape: Shape, value: str, path: str) -> Iterator[str]:
+    if (allowed := shape.metadata.get("enum")) and value not in allowed:
+        yield _failed(value, path, f"Member must satisfy enum value set: [{', '.join(allowed)}]")
+    pattern = shape.metadata.get("pattern")
+    # The patterns are Java's. Python's re knows neither Unicode classes nor surrogate pairs.
+    if pattern and not any(each in pattern for each in _ONLY_IN_JAVA) and not re.fullmatch(pattern, value):
+        yield _failed(value, path, f"Member must satisfy regular expression pattern: {pattern}")
+    yield from _length(shape, len(value), value, path)
+
+
+def _length(shape: Shape, length: int, value: object, path: str) -> Iterator[str]:
+    if length < shape.metadata.get("min", 0):
+        yield _failed(value, path, f"Member must have length greater than or equal to {shape.metadata['min']}")
+    if length > shape.metadata.get("max", length):
+        yield _failed(value, path, f"Member must have length less than or equal to {shape.metadata['max']}")
+
+
+def _range(shape: Shape, value: float, path: str) -> Iterator[str]:
+    if value < shape.metadata.get("min", value):
+        yield _failed(value, path, f"Member must have value greater than or equal to {shape.metadata['min']}")
+    if value > shape.metadata.get("max", value):
+        yield _failed(value, path, f"Member must have value less than or equal to {shape.metadata['max']}")
 
 
 def _failed(value: object, path: str, rule: str) -> str:

@@ -93,8 +93,21 @@ class AwsSession:
             client.meta.events.register(event, OutageRetries(self))
         return self._clients[service]
 
-    def hurry(self) -> None:
-        """Stops outlasting outages, also for clients already made: after Ctrl-C the user waits for the prompt."""
+    def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Calls an operation, named as boto3 names it, and returns the response without its metadata."""
+        client = self.client(service)
+        with translate_aws_errors(client.meta.method_to_api_mapping[operation]):
+            response = getattr(client, operation)(**arguments)
+        return {key: value for key, value in response.items() if key != "ResponseMetadata"}
+
+    def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Any]:
+        """Returns the list `key` of all pages of a response."""
+        client = self.client(service)
+        with translate_aws_errors(client.meta.method_to_api_mapping[operation]):
+            return [item for page in client.get_paginator(operation).paginate(**arguments) for item in page[key]]
+
+    def stop_retrying(self) -> None:
+        """Makes calls fail at once in an outage, also with existing clients: after Ctrl-C the user expects a prompt."""
         self.notify = None
 
     @property

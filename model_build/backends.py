@@ -32,7 +32,7 @@ class Backend(Protocol):
         """The layers that may be kept in fp32, in the order of the graphs; none where the runtime has no choice."""
 
     def served_folder(self, plan: BuildPlan, made: Path) -> Path:
-        """The folder of what was packed in `made` from which the serving code loads the graphs."""
+        """The folder in `made` from which the serving code loads the graphs."""
 
     def comparer(self, plan: BuildPlan, made: Path, progress: Progress) -> Compare | None:
         """Loads the original, and what the repository `made` has besides the graphs, to compare compiled models with.

@@ -1,7 +1,7 @@
 """Runs a `BuildPlan`: compile, lay out, verify, pack, and record in artifact.json. Two builds give the same bytes.
 
     build/WORKLOAD/.compiled/TARGET/   the cache of compiled graphs, for all variants of a target (`compiled`)
-    build/WORKLOAD/VARIANT/            artifact.json, model.tar.gz, repository/ (what is packed, for a look or a Triton)
+    build/WORKLOAD/VARIANT/            artifact.json, model.tar.gz, repository/ (the packed files, unpacked)
 
 Build and verification hold the target's lock, work in a scratch folder and leave nothing half-made: files move into
 place at the end and artifact.json last. A model that fails a gate leaves no artifact.json, not even an older build's;
@@ -72,7 +72,7 @@ def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
 
 
 def verify_built(plan: BuildPlan, progress: Progress = silent) -> ParityReport | None:
-    """Compares the archive that a build left, which is what ships, with the checkpoint as it is now.
+    """Compares the archive of a finished build with the current checkpoint.
 
     None where the model cannot run on this machine and nothing was compared when it was built either. Raises what
     `build` raises, `UsageError` for an archive of another checkpoint, and `Unavailable` where it needs a GPU.
@@ -132,7 +132,7 @@ def verify_recorded(plan: BuildPlan) -> ParityReport:
 
 
 def check_engines(plan: BuildPlan, progress: Progress = silent) -> dict[str, Any]:
-    """Has the plan's engines built by TensorRT for RTX, for all GPUs of the target, and returns what is printed.
+    """Builds the plan's engines with TensorRT for RTX for all GPUs of the target, and returns the printed report.
 
     Raises `UsageError` for a target without engines, `Unavailable` where TensorRT for RTX is not installed, and
     `GateFailed` where it refuses what nothing says TensorRT takes.

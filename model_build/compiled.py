@@ -44,7 +44,7 @@ TOOLS: Mapping[BackendName, tuple[str, ...]] = {
     "encoder": (*EXPORTERS, "tokenizers"),
     "neuron": ("torch", "torch-neuron", "neuron-cc", "torch-neuronx", "neuronx-cc"),
 }
-"""Distributions that decide what is compiled. TensorRT is asked for its version where its engines are loaded."""
+"""Distributions whose versions change the compiled graphs. TensorRT reports its own version."""
 
 
 def compile_key(inputs: CompileInputs) -> str:
@@ -95,7 +95,7 @@ def _package(file: Path, root: Path) -> tuple[str, ...]:
 
 
 def _imports(node: ast.AST, package: tuple[str, ...]) -> Iterator[str]:
-    """The dotted names of all imports but those for the type checker alone."""
+    """The dotted names of all imports, without those that only the type checker needs."""
     match node:
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return
@@ -141,7 +141,7 @@ class Compiled:
 
     @classmethod
     def keep(cls, folder: Path, key: str, graphs: Path, toolchain: dict[str, str]) -> Self:
-        """Moves `graphs` into the cache, over what was there."""
+        """Moves `graphs` into the cache, and replaces older ones."""
         (folder / "compiled.json").unlink(missing_ok=True)
         shutil.rmtree(folder / "graphs", ignore_errors=True)
         graphs.replace(folder / "graphs")

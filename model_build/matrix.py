@@ -58,7 +58,7 @@ def task_refusal(task: str, target: Target) -> str | None:
 def network_refusal(family: Family, target: Target) -> str | None:
     """Says why a target does not take the network that a family is built from; None where it does."""
     if family.fp32_alone and isinstance(target, OnnxRuntimeTarget) and target.precision == "int8":
-        return f"In int8 it would stay as it is: {family.fp32_alone}. Allowed: fp32."
+        return f"int8 would not change it: {family.fp32_alone}. Allowed: fp32."
     on_gpu = isinstance(target, CudaTarget) or (isinstance(target, TorchScriptTarget) and native(target))
     if family.own_network or not (on_gpu or isinstance(target, NeuronTarget)):
         return None
@@ -69,8 +69,8 @@ def network_refusal(family: Family, target: Target) -> str | None:
         else ("Inferentia", "AWS's Neuron images have no transformers")
     )
     return (
-        f"{place} takes networks of ours alone, of {ours}: {reason}. Allowed: onnxruntime, tensorrt, and torchscript "
-        "on CPU."
+        f"{place} takes only this project's own networks, of {ours}: {reason}. Allowed: onnxruntime, tensorrt, and "
+        "torchscript on CPU."
     )
 
 

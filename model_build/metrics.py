@@ -35,7 +35,7 @@ CUT = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """A model's answer: as it is shown, and what of it a metric reads."""
+    """A model's answer for people, and its values for metrics."""
 
     text: str
     score: float | None = None
@@ -188,7 +188,7 @@ def cosine_to_original(answers: Sequence[Answered]) -> float:
 
 
 def _f1(pairs: Sequence[tuple[Set[Any], Set[Any]]]) -> float | None:
-    """Returns the F1 of what is wanted and what is given."""
+    """Returns the F1 of expected and given items."""
     hits = sum(len(wanted & given) for wanted, given in pairs)
     total = sum(len(wanted) + len(given) for wanted, given in pairs)
     return 2 * hits / total if total else None
@@ -262,7 +262,7 @@ _HITS: dict[str, Callable[[Sequence[Answered]], list[bool]]] = {
     "exact_match": _correct,
     "unchanged_rate": _unchanged,
 }
-"""The metrics that are a share of rows, with what is counted."""
+"""The metrics that are a share of rows, with the counted property."""
 _OF_QUERIES = ("ndcg_at_10", "mrr_at_10")
 _METRICS: dict[str, Metric] = {
     "accuracy": exact_match,

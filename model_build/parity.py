@@ -145,7 +145,7 @@ def _disagreement(parity: ParityReport, quality: Mapping[str, float]) -> list[st
 
 
 def _sentences(title: str, reasons: Sequence[str], mistakes: Sequence[tuple[str, str, str]], advice: str) -> str:
-    """The reasons and the worst examples: for each what was asked, what was expected and what the model said."""
+    """The reasons and the worst examples: each with its input, the expected answer and the model's answer."""
     shown = [f"  {text!r}: expected {expected!r}, got {got!r}" for text, expected, got in mistakes[:SHOWN_MISTAKES]]
     heading = [f"The {len(shown)} worst of {len(mistakes)} examples:"] if shown else []
     listed = (f"- {reason}" for reason in reasons)

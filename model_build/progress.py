@@ -11,7 +11,7 @@ def silent(step: str) -> None:
 
 
 def seldom(progress: Progress, every_s: float, clock_s: Callable[[], float] = time.monotonic) -> Progress:
-    """Passes on a step where the last one, or the beginning, is so long ago: short work says nothing."""
+    """Passes on a step only `every_s` seconds after the last one or the beginning, so that short work is silent."""
     last_s = clock_s()
 
     def told(step: str) -> None:

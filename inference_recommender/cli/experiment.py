@@ -10,9 +10,9 @@ from typing import Any
 from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
+from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import DEFAULT_TRAFFIC, arguments
 from inference_recommender.cli.folder_report import write_experiment as write_report
-from inference_recommender.experiment.aws import ExperimentAws
 from inference_recommender.experiment.cells import baseline_cell, cells
 from inference_recommender.experiment.experiment_report import experiment_report
 from inference_recommender.experiment.experiment_run import ExperimentRun, PreparedExperiment
@@ -21,7 +21,7 @@ from inference_recommender.experiment.images import host_ami, resolved, stand_in
 from inference_recommender.experiment.measure import measure
 from inference_recommender.experiment.plan import Experiment, batches, job_plan, lifetime
 from inference_recommender.experiment.resources import ExperimentAccess, model_request
-from inference_recommender.measure.tested_model import TestedModel
+from inference_recommender.measure.job_requests import TestedModel
 from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.text import show
@@ -102,12 +102,12 @@ def add(commands: Commands) -> None:
 
 
 def _experiment(options: argparse.Namespace, stderr: Console) -> int:
-    aws = ExperimentAws()
+    aws = SageMakerAccount()
     source, folder = _resumed(options) if options.resume else _begun(options)
     local = aws.is_on_this_machine()
     experiment = folder.experiment() if options.resume else _planned(options, source, folder, local=local)
-    if experiment.load == "sagemaker":
-        _refuse_old_drivers(experiment, source, local=local)
+    if experiment.load == "sagemaker" and not local:
+        _refuse_old_drivers(experiment, source)
     if options.dry_run:
         print(json.dumps(_plan_document(options, aws, experiment, source, stderr), indent=2))
         return 0
@@ -126,7 +126,7 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
 
 
 def _measure(
-    prepared: PreparedExperiment, aws: ExperimentAws, folder: ExperimentFolder, stderr: Console, *, as_json: bool
+    prepared: PreparedExperiment, aws: SageMakerAccount, folder: ExperimentFolder, stderr: Console, *, as_json: bool
 ) -> int:
     tell(stderr, f"Experiment: {folder}")
     try:
@@ -178,12 +178,11 @@ def _source(workload: str, published: str | None) -> WorkloadFolder:
     return folder.as_published(published or next(iter(folder.workload.published), "NAME"))
 
 
-def _refuse_old_drivers(experiment: Experiment, source: WorkloadFolder, *, local: bool) -> None:
+def _refuse_old_drivers(experiment: Experiment, source: WorkloadFolder) -> None:
     """Raises `UsageError` before anything is made for cells that no job could start."""
-    instead = f"python -m inference_recommender experiment {experiment.workload} --set recommender.load=load-test"
     for batch in batches(experiment, experiment.cells, ()):
-        stand_in = TestedModel(model_name=batch.name, role_arn=STAND_IN_ROLE, payload_url="s3://bucket/payloads")
-        job_plan(experiment, batch, source.workload, stand_in).refuse_old_drivers(instead, local=local)
+        stand_in = TestedModel(model=batch.name, role_arn=STAND_IN_ROLE, payload_url="s3://bucket/payloads")
+        job_plan(experiment, batch, source.workload, stand_in).check_drivers()
 
 
 def _planned(
@@ -259,7 +258,7 @@ def _refuse_other_archives(
             )
 
 
-def _access(aws: ExperimentAws, source: WorkloadFolder, experiment: Experiment) -> ExperimentAccess:
+def _access(aws: SageMakerAccount, source: WorkloadFolder, experiment: Experiment) -> ExperimentAccess:
     """Returns role, bucket and images of [recommender], or those of the stack and the project."""
     stack, workload = source.workload.stack_name, source.workload
     settings = workload.recommender
@@ -267,12 +266,12 @@ def _access(aws: ExperimentAws, source: WorkloadFolder, experiment: Experiment) 
         experiment.cells,
         workload,
         settings.images,
-        stacks=lambda: aws.image_uri(aws.stack_outputs(stack).model_name),
+        stacks=lambda: aws.image_uri(aws.stack_output(stack, "ModelName")),
         region=lambda: aws.region,
         root=ROOT,
     )
     return ExperimentAccess(
-        role_arn=settings.role_arn or aws.stack_outputs(stack).role_arn,
+        role_arn=settings.role_arn or aws.stack_output(stack, "RecommenderRoleArn"),
         images=images,
         bucket=settings.bucket or aws.default_bucket(),
         host_ami=settings.host_ami or host_ami(workload, images),
@@ -280,7 +279,7 @@ def _access(aws: ExperimentAws, source: WorkloadFolder, experiment: Experiment) 
 
 
 def _plan_document(
-    options: argparse.Namespace, aws: ExperimentAws, experiment: Experiment, source: WorkloadFolder, stderr: Console
+    options: argparse.Namespace, aws: SageMakerAccount, experiment: Experiment, source: WorkloadFolder, stderr: Console
 ) -> dict[str, Any]:
     """Returns the plan and its requests, with placeholders for names from AWS if AWS is unavailable."""
     settings = source.workload.recommender
@@ -305,7 +304,7 @@ def _plan_document(
         job_plan(experiment, batch, source.workload, access.tested_model(source.workload.name, batch.name))
         for batch in planned
     ]
-    for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings_for(local=False)):
+    for warning in dict.fromkeys(warning for plan in plans for warning in (*plan.undocumented, *plan.warnings)):
         warn(stderr, warning)
     return {
         "experiment": experiment.model_dump(mode="json"),

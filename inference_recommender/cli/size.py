@@ -224,7 +224,7 @@ def _size_batch(options: argparse.Namespace, stderr: Console) -> int:
             f"{folder.file}: hosting.kind: is not scheduled-batch. Measure it with `python -m inference_recommender "
             f"run {workload.name}`."
         )
-    from inference_recommender.measure.load_test import machine_description  # needs SciPy
+    from inference_recommender.measure.system import machine_description  # needs SciPy
 
     def read(sources: Sequence[str]) -> Throughput:
         paths, instance_type = _typed(sources)

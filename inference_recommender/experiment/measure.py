@@ -8,13 +8,14 @@ lives as long as the batch.
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from aws_api.sagemaker import MEASURED_ON_TAG
 from inference_recommender.experiment.by_load_test import measure_by_load_test
 from inference_recommender.experiment.experiment_run import ExperimentRun
 from inference_recommender.experiment.folder import ExperimentOrigin
 from inference_recommender.experiment.plan import Batch, batches, failed, job_plan, lifetime
 from inference_recommender.experiment.resources import model_request
-from inference_recommender.measure.job import JobFailed
-from inference_recommender.measure.job import measure as run_job
+from inference_recommender.measure.job import JobFailed, JobSource
+from inference_recommender.measure.run import measure as measure_by
 from inference_recommender.measurement import Measurement, results
 from inference_recommender.run_folder import RunFolder
 from workloads import Interrupted, NoVerdict
@@ -62,7 +63,8 @@ def _measure_by_job(run: ExperimentRun, batch: Batch) -> None:
     workload = prepared.source.workload
     plan = job_plan(prepared.experiment, batch, workload, prepared.access.tested_model(workload.name, batch.name))
     try:
-        run_job(plan, prepared.source, run.account, job, run.progress, run.sleep)
+        source = JobSource(plan=plan, service=run.account, sleep=run.sleep)
+        measure_by(source, job, run.progress, run.subject(batch.variant))
     except (JobFailed, NoVerdict) as error:
         why = str(error)
     except Interrupted:
@@ -76,7 +78,7 @@ def _record(run: ExperimentRun, batch: Batch, why: str | None) -> None:
     """Records the job's cells and their origin; without a `why`, only cells whose test has ended."""
     job = run.folder.job(batch)
     described = job.description()
-    machine = run.account.measured_on(described["JobArn"])
+    machine = run.account.tags(described["JobArn"]).get(MEASURED_ON_TAG)
     ended = datetime.fromisoformat(described.get("CompletionTime") or described["LastModifiedTime"])
     run.folder.keep_origin(
         ExperimentOrigin(

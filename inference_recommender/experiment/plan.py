@@ -11,8 +11,7 @@ from typing import Literal
 
 from aws_api.expiry import GRACE_S
 from inference_recommender.experiment.cells import Cell
-from inference_recommender.measure.job_requests import JobPlan, plan_job
-from inference_recommender.measure.tested_model import TestedModel
+from inference_recommender.measure.job_requests import JobPlan, TestedModel, plan_job
 from inference_recommender.measurement import Measurement
 from workloads import Workload
 from workloads.document import Document

@@ -8,7 +8,7 @@ from aws_api.expiry import expiry_tag
 from inference_recommender.experiment.images import Platform, platform
 from inference_recommender.experiment.plan import Batch
 from inference_recommender.measure.job import PAYLOAD_PREFIX, payload_key
-from inference_recommender.measure.tested_model import TestedModel
+from inference_recommender.measure.job_requests import TestedModel
 from workloads import ModelArtifact
 from workloads.document import Document
 from workloads.instances import instance_shape
@@ -34,7 +34,7 @@ class ExperimentAccess(Document):
 
     def tested_model(self, workload: str, model_name: str) -> TestedModel:
         return TestedModel(
-            model_name=model_name, role_arn=self.role_arn, payload_url=f"s3://{self.bucket}/{payload_key(workload)}"
+            model=model_name, role_arn=self.role_arn, payload_url=f"s3://{self.bucket}/{payload_key(workload)}"
         )
 
     def archive_url(self, artifact: ModelArtifact) -> str:

@@ -1,50 +1,40 @@
-"""AWS's own scaling policy for a tested configuration, asked for after a job and shown beside ours.
+"""AWS's own scaling policy for a tested configuration, shown beside ours.
 
-GetScalingConfigurationRecommendation takes the job's recommendation, a target of CPU utilisation (left to the service)
-and the fleet's lowest and highest load, which are the objective's trough and peak. It takes no latency objective and no
-percentile, and its figures are of the job's closed-loop users: so it decides nothing here. An account on this machine
-has no such answer. Source: botocore's service model, 1.44.5.
+GetScalingConfigurationRecommendation takes the job's recommendation and the lowest and highest load of the objective.
+It takes no latency objective, and its figures are of the job's closed-loop users, so it decides nothing here.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
-from aws_api.errors import AwsUnavailable
-from inference_recommender.measurement import Measurement
-from inference_recommender.run_folder import RunFolder
+from aws_api.errors import AwsRefused, AwsUnavailable
+from inference_recommender.measure.job_service import JobService
 from workloads import LatencyObjective
 from workloads.recommendation import ScalingAdvice
 
-
-class Asked(Protocol):
-    def scaling_configuration(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Calls GetScalingConfigurationRecommendation. Raises `AwsUnavailable`."""
+NOT_OFFERED = frozenset({"NotImplemented", "UnknownOperationException"})
+"""Error codes of an account that does not have the operation."""
 
 
-class WithScalingAdvice:
-    """Adds AWS's answer, or why there is none, to what a job measured."""
-
-    def __init__(self, service: Asked) -> None:
-        self._service = service
-
-    def __call__(self, measured: Measurement, run_folder: RunFolder) -> Measurement:
-        found = next(recommendations(measured.endpoint_name, run_folder), None)
-        if found is None:  # an existing endpoint, or a test that failed
-            return measured
-        job, number = found
-        try:
-            answer = self._service.scaling_configuration(request(job, number, run_folder.workload().latency_objective))
-        except AwsUnavailable as error:
-            return measured.model_copy(update={"scaling_advice": ScalingAdvice(reason=str(error))})
-        return measured.model_copy(update={"scaling_advice": advice(answer)})
-
-
-def recommendations(endpoint: str, run_folder: RunFolder) -> Iterator[tuple[str, str]]:
-    """Yields the job and the RecommendationId of the tests on `endpoint`, which has been deleted since."""
-    for number, job in enumerate(run_folder.jobs().names, start=1):
-        for found in run_folder.description(number).get("InferenceRecommendations", []):
-            if found["EndpointConfiguration"]["EndpointName"] == endpoint and "RecommendationId" in found:
-                yield job, found["RecommendationId"]
+def scaling_advice(
+    service: JobService, described: Mapping[str, Any], endpoint: str, objective: LatencyObjective
+) -> ScalingAdvice | None:
+    """Returns AWS's policy for the job's test on `endpoint`, or the reason why there is none. Returns None for an
+    existing endpoint, a failed test, or an account that does not offer it.
+    """
+    found = (
+        one["RecommendationId"]
+        for one in described.get("InferenceRecommendations", [])
+        if one["EndpointConfiguration"]["EndpointName"] == endpoint and "RecommendationId" in one
+    )
+    if (recommendation_id := next(found, None)) is None:
+        return None
+    try:
+        answer = service.scaling_configuration(request(described["JobName"], recommendation_id, objective))
+    except AwsUnavailable as error:
+        offered = not isinstance(error, AwsRefused) or error.code not in NOT_OFFERED
+        return ScalingAdvice(reason=str(error)) if offered else None
+    return advice(answer)
 
 
 def request(job: str, recommendation_id: str, objective: LatencyObjective) -> dict[str, Any]:
@@ -59,7 +49,7 @@ def request(job: str, recommendation_id: str, objective: LatencyObjective) -> di
 
 
 def advice(answer: Mapping[str, Any]) -> ScalingAdvice:
-    """Reads a response. What it leaves out is None."""
+    """Reads a response. Absent members are None."""
     scaling, metric = answer.get("DynamicScalingConfiguration", {}), answer.get("Metric", {})
     policies = [one["TargetTracking"] for one in scaling.get("ScalingPolicies", []) if "TargetTracking" in one]
     tracking: Mapping[str, Any] = policies[0] if policies else {}

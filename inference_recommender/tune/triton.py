@@ -23,6 +23,7 @@ from typing import Any
 from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.system import system_at_url
 from inference_recommender.tune.folder import TuneFolder
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import Refused
@@ -275,4 +276,6 @@ class TritonProbe:
 
     def _send(self, name: str, rate: float, duration_s: float) -> ProbeRecords:
         folder = self._folder.path / "probes" / f"{self._count:04}-{name}"
-        return GeneratorProbe(self._folder.payloads, folder, url=self._triton.url, seed=self._count)(rate, duration_s)
+        return GeneratorProbe(self._folder.payloads, folder, system_at_url(self._triton.url, ""), seed=self._count)(
+            rate, duration_s
+        )

@@ -18,7 +18,7 @@ from moto.sagemaker.exceptions import ValidationError
 from moto.sagemaker.models import FakeEndpointConfig, Model, SageMakerModelBackend
 from moto.sagemaker.responses import SageMakerResponse
 
-from aws_api.service_model import validation_error
+from local_aws import service_model
 from local_aws.sagemaker.endpoint import Guardrails, LocalEndpoint
 from local_aws.sagemaker.endpoint_fleet import Variant
 from local_aws.sagemaker.model_host import ModelHost
@@ -219,8 +219,7 @@ class LocalSageMakerResponse(SageMakerResponse):
     def _checked(self) -> dict[str, Any]:
         """Returns the request's parameters, checked by botocore's service model."""
         request = dict(self._get_params())
-        if message := validation_error("sagemaker", self._get_action(), request):
-            raise ValidationError(message)
+        service_model.check("sagemaker", self._get_action(), request)
         return request
 
     def create_model(self) -> ActionResult:

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from aws_api.service_model import input_shape, validation_error
+from moto.sagemaker.exceptions import ValidationError
+
+from aws_api.service_model import input_shape
+from local_aws import service_model
 from local_aws.owner_only import SIGNATURE, WsgiApplication
 from local_aws.permissions.api_request import INVOCATION
 from local_aws.process.model_server import ModelAnswer, ModelServer
@@ -70,8 +73,10 @@ class InvocationMiddleware:
 
     def _invoke(self, name: str, environ: Mapping[str, Any]) -> RuntimeAnswer:
         started = time.perf_counter()
-        if message := validation_error("sagemaker-runtime", "InvokeEndpoint", _request(name, environ)):
-            return _error("ValidationError", message)
+        try:
+            service_model.check("sagemaker-runtime", "InvokeEndpoint", _request(name, environ))
+        except ValidationError as error:
+            return _error("ValidationError", str(error.message))
         body = environ["wsgi.input"].read()
         endpoint = self._find_endpoint(name)
         if endpoint is None:

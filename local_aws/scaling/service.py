@@ -22,8 +22,8 @@ from moto.applicationautoscaling.responses import ApplicationAutoScalingResponse
 from moto.cloudwatch.models import Alarm, CloudWatchBackend
 from moto.moto_api._internal import mock_random
 
-from aws_api.service_model import validation_error
 from inference_recommender.simulate.tracking import Cooldowns, ScalingSchedule
+from local_aws import service_model
 from local_aws.scaling.activities import ScalingActivity
 from local_aws.scaling.alarms import AlarmCondition
 from local_aws.scaling.target_tracking import NAMESPACE, TargetTracking, target_tracking
@@ -205,6 +205,5 @@ class LocalScalingResponse(ApplicationAutoScalingResponse):
     def _checked(self) -> Mapping[str, Any]:
         """Returns the request, checked against botocore's service model."""
         request: Mapping[str, Any] = json.loads(self.body)
-        if message := validation_error(SERVICE, self._get_action(), request):
-            raise AWSValidationException(message)
+        service_model.check(SERVICE, self._get_action(), request)
         return request

@@ -1,4 +1,4 @@
-"""Reads the config.json of an encoder with a head, and holds it to what is built and to what workload.toml says.
+"""Reads the config.json of an encoder with a head, and checks it against the built families and workload.toml.
 
 Keys that are not read here are transformers' own: it refuses a wrong one when it loads the original.
 """
@@ -20,7 +20,7 @@ from workloads.model import ModelInput
 
 Activation = Literal["gelu", "gelu_python", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish"]
 UNNAMED = re.compile(r"LABEL_\d+")
-"""The names that transformers gives to labels that nobody has named."""
+"""transformers' names of unnamed labels."""
 REFUSED: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": (None, "absolute"),
     "is_decoder": (None, False),
@@ -139,7 +139,7 @@ def positions(family: Family, config: Mapping[str, Any]) -> int:
 
 
 def as_bert(family: Family, read: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what was read with BERT's keys besides. DistilBERT has no token types, and one epsilon for all norms."""
+    """Adds BERT's keys. DistilBERT has no token types, and one epsilon for all norms."""
     if family.model_type != "distilbert":
         return dict(read)
     return {
@@ -164,7 +164,7 @@ def _backbone(file: Path, family: Family) -> dict[str, Any]:
 
 
 def _of_transformers(file: Path) -> dict[str, Any]:
-    """Returns what is read of a family that transformers computes, with its defaults. Raises `UsageError`."""
+    """Returns the keys of a family that transformers computes, with defaults. Raises `UsageError`."""
     from transformers import AutoConfig
 
     with loading(file):
@@ -200,7 +200,7 @@ def _check_head_is_the_workloads(file: Path, config: Mapping[str, Any], model: E
 
 
 def _labels_problem(named: Any, wanted: tuple[str, ...]) -> str:
-    """Returns what is wrong with the head's labels; labels that it leaves unnamed are called as the workload says."""
+    """Returns the problem with the head's labels, or "". Unnamed labels get the workload's names."""
     if named is None:
         return ""
     if not isinstance(named, dict):

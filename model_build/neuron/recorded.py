@@ -58,7 +58,7 @@ class RecordedModel(Predictor):
             return self._outputs[encoding.token_ids, encoding.type_ids]
         except KeyError:
             raise UsageError(
-                f"{self._file}: lacks rows of evaluation.jsonl as it is now. Record them again on the target's "
+                f"{self._file}: lacks rows of the current evaluation.jsonl. Record them again on the target's "
                 "hardware with `python -m containers.batch.record`."
             ) from None
 

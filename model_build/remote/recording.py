@@ -130,7 +130,7 @@ def _endpoint(endpoint: Endpoint, account: BuildAccount) -> Iterator[None]:
             raise
         yield
     except BaseException:
-        account.hurry()
+        account.stop_retrying()
         raise
     finally:
         try:

@@ -93,7 +93,7 @@ def _run(builds: Sequence[RemoteBuild], account: BuildAccount, progress: Progres
             _create(account, build.job, started)
         _wait(account, builds, progress, sleep)
     except KeyboardInterrupt:
-        account.hurry()
+        account.stop_retrying()
         outcomes = "; ".join(_stop(account, job.name) for job in started) or "no job was started"
         raise Interrupted(
             f"Interrupted: {outcomes}. No incomplete files remain. Start the build again to repeat it."
@@ -101,7 +101,7 @@ def _run(builds: Sequence[RemoteBuild], account: BuildAccount, progress: Progres
     except LostSight:
         raise
     except BaseException:
-        account.hurry()
+        account.stop_retrying()
         for job in started:
             _stop(account, job.name)
         raise

@@ -20,7 +20,7 @@ def served_folder(plan: BuildPlan, made: Path) -> Path:
 
 
 def comparer(plan: BuildPlan, made: Path, progress: Progress) -> Compare:
-    """Loads the original. The compiled model is run by the serving code, with the tokenizer that lies beside it."""
+    """Loads the original. The serving code runs the compiled model with the tokenizer in its folder."""
     progress("Loading the checkpoint")
     original = verify.Original.load(plan.checkpoint.folder, export.load(plan.checkpoint.folder))
     known = repository.settings(plan.compile_inputs.text2text, plan.target, plan.checkpoint)

@@ -199,7 +199,7 @@ def _positions(stack: Any, family: Family, places: int) -> nn.Buffer:
     else:
         offset = LEARNED_OFFSET if family.positions == "learned" else 0
         rows = table.weight[offset : offset + places]
-    # A static cache may have up to three places more than the table; what is said there is dropped.
+    # A static cache may have up to three places more than the table; answers there are dropped.
     missing = max(0, places - len(rows))
     return nn.Buffer(nn.functional.pad(rows.detach(), (0, 0, 0, missing)).clone())
 

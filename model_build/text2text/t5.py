@@ -3,9 +3,9 @@
 q, k and v are one product; position biases come from transformers' own formula, as a table up to the workload's longest
 input and output. A umT5 has such a table in each layer, the others have one in all.
 
-The residual stream is `SCALE` times the checkpoint's: what is added to it (embeddings, every `o` and `wo`) is times
+The residual stream is `SCALE` times the checkpoint's: every summand (embeddings, every `o` and `wo`) is times
 `SCALE`, and each norm's epsilon by its square, so that a norm gives what it gave before. A power of two changes
-exponents alone. In fp32 every answer is the same to the last bit, and in fp16 the stream stays below its end at 65504.
+only exponents. In fp32 every answer is the same to the last bit, and in fp16 the stream stays below its end at 65504.
 """
 
 from typing import Any

@@ -28,7 +28,7 @@ from model_build.torch_threads import every_core
 from workloads import Example
 from workloads.errors import InvalidDocument
 
-# Rows in a batch of the original alone: `generate` is slow, and wide batches help it most.
+# Rows in a batch of the original model: `generate` is slow, and wide batches help it most.
 ORIGINAL_BATCH = 64
 ORIGINAL_LOGITS = 2**27
 """Numbers that such a batch may have as logits, half a gigabyte: a vocabulary of 250,000 takes smaller batches."""

@@ -18,7 +18,7 @@ from local_aws.sagemaker import model_archive
 from model_build import archive
 from model_build.lint import RuntimeContext, lint
 from model_build.remote import entry, fetch
-from tests.artifacts import an_artifact
+from tests.builders import an_artifact
 from tests.containers.hostile_archives import OUTSIDE, leaves_the_folder
 from workloads import ROOT, ProjectError, file_sha256
 

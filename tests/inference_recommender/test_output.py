@@ -83,11 +83,11 @@ def test_an_account_without_jobs_is_listed_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Account:
-        def jobs(self, *_: object) -> list[object]:
+        def list_jobs(self, *_: object) -> list[object]:
             return []
 
-    monkeypatch.setattr(jobs, "Aws", Account)
-    assert main(["list"]) == 0
+    monkeypatch.setattr(jobs, "SageMakerAccount", Account)
+    assert main(["jobs", "list"]) == 0
     assert capsys.readouterr() == ("", "No jobs.\n")
 
 

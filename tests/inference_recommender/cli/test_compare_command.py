@@ -87,4 +87,4 @@ def test_runs_of_different_workloads_or_traffic_are_refused(tmp_path: Path, caps
         "same workload and traffic compare: measure the candidate with the baseline's traffic.\n"
     )
     assert main(["compare", old, str(tmp_path / "nowhere")]) == 2
-    assert capsys.readouterr().err == f"{tmp_path / 'nowhere'} is no run folder: it has no workload.json.\n"
+    assert capsys.readouterr().err == f"{tmp_path / 'nowhere'} is not a run folder: it has no workload.json.\n"

@@ -15,7 +15,7 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate import policy_search, seeds, sized_service
 from inference_recommender.simulate.simulation_file import Simulation
-from tests.inference_recommender.measure.prove.recommended import a_candidate, a_recommendation
+from tests.builders import a_candidate, a_recommendation
 from workloads import Autoscaling, ColdStart, Recommendation, load_workload
 
 FOLDER = load_workload("spellcheck")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from inference_recommender.measure.start_stages import LogLine, Stages, cold_start, stages
+from tests.builders import a_system
 from tests.inference_recommender.measure.recorded_log import OWN, QUIET, VERBOSE, at, lines
 
 ARCHIVE = "a" * 64
@@ -80,14 +81,8 @@ def test_a_line_gets_the_year_that_brings_it_nearest_to_when_it_was_received() -
 
 def test_several_starts_are_their_medians_and_what_they_were_between() -> None:
     starts = [Stages(load_s=load, total_s=total) for load, total in ((2.0, 5.0), (4.0, 6.0), (3.0, None))]
-    told = cold_start(
-        starts,
-        measured_on="local",
-        machine="m",
-        instance_type="ml.c5.xlarge",
-        archive_sha256=ARCHIVE,
-        measured_at=datetime(2026, 11, 23, 9, 30, 1, 5, tzinfo=UTC),
-    )
+    system = a_system(stands_in=True, machine="m")
+    told = cold_start(starts, system, ARCHIVE, datetime(2026, 11, 23, 9, 30, 1, 5, tzinfo=UTC))
     assert told.model_dump(exclude_none=True) == {
         "load_s": 3.0,
         "total_s": 5.5,

@@ -12,8 +12,8 @@ from inference_recommender.tune.folder import TuneFolder, resumed
 from inference_recommender.tune.race import Race, Refused
 from inference_recommender.tune.result import patch, result
 from inference_recommender.tune.space import Configuration, LeftOut
+from tests.builders import a_recommendation
 from tests.inference_recommender.cli.test_simulate_command import CHOSEN, OBJECTIVE
-from tests.inference_recommender.measure.prove.recommended import a_recommendation
 from tests.inference_recommender.tune.builders import P99, Analytic, a_plan, configuration
 from workloads import ColdStart, Proof, load_workload
 

@@ -314,7 +314,7 @@ def test_all_writes_an_index_with_relative_links_and_why_a_folder_has_no_report(
     assert capsys.readouterr().out == f"{runs / 'index.html'}\n"
     text = (runs / "index.html").read_text("utf-8")
     assert re.findall(r'href="([^"]+)"', text) == ["job-1/report.html"]
-    assert "is no run folder: it has no workload.json." in text
+    assert "is not a run folder: it has no workload.json." in text
 
 
 READ: dict[str, Callable[[str], object]] = {"json": Report.model_validate_json, "markdown": str, "text": str}

@@ -370,7 +370,7 @@ def test_a_search_without_a_rate_sizes_nothing(search: RunFolder, capsys: pytest
     [
         ("capacity.json", '{"percentile": "P99"}', "{file}: "),
         ("experiment.json", "{", "{file}: cannot be read: Expecting property name"),
-        ("workload.json", None, "{folder} is no run folder: it has no workload.json."),
+        ("workload.json", None, "{folder} is not a run folder: it has no workload.json."),
     ],
 )
 def test_a_damaged_folder_is_named(

@@ -186,7 +186,7 @@ def test_an_index_that_names_no_files(folder: Path) -> None:
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"shared.weight": "../../elsewhere.safetensors"}}))
     assert refusal(folder) == (
-        f"{index}: weight_map: names other things than safetensors files beside it. Copy it again."
+        f"{index}: weight_map: names files other than safetensors files of its folder. Copy it again."
     )
 
 

@@ -152,7 +152,7 @@ def test_outputs_that_are_not_of_this_build_are_refused(copied: Built, tmp_path:
     with pytest.raises(UsageError) as caught:
         verify_outputs(planned, outputs)
     assert str(caught.value) == (
-        f"{outputs}: lacks rows of evaluation.jsonl as it is now. Record them again on the target's hardware with "
+        f"{outputs}: lacks rows of the current evaluation.jsonl. Record them again on the target's hardware with "
         "`python -m containers.batch.record`."
     )
     with pytest.raises(UsageError, match=r"cannot be read: No such file or directory\. Name what `record` wrote."):

@@ -15,7 +15,7 @@ from aws_api.errors import AwsRefused
 from aws_api.expiry import expiry_of
 from model_build.remote.build_account import BuildAccount
 from model_build.remote.recording import Recording, plan_recording, record_on_chip
-from tests.artifacts import an_artifact
+from tests.builders import an_artifact
 from tests.model_build.remote.remote_account import FakeAccount, miniature, site, tar_gz
 from workloads import ROOT, Unavailable, UsageError, artifact_file, file_sha256, load_workload
 

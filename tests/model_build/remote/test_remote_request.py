@@ -11,7 +11,7 @@ from botocore.validate import ParamValidator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aws_api.service_model import input_shape, problems
+from aws_api.service_model import input_shape, shape_problems
 from model_build.remote.request import (
     LONGEST_NAME,
     RemoteBuild,
@@ -39,7 +39,7 @@ def found_wrong(request: Mapping[str, Any]) -> list[str]:
     """Returns what botocore and, for enums, patterns and lengths, its service model say against a request."""
     shape = input_shape("sagemaker", "CreateProcessingJob")
     report = ParamValidator().validate(request, shape)
-    return [*([report.generate_report()] if report.has_errors() else []), *problems(shape, dict(request))]
+    return [*([report.generate_report()] if report.has_errors() else []), *shape_problems(shape, dict(request))]
 
 
 def image(build: RemoteBuild) -> str:
@@ -230,7 +230,7 @@ def test_any_name_becomes_a_job_name_that_sagemaker_takes(workload: str, variant
     name = job_name((workload, variant), family, "20261121-034500")
     shape: Any = input_shape("sagemaker", "CreateProcessingJob")
     assert len(name) <= LONGEST_NAME
-    assert list(problems(shape.members["ProcessingJobName"], name)) == []
+    assert list(shape_problems(shape.members["ProcessingJobName"], name)) == []
 
 
 def test_long_names_that_differ_at_their_end_stay_different() -> None:

@@ -16,7 +16,7 @@ from aws_api.errors import AwsRefused, AwsUnreachable, ExpiredCredentials
 from model_build.compiled import exclusive
 from model_build.remote.remote_build import LostSight, build_remotely
 from model_build.remote.request import plan_remote
-from tests.artifacts import an_artifact
+from tests.builders import an_artifact
 from tests.model_build.remote.remote_account import FakeAccount, built, miniature, site
 from workloads import Interrupted, ModelArtifact, Unavailable, load_artifact, load_workload
 

@@ -1,4 +1,4 @@
-"""`sweep` against a real account: it goes by tags alone, bears what is half gone, and outlasts throttling."""
+"""Cleanup of an account: it decides by tags, tolerates half-deleted tests, and outlasts throttling."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,8 +10,8 @@ import pytest
 from aws_api import session as aws_session
 from aws_api.errors import NotFound
 from aws_api.expiry import expiry_of, expiry_tag
-from inference_recommender.experiment.aws import ExperimentAws
-from inference_recommender.measure.cleanup import Expiring, SweepAws, Swept, sweep
+from aws_api.sagemaker import ExpiringResource, SageMakerAccount
+from inference_recommender.measure.cleanup import CleanupResult, cleanup
 from local_aws.process.local_account import LocalAccount
 from tests.inference_recommender.measure.troubled_api import TroubledApi
 from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, wait_until
@@ -49,7 +49,7 @@ def _config(name: str, model: str, *tags: dict[str, str]) -> dict[str, Any]:
     return {"EndpointConfigName": name, "ProductionVariants": [variant], "Tags": list(tags)}
 
 
-def _outcomes(found: Sequence[Swept], prefix: str) -> dict[tuple[str, str], str]:
+def _outcomes(found: Sequence[CleanupResult], prefix: str) -> dict[tuple[str, str], str]:
     return {(one.kind, one.name): one.outcome for one in found if one.name.startswith(prefix)}
 
 
@@ -74,27 +74,27 @@ def test_what_a_killed_experiment_left_behind_is_deleted_and_nothing_else(
     endpoints.settled("left-old")
     sagemaker.delete_endpoint_config(EndpointConfigName="left-old")
 
-    account = SweepAws(reached)
-    shown = _outcomes(sweep(account, NOW, dry_run=True), "left-")
+    account = SageMakerAccount(reached)
+    shown = _outcomes(cleanup(account, NOW, dry_run=True), "left-")
     assert shown == {
         ("endpoint", "left-old"): "would be deleted",
         ("endpoint-config", "left-new"): "kept",
         ("model", "left-old"): "would be deleted",
         ("model", "left-new"): "kept",
     }
-    done = _outcomes(sweep(account, NOW, dry_run=False), "left-")
+    done = _outcomes(cleanup(account, NOW, dry_run=False), "left-")
     assert done == {key: outcome.replace("would be ", "") for key, outcome in shown.items()}
     wait_until(lambda: _is_gone(sagemaker.describe_endpoint, EndpointName="left-old"))
     assert _is_gone(sagemaker.describe_model, ModelName="left-old")
     assert sagemaker.describe_model(ModelName="left-mine")
-    again = _outcomes(sweep(account, NOW, dry_run=False), "left-")
+    again = _outcomes(cleanup(account, NOW, dry_run=False), "left-")
     assert again == {("endpoint-config", "left-new"): "kept", ("model", "left-new"): "kept"}
 
 
 def test_what_is_gone_between_the_list_and_the_deletion_is_told_as_such(reached: boto3.Session) -> None:
     for kind in ("endpoint", "endpoint-config", "model"):
         with pytest.raises(NotFound):
-            SweepAws(reached).delete(Expiring(kind=kind, name="never-was", expires_at=PAST))
+            SageMakerAccount(reached).delete_resource(ExpiringResource(kind=kind, name="never-was", expires_at=PAST))
 
 
 def test_a_throttled_account_is_asked_again(
@@ -107,17 +107,19 @@ def test_a_throttled_account_is_asked_again(
     with TroubledApi(account.endpoint_url).serving() as api:
         monkeypatch.setenv("AWS_ENDPOINT_URL", api.url)
         api.troubles = {"ListTags": ["throttled", "throttled"], "DeleteModel": ["throttled"], "ListModels": ["dropped"]}
-        found = sweep(SweepAws(_session(account), said.append), NOW, dry_run=False)
+        found = cleanup(SageMakerAccount(_session(account), said.append), NOW, dry_run=False)
     assert _outcomes(found, "throttled-") == {("model", "throttled-1"): "deleted"}
     assert len([line for line in said if "ThrottlingException" in line]) == 2
 
 
 def test_what_an_experiment_takes_up_again_has_a_new_expiry(reached: boto3.Session, sagemaker: Any) -> None:
-    """A resumed experiment may use what was left behind long ago; a sweep must not take it away."""
-    account = ExperimentAws(reached)
+    """A resumed experiment may use what was left behind long ago; a cleanup must not delete it."""
+    account = SageMakerAccount(reached)
     request = _model(sagemaker, "resumed-1", expiry_tag(PAST))
     account.make_model({**request, "Tags": [expiry_tag(FUTURE)]})
     arn = sagemaker.describe_model(ModelName="resumed-1")["ModelArn"]
     tags = sagemaker.list_tags(ResourceArn=arn)["Tags"]
     assert [expiry_of([tag]) for tag in tags] == [FUTURE.replace(microsecond=0)]
-    assert _outcomes(sweep(SweepAws(reached), NOW, dry_run=False), "resumed-") == {("model", "resumed-1"): "kept"}
+    assert _outcomes(cleanup(SageMakerAccount(reached), NOW, dry_run=False), "resumed-") == {
+        ("model", "resumed-1"): "kept"
+    }

@@ -1,0 +1,16 @@
+"""Rejects requests that botocore's service model does not allow, as the service does."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from moto.sagemaker.exceptions import ValidationError
+
+from aws_api import service_model
+
+
+def check(service: str, operation: str, request: Mapping[str, Any]) -> None:
+    """Raises moto's `ValidationError` with every problem of `request`."""
+    failures = service_model.problems(service, operation, request)
+    if failures:
+        count = f"{len(failures)} validation error{'s' if len(failures) > 1 else ''} detected"
+        raise ValidationError(f"{count}: {'; '.join(failures)}")
