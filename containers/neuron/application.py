@@ -59,7 +59,7 @@ class ErrorResponses:
 class InferenceRoutes:
     """Answers requests with a worker's model, and records their latencies.
 
-    `encode` tokenises rows, or refuses them. `unwell` returns what is wrong with any worker's cores.
+    `encode` tokenises rows, or refuses them. `unwell` returns the fault of any worker's cores.
     """
 
     def __init__(

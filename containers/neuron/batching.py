@@ -125,7 +125,7 @@ class CoreWatch:
         return not self._began and (self._suspected or self._now() - self._answered > QUIET_S)
 
     def complaint(self) -> str:
-        """Returns what is wrong, to follow the worker's name; empty while its cores answer."""
+        """Returns the fault, to follow the worker's name; empty while its cores answer."""
         if self._now() - min(self._began.values(), default=self._now()) > STUCK_S:
             return f"has not answered for {STUCK_S:.0f} s"
         return f"fails: {self._failure}" if self._failure else ""

@@ -1,34 +1,70 @@
 """Parses the values of options that several commands have; argparse prints the error with the option."""
 
 import argparse
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tomllib
 
-from workloads import UsageError
+from workloads import ModelArtifact, UsageError
 from workloads.document import Document
+from workloads.files import from_here
 
 Settings = TypeVar("Settings", bound=Document)
 
 
+def add_settings(parser: argparse.ArgumentParser, key: str = "KEY", example: str = "recommender.role_arn") -> None:
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar=f"{key}=VALUE",
+        help=f"override a key of workload.toml, such as {example}; may be repeated",
+    )
+
+
 def with_settings(settings: Sequence[str], table: str, document: Settings) -> Settings:
-    """Returns the table of workload.toml with the keys that `--set TABLE.KEY=VALUE` replaces. Raises `UsageError`."""
-    changed = document.model_dump(mode="json")
+    """Returns a table of workload.toml with the keys that `--set TABLE.KEY=VALUE` replaces. Raises `UsageError`."""
+    if not settings:
+        return document
+    tables = {table: document.model_dump(mode="json")}
+    set_keys(tables, settings, f"{table}.KEY=VALUE")
+    return type(document).from_table(Path(f"--set {table}"), tables[table])
+
+
+def set_keys(tables: dict[str, Any], settings: Sequence[str], allowed: str) -> None:
+    """Replaces the keys of `tables` that the arguments of --set name. Raises `UsageError`."""
     for setting in settings:
-        name, equals, text = setting.partition("=")
-        prefix, *parents = name.strip().split(".")
-        if not equals or prefix != table or not parents:
-            raise UsageError(f"--set: got '{setting}'. Allowed: {table}.KEY=VALUE.")
-        parent, key = changed, parents.pop()
-        for each in parents:
-            parent = parent.setdefault(each, {})
-        try:
-            parent[key] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            parent[key] = text.strip()
-    return type(document).from_table(Path(f"--set {table}"), changed) if settings else document
+        key, equals, text = setting.partition("=")
+        *path, name = key.strip().split(".")
+        parent: Any = tables
+        for part in path:
+            parent = parent.get(part) if isinstance(parent, dict) else None
+        if not equals or not path or not isinstance(parent, dict):
+            raise UsageError(f"--set: got '{setting}'. Allowed: {allowed}.")
+        parent[name] = _value(text, is_list=isinstance(parent.get(name), list))
+
+
+def _value(text: str, *, is_list: bool) -> Any:
+    """Parses a TOML value, or a list without its brackets. Other text is a string, or strings separated by commas."""
+    for toml in (text, f"[{text}]") if is_list else (text,):
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            value = tomllib.loads(f"value = {toml}")["value"]
+            return [value] if is_list and not isinstance(value, list) else value
+    return text.split(",") if is_list else text.strip()
+
+
+def check_archives(run: Path, recorded: Mapping[str, str], artifacts: Mapping[str, ModelArtifact]) -> None:
+    """Raises `UsageError` if a build is another than the one that a resumed run has measured."""
+    for name, then in recorded.items():
+        if (now := artifacts[name].archive_sha256) != then:
+            raise UsageError(
+                f"--resume: {from_here(run)} measured an archive of '{name}' with sha256 {then}, but build/ has {now}. "
+                "Start a new one: measurements of different archives cannot be compared."
+            )
 
 
 def positive(text: str) -> float:

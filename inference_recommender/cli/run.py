@@ -11,7 +11,6 @@ from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import DEFAULT_TRAFFIC, arguments
 from inference_recommender.cli.run_result import conclude, run_name, run_subject
 from inference_recommender.cli.settings import (
-    add_settings,
     deployed_workload,
     with_settings,
 )
@@ -79,7 +78,7 @@ def add(commands: Commands) -> None:
     source.add_argument(
         "--max-duration-s", type=arguments.positive, metavar="S", help="time of an open-loop search; default: 270"
     )
-    add_settings(parser)
+    arguments.add_settings(parser)
     parser.add_argument("--name", metavar="NAME", help="of job and run folder; default: workload, traffic and time")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue the run of an interrupted job")
     parser.add_argument("--dry-run", action="store_true", help="print the requests as JSON and send nothing")

@@ -54,7 +54,7 @@ class Ending:
     workload: str = "spellcheck"
     simulate: tuple[set[int], str]
     prove: tuple[set[int], str] = ({2}, REFUSED_BY_FLEET)
-    compare: tuple[set[int], str] = ({0}, "No regression is shown.")
+    compare: tuple[set[int], str] = ({0}, "No regression was found.")
     report: tuple[set[int], str] = ({0}, "")
 
 

@@ -215,10 +215,7 @@ def test_a_target_that_only_our_own_network_goes_to(target: str, runtime: str, t
         plan_of(workload, target)
     place, reason = {
         "neuron": ("Inferentia", "AWS's Neuron images have no transformers"),
-        "torchscript": (
-            "PyTorch on a GPU",
-            "a trace of transformers' module looks at its mask on the CPU, so that it stays there",
-        ),
+        "torchscript": ("PyTorch on a GPU", "a trace of transformers' module keeps its mask on the CPU"),
     }[runtime]
     assert str(caught.value) == (
         f"{workload.file}: targets.{target}.runtime: '{runtime}' is not built for ALBERT on this hardware. {place} "
@@ -233,8 +230,8 @@ def test_int8_that_would_change_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         plan_of(workload, "cpu-int8")
     assert str(caught.value) == (
-        f"{workload.file}: targets.cpu-int8.precision: 'int8' is not built for SqueezeBERT. In int8 it would stay "
-        "as it is: its layers are convolutions, and the quantiser takes products of matrices. Allowed: fp32."
+        f"{workload.file}: targets.cpu-int8.precision: 'int8' is not built for SqueezeBERT. int8 would not "
+        "change it: its layers are convolutions, and the quantiser takes products of matrices. Allowed: fp32."
     )
 
 

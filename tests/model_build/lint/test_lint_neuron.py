@@ -88,8 +88,8 @@ def put(name: str, content: bytes) -> Callable[[Tree], None]:
             put(PARITY, b"[]"),
             "unreadable-neuron-file",
             PARITY,
-            "parity.json cannot be read (TypeError: containers.encoder.goldens.Limits() argument after ** must be a "
-            "mapping, not list).",
+            "parity.json cannot be read (TypeError: containers.encoder.goldens.ParityLimits() argument after ** must "
+            "be a mapping, not list).",
         ),
         (
             edit("settings.json", task="translation"),
