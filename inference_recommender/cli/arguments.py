@@ -1,16 +1,14 @@
 """Options that several commands have: --set, the workload that is measured, and values that argparse checks."""
 
 import argparse
-from collections.abc import Sequence
-from copy import copy
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import tomllib
-
-from workloads import UsageError, WorkloadFolder, load_workload
+from workloads import ModelArtifact, UsageError, WorkloadFolder, load_workload
 from workloads.document import Document
-from workloads.workload import Workload
+from workloads.files import from_here
+from workloads.settings import set_keys
 
 if TYPE_CHECKING:
     from aws_api.sagemaker import SageMakerAccount
@@ -19,52 +17,34 @@ Settings = TypeVar("Settings", bound=Document)
 DEFAULT_TRAFFIC = "production"
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
+def add_settings(parser: argparse.ArgumentParser, key: str = "KEY", example: str = "recommender.role_arn") -> None:
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         dest="settings",
-        metavar="KEY=VALUE",
-        help="override a key of workload.toml, such as recommender.role_arn; may be repeated",
+        metavar=f"{key}=VALUE",
+        help=f"override a key of workload.toml, such as {example}; may be repeated",
     )
 
 
 def with_settings(settings: Sequence[str], table: str, document: Settings) -> Settings:
-    """Returns the table of workload.toml with the keys that `--set TABLE.KEY=VALUE` replaces. Raises `UsageError`."""
+    """Returns a table of workload.toml with the keys that `--set TABLE.KEY=VALUE` replaces. Raises `UsageError`."""
     if not settings:
         return document
     tables = {table: document.model_dump(mode="json")}
-    for setting in settings:
-        _replace(tables, setting, f"{table}.KEY=VALUE")
+    set_keys(tables, settings, f"{table}.KEY=VALUE")
     return type(document).from_table(Path(f"--set {table}"), tables[table])
 
 
-def workload_with_settings(folder: WorkloadFolder, settings: Sequence[str]) -> WorkloadFolder:
-    """Returns the workload with the keys of any table that --set replaces. Raises `UsageError` or `InvalidDocument`."""
-    if not settings:
-        return folder
-    tables = folder.workload.model_dump(mode="json")
-    for setting in settings:
-        _replace(tables, setting, "TABLE.KEY=VALUE, such as recommender.bucket=NAME")
-    changed = copy(folder)
-    changed.workload = Workload.from_table(Path("--set"), tables)
-    return changed
-
-
-def _replace(tables: dict[str, Any], setting: str, allowed: str) -> None:
-    """Parses the value as TOML. Other text is a string, or a list of strings separated by commas."""
-    key, equals, text = setting.partition("=")
-    first, *path = key.strip().split(".")
-    if not equals or not path or not isinstance(tables.get(first), dict):
-        raise UsageError(f"--set: got '{setting}'. Allowed: {allowed}.")
-    parent, name = tables[first], path.pop()
-    for each in path:
-        parent = parent.setdefault(each, {})
-    try:
-        parent[name] = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        parent[name] = text.split(",") if isinstance(parent.get(name), list) else text.strip()
+def check_archives(run: Path, recorded: Mapping[str, str], artifacts: Mapping[str, ModelArtifact]) -> None:
+    """Raises `UsageError` if a build is another than the one that a resumed run has measured."""
+    for name, then in recorded.items():
+        if (now := artifacts[name].archive_sha256) != then:
+            raise UsageError(
+                f"--resume: {from_here(run)} measured an archive of '{name}' with sha256 {then}, but build/ has {now}. "
+                "Start a new one: measurements of different archives cannot be compared."
+            )
 
 
 def deployed_workload(

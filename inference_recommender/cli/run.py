@@ -12,12 +12,7 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
-from inference_recommender.cli.arguments import (
-    DEFAULT_TRAFFIC,
-    add_settings,
-    deployed_workload,
-    workload_with_settings,
-)
+from inference_recommender.cli.arguments import DEFAULT_TRAFFIC, add_settings, deployed_workload
 from inference_recommender.cli.run_result import conclude, run_name, run_subject
 from inference_recommender.measure.job import JobSource, candidates_of, payload_key
 from inference_recommender.measure.job_requests import (
@@ -33,6 +28,7 @@ from inference_recommender.output import Commands, JobProgress, add_command, tel
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload
 from workloads.instances import needs_host_ami
+from workloads.settings import with_settings
 
 DESCRIPTION = """Measures a workload and sizes its fleet.
 
@@ -110,7 +106,7 @@ def _run(parts: RunParts, options: argparse.Namespace, stderr: Console) -> int:
     if options.resume:
         return _resume(options, account, parts, stderr)
     known = None if options.url else account
-    folder = workload_with_settings(
+    folder = with_settings(
         deployed_workload(options.workload, options.target, known, options.endpoint), options.settings
     )
     folder.workload.latency_objective  # noqa: B018 - raises for a batch

@@ -102,14 +102,7 @@ def add(commands: Commands) -> None:
         metavar="[P99=]N",
         help="limit of model latency; default percentile: the folder's, else the job's one figure is judged",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="sizing.KEY=VALUE",
-        help="replace a key of [sizing], such as sizing.headroom=0.3; may be repeated",
-    )
+    arguments.add_settings(parser, "sizing.KEY", "sizing.headroom")
     parser.add_argument(
         "--baseline", nargs="+", metavar="[TYPE=]PATH", help="reports or a rate to compare a batch with"
     )

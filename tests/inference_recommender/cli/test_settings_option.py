@@ -6,8 +6,9 @@ import pytest
 
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli.arguments import deployed_workload, workload_with_settings
+from inference_recommender.cli.arguments import deployed_workload
 from workloads import ProjectError, UsageError, load_workload
+from workloads.settings import with_settings
 
 
 class Account(SageMakerAccount):
@@ -59,7 +60,7 @@ def test_settings_replace_keys_of_workload_toml() -> None:
         "recommender.tags.team=search",
         "objective.model_latency_ms=80.0",
     ]
-    workload = workload_with_settings(load_workload("spellcheck"), settings).workload
+    workload = with_settings(load_workload("spellcheck"), settings).workload
     account = workload.recommender
     assert (account.bucket, account.subnets, account.parallel_tests) == ("mine", ("a", "b"), 2)
     assert account.tags == {"team": "search"}
@@ -79,5 +80,5 @@ def test_settings_replace_keys_of_workload_toml() -> None:
 )
 def test_a_wrong_setting_is_rejected(setting: str, problem: str) -> None:
     with pytest.raises(ProjectError) as caught:
-        workload_with_settings(load_workload("spellcheck"), [setting])
+        with_settings(load_workload("spellcheck"), [setting])
     assert str(caught.value).startswith(problem)
