@@ -385,8 +385,7 @@ def test_a_port_that_is_invalid_or_taken_is_an_error(folder: Path) -> None:
 class TestNeuron:
     """Graphs of the fake, in processes that find it as torch_neuron.
 
-    For the slow tests, `make test` has the same placements without processes: test_neuron_cores for the cores of each
-    worker, test_neuron_engine for data parallelism and for the missing package.
+    test_neuron_cores has other placements, test_encoder_engines data parallelism and a missing package.
     """
 
     @pytest.fixture

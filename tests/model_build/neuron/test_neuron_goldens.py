@@ -145,8 +145,8 @@ def test_outputs_that_are_not_of_this_build_are_refused(copied: Built, tmp_path:
     with pytest.raises(UsageError) as caught:
         verify_outputs(planned, outputs)
     assert str(caught.value) == (
-        f"{outputs}: was recorded with another build of tiny for inf1 than the one in {planned.archive}. Record it "
-        "again with that archive."
+        f"{outputs}: was recorded with another build of tiny for inf1 than {planned.archive}. Record it again with "
+        "that archive."
     )
     outputs.write_text(dataclasses.replace(recorded, rows=recorded.rows[:-1]).to_json())
     with pytest.raises(UsageError) as caught:
@@ -155,7 +155,10 @@ def test_outputs_that_are_not_of_this_build_are_refused(copied: Built, tmp_path:
         f"{outputs}: lacks rows of the current evaluation.jsonl. Record them again on the target's hardware with "
         "`python -m containers.batch.record`."
     )
-    with pytest.raises(UsageError, match=r"cannot be read: No such file or directory\. Name what `record` wrote."):
+    with pytest.raises(
+        UsageError,
+        match=r"cannot be read: No such file or directory\. Name the file that containers.batch.record wrote.",
+    ):
         verify_outputs(planned, tmp_path / "none")
     assert planned.artifact.exists()
 
