@@ -28,8 +28,8 @@ from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.system import system_at_url
 from inference_recommender.tune.folder import TuneFolder
 from inference_recommender.tune.probe_counts import ProbeCounts
-from inference_recommender.tune.race import Refused
-from inference_recommender.tune.space import Configuration
+from inference_recommender.tune.race import ConfigurationRefused
+from inference_recommender.tune.space import ServingConfiguration
 from workloads import ROOT, Serving, Unavailable
 
 COMMAND = (sys.executable, "-m", "local_aws.process.loadable_triton")
@@ -63,7 +63,7 @@ class TunedTriton:
         self._target: str | None = None
         self._configs: dict[str, Mapping[str, Any]] = {}
         """Triton's own configurations of the current target's models."""
-        self.loaded: Configuration | None = None
+        self.loaded: ServingConfiguration | None = None
         self.starts = 0
         self.loads = 0
 
@@ -82,8 +82,8 @@ class TunedTriton:
         assert self._process is not None, "a configuration is loaded first"
         return self._process.config(model)
 
-    def load(self, configuration: Configuration) -> None:
-        """Serves a configuration. Raises `Refused` if Triton does not load it, and `Unavailable` without a Triton."""
+    def load(self, configuration: ServingConfiguration) -> None:
+        """Serves a configuration. Raises `ConfigurationRefused` or, without a Triton, `Unavailable`."""
         self.loaded = None
         if self._target != configuration.target:
             self._put_in_place(configuration.target)
@@ -95,7 +95,7 @@ class TunedTriton:
         for name in (*members, self._model):
             changed = overridden(self._configs[name], configuration.serving, configuration.threads)
             if problem := process.load(name, changed):
-                raise Refused(f"Triton does not load {name}: {problem}")
+                raise ConfigurationRefused(f"Triton does not load {name}: {problem}")
         self.loads += 1
         self.loaded = configuration
 
@@ -261,7 +261,7 @@ class TritonProbe:
         self._limit = limit
         self._count = len(folder.lines())
 
-    def __call__(self, configuration: Configuration, rate: float, duration_s: float) -> ProbeCounts:
+    def __call__(self, configuration: ServingConfiguration, rate: float, duration_s: float) -> ProbeCounts:
         self._count += 1
         warm_up = 0
         if self._triton.loaded != configuration:
