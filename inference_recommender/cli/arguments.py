@@ -1,18 +1,20 @@
-"""Parses the values of options that several commands have; argparse prints the error with the option."""
+"""Options that several commands have: --set, the workload that is measured, and values that argparse checks."""
 
 import argparse
-import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import tomllib
-
-from workloads import ModelArtifact, UsageError
+from workloads import ModelArtifact, UsageError, WorkloadFolder, load_workload
 from workloads.document import Document
 from workloads.files import from_here
+from workloads.settings import set_keys
+
+if TYPE_CHECKING:
+    from aws_api.sagemaker import SageMakerAccount
 
 Settings = TypeVar("Settings", bound=Document)
+DEFAULT_TRAFFIC = "production"
 
 
 def add_settings(parser: argparse.ArgumentParser, key: str = "KEY", example: str = "recommender.role_arn") -> None:
@@ -35,28 +37,6 @@ def with_settings(settings: Sequence[str], table: str, document: Settings) -> Se
     return type(document).from_table(Path(f"--set {table}"), tables[table])
 
 
-def set_keys(tables: dict[str, Any], settings: Sequence[str], allowed: str) -> None:
-    """Replaces the keys of `tables` that the arguments of --set name. Raises `UsageError`."""
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        *path, name = key.strip().split(".")
-        parent: Any = tables
-        for part in path:
-            parent = parent.get(part) if isinstance(parent, dict) else None
-        if not equals or not path or not isinstance(parent, dict):
-            raise UsageError(f"--set: got '{setting}'. Allowed: {allowed}.")
-        parent[name] = _value(text, is_list=isinstance(parent.get(name), list))
-
-
-def _value(text: str, *, is_list: bool) -> Any:
-    """Parses a TOML value, or a list without its brackets. Other text is a string, or strings separated by commas."""
-    for toml in (text, f"[{text}]") if is_list else (text,):
-        with contextlib.suppress(tomllib.TOMLDecodeError):
-            value = tomllib.loads(f"value = {toml}")["value"]
-            return [value] if is_list and not isinstance(value, list) else value
-    return text.split(",") if is_list else text.strip()
-
-
 def check_archives(run: Path, recorded: Mapping[str, str], artifacts: Mapping[str, ModelArtifact]) -> None:
     """Raises `UsageError` if a build is another than the one that a resumed run has measured."""
     for name, then in recorded.items():
@@ -65,6 +45,22 @@ def check_archives(run: Path, recorded: Mapping[str, str], artifacts: Mapping[st
                 f"--resume: {from_here(run)} measured an archive of '{name}' with sha256 {then}, but build/ has {now}. "
                 "Start a new one: measurements of different archives cannot be compared."
             )
+
+
+def deployed_workload(
+    name: str, target: str | None, account: "SageMakerAccount | None", endpoint: str | None = None
+) -> WorkloadFolder:
+    """Returns a workload on `target`, or on what its stack has deployed if `account` knows, or on hosting.target.
+
+    Raises `UsageError` for an unknown target.
+    """
+    folder = load_workload(name)
+    if target is None and account is not None:
+        target = account.hosted_target(folder.workload.stack_name, endpoint)
+    if target is None or target == folder.workload.hosting.target:
+        return folder
+    folder.variant(target)
+    return folder.hosted_on(target)
 
 
 def positive(text: str) -> float:

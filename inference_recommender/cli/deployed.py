@@ -7,12 +7,12 @@ from rich.console import Console
 
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
-from inference_recommender.cli.settings import with_settings
 from inference_recommender.client import InferenceClient, SageMakerEndpoint
 from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.payloads import answer, check_payloads, payload_archive, row_of, tensors
 from workloads import load_workload
 from workloads.program import printable
+from workloads.settings import with_settings
 
 TIMEOUT_S = 60.0
 """SageMaker's limit of an invocation, in seconds."""
