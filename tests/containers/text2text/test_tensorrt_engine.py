@@ -116,18 +116,6 @@ def test_batches_follow_each_other_in_the_same_memory(gpu: Gpu, plans: Path, ref
     assert dict.fromkeys(gpu.memory) == taken
 
 
-def test_an_engine_that_is_gone_has_given_its_memory_back(gpu: Gpu, plans: Path) -> None:
-    engine = tensorrt_engine.load(plans)
-    engine.encode(*sources(2, 6), 0)
-    assert gpu.memory
-    assert gpu.pinned
-    assert gpu.graphs
-    del engine
-    assert not gpu.memory
-    assert not gpu.pinned
-    assert not gpu.graphs
-
-
 def test_a_request_is_one_upload_and_one_download_for_every_four_tokens(gpu: Gpu, plans: Path) -> None:
     engine = tensorrt_engine.load(plans)
     gpu.launches, gpu.waits = 0, 0
@@ -178,17 +166,6 @@ def test_what_an_earlier_batch_left_in_the_cache_changes_no_answer(gpu: Gpu, pla
     for address in state.program.memory.caches:
         gpu.memory[address].fill(0xFF)
     assert listed(greedy(engine, *asked, SETTINGS)) == expected
-
-
-def test_an_fp16_decoder_with_its_caches_in_fp16_gives_the_same_tokens(
-    gpu: Gpu, plans: Path, graphs: Path, reference: StaticEngine
-) -> None:
-    for name in ("encoder", "decoder"):
-        model = onnx.load(graphs / f"{name}.onnx")
-        half = to_fp16(model, half=T5_CACHES)
-        write_plan(plans / plan_name(name, "7.5"), half, PROFILES[name], capability="7.5")
-    asked = sources(ROWS, 12)
-    assert listed(greedy(tensorrt_engine.load(plans), *asked, SETTINGS)) == listed(greedy(reference, *asked, SETTINGS))
 
 
 def test_the_plan_of_this_gpu_is_taken(gpu: Gpu, plans: Path, reference: StaticEngine) -> None:
