@@ -1,16 +1,20 @@
-"""Parses the values of options that several commands have; argparse prints the error with the option."""
+"""Options that several commands have: --set, the workload that is measured, and values that argparse checks."""
 
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from workloads import ModelArtifact, UsageError
+from workloads import ModelArtifact, UsageError, WorkloadFolder, load_workload
 from workloads.document import Document
 from workloads.files import from_here
 from workloads.settings import set_keys
 
+if TYPE_CHECKING:
+    from aws_api.sagemaker import SageMakerAccount
+
 Settings = TypeVar("Settings", bound=Document)
+DEFAULT_TRAFFIC = "production"
 
 
 def add_settings(parser: argparse.ArgumentParser, key: str = "KEY", example: str = "recommender.role_arn") -> None:
@@ -41,6 +45,22 @@ def check_archives(run: Path, recorded: Mapping[str, str], artifacts: Mapping[st
                 f"--resume: {from_here(run)} measured an archive of '{name}' with sha256 {then}, but build/ has {now}. "
                 "Start a new one: measurements of different archives cannot be compared."
             )
+
+
+def deployed_workload(
+    name: str, target: str | None, account: "SageMakerAccount | None", endpoint: str | None = None
+) -> WorkloadFolder:
+    """Returns a workload on `target`, or on what its stack has deployed if `account` knows, or on hosting.target.
+
+    Raises `UsageError` for an unknown target.
+    """
+    folder = load_workload(name)
+    if target is None and account is not None:
+        target = account.hosted_target(folder.workload.stack_name, endpoint)
+    if target is None or target == folder.workload.hosting.target:
+        return folder
+    folder.variant(target)
+    return folder.hosted_on(target)
 
 
 def positive(text: str) -> float:

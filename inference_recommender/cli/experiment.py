@@ -10,7 +10,8 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli import DEFAULT_TRAFFIC, arguments
+from inference_recommender.cli import arguments
+from inference_recommender.cli.arguments import DEFAULT_TRAFFIC
 from inference_recommender.cli.folder_report import write_experiment as write_report
 from inference_recommender.experiment.cells import baseline_cell, cells
 from inference_recommender.experiment.experiment_report import experiment_report
