@@ -13,11 +13,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from aws_api import processing_jobs, s3
+from aws_api import s3
 from aws_api.errors import AwsRefused, AwsUnavailable, NotFound, translate_aws_errors
 from aws_api.expiry import expiry_of
 from aws_api.logs import first_events, last_lines
-from aws_api.processing_jobs import ProcessingJob
 from aws_api.session import AwsSession
 
 MEASURED_ON_TAG = "local-aws:measured-on"
@@ -132,14 +131,14 @@ class SageMakerAccount(AwsSession):
     def read(self, url: str) -> bytes:
         return s3.read(self, url)
 
-    def create_processing_job(self, job: ProcessingJob) -> None:
-        processing_jobs.create(self, job)
+    def create_processing_job(self, request: Mapping[str, Any]) -> None:
+        self._call("create_processing_job", **request)
 
     def describe_processing_job(self, name: str) -> Mapping[str, Any]:
-        return processing_jobs.describe(self, name)
+        return self._call("describe_processing_job", ProcessingJobName=name)
 
     def stop_processing_job(self, name: str) -> None:
-        processing_jobs.stop(self, name)
+        self._call("stop_processing_job", ProcessingJobName=name)
 
     def create_job(self, request: Mapping[str, Any]) -> str:
         """Creates an Inference Recommender job and returns its ARN. Raises `JobNameTaken`."""

@@ -17,6 +17,7 @@ invalid run; 70 internal error, a log is named; 130 interrupted, measurements ar
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -24,6 +25,14 @@ from inference_recommender.output import Commands, tell
 from inference_recommender.renamed import renamed
 from workloads import ProjectError, UsageError
 from workloads.program import CommandParser, exit_code
+
+if TYPE_CHECKING:
+    from aws_api.sagemaker import SageMakerAccount
+    from inference_recommender.measure.run import Searching
+    from inference_recommender.measurement import Measurement
+    from inference_recommender.progress import Progress
+    from inference_recommender.run_folder import RunFolder
+    from workloads import WorkloadFolder
 
 COMMANDS = (
     "run",
@@ -77,9 +86,13 @@ def _add(name: str, commands: Commands) -> None:
     """
     match name:
         case "run":
-            from inference_recommender.cli import run as added
+            from inference_recommender.cli import run
+
+            parts = run.RunParts(searching=_searching, generator=_run_generator, cold_start=_cold_start)
+            run.add(commands, parts)
+            return
         case "prove":
-            from inference_recommender.cli import prove as added  # type: ignore[no-redef]
+            from inference_recommender.cli import prove as added
         case "tune":
             from inference_recommender.cli import tune as added  # type: ignore[no-redef]
         case "experiment":
@@ -100,6 +113,33 @@ def _add(name: str, commands: Commands) -> None:
             (deployed.add_invoke if name == "invoke" else deployed.add_register)(commands)
             return
     added.add(commands)
+
+
+def _searching(account: "SageMakerAccount") -> "Searching":
+    """Returns the search of a job's candidates; the load generator is imported at its first use."""
+
+    def searching(measured: "Measurement", run_folder: "RunFolder", progress: "Progress") -> "Measurement":
+        from inference_recommender.measure.search import CandidateSearch
+
+        return CandidateSearch(account=account)(measured, run_folder, progress)
+
+    return searching
+
+
+def _run_generator(
+    options: argparse.Namespace, account: "SageMakerAccount", folder: "WorkloadFolder", stderr: Console
+) -> int:
+    from inference_recommender.cli import run_generator
+
+    return run_generator.measure(options, account, folder, stderr)
+
+
+def _cold_start(
+    options: argparse.Namespace, account: "SageMakerAccount", folder: "WorkloadFolder", stderr: Console
+) -> int:
+    from inference_recommender.cli import cold_start
+
+    return cold_start.measure(options, account, folder, stderr)
 
 
 if __name__ == "__main__":

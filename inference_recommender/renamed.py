@@ -10,6 +10,8 @@ COMMANDS = {
     "describe": "jobs describe NAME",
     "stop": "jobs stop NAME",
     "sweep": "jobs cleanup",
+    "batch": "size --workload WORKLOAD --from REPORTS",
+    "prices": "size --explain, or size --refresh-prices",
 }
 """Old command → new command line."""
 FLAGS = {
@@ -32,6 +34,30 @@ FLAGS = {
         "--generator-type": "--set recommender.generator_type=TYPE",
         "--generator-image-uri": "--set recommender.generator_image_uri=URI",
         "--request-timeout-s": "--set recommender.request_timeout_s=S",
+    },
+    "size": {
+        "--percentile": "--latency-limit-ms P99=N",
+        "--headroom": "--set sizing.headroom=H",
+        "--burst-factor": "--set sizing.burst_factor=B",
+        "--spare-instances": "--set sizing.spare_instances=N",
+        "--availability-zones": "--set sizing.availability_zones=N",
+        "--throughput-per-second": "--from FILE with rows_per_second and source, and --workload NAME",
+    },
+    "tune": {
+        "--targets": "--set tune.targets=NAME,NAME",
+        "--threads": "--set tune.threads=N,N",
+        "--model-instances": "--set tune.model_instances=N,N",
+        "--max-batch-sizes": "--set tune.max_batch_sizes=N,N",
+        "--preferred-batch-sizes": "--set tune.preferred_batch_sizes=[[N,N]]",
+        "--max-queue-delays-ms": "--set tune.max_queue_delays_ms=MS,MS",
+        "--max-duration-s": "--set tune.max_duration_s=S",
+    },
+    "experiment": {
+        "--with": "--set recommender.load=sagemaker or load-test",
+        "--role-arn": "--set recommender.role_arn=ARN",
+        "--payload-bucket": "--set recommender.bucket=NAME",
+        "--image-uri": "--set recommender.images.all=URI, or images.cpu, gpu, inf1 or inf2",
+        "--host-ami": "--set recommender.host_ami=NAME",
     },
     "prove": {
         "--model": "--url with the path of the model's infer",

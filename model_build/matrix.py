@@ -1,9 +1,7 @@
-"""Says which target takes which family of models for which task, and why another does not. Pure.
+"""Which target supports which family of models for which task, and why another does not. Pure.
 
-Out: one `Row` for each family and task, and the tables that `python -m model_build families` and docs/families.md show.
-`plan` refuses a target with the functions that the rows are made with, so a table cannot say other than a build does.
-
-A row says nothing of one checkpoint's own keys, its lengths or its activation: `checkpoint` judges those.
+The tables of `python -m model_build plan --families` and docs/families.md have one `Row` for each family and task.
+`plan` rejects a target with the same functions. Keys of a single checkpoint are checked by `checkpoint`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +34,7 @@ Refusal = Callable[[Target], str | None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One family and task, and for each target that does not take it the reason, by the target's name."""
+    """One family and task, and the reason for each target that does not support it, by the target's name."""
 
     family: str
     model_type: str
@@ -49,14 +47,14 @@ class Row:
 
 
 def task_refusal(task: str, target: Target) -> str | None:
-    """Says why a target's runtime takes no model of the task; None where it does."""
+    """Returns the reason why a target's runtime does not support a task, or None."""
     if task != GENERATION or target.runtime in ENGINES:
         return None
     return f"A decoder with a cache has no plain trace, and no static graph for Neuron. Allowed: {', '.join(ENGINES)}."
 
 
 def network_refusal(family: Family, target: Target) -> str | None:
-    """Says why a target does not take the network that a family is built from; None where it does."""
+    """Returns the reason why a target does not support the network of a family, or None."""
     if family.fp32_alone and isinstance(target, OnnxRuntimeTarget) and target.precision == "int8":
         return f"int8 would not change it: {family.fp32_alone}. Allowed: fp32."
     on_gpu = isinstance(target, CudaTarget) or (isinstance(target, TorchScriptTarget) and native(target))
@@ -64,7 +62,7 @@ def network_refusal(family: Family, target: Target) -> str | None:
         return None
     ours = ", ".join(each.name for each in FAMILIES.values() if each.own_network)
     place, reason = (
-        ("PyTorch on a GPU", "a trace of transformers' module looks at its mask on the CPU, so that it stays there")
+        ("PyTorch on a GPU", "a trace of transformers' module keeps its mask on the CPU")
         if on_gpu
         else ("Inferentia", "AWS's Neuron images have no transformers")
     )

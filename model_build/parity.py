@@ -1,7 +1,6 @@
-"""Judges whether the compiled model is as good as the original, and the original as good as it must be. Pure.
+"""Judges the original model against the workload's minimums, and the compiled model against the original. Pure.
 
-In: one `Comparison` per example. Out: a `ParityReport`, or `GateFailed` with the reasons and the worst examples. It
-does not know how either model was run, nor what its metrics are (`metrics`).
+`Comparison`s of all examples become a `ParityReport`, or `GateFailed` with the reasons and the worst examples.
 """
 
 import math
@@ -26,7 +25,7 @@ class GateFailed(ProjectError):
 
 
 class ParityFailed(GateFailed):
-    """The original passes and the compiled model does not: another precision may."""
+    """The original passes but the compiled model does not. Another precision may pass."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,13 +46,13 @@ class Comparison:
 
     @property
     def off(self) -> float:
-        """How far the original's score is from the labelled one; 0 where there are none."""
+        """Distance of the original's score from the labelled one; 0 without scores."""
         wanted, given = self.example.score, self.original.score
         return 0.0 if wanted is None or given is None else abs(wanted - given)
 
 
 Compare = Callable[[Path, Progress], Sequence[Comparison]]
-"""Compares the compiled graphs in a folder with the original, which is loaded already."""
+"""Compares the compiled graphs in a folder with the loaded original."""
 
 
 def report(metrics: Sequence[str], comparisons: Sequence[Comparison]) -> ParityReport:
@@ -73,12 +72,12 @@ def report(metrics: Sequence[str], comparisons: Sequence[Comparison]) -> ParityR
 
 
 def _agreement(metrics: Sequence[str], share: float) -> dict[str, float]:
-    """Returns the share of the answers that are the original's own, where that is asked for."""
+    """Returns the share of answers that equal the original's, if the metric is required."""
     return {AGREEMENT: share} if AGREEMENT in metrics else {}
 
 
 def check_quality(parity: ParityReport, quality: Mapping[str, float], comparisons: Sequence[Comparison]) -> None:
-    """Raises `GateFailed` where the original is not worth compiling."""
+    """Raises `GateFailed` if the original misses a minimum."""
     reasons = [
         f"{name} is {value:.4f}, at least {quality[f'min_{name}']} is required (quality.min_{name})."
         for name, value in parity.original.items()
@@ -99,10 +98,7 @@ def check_quality(parity: ParityReport, quality: Mapping[str, float], comparison
 def check_parity(
     parity: ParityReport, limits: Parity, comparisons: Sequence[Comparison], quality: Mapping[str, float] | None = None
 ) -> None:
-    """Raises `ParityFailed` where the compiled model does not answer as the original does.
-
-    `quality` may have the least agreement, of which the labels are the original's own answers.
-    """
+    """Raises `ParityFailed` if the compiled model differs too much. `quality` may have a minimum agreement."""
     if reasons := [*differences(parity, limits), *_disagreement(parity, quality or {})]:
         worst = sorted(comparisons, key=lambda c: (c.identical, -c.max_logit_difference))
         different = [c for c in worst if not c.identical] or worst[:SHOWN_MISTAKES]
@@ -112,7 +108,7 @@ def check_parity(
 
 
 def differences(parity: ParityReport, limits: Parity) -> list[str]:
-    """Returns the reasons why the compiled model is not the original's equal; none when it is."""
+    """Returns the differences that exceed the limits."""
     reasons = []
     different = parity.examples - parity.identical_answers
     if limits.max_metric_drop == 0 and different:
@@ -153,5 +149,5 @@ def _sentences(title: str, reasons: Sequence[str], mistakes: Sequence[tuple[str,
 
 
 def _largest(differences: Sequence[float]) -> float:
-    """Returns the largest difference, and NaN if there is one: `max` would let it slip through."""
+    """Returns the largest difference, or NaN if there is one, which `max` may miss."""
     return math.nan if any(map(math.isnan, differences)) else max(differences)

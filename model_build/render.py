@@ -1,4 +1,4 @@
-"""Lays out as text the documents that --json prints. Pure."""
+"""Renders the documents of --json as text. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -103,7 +103,7 @@ def _parity(parity: Mapping[str, Any] | None) -> str:
 
 
 def compared(metrics: Iterable[str]) -> str:
-    """Returns what parity compares, by the metrics of the task: the vectors of embeddings, or logits."""
+    """Returns the noun of the compared numbers, by the metrics of the task: vector or logit."""
     return "vector" if any(name.startswith("cosine_") for name in metrics) else "logit"
 
 

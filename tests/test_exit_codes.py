@@ -1,6 +1,6 @@
-"""An unforeseen error of any program is one sentence, a log that only its owner can read, and exit code 70.
+"""An internal error of any program is one sentence, a log that only its owner can read, and exit code 70.
 
-The programs run in this process, which has their imports already; the error is planted in what each of them calls.
+The programs run in this process. Each test replaces a call of the program by one that raises.
 """
 
 import ast

@@ -1,5 +1,6 @@
 """Settings of the command line, `--set TABLE.KEY=VALUE`, over the keys of workload.toml."""
 
+import contextlib
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
@@ -16,23 +17,29 @@ def with_settings(folder: WorkloadFolder, settings: Sequence[str]) -> WorkloadFo
     if not settings:
         return folder
     table = folder.workload.model_dump(mode="json")
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        *path, name = key.split(".")
-        parent: Any = table
-        for part in path:
-            parent = parent.get(part) if isinstance(parent, dict) else None
-        if not equals or not path or not isinstance(parent, dict):
-            raise UsageError(f"--set: got '{setting}'. Allowed: TABLE.KEY=VALUE, such as recommender.bucket=NAME.")
-        parent[name] = _value(text, is_list=isinstance(parent.get(name), list))
+    set_keys(table, settings, "TABLE.KEY=VALUE, such as recommender.bucket=NAME")
     changed = copy(folder)
     changed.workload = Workload.from_table(Path("--set"), table)
     return changed
 
 
+def set_keys(tables: dict[str, Any], settings: Sequence[str], allowed: str) -> None:
+    """Replaces the keys of `tables` that the arguments of --set name. Raises `UsageError`."""
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        *path, name = key.strip().split(".")
+        parent: Any = tables
+        for part in path:
+            parent = parent.get(part) if isinstance(parent, dict) else None
+        if not equals or not path or not isinstance(parent, dict):
+            raise UsageError(f"--set: got '{setting}'. Allowed: {allowed}.")
+        parent[name] = _value(text, is_list=isinstance(parent.get(name), list))
+
+
 def _value(text: str, *, is_list: bool) -> Any:
-    """Parses a TOML value. Other text is a string, or a list of them separated by commas."""
-    try:
-        return parse_toml(f"value = {text}")["value"]
-    except ValueError:
-        return text.split(",") if is_list else text
+    """Parses a TOML value, or a list without its brackets. Other text is a string, or strings separated by commas."""
+    for toml in (text, f"[{text}]") if is_list else (text,):
+        with contextlib.suppress(ValueError):
+            value = parse_toml(f"value = {toml}")["value"]
+            return [value] if is_list and not isinstance(value, list) else value
+    return text.split(",") if is_list else text.strip()

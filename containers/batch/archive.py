@@ -61,7 +61,7 @@ def unpack(location: str, folder: Path, copy: Path) -> None:
 
 
 def _known_sha256(location: str) -> "str | None":
-    """Returns the sha256 in the archive's name, which CDK gives it in S3, or in the artifact.json beside it on disk."""
+    """Returns the sha256 in the archive's name, which CDK gives it in S3, or in its artifact.json on disk."""
     if (named := archive_reader.named_sha256(location)) or location.startswith("s3://"):
         return named
     file = Path(location)
@@ -72,7 +72,7 @@ def _known_sha256(location: str) -> "str | None":
         artifact = json.loads(beside.read_text("utf-8"))
         return str(artifact["archive_sha256"]) if artifact["archive"] == file.name else None
     except (ValueError, KeyError, TypeError):
-        raise not_a_model(location, "the artifact.json beside it is invalid. Build it again") from None
+        raise not_a_model(location, "its artifact.json is invalid. Build it again") from None
 
 
 def model_sha256(folder: Path) -> str:

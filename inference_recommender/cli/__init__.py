@@ -1,3 +1,1 @@
 """One module per command of `python -m inference_recommender`: parse, load, call, render, return."""
-
-DEFAULT_TRAFFIC = "production"

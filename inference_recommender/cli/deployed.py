@@ -6,12 +6,13 @@ import json
 from rich.console import Console
 
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli.settings import add_settings, with_settings
+from inference_recommender.cli import arguments
 from inference_recommender.client import InferenceClient, SageMakerEndpoint
 from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.payloads import answer, check_payloads, payload_archive, row_of, tensors
 from workloads import load_workload
 from workloads.program import printable
+from workloads.settings import with_settings
 
 TIMEOUT_S = 60.0
 """SageMaker's limit of an invocation, in seconds."""
@@ -46,7 +47,7 @@ def add_register(commands: Commands) -> None:
         commands, "register", "register the deployed model in the model registry", "register spellcheck"
     )
     parser.add_argument("workload", nargs="?", default="spellcheck", metavar="WORKLOAD", help="default: spellcheck")
-    add_settings(parser)
+    arguments.add_settings(parser)
     parser.add_argument("--json", action="store_true", help="print the version's ARN as one JSON document")
     parser.set_defaults(command=_register)
 

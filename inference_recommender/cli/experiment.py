@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli import DEFAULT_TRAFFIC, arguments
+from inference_recommender.cli import arguments
+from inference_recommender.cli.arguments import DEFAULT_TRAFFIC
 from inference_recommender.cli.folder_report import write_experiment as write_report
 from inference_recommender.experiment.cells import baseline_cell, cells
 from inference_recommender.experiment.experiment_report import experiment_report
@@ -86,14 +86,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; default: production")
     parser.add_argument("--baseline", metavar="TYPE[/VARIANT]", help="the cell for ratios; default: none")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="recommender.KEY=VALUE",
-        help="replace a key of [recommender], such as recommender.load=load-test; may be repeated",
-    )
+    arguments.add_settings(parser, "recommender.KEY", "recommender.load")
     parser.add_argument("--runs", type=Path, metavar="DIR", help="parent of the experiment's folder; default: runs")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue an experiment; finished cells are kept")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and its requests as JSON, send nothing")
@@ -112,7 +105,7 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
         print(json.dumps(_plan_document(options, aws, experiment, source, stderr), indent=2))
         return 0
     artifacts, root = _artifacts(experiment, source), source.builds(ROOT)
-    _refuse_other_archives(folder, experiment, artifacts)
+    arguments.check_archives(folder.path, experiment.archives, artifacts)
     experiment = experiment.model_copy(update={"archives": {n: a.archive_sha256 for n, a in artifacts.items()}})
     prepared = PreparedExperiment(
         experiment=experiment,
@@ -245,17 +238,6 @@ def _artifacts(experiment: Experiment, source: WorkloadFolder) -> dict[str, Mode
     if missing:
         raise MissingBuilds("\n".join(missing))
     return artifacts
-
-
-def _refuse_other_archives(
-    folder: ExperimentFolder, experiment: Experiment, artifacts: Mapping[str, ModelArtifact]
-) -> None:
-    for variant, then in experiment.archives.items():
-        if (now := artifacts[variant].archive_sha256) != then:
-            raise UsageError(
-                f"--resume: {folder} measured an archive of '{variant}' with sha256 {then}, but build/ has {now}. "
-                "Start a new experiment: cells of different archives cannot be compared."
-            )
 
 
 def _access(aws: SageMakerAccount, source: WorkloadFolder, experiment: Experiment) -> ExperimentAccess:

@@ -11,12 +11,10 @@ from inference_recommender.report import plots
 from inference_recommender.report.document import Plot, Report, ReportKind
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.page import page, render
-from inference_recommender.report.run_report import capacity_report, draw, proof_report, run_report
+from inference_recommender.report.run_report import draw, proof_report, run_report
 from inference_recommender.report.simulation_report import simulation_page, simulation_report
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate.simulation_file import SIMULATION, Simulation
-from inference_recommender.sizing.open_loop import NAME as CAPACITY
-from inference_recommender.sizing.open_loop import CapacityFound
 from inference_recommender.tune.folder import PLAN, TuneFolder
 from inference_recommender.tune.tune_report import tune_figures, tune_report
 from workloads import ProjectError, Proof
@@ -29,7 +27,6 @@ FILES: dict[str, ReportKind] = {
     PLAN: "tune",
     "recommendation.json": "run",
     PROOF: "proof",
-    CAPACITY: "capacity",
 }
 """A file of a folder → the folder's kind; the first that exists decides."""
 
@@ -55,8 +52,6 @@ def read_report(path: Path) -> Report:
             return tune_report(name, TuneFolder(path), inputs)
         case "proof":
             return proof_report(name, Proof.from_json(path / PROOF), workload, inputs)
-        case "capacity":
-            return capacity_report(name, CapacityFound.from_json(path / CAPACITY), workload, inputs)
         case _:
             measured = run_folder.measurements() if (path / "measurements.json").exists() else ()
             return run_report(name, run_folder.workload(), run_folder.recommendation(), inputs, measured)
@@ -91,11 +86,8 @@ def _plots(path: Path) -> dict[str, Plot]:
     match kind_of(path):
         case "tune":
             return tune_figures(TuneFolder(path))
-        case "proof":
-            return {"Latency by load": plots.of_proof(Proof.from_json(path / PROOF))}
         case _:
-            search = CapacityFound.from_json(path / CAPACITY).open_loop()
-            return {"Latency against load": plots.of_search(search)}
+            return {"Latency by load": plots.of_proof(Proof.from_json(path / PROOF))}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

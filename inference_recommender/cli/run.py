@@ -2,19 +2,18 @@
 
 import argparse
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli import DEFAULT_TRAFFIC, arguments
+from inference_recommender.cli import arguments
+from inference_recommender.cli.arguments import DEFAULT_TRAFFIC, add_settings, deployed_workload
 from inference_recommender.cli.run_result import conclude, run_name, run_subject
-from inference_recommender.cli.settings import (
-    add_settings,
-    deployed_workload,
-    with_settings,
-)
 from inference_recommender.measure.job import JobSource, candidates_of, payload_key
 from inference_recommender.measure.job_requests import (
     SERVICE_DEFAULT,
@@ -23,13 +22,13 @@ from inference_recommender.measure.job_requests import (
     plan_default_job,
     plan_job,
 )
-from inference_recommender.measure.run import run
-from inference_recommender.measure.search import CandidateSearch
+from inference_recommender.measure.run import Searching, run
 from inference_recommender.measure.system import system_of_endpoint
 from inference_recommender.output import Commands, JobProgress, add_command, tell, warn
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload
 from workloads.instances import needs_host_ami
+from workloads.settings import with_settings
 
 DESCRIPTION = """Measures a workload and sizes its fleet.
 
@@ -39,7 +38,20 @@ or an open-loop search of the stack's endpoint on instance types that a job cann
 subnets and tags are in [recommender] of workload.toml."""
 
 
-def add(commands: Commands) -> None:
+Generator = Callable[[argparse.Namespace, SageMakerAccount, WorkloadFolder, Console], int]
+"""Runs one of the ways that need the load generator: `run_generator.measure` or `cold_start.measure`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunParts:
+    """What a job does without: the load generator with its searches. `__main__` imports it when it is called."""
+
+    searching: Callable[[SageMakerAccount], Searching]
+    generator: Generator
+    cold_start: Generator
+
+
+def add(commands: Commands, parts: RunParts) -> None:
     parser = add_command(
         commands,
         "run",
@@ -85,28 +97,24 @@ def add(commands: Commands) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the requests as JSON and send nothing")
     parser.add_argument("--json", action="store_true", help="print the recommendation as one JSON document")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="folder for run folders")
-    parser.set_defaults(command=_run)
+    parser.set_defaults(command=partial(_run, parts))
 
 
-def _run(options: argparse.Namespace, stderr: Console) -> int:
+def _run(parts: RunParts, options: argparse.Namespace, stderr: Console) -> int:
     _check(options)
     account = SageMakerAccount()
     if options.resume:
-        return _resume(options, account, stderr)
+        return _resume(options, account, parts, stderr)
     known = None if options.url else account
     folder = with_settings(
         deployed_workload(options.workload, options.target, known, options.endpoint), options.settings
     )
     folder.workload.latency_objective  # noqa: B018 - raises for a batch
     if options.cold_start:
-        from inference_recommender.cli import cold_start  # the client and its calls, which a job does without
-
-        return cold_start.measure(options, account, folder, stderr)
+        return parts.cold_start(options, account, folder, stderr)
     if options.job or not (options.url or options.endpoint or _cannot_run_a_job(folder, account, stderr)):
-        return _run_job(options, account, folder, stderr)
-    from inference_recommender.cli import run_generator  # the load generator, which a job does without
-
-    return run_generator.measure(options, account, folder, stderr)
+        return _run_job(options, account, folder, parts.searching(account), stderr)
+    return parts.generator(options, account, folder, stderr)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -137,7 +145,13 @@ def _cannot_run_a_job(folder: WorkloadFolder, account: SageMakerAccount, stderr:
     return True
 
 
-def _run_job(options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console) -> int:
+def _run_job(
+    options: argparse.Namespace,
+    account: SageMakerAccount,
+    folder: WorkloadFolder,
+    searching: Searching,
+    stderr: Console,
+) -> int:
     plan = (_default if options.job == "default" else _advanced)(options, account, folder, stderr)
     if not account.is_on_this_machine():  # limits that only AWS enforces
         plan.check_drivers()
@@ -151,7 +165,7 @@ def _run_job(options: argparse.Namespace, account: SageMakerAccount, folder: Wor
     traffic = SERVICE_DEFAULT if plan.traffic is None else options.traffic or DEFAULT_TRAFFIC
     subject = run_subject(options, folder, traffic, stderr)
     run_folder = RunFolder(options.runs / plan.job_name)
-    source, searching = JobSource(plan=plan, service=account), CandidateSearch(account=account)
+    source = JobSource(plan=plan, service=account)
     with JobProgress(stderr) as progress:
         recommendation = run(
             source, run_folder, progress, subject=subject, searching=searching, search_all=options.search
@@ -159,11 +173,11 @@ def _run_job(options: argparse.Namespace, account: SageMakerAccount, folder: Wor
     return conclude(recommendation, folder, run_folder, options, stderr)
 
 
-def _resume(options: argparse.Namespace, account: SageMakerAccount, stderr: Console) -> int:
+def _resume(options: argparse.Namespace, account: SageMakerAccount, parts: RunParts, stderr: Console) -> int:
     run_folder = RunFolder(options.resume)
     run_folder.jobs()
     folder = load_workload(run_folder.workload().name)
-    source, searching = JobSource(plan=None, service=account), CandidateSearch(account=account)
+    source, searching = JobSource(plan=None, service=account), parts.searching(account)
     with JobProgress(stderr) as progress:
         recommendation = run(source, run_folder, progress, searching=searching, search_all=options.search)
     return conclude(recommendation, folder, run_folder, options, stderr)

@@ -118,7 +118,7 @@ def _plans(
     objective = folder.workload.latency_objective
     if not options.traffic:
         longest_s = options.max_duration_s or DURATION_S
-        target = {"url": system.url, "endpoint": system.endpoint and system.endpoint.name}
+        target = {"url": system.url, "endpoint": None if system.url else system.name}
         limit = {"percentile": objective.percentile, "limit_ms": objective.model_latency_ms}
         return json.dumps({"search": {**target, **limit, "max_duration_s": longest_s}}, indent=2)
     timeout_s = folder.workload.recommender.request_timeout_s

@@ -6,7 +6,6 @@ from functools import partial
 
 from rich.console import Console
 
-from inference_recommender.cli.settings import changes_the_measurement
 from inference_recommender.measure.run import RunSubject
 from inference_recommender.measure.system import UNKNOWN_TYPE
 from inference_recommender.output import stdout_console, tell, warn
@@ -49,7 +48,8 @@ def conclude(
     if recommendation.recommended.instance_type == UNKNOWN_TYPE:
         tell(stderr, "Not written to the workload's folder: the instance type is unknown. State it with --instances.")
         return 0
-    if options.payloads is not None or changes_the_measurement(options.settings):
+    own_account = all(setting.startswith("recommender.") for setting in options.settings)
+    if options.payloads is not None or not own_account:
         tell(stderr, "Not written to the workload's folder: other payloads or settings were measured.")
         return 0
     recommendation.write_json(folder.recommendation_file)

@@ -47,7 +47,7 @@ arrivals at the best rate so far. Overloaded ones drop out, and the others get l
 A Triton of this machine (`make triton`) serves them. It starts once and loads the built model with each configuration,
 so build the targets first.
 
-The values to try are those of [tune] in workload.toml, which --set replaces: --set 'tune.threads=[1, 2]'. Values that
+The values to try are those of [tune] in workload.toml, which --set replaces: --set tune.threads=1,2. Values that
 neither names are chosen for this machine. --dry-run prints what would be tried.
 
 RUN/patch.toml has the best as [variants.tuned]. Append it to workload.toml, build it, and set hosting.target to it. It
@@ -71,18 +71,11 @@ def add(commands: Commands) -> None:
         commands,
         "tune",
         "search the serving configuration with the highest capacity",
-        "tune spellcheck --set 'tune.targets=[\"cpu\", \"cpu-int8\"]' --set 'tune.threads=[1, 2]'",
+        "tune spellcheck --set tune.targets=cpu,cpu-int8 --set tune.threads=1,2",
         DESCRIPTION,
     )
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="tune.KEY=VALUE",
-        help="replace a key of [tune], such as tune.max_duration_s=600; may be repeated",
-    )
+    arguments.add_settings(parser, "tune.KEY", "tune.max_duration_s")
     parser.add_argument(
         "--instance-type",
         metavar="TYPE",
@@ -104,7 +97,7 @@ def _tune(options: argparse.Namespace, stderr: Console) -> int:
         _show_space(plan, as_json=options.json)
         return 0
     artifacts = {each.target: load_artifact(ROOT, plan.workload, each.target) for each in plan.configurations}
-    _refuse_other_archives(options, plan, artifacts)
+    arguments.check_archives(folder.path, plan.archives, artifacts)
     plan = plan.model_copy(update={"archives": {name: each.archive_sha256 for name, each in artifacts.items()}})
     rows = source.workload.latency_objective.rows_per_invocation
     folder.begin(plan, source.workload, payload_archive(source.payloads(), rows))
@@ -202,15 +195,6 @@ def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, T
     source = load_workload(plan.workload)
     source.workload = folder.workload()  # the version of the first probe
     return source, folder, plan
-
-
-def _refuse_other_archives(options: argparse.Namespace, plan: TunePlan, artifacts: dict[str, ModelArtifact]) -> None:
-    for name, then in plan.archives.items():
-        if (now := artifacts[name].archive_sha256) != then:
-            raise UsageError(
-                f"--resume: {options.resume} began with an archive of '{name}' whose sha256 is {then}; the one in "
-                f"build/ now has {now}. Probes of different archives cannot be compared: start a new search."
-            )
 
 
 def _repository(plan: TunePlan, target: str) -> Path:

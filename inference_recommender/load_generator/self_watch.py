@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from inference_recommender.capacity.limit import MAX_CPU_SHARE, MAX_LAG_MS, MAX_RATE_SHARE
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.load_generator import null_server
 from inference_recommender.load_generator.loops import ClosedLoop
@@ -24,11 +25,6 @@ from inference_recommender.load_generator.records import Records, Rows
 from inference_recommender.load_generator.requests import Outgoing, Target
 from inference_recommender.load_generator.traffic import Change, Schedule
 
-MAX_CPU_SHARE = 0.9
-MAX_LAG_MS = 50.0
-"""The highest 90th percentile of the delay of the run's ticks and of an open loop's requests, outside stalls."""
-MAX_RATE_SHARE = 0.8
-"""The highest share of the calibrated rate: above it, queues of the generator's own begin to show."""
 MAX_FLOOR_SHARE = 0.5
 """The highest share of the latency limit that the generator's own latency may make up."""
 ONE_CONNECTION_S = 0.5

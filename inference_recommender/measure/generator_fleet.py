@@ -86,7 +86,7 @@ class FleetAccount(Protocol):
     def upload(self, url: str, body: bytes) -> None:
         """Puts `body` at an s3:// URL."""
 
-    def create_processing_job(self, job: ProcessingJob) -> None: ...
+    def create_processing_job(self, request: Mapping[str, Any]) -> None: ...
 
     def describe_processing_job(self, name: str) -> Mapping[str, Any]: ...
 
@@ -114,7 +114,7 @@ class FleetDrive:
         """Raises `Unavailable`, `NothingToMerge` or `Stopped`."""
         self._send(plan, folder)
         try:
-            self._account.create_processing_job(self._job)
+            self._account.create_processing_job(self._job.request())
             described = self._wait()
         except KeyboardInterrupt:
             self._stop()

@@ -18,8 +18,13 @@ from aws_api.expiry import GRACE_S, expiry_tag
 from aws_api.sagemaker import MEASURED_ON_TAG, JobNameTaken
 from inference_recommender.measure.job_metrics import job_series
 from inference_recommender.measure.job_requests import DEFAULT_JOB_S, RUN_TAG, Configuration, JobPlan
-from inference_recommender.measure.job_service import JobService, Sleep, stop_and_wait, wait_for_job
-from inference_recommender.measure.scaling_advice import scaling_advice
+from inference_recommender.measure.job_service import (
+    JobService,
+    Sleep,
+    scaling_advice,
+    stop_and_wait,
+    wait_for_job,
+)
 from inference_recommender.measurement import Measurement, limit_of, measurements
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import PAYLOADS, Jobs, RunFolder

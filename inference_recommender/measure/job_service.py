@@ -1,4 +1,8 @@
-"""The port to Inference Recommender, the wait for a job, and its stop."""
+"""The port to Inference Recommender, the wait for a job, its stop, and AWS's own scaling policy for a test.
+
+GetScalingConfigurationRecommendation takes no latency objective, and its figures are of the job's closed-loop users, so
+it decides nothing here. The report shows it beside ours.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -6,15 +10,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from aws_api.errors import AwsRefused
+from aws_api.errors import AwsRefused, AwsUnavailable
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measure.job_metrics import MetricSource, latest_series
 from inference_recommender.progress import Progress, ProgressUpdate
+from workloads import LatencyObjective
+from workloads.recommendation import ScalingAdvice
 
 Sleep = Callable[[float], None]
 
 TERMINAL = frozenset({"COMPLETED", "FAILED", "STOPPED", "DELETED"})
+NOT_OFFERED = frozenset({"NotImplemented", "UnknownOperationException"})
+"""Error codes of an account without an operation."""
 STOPPING_LIMIT_S = 120.0
 """Longest wait for the end of a job that was stopped, in seconds."""
 
@@ -120,4 +128,54 @@ def _with_latest(update: ProgressUpdate, series: Series, percentile: str) -> Pro
         users=series.users[at],
         invocations_per_minute=series.invocations_per_minute()[at],
         latency_ms=series.latency_ms[shown][at],
+    )
+
+
+def scaling_advice(
+    service: JobService, described: Mapping[str, Any], endpoint: str, objective: LatencyObjective
+) -> ScalingAdvice | None:
+    """Returns AWS's policy for the job's test on `endpoint`, or the reason why there is none. Returns None for an
+    existing endpoint, a failed test, or an account that does not offer it.
+    """
+    found = (
+        one["RecommendationId"]
+        for one in described.get("InferenceRecommendations", [])
+        if one["EndpointConfiguration"]["EndpointName"] == endpoint and "RecommendationId" in one
+    )
+    if (recommendation_id := next(found, None)) is None:
+        return None
+    try:
+        answer = service.scaling_configuration(scaling_request(described["JobName"], recommendation_id, objective))
+    except AwsUnavailable as error:
+        offered = not isinstance(error, AwsRefused) or error.code not in NOT_OFFERED
+        return ScalingAdvice(reason=str(error)) if offered else None
+    return read_advice(answer)
+
+
+def scaling_request(job: str, recommendation_id: str, objective: LatencyObjective) -> dict[str, Any]:
+    return {
+        "InferenceRecommendationsJobName": job,
+        "RecommendationId": recommendation_id,
+        "ScalingPolicyObjective": {
+            "MinInvocationsPerMinute": max(objective.trough_invocations_per_minute, 1),
+            "MaxInvocationsPerMinute": objective.peak_invocations_per_minute,
+        },
+    }
+
+
+def read_advice(answer: Mapping[str, Any]) -> ScalingAdvice:
+    """Reads a response. Absent members are None."""
+    scaling, metric = answer.get("DynamicScalingConfiguration", {}), answer.get("Metric", {})
+    policies = [one["TargetTracking"] for one in scaling.get("ScalingPolicies", []) if "TargetTracking" in one]
+    tracking: Mapping[str, Any] = policies[0] if policies else {}
+    followed = tracking.get("MetricSpecification", {})
+    return ScalingAdvice(
+        min_capacity=scaling.get("MinCapacity"),
+        max_capacity=scaling.get("MaxCapacity"),
+        metric=followed.get("Predefined", {}).get("PredefinedMetricType")
+        or followed.get("Customized", {}).get("MetricName"),
+        target_value=tracking.get("TargetValue"),
+        invocations_per_instance=metric.get("InvocationsPerInstance"),
+        model_latency=metric.get("ModelLatency"),
+        reason=None if scaling else "The service answered without a policy.",
     )

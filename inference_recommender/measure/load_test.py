@@ -15,6 +15,7 @@ from inference_recommender.load_generator.plan import LoadPlan, StoppingConditio
 from inference_recommender.load_generator.process import GeneratorProcess, Outcome
 from inference_recommender.measure.job_requests import JSON, stopping_conditions, traffic_pattern
 from inference_recommender.measure.load_test_result import measurement
+from inference_recommender.measure.probe import endpoint_of
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress, ProgressUpdate
@@ -81,7 +82,7 @@ class LoadTest:
         conditions = stopping_conditions(self.traffic, objective, objective.percentile)
         return LoadPlan(
             url=self.system.url,
-            endpoint=self.system.endpoint,
+            endpoint=endpoint_of(self.system),
             payloads=payloads.absolute(),
             content_type=JSON,
             traffic_pattern=TrafficPattern.model_validate(traffic_pattern(self.traffic), strict=False),

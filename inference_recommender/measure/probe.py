@@ -12,7 +12,7 @@ import numpy as np
 
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.search import Bottleneck
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, StoppingConditions
+from inference_recommender.load_generator.plan import Arrivals, LoadPlan, SageMakerEndpoint, StoppingConditions
 from inference_recommender.load_generator.process import Outcome, generate
 from inference_recommender.load_generator.self_watch import LAGGED, STALLED
 from inference_recommender.measure.system import SystemUnderTest
@@ -27,6 +27,11 @@ SPOILED = 0.1
 MOST_ATTEMPTS = 3
 AROUND = 2.0
 """A stall delays the requests due within this many times its length before its start and after its end."""
+
+
+def endpoint_of(system: SystemUnderTest) -> SageMakerEndpoint | None:
+    """Returns the generator's form of an endpoint; None for a system with a URL."""
+    return None if system.url else SageMakerEndpoint(name=system.name, region=system.region)
 
 
 class GeneratorProbe:
@@ -77,7 +82,7 @@ class GeneratorProbe:
         """Returns the share of the time in stalls, and the requests outside them."""
         plan = LoadPlan(
             url=self._system.url,
-            endpoint=self._system.endpoint,
+            endpoint=endpoint_of(self._system),
             payloads=self._payloads.resolve(),
             arrivals=Arrivals(
                 invocations_per_minute=rate_per_minute,

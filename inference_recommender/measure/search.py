@@ -83,6 +83,7 @@ class OpenLoopSearch:
             model_latency_ms=None,
             open_loop=found.per_instance(self.system.instances),
             warm_up_s=search.warm_up_s,
+            failure_reason=None if found.decides else f"No capacity was found: {found.reason}.",
             instance_count=self.system.instances,
         )
         run_folder.keep_measurements((measured,))

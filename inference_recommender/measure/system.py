@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 from aws_api.errors import AwsUnavailable, is_this_machine
 from aws_api.expiry import expiry_of
 from aws_api.sagemaker import INVOCATIONS_URL_TAG, EndpointDescription, scaling_resource_id
-from inference_recommender.load_generator.plan import SageMakerEndpoint
 from workloads import UsageError
 
 MeasuredOn = Literal["sagemaker", "local", "service"]
@@ -28,12 +27,11 @@ FLEET = re.compile(r"(?:(?P<count>[1-9]\d*)x)?(?P<type>(?:ml\.)?[a-z]+\d[a-z0-9-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SystemUnderTest:
-    """Requests go to `url` if it is set, otherwise to `endpoint`."""
+    """Requests go to `url` if it is set, otherwise to the endpoint called `name` in `region`."""
 
     name: str
     """The endpoint's name or the URL."""
     url: str | None = None
-    endpoint: SageMakerEndpoint | None = None
     variant: str | None = None
     """The endpoint's production variant."""
     instance_type: str = UNKNOWN_TYPE
@@ -113,7 +111,6 @@ def system_of_endpoint(described: EndpointDescription, region: str) -> SystemUnd
     return SystemUnderTest(
         name=name,
         url=direct,
-        endpoint=None if direct else SageMakerEndpoint(name=name, region=region),
         variant=variant["VariantName"],
         instance_type=variant["InstanceType"],
         instances=1 if direct else count,

@@ -20,7 +20,6 @@ from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
@@ -147,20 +146,6 @@ def of_proof(proof: Proof) -> Plot:
     proven = _proven(axes, proof)
     _limit(axes, proof.percentile, proof.limit_ms, [latency for _, latency in proven])
     legend(figure, axes, columns=2)
-    return drawn(figure)
-
-
-def of_search(found: Capacity) -> Plot:
-    """Draws the latency that each probe of a capacity search saw, the limit, and the rate that was found."""
-    figure, axes = new_figure(WIDE_IN)
-    known = [(probe.invocations_per_minute, probe.latency_ms) for probe in found.probes if probe.latency_ms is not None]
-    _points(axes, known, BLUE, "D", "open arrivals, measured")
-    if found.interval:
-        axes.axvspan(*found.interval, color=GREY, alpha=0.2, linewidth=0, label="95 % interval")
-    if rate := found.invocations_per_minute:
-        axes.axvline(rate, color=INK, linewidth=1.4, label=f"capacity {rate:,.0f}/min")
-    _limit(axes, found.percentile, found.limit_ms, [latency for _, latency in known])
-    legend(figure, axes, columns=4)
     return drawn(figure)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from local_aws import machine
 from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.endpoint_log import EndpointLog
-from local_aws.sagemaker.model_host import Container, ModelHost
+from local_aws.sagemaker.model_host import ModelContainer, ModelHost
 from workloads import Unavailable
 
 LOG_LINES = 8
@@ -31,7 +31,7 @@ class Variant:
     name: str
     instance_type: str
     weight: float
-    container: Container
+    container: ModelContainer
     count: int
     """Instances."""
 
@@ -50,7 +50,7 @@ class Variant:
             # The first type of a pool that this machine can stand in for; without one, the refusal names the first.
             instance_type=next((each for each in types if machine.refusal(each) is None), types[0]),
             weight=float(production_variant.get("InitialVariantWeight", 1.0)),
-            container=Container.of(containers[0], model.get("ExecutionRoleArn")),
+            container=ModelContainer.of(containers[0], model.get("ExecutionRoleArn")),
             count=int(production_variant.get("InitialInstanceCount", 1)),
         )
 

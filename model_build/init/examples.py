@@ -279,7 +279,7 @@ MADE_UP = (
     ("Our shop in Berlin opens at nine and closes at seven on weekdays.", "When does the shop open?"),
     ("This lamp is too bright for a bedroom and gets very hot.", "What gets very hot?"),
     ("You can return shoes within thirty days if they were not worn.", "How long can shoes be returned?"),
-    ("Great value for the price.", "What is great?"),
+    ("Great value for the price.", "Is the price fair?"),
     ("The museum was founded in 1887 by Clara Weber, a collector from Vienna.", "Who founded the museum?"),
     ("Please send the invoice to our office in Lyon instead of Paris.", "Where should the invoice be sent?"),
     ("It broke after a week.", "When did it break?"),

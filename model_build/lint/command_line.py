@@ -1,4 +1,4 @@
-"""Adds the options of `python -m model_build lint`. With --workload most of them can be left out."""
+"""The options and the output of `lint`. With --workload most options can be left out."""
 
 import argparse
 from dataclasses import asdict
@@ -15,7 +15,7 @@ GATE_FAILED = 1
 
 def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("path", type=Path, metavar="PATH", help="a model.tar.gz, or the folder it is packed from")
-    command.add_argument("--workload", metavar="NAME", help="takes what follows from its workload.toml and payloads")
+    command.add_argument("--workload", metavar="NAME", help="take the facts from its workload.toml and payloads")
     command.add_argument("--target", metavar="NAME", help="with --workload: the target or variant; default: the hosted")
     command.add_argument("--image", metavar="TAG", help="the Triton image: yy.mm, a tag or a URI")
     command.add_argument("--tensorrt-version", metavar="X.Y.Z.BUILD", help="of the TensorRT inside the image")
@@ -27,7 +27,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace, root: Path) -> tuple[list[Finding], RuntimeContext]:
-    """Returns the findings and the context they hold for. Raises what `lint` and a workload's files raise."""
+    """Returns the findings and their context. Raises what `lint` and a workload's files raise."""
     context = _context(options, root)
     return lint(options.path, context), context
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from containers.encoder.goldens import GOLDENS, PARITY, Limits
+from containers.encoder.goldens import GOLDENS, PARITY, ParityLimits
 from containers.encoder.goldens import from_json as read_goldens
 from containers.encoder.settings import Settings
 from containers.neuron.server_settings import ServerSettings
@@ -43,7 +43,7 @@ def check_neuron(contents: Contents, context: RuntimeContext) -> list[Finding]:
     settings = _read(contents, SETTINGS, Settings.from_json, findings)
     server = _read(contents, SERVER, ServerSettings.from_json, findings)
     goldens = _read(contents, GOLDENS, read_goldens, findings)
-    _read(contents, PARITY, Limits.from_json, findings)
+    _read(contents, PARITY, ParityLimits.from_json, findings)
     if settings is not None:
         lengths = settings.pad_to or (settings.max_input_tokens,)
         findings += _graphs(contents, lengths)

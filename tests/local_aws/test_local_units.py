@@ -25,7 +25,7 @@ from local_aws.process.usage import highest_average
 from local_aws.sagemaker import model_archive
 from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
 from local_aws.sagemaker.endpoint_metrics import window_metrics
-from local_aws.sagemaker.recommendation_request import LoadTest, plan
+from local_aws.sagemaker.recommendation_request import InstanceTest, plan
 from local_aws.server import as_shell, exports
 from tests.local_aws.conftest import ECHO_CONFIG, echo_archive, tar_gz
 from tests.local_aws.sagemaker.test_recommendation_jobs import request
@@ -260,7 +260,7 @@ def test_a_job_tests_every_combination_up_to_its_limit() -> None:
     wanted["InputConfig"]["EndpointConfigurations"] = [
         {"InstanceType": "ml.c5.xlarge", "EnvironmentParameterRanges": {"CategoricalParameterRanges": ranges}}
     ]
-    tests = [test for test in plan(wanted, {}).tests if isinstance(test, LoadTest)]
+    tests = [test for test in plan(wanted, {}).tests if isinstance(test, InstanceTest)]
     assert len(tests) == 5, "MaxNumberOfTests"
     assert [dict(test.environment) for test in tests][:2] == [{"A": "1", "B": "x"}, {"A": "1", "B": "y"}]
 
@@ -271,7 +271,7 @@ def test_a_default_job_tests_the_supported_types_with_its_own_traffic() -> None:
     del configuration["EndpointConfigurations"], configuration["TrafficPattern"]
     configuration["ContainerConfig"]["SupportedInstanceTypes"] = ["ml.c5.large", "ml.c5.xlarge"]
     planned = plan(wanted | {"JobType": "Default"}, {})
-    assert [test.instance_type for test in planned.tests if isinstance(test, LoadTest)] == [
+    assert [test.instance_type for test in planned.tests if isinstance(test, InstanceTest)] == [
         "ml.c5.large",
         "ml.c5.xlarge",
     ]

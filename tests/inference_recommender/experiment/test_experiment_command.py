@@ -241,7 +241,7 @@ def test_a_variant_built_anew_cannot_join_the_cells_of_the_old_one(
         _run("--resume", str(kept.path))
     assert str(caught.value) == (
         f"--resume: {kept.path} measured an archive of 'ts-base' with sha256 {'a' * 64}, but build/ has {'b' * 64}. "
-        "Start a new experiment: cells of different archives cannot be compared."
+        "Start a new one: measurements of different archives cannot be compared."
     )
 
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aws_api.service_model import input_shape
-from inference_recommender.cli.settings import with_settings
 from inference_recommender.measure.job_requests import (
     MOST_TESTS,
     SERVICE_DEFAULT,
@@ -26,6 +25,7 @@ from inference_recommender.measure.job_requests import (
 )
 from inference_recommender.measure.model_registry import package_request
 from workloads import PhasedTraffic, StairTraffic, Unavailable, UsageError, WorkloadFolder, load_workload
+from workloads.settings import with_settings
 
 TESTED = TestedModel(
     model="spellcheck-model",

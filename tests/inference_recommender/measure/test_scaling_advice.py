@@ -5,7 +5,7 @@ from typing import Any
 
 from aws_api.errors import AwsRefused
 from aws_api.service_model import problems
-from inference_recommender.measure.scaling_advice import advice, scaling_advice
+from inference_recommender.measure.job_service import read_advice, scaling_advice
 from inference_recommender.report.candidates import advice_text
 from tests.inference_recommender.api import FakeService, description
 from workloads import load_workload
@@ -87,4 +87,4 @@ def test_an_account_without_the_operation_or_another_endpoint_has_no_advice() ->
 
 
 def test_an_answer_without_a_policy_is_none() -> None:
-    assert advice({}).reason == "The service answered without a policy."
+    assert read_advice({}).reason == "The service answered without a policy."

@@ -167,7 +167,7 @@ def test_an_endpoint_on_aws_is_searched_through_its_runtime(kept: RunFolder, sys
     account.url = None
     measured = found_by(account, kept)
     (system,) = systems
-    assert (system.url, system.endpoint.name) == (None, account.deleted[0])
+    assert (system.url, system.name) == (None, account.deleted[0])
     assert measured.open_loop is not None
     assert measured.open_loop.probes
 

@@ -48,8 +48,7 @@ def test_an_endpoint_has_the_archive_type_and_instances_that_aws_reports() -> No
     found = system(tags=[expiry_tag(NOW)])
     assert (found.archive_sha256, found.instance_type, found.instances) == (SHA256, "ml.g5.xlarge", 4)
     assert (found.url, found.measured_on, found.expires_at) == (None, "sagemaker", NOW)
-    assert found.endpoint is not None
-    assert (found.endpoint.name, found.endpoint.region) == ("lives", "us-east-1")
+    assert (found.name, found.region) == ("lives", "us-east-1")
     assert found.machine.startswith("lives on 4 × ml.g5.xlarge, requests from ")
     assert found.configuration() == {
         "EndpointName": "lives",
@@ -62,7 +61,7 @@ def test_an_endpoint_has_the_archive_type_and_instances_that_aws_reports() -> No
 def test_an_endpoint_with_a_servers_url_is_one_server_even_if_it_scales() -> None:
     found = system(tags=DIRECT, scalable_targets=SCALED)
     assert (found.instances, found.stands_in, found.measured_on) == (1, True, "local")
-    assert (found.url, found.endpoint) == ("http://127.0.0.1:4000/key/invocations", None)
+    assert found.url == "http://127.0.0.1:4000/key/invocations"
     assert found.machine == machine_description()
 
 

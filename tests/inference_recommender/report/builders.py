@@ -45,18 +45,6 @@ COLD_START = ColdStart(
     archive_sha256="a" * 64,
     measured_at="2026-11-23T09:30:00+00:00",
 )
-CAPACITY = {
-    "max_invocations_per_minute": 60_000.0,
-    "max_invocations_interval": [56_000.0, 64_000.0],
-    "latency_ms": 49.0,
-    "percentile": "P99",
-    "latency_limit_ms": 50.0,
-    "warm_up_s": None,
-    "reason": "the capacity is known to its resolution",
-    "probes": [{"invocations_per_minute": 60_000.0, "duration_s": 20.0, "latency_ms": 49.0, "late_share": 0.01}],
-    "instances": 2,
-}
-"""A capacity.json."""
 TRACE = "".join(f"{60 * minute},{3000 + (5000 if 30 <= minute < 40 else 0)}\n" for minute in range(60))
 """An hour with a rush of ten minutes, which is over before an instance has started."""
 

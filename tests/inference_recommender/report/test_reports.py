@@ -19,7 +19,6 @@ from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
 from inference_recommender.tune.result import TuneResult
 from tests.inference_recommender.report.builders import (
-    CAPACITY,
     COLD_START,
     SUMMARY,
     a_probe,
@@ -89,11 +88,6 @@ def test_a_run_with_search_proof_and_cold_start(run_copy: RunFolder) -> None:
 def test_a_proof(tmp_path: Path) -> None:
     RunFolder(tmp_path / "proof").keep("proof.json", a_proof("kept", archive=None).model_dump(mode="json"))
     matches(tmp_path / "proof", "proof.json")
-
-
-def test_a_capacity_search(tmp_path: Path) -> None:
-    RunFolder(tmp_path / "search").keep("capacity.json", CAPACITY)
-    matches(tmp_path / "search", "capacity.json")
 
 
 def test_a_simulation(simulated: Path) -> None:

@@ -215,10 +215,7 @@ def test_a_target_that_only_our_own_network_goes_to(target: str, runtime: str, t
         plan_of(workload, target)
     place, reason = {
         "neuron": ("Inferentia", "AWS's Neuron images have no transformers"),
-        "torchscript": (
-            "PyTorch on a GPU",
-            "a trace of transformers' module looks at its mask on the CPU, so that it stays there",
-        ),
+        "torchscript": ("PyTorch on a GPU", "a trace of transformers' module keeps its mask on the CPU"),
     }[runtime]
     assert str(caught.value) == (
         f"{workload.file}: targets.{target}.runtime: '{runtime}' is not built for ALBERT on this hardware. {place} "

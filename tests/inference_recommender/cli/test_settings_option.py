@@ -6,8 +6,9 @@ import pytest
 
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli.settings import changes_the_measurement, deployed_workload, with_settings
+from inference_recommender.cli.arguments import deployed_workload
 from workloads import ProjectError, UsageError, load_workload
+from workloads.settings import with_settings
 
 
 class Account(SageMakerAccount):
@@ -65,11 +66,6 @@ def test_settings_replace_keys_of_workload_toml() -> None:
     assert account.tags == {"team": "search"}
     assert workload.latency_objective.model_latency_ms == 80
     assert load_workload("spellcheck").workload.recommender.bucket is None
-
-
-def test_only_account_settings_leave_the_measurement_unchanged() -> None:
-    assert not changes_the_measurement(["recommender.bucket=b"])
-    assert changes_the_measurement(["recommender.bucket=b", "objective.model_latency_ms=80.0"])
 
 
 @pytest.mark.parametrize(
