@@ -3,6 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,7 @@ def _answer(
     """Returns the counts, and the seconds of loading and of answering."""
     started = time.monotonic()
     counts = ChunkCounts()
-    with pool:
+    with closing(pool):
         pool.load()
         loaded = logged = time.monotonic()
         for done in pool.answer(chunks, files):
