@@ -1,4 +1,4 @@
-"""Open-loop searches: of a system alone, after a load test, and of a job's candidates on temporary endpoints.
+"""Open-loop searches: of a system without a test, after a load test, and of a job's candidates on temporary endpoints.
 
 A search after a test that has no result leaves the estimate to decide and keeps the reason. It never ends a run.
 """
@@ -30,9 +30,9 @@ SHORTEST_S, LONGEST_S = 60.0, 300.0
 SEARCH = "open-arrivals"
 """The folder of the probes below the run's."""
 OPEN_LOOP = "open-loop"
-"""The traffic of a recommendation from a search alone; no profile has this name."""
+"""The traffic of a recommendation from a search without a test; no profile has this name."""
 DURATION_S = 270.0
-"""Default time of all probes of a search alone."""
+"""Default time of all probes of a search without a test."""
 
 Sleep = Callable[[float], None]
 

@@ -29,7 +29,7 @@ SHA256 = "a" * 64
 
 
 class Servers:
-    """One server at a time, whose every answer takes so many ms; it notes the plans that it was asked by."""
+    """One server at a time, whose answers take `service_ms`; keeps the plans of its load."""
 
     def __init__(self) -> None:
         self.plans: list[LoadPlan] = []
