@@ -101,7 +101,8 @@ class IndexEntry:
     @property
     def made_at(self) -> str:
         environment = self.report.environment if self.report else {}
-        return environment.get("simulated at") or environment.get("measured at", "")
+        time = environment.get("simulated at") or environment.get("measured at", "")
+        return "" if time == "unknown" else time
 
 
 def write_index(runs: Path) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from inference_recommender.report.document import Plot, Report, shown
 
@@ -34,8 +35,13 @@ def render(template: str, *, folder: Path = HERE, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shown": shown, "file_name": _file_name}
+    environment.filters |= {"shown": shown, "file_name": _file_name, "prose": _prose}
     return environment.get_template(template).render(values) + "\n"
+
+
+def _prose(text: str) -> Markup:
+    """Returns text with its `code` as elements."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _file_name(title: str) -> str:

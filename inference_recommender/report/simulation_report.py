@@ -119,7 +119,7 @@ def simulation_page(report: Report, simulation: Simulation, workload: Workload) 
         changed=changed,
         day_text=(
             f"{_day_text(simulation)}. All policies have the same arrivals and the same service. A point covers "
-            f"{day.minutes_per_entry:g} minutes: mean load, instances and cost; worst latency and share of late "
+            f"{day.minutes_per_entry:g} min: mean load, instances and cost; worst latency and share of late "
             "requests. Latency is estimated from that share as if it were exponential, which is rough far below the "
             "objective."
         ),

@@ -14,7 +14,7 @@ from containers.text2text import torch_engine
 from containers.text2text.generator import TextGenerator
 from containers.text2text.settings import Settings
 from containers.text2text.static_cache import StaticEngine
-from model_build.parity import Comparison
+from model_build.parity import ParityComparison
 from model_build.text2text import export
 from model_build.text2text.verify import Original, compare
 from tests.model_build.miniatures.tiny_t5 import LIKELY_TOKEN, make_checkpoint, make_texts, make_tokenizer
@@ -89,7 +89,7 @@ def test_a_captured_graph_answers_every_batch(
     assert all(each.identical for each in compared(original, on_torch(original, tmp_path, "cpu"), ROWS))
 
 
-def compared(original: Original, engine: StaticEngine, batch_size: int) -> list[Comparison]:
+def compared(original: Original, engine: StaticEngine, batch_size: int) -> list[ParityComparison]:
     generator = TextGenerator(make_tokenizer(), engine, SETTINGS)
     return compare(original, generator, EXAMPLES, batch_size=batch_size, file=original.folder)
 
