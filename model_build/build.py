@@ -218,7 +218,7 @@ def _gate(plan: BuildPlan, made: Path, compare: parity.Compare | None, progress:
     return figures
 
 
-def _judge(plan: BuildPlan, figures: ParityReport, comparisons: Sequence[parity.Comparison]) -> None:
+def _judge(plan: BuildPlan, figures: ParityReport, comparisons: Sequence[parity.ParityComparison]) -> None:
     """Raises `GateFailed`. With random weights only the outputs' numbers are judged, not the answers."""
     limits, quality = plan.target.parity, plan.workload.quality
     if isinstance(plan.model.checkpoint, RandomWeights):

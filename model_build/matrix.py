@@ -1,6 +1,6 @@
 """Which target supports which family of models for which task, and why another does not. Pure.
 
-The tables of `python -m model_build plan --families` and docs/families.md have one `Row` for each family and task.
+The tables of `python -m model_build plan --families` and docs/families.md have a row for each family and task.
 `plan` rejects a target with the same functions. Keys of a single checkpoint are checked by `checkpoint`.
 """
 
@@ -33,7 +33,7 @@ Refusal = Callable[[Target], str | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class FamilyRow:
     """One family and task, and the reason for each target that does not support it, by the target's name."""
 
     family: str
@@ -72,7 +72,7 @@ def network_refusal(family: Family, target: Target) -> str | None:
     )
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[FamilyRow]:
     """Yields encoders first, each family with every task of encoders, then encoder–decoders."""
     for family in FAMILIES.values():
         for task in HEADS:
@@ -122,9 +122,9 @@ def markdown() -> str:
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *(f"- {each}" for each in said)])
 
 
-def _row(family: str, model_type: str, task: str, refusal: Refusal) -> Row:
+def _row(family: str, model_type: str, task: str, refusal: Refusal) -> FamilyRow:
     left_out = {name: said for name, target in TARGETS.items() if (said := refusal(target))}
-    return Row(family=family, model_type=model_type, task=task, left_out=left_out)
+    return FamilyRow(family=family, model_type=model_type, task=task, left_out=left_out)
 
 
 def _of_encoder(family: Family, task: str) -> Refusal:
@@ -141,7 +141,7 @@ def _always(reason: str) -> Refusal:
     return lambda _: reason
 
 
-def _lines(all_rows: Sequence[Row], notes: dict[str, int]) -> Iterator[tuple[str, ...]]:
+def _lines(all_rows: Sequence[FamilyRow], notes: dict[str, int]) -> Iterator[tuple[str, ...]]:
     """Yields a line for each family, or one for each group of its tasks whose cells differ. Collects the notes."""
     for family, group in groupby(all_rows, key=lambda row: row.family):
         own = list(group)
@@ -156,7 +156,7 @@ def _lines(all_rows: Sequence[Row], notes: dict[str, int]) -> Iterator[tuple[str
             yield family, *cells, _tasks(same, nowhere, notes)
 
 
-def _distinct(taken: Sequence[Row]) -> list[Mapping[str, str]]:
+def _distinct(taken: Sequence[FamilyRow]) -> list[Mapping[str, str]]:
     distinct: list[Mapping[str, str]] = []
     for row in taken:
         if row.left_out not in distinct:
@@ -164,14 +164,14 @@ def _distinct(taken: Sequence[Row]) -> list[Mapping[str, str]]:
     return distinct
 
 
-def _tasks(taken: Sequence[Row], nowhere: Sequence[Row], notes: dict[str, int]) -> str:
+def _tasks(taken: Sequence[FamilyRow], nowhere: Sequence[FamilyRow], notes: dict[str, int]) -> str:
     if {row.task for row in (*taken, *nowhere)} != HEADS.keys():
         return ", ".join(row.task for row in taken)
     missing = ", ".join(f"{row.task}{_note(_reason(row), notes)}" for row in nowhere)
     return f"all but {missing}" if missing else "all"
 
 
-def _reason(nowhere: Row) -> str:
+def _reason(nowhere: FamilyRow) -> str:
     return next(iter(nowhere.left_out.values()))
 
 

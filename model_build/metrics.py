@@ -33,7 +33,7 @@ CUT = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class ModelAnswer:
     """A model's answer for people, and its values for metrics."""
 
     text: str
@@ -50,7 +50,7 @@ class Answered(NamedTuple):
     """An example with a model's answer."""
 
     example: Example
-    answer: Answer
+    answer: ModelAnswer
 
     @property
     def right(self) -> bool:

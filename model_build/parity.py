@@ -1,6 +1,6 @@
 """Judges the original model against the workload's minimums, and the compiled model against the original. Pure.
 
-`Comparison`s of all examples become a `ParityReport`, or `GateFailed` with the reasons and the worst examples.
+`ParityComparison`s of all examples become a `ParityReport`, or `GateFailed` with the reasons and the worst examples.
 """
 
 import math
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from model_build.metrics import Answer, Answered, intervals, measure
+from model_build.metrics import Answered, ModelAnswer, intervals, measure
 from model_build.progress import Progress
 from model_build.render import compared
 from workloads import Example, Parity, ParityReport, ProjectError
@@ -29,12 +29,12 @@ class ParityFailed(GateFailed):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
+class ParityComparison:
     """One example through both models. Differences are absolute, over all output numbers ("logits") compared."""
 
     example: Example
-    original: Answer
-    compiled: Answer
+    original: ModelAnswer
+    compiled: ModelAnswer
     identical: bool  # for a generated text, token by token
     max_logit_difference: float
     mean_logit_difference: float
@@ -51,11 +51,11 @@ class Comparison:
         return 0.0 if wanted is None or given is None else abs(wanted - given)
 
 
-Compare = Callable[[Path, Progress], Sequence[Comparison]]
+Compare = Callable[[Path, Progress], Sequence[ParityComparison]]
 """Compares the compiled graphs in a folder with the loaded original."""
 
 
-def report(metrics: Sequence[str], comparisons: Sequence[Comparison]) -> ParityReport:
+def report(metrics: Sequence[str], comparisons: Sequence[ParityComparison]) -> ParityReport:
     """Returns the figures of both models, with those of `metrics` that the examples can measure."""
     compared = sum(c.logits for c in comparisons)
     original = [Answered(c.example, c.original) for c in comparisons]
@@ -76,7 +76,7 @@ def _agreement(metrics: Sequence[str], share: float) -> dict[str, float]:
     return {AGREEMENT: share} if AGREEMENT in metrics else {}
 
 
-def check_quality(parity: ParityReport, quality: Mapping[str, float], comparisons: Sequence[Comparison]) -> None:
+def check_quality(parity: ParityReport, quality: Mapping[str, float], comparisons: Sequence[ParityComparison]) -> None:
     """Raises `GateFailed` if the original misses a minimum."""
     reasons = [
         f"{name} is {value:.4f}, at least {quality[f'min_{name}']} is required (quality.min_{name})."
@@ -96,7 +96,10 @@ def check_quality(parity: ParityReport, quality: Mapping[str, float], comparison
 
 
 def check_parity(
-    parity: ParityReport, limits: Parity, comparisons: Sequence[Comparison], quality: Mapping[str, float] | None = None
+    parity: ParityReport,
+    limits: Parity,
+    comparisons: Sequence[ParityComparison],
+    quality: Mapping[str, float] | None = None,
 ) -> None:
     """Raises `ParityFailed` if the compiled model differs too much. `quality` may have a minimum agreement."""
     if reasons := [*differences(parity, limits), *_disagreement(parity, quality or {})]:

@@ -30,17 +30,15 @@ QUIET_S = 5.0
 
 
 class Steps(Protocol):
-    """The steps of a batch."""
+    """The steps of a batch: `run` in a thread, then `answers` in the event loop, one per row and in order."""
 
-    def run(self, rows: Rows) -> Any:
-        """Runs the model in a thread and returns its outputs."""
+    def run(self, rows: Rows) -> Any: ...
 
-    def answers(self, outputs: Any, rows: Rows) -> Sequence[Any]:
-        """Returns one answer per row, in order. Runs in the event loop, so it must be quick."""
+    def answers(self, outputs: Any, rows: Rows) -> Sequence[Any]: ...
 
 
 class QueueFull(Exception):
-    """More rows wait than will be answered soon; becomes HTTP 503."""
+    """Too many rows wait; becomes HTTP 503."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,8 +104,7 @@ class EncoderSteps:
         return self._predictor.run([row.encoding for row in rows])
 
     def answers(self, outputs: Any, rows: Sequence[TokenisedRow]) -> "list[Answer]":
-        encodings, texts = [each.encoding for each in rows], [each.row for each in rows]
-        return answer(self._predictor.settings, outputs, encodings, texts)
+        return answer(self._predictor.settings, outputs, [each.encoding for each in rows], [each.row for each in rows])
 
 
 class WorkerServer:

@@ -17,9 +17,9 @@ from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.text import show
 from inference_recommender.sizing.prices import listed_price
 from inference_recommender.tune.folder import ProbeLine, TuneFolder, TunePlan, resumed
-from inference_recommender.tune.race import Race, Reason
+from inference_recommender.tune.race import EndReason, Race
 from inference_recommender.tune.result import TuneResult, patch, result
-from inference_recommender.tune.space import Machine, Space, default_targets, space
+from inference_recommender.tune.space import Space, default_targets, space
 from inference_recommender.tune.triton import SHORTEST_PROBE_S, Built, TritonProbe, TunedTriton
 from inference_recommender.tune.tune_report import tune_report
 from workloads import (
@@ -177,7 +177,7 @@ def _tune_table(options: argparse.Namespace, source: WorkloadFolder) -> Tune:
 
 
 def _space(tune: Tune, source: WorkloadFolder) -> Space:
-    found = space(source.workload, tune, Machine(cores=cores()))
+    found = space(source.workload, tune, cores())
     if not found.configurations:
         reasons = "; ".join(each.reason for each in found.left_out) or "the values exclude each other"
         raise UsageError(f"{source.file}: tune: no configuration is left to try: {reasons}.")
@@ -233,12 +233,12 @@ def _price(instance_type: str | None) -> float | None:
 
 
 def _conclude(found: TuneResult, race: Race, folder: TuneFolder, *, as_json: bool) -> int:
-    if race.reason is Reason.BOTTLENECK:
+    if race.reason is EndReason.BOTTLENECK:
         raise NoVerdict(
             f"No verdict: {race.complaint}. Run it on a machine with more cores or without other work. The "
             f"measurements are kept in {folder}."
         )
-    if race.reason is not Reason.NOTHING_KEEPS and not found.is_known:
+    if race.reason is not EndReason.NOTHING_KEEPS and not found.is_known:
         raise NoVerdict(
             f"No verdict: after {found.load_s:,.0f} s of probes the best is not known to 15 %. Raise "
             f"tune.max_duration_s, on a machine without other work. The measurements are kept in {folder}."

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 from inference_recommender.experiment.experiment_run import ExperimentRun
 from inference_recommender.experiment.folder import ExperimentOrigin
-from inference_recommender.experiment.plan import Batch, cell_lifetime, failed
-from inference_recommender.experiment.resources import PRODUCTION_VARIANT, EndpointPlan, plan_endpoint
+from inference_recommender.experiment.plan import CellBatch, cell_lifetime, failed
+from inference_recommender.experiment.resources import PRODUCTION_VARIANT, CellEndpoint, plan_endpoint
 from inference_recommender.measure.load_test import LoadTest, LoadTestFailed
 from inference_recommender.measure.run import measure
 from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
@@ -17,7 +17,7 @@ from workloads import Interrupted, NoVerdict
 POLL_S = 10.0
 
 
-def measure_by_load_test(run: ExperimentRun, batch: Batch) -> None:
+def measure_by_load_test(run: ExperimentRun, batch: CellBatch) -> None:
     """Measures each remaining cell of the batch, and records it before the next one starts.
 
     Uses the endpoint that a killed run left behind. Raises `Interrupted` or an `AwsUnavailable`.
@@ -42,7 +42,7 @@ def measure_by_load_test(run: ExperimentRun, batch: Batch) -> None:
         run.folder.keep_cells([measured.model_copy(update={"variant": batch.variant})], prepared.experiment.cells)
 
 
-def _started(run: ExperimentRun, planned: EndpointPlan) -> SystemUnderTest:
+def _started(run: ExperimentRun, planned: CellEndpoint) -> SystemUnderTest:
     try:
         run.account.make_endpoint(planned.config, planned.endpoint)
         _wait(run, planned.name)
@@ -51,7 +51,7 @@ def _started(run: ExperimentRun, planned: EndpointPlan) -> SystemUnderTest:
         raise Interrupted(f"Interrupted: endpoint {planned.name} was deleted before it was measured.") from None
 
 
-def _measured(run: ExperimentRun, batch: Batch, system: SystemUnderTest, run_folder: RunFolder) -> Measurement:
+def _measured(run: ExperimentRun, batch: CellBatch, system: SystemUnderTest, run_folder: RunFolder) -> Measurement:
     source, experiment = run.prepared.source, run.prepared.experiment
     test = LoadTest(
         system=system,
@@ -78,7 +78,7 @@ def _wait(run: ExperimentRun, name: str) -> None:
         elapsed_s += POLL_S
 
 
-def _failed(batch: Batch, instance_type: str, run_folder: RunFolder, why: str) -> Measurement:
+def _failed(batch: CellBatch, instance_type: str, run_folder: RunFolder, why: str) -> Measurement:
     """Returns the generator's own measurement, if it got so far, with the reason of the failure."""
     if (run_folder.path / "measurements.json").exists():
         (measured,) = run_folder.measurements()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from inference_recommender.experiment.cells import Cell
-from inference_recommender.experiment.plan import Batch, Experiment
+from inference_recommender.experiment.plan import CellBatch, Experiment
 from inference_recommender.experiment.resources import ExperimentAccess
 from inference_recommender.measure.job_requests import traffic_pattern
 from inference_recommender.measurement import Measurement
@@ -71,17 +71,17 @@ class ExperimentFolder:
     def workload(self) -> Workload:
         return self._run.workload()
 
-    def job(self, batch: Batch) -> RunFolder:
+    def job(self, batch: CellBatch) -> RunFolder:
         return RunFolder(self.path / "jobs" / batch.name)
 
-    def keep_batch(self, batch: Batch) -> None:
+    def keep_batch(self, batch: CellBatch) -> None:
         """Records a batch before it is sent. Deletes earlier failures of its cells, which are measured again."""
         for cell in batch.cells:
             self._cell(cell).unlink(missing_ok=True)
         batch.write_json(self.job(batch).path / "batch.json")
 
-    def batches(self) -> tuple[Batch, ...]:
-        return tuple(Batch.from_json(file) for file in sorted(self.path.glob("jobs/*/batch.json")))
+    def batches(self) -> tuple[CellBatch, ...]:
+        return tuple(CellBatch.from_json(file) for file in sorted(self.path.glob("jobs/*/batch.json")))
 
     def keep_origin(self, origin: ExperimentOrigin) -> None:
         origin.write_json(self.path / "origin.json")

@@ -191,13 +191,13 @@ def _highlights(recommendation: Recommendation) -> Iterator[Highlight]:
     if (rate := chosen.max_invocations_per_minute) is not None:
         label = f"capacity of an instance, {chosen.capacity_basis} {limit}"
         yield Highlight(label=label, value=f"{rate:,.0f}/min")
+    per_hour, per_million = chosen.cost_per_hour_usd, chosen.cost_per_million_invocations_usd
+    yield Highlight(label="cost per hour", value=UNKNOWN if per_hour is None else f"${per_hour:,.2f}")
+    yield Highlight(label="cost per million", value=UNKNOWN if per_million is None else f"${per_million:,.2f}")
     if scaling := chosen.autoscaling:
         yield Highlight(label="instances, min to max", value=f"{scaling.min_capacity} to {scaling.max_capacity}")
         target = f"{scaling.target_invocations_per_instance:,.0f}/min"
         yield Highlight(label="scaling target per instance", value=target)
-    per_hour, per_million = chosen.cost_per_hour_usd, chosen.cost_per_million_invocations_usd
-    yield Highlight(label="cost per hour", value=UNKNOWN if per_hour is None else f"${per_hour:,.2f}")
-    yield Highlight(label="cost per million", value=UNKNOWN if per_million is None else f"${per_million:,.2f}")
 
 
 def _cautions(recommendation: Recommendation) -> Iterator[str]:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.tune.probe_counts import ProbeCounts
-from inference_recommender.tune.race import Refused, SendProbe
+from inference_recommender.tune.race import ConfigurationRefused, SendProbe
 from inference_recommender.tune.result import TuneResult
-from inference_recommender.tune.space import Configuration, LeftOut
+from inference_recommender.tune.space import LeftOut, ServingConfiguration
 from workloads import UsageError, Workload
 from workloads.document import Document
 from workloads.errors import InvalidDocument
@@ -25,7 +25,7 @@ class TunePlan(Document):
     """Contents of tune.json."""
 
     workload: str
-    configurations: tuple[Configuration, ...]
+    configurations: tuple[ServingConfiguration, ...]
     left_out: tuple[LeftOut, ...]
     archives: dict[str, str]
     """sha256 of each target's archive."""
@@ -109,7 +109,7 @@ def resumed(folder: TuneFolder, send: SendProbe, on_probe: Callable[[ProbeLine, 
     folder.rewrite(known)
     count = 0
 
-    def probe(configuration: Configuration, rate: float, duration_s: float) -> ProbeCounts:
+    def probe(configuration: ServingConfiguration, rate: float, duration_s: float) -> ProbeCounts:
         nonlocal count
         count += 1
         if count <= len(known):
@@ -122,15 +122,15 @@ def resumed(folder: TuneFolder, send: SendProbe, on_probe: Callable[[ProbeLine, 
             folder.append(line)
             on_probe(line, count)
         if line.counts is None:
-            raise Refused(line.refused or "")
+            raise ConfigurationRefused(line.refused or "")
         return line.counts
 
     return probe
 
 
-def _send(send: SendProbe, configuration: Configuration, rate: float, duration_s: float) -> ProbeLine:
+def _send(send: SendProbe, configuration: ServingConfiguration, rate: float, duration_s: float) -> ProbeLine:
     line = ProbeLine(label=configuration.label, invocations_per_minute=rate, duration_s=duration_s)
     try:
         return line.model_copy(update={"counts": send(configuration, rate, duration_s)})
-    except Refused as refused:
+    except ConfigurationRefused as refused:
         return line.model_copy(update={"refused": str(refused)})

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from model_build.checkpoint.config import Epsilon, Known, Size, known
+from model_build.checkpoint.config import ConfigKeys, Epsilon, Size, known
 from model_build.checkpoint.families import Family, check_head, family_of
 from model_build.checkpoint.files import broken, loading, read_json
 from workloads import EncoderModel, UsageError
@@ -32,7 +32,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 """Keys that change what a network computes and are not built, with the values that change nothing."""
 
 
-class Bert(Known):
+class Bert(ConfigKeys):
     vocab_size: Size
     hidden_size: Size
     num_hidden_layers: Size
@@ -61,7 +61,7 @@ class Electra(Bert):
     embedding_size: Size
 
 
-class DistilBert(Known):
+class DistilBert(ConfigKeys):
     vocab_size: Size
     dim: Size
     n_layers: Size
@@ -78,7 +78,7 @@ class DistilBert(Known):
         return self
 
 
-class Generic(Known):
+class Generic(ConfigKeys):
     """Those keys that are read of a family that transformers computes."""
 
     vocab_size: Size
@@ -87,7 +87,7 @@ class Generic(Known):
     pad_token_id: Annotated[int, Field(ge=0)] | None = None
 
 
-KINDS: dict[str, type[Known]] = {
+KINDS: dict[str, type[ConfigKeys]] = {
     "bert": Bert,
     "roberta": Roberta,
     "xlm-roberta": Roberta,

@@ -23,7 +23,7 @@ from workloads import UsageError
 from workloads.errors import InvalidDocument
 
 if TYPE_CHECKING:
-    from model_build.parity import Compare, Comparison
+    from model_build.parity import Compare, ParityComparison
     from model_build.plan import BuildPlan
 
 ORIGINAL_BATCH = 32
@@ -81,7 +81,7 @@ def comparer(plan: BuildPlan, made: Path, file: Path, progress: Progress) -> Com
     reference = Reference(plan.checkpoint, plan.compile_inputs.encoder)
     wanted = verify.originals(reference, plan.examples, ORIGINAL_BATCH, progress)
 
-    def compare(folder: Path, progress: Progress) -> list[Comparison]:
+    def compare(folder: Path, progress: Progress) -> list[ParityComparison]:
         return verify.compare(
             wanted,
             RecordedModel(Preprocessor.load(folder), recorded, file),

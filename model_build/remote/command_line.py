@@ -11,7 +11,7 @@ from model_build.remote.build_account import BuildAccount
 from model_build.remote.build_site import MAX_RUNTIME_S, build_site
 from model_build.remote.recording import plan_recording, record_on_chip
 from model_build.remote.remote_build import build_remotely
-from model_build.remote.request import dry_run_document, plan_remote
+from model_build.remote.request import driver_warnings, plan_remote
 from workloads import UsageError, WorkloadFolder, artifact_file
 from workloads.settings import with_settings
 
@@ -53,12 +53,13 @@ def build(
         max_runtime_s=given.max_runtime_s,
         stand_ins=stand_ins,
     )
-    builds = plan_remote(folder, name, site)
+    jobs = plan_remote(folder, name, site)
+    warnings = driver_warnings(jobs)
     if stand_ins is not None:
-        return {**dry_run_document(builds), "stand_ins": stand_ins}
-    for warning in dict.fromkeys(warning for each in builds for warning in each.warnings):
+        return {"requests": [job.request() for job in jobs], "warnings": warnings, "stand_ins": stand_ins}
+    for warning in warnings:
         print(f"Warning: {warning}", file=sys.stderr)
-    return build_remotely(folder, name, builds, root, account, progress).model_dump(mode="json")
+    return build_remotely(folder, name, jobs, root, account, progress).model_dump(mode="json")
 
 
 def record(folder: WorkloadFolder, name: str, given: argparse.Namespace, root: Path, progress: Progress) -> Path:

@@ -24,7 +24,7 @@ SHAPES = {"minShapes": "min", "optShapes": "opt", "maxShapes": "max"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
+class KnownRefusal:
     """A refusal of TensorRT for RTX that TensorRT does not share."""
 
     says: str
@@ -34,7 +34,7 @@ class Known:
 
 
 RTX_ALONE = (
-    Known(
+    KnownRefusal(
         says=r"FP32 GEMM is not supported",
         compute_capability="7.5",
         evidence="TensorRT for RTX has no fp32 products for Turing (its support matrix, note 1, and pytorch/TensorRT "

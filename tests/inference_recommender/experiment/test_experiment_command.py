@@ -271,6 +271,6 @@ def test_size_reads_an_experiment_as_it_reads_a_run(cli: Cli, kept: ExperimentFo
 def test_compare_reads_an_experiment_cell_by_cell(cli: Cli, kept: ExperimentFolder) -> None:
     shown = cli("compare", str(kept.path), str(kept.path), "--json")
     assert shown.returncode == 4, "this account's tests have no confidence interval"
-    unfit = json.loads(shown.stdout)["unfit"]
+    unfit = json.loads(shown.stdout)["cautions"]
     assert [reason for reason in unfit if "ts-base ml.c5.xlarge" in reason]
     assert [reason for reason in unfit if "ort-base ml.c5.xlarge" in reason]

@@ -15,7 +15,7 @@ from aws_api.sagemaker import INVOCATIONS_URL_TAG, EndpointDescription
 from inference_recommender.experiment import by_load_test
 from inference_recommender.experiment.experiment_run import ExperimentRun, PreparedExperiment
 from inference_recommender.experiment.folder import ExperimentFolder
-from inference_recommender.experiment.plan import Batch, failed
+from inference_recommender.experiment.plan import CellBatch, failed
 from inference_recommender.experiment.resources import plan_endpoint
 from inference_recommender.measure.load_test import LoadTest
 from inference_recommender.progress import ProgressUpdate, Silent
@@ -137,7 +137,7 @@ def test_the_utilisation_of_a_gpu_is_that_of_all_gpus_over_their_number(
     planned: PreparedExperiment, account: EndpointAccount, kept: ExperimentFolder
 ) -> None:
     account.gpu_utilization_percent = 340.0
-    now, batch = datetime.now(UTC), Batch(name="b", variant="trt-base", instance_types=())
+    now, batch = datetime.now(UTC), CellBatch(name="b", variant="trt-base", instance_types=())
     measuring = ExperimentRun(prepared=planned, account=account, folder=kept, progress=Silent())
     of = [
         measuring.with_gpus(failed(batch, name, "why"), "AllTraffic", now, now).gpu_utilization_percent

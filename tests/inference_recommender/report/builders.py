@@ -9,9 +9,9 @@ from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.server_times import ComputeTimes, ServerTimes
 from inference_recommender.measurement import Measurement
 from inference_recommender.tune.folder import TuneFolder, resumed
-from inference_recommender.tune.race import Race, Refused
+from inference_recommender.tune.race import ConfigurationRefused, Race
 from inference_recommender.tune.result import patch, result
-from inference_recommender.tune.space import Configuration, LeftOut
+from inference_recommender.tune.space import LeftOut, ServingConfiguration
 from tests.builders import a_recommendation
 from tests.inference_recommender.cli.test_simulate_command import CHOSEN, OBJECTIVE
 from tests.inference_recommender.tune.builders import P99, Analytic, a_plan, configuration
@@ -127,9 +127,9 @@ def a_simulation(folder: Path) -> Path:
 class _OneRefused(Analytic):
     """The engine of the smallest configuration does not load."""
 
-    def __call__(self, asked: Configuration, rate: float, duration_s: float):  # type: ignore[no-untyped-def]
+    def __call__(self, asked: ServingConfiguration, rate: float, duration_s: float):  # type: ignore[no-untyped-def]
         if asked == configuration(2):
-            raise Refused("the engine is too small")
+            raise ConfigurationRefused("the engine is too small")
         return super().__call__(asked, rate, duration_s)
 
 

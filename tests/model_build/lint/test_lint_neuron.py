@@ -1,4 +1,4 @@
-"""Lint knows the archive of a model for Neuron, no Triton repository, and finds what its server would refuse."""
+"""Lint recognises the archive of a model for Neuron, and finds what its server would reject."""
 
 import json
 from collections.abc import Callable
