@@ -105,7 +105,7 @@ def test_nothing_gets_past_the_guard_without_the_key(
 
 @given(methods, targets, headers, st.binary(max_size=150))
 @examples(50)
-def test_what_the_owner_signs_is_passed_on_whole_or_refused(
+def test_a_signed_request_is_forwarded_unchanged_or_refused(
     method: str, target: str, sent: dict[str, str], body: bytes
 ) -> None:
     spy, path = Spy(), target.partition("?")[0]
