@@ -1,4 +1,4 @@
-"""Attacks that once ran code in the account or in its Tritons are replayed as other users and web pages would send them.
+"""Attacks that once ran code in the account or in its Tritons are replayed, and none gets in.
 
 Each returns how it got in, or None.
 """
