@@ -206,7 +206,7 @@ def local_stack(repository: Repository, **context: str) -> Stack:
 
 
 def told(stack: Stack) -> list[str]:
-    """Returns what is said of the target."""
+    """Returns the notes about the target."""
     found = Annotations.from_stack(stack).find_info("*", Match.string_like_regexp(".*hosting:local"))
     return [str(message.entry.data) for message in found]
 

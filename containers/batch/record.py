@@ -96,7 +96,7 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
     parser.add_argument("--output", required=True, help="the file to write, on disk or s3://")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = archive.as_folder(options.model, Path(scratch))
+        folder, _ = archive.as_folder(options.model, Path(scratch))
         [(name, file), *others] = find(options.input, Path(scratch)).items()
         if others:
             raise ContainerError(f"--input {options.input}: has {len(others) + 1} files. Give one.")

@@ -12,7 +12,7 @@ from inference_recommender.report.document import Plot, Report, ReportKind
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.page import page, render
 from inference_recommender.report.run_report import draw, proof_report, run_report
-from inference_recommender.report.simulation_report import simulation_page, simulation_report
+from inference_recommender.report.simulation_report import simulation_figures, simulation_report
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate.simulation_file import SIMULATION, Simulation
 from inference_recommender.tune.folder import PLAN, TuneFolder
@@ -65,9 +65,6 @@ def write_page(path: Path) -> Path:
             write_experiment(ExperimentFolder(path))
         case "run":
             draw(run_folder)
-        case "simulation":
-            report, simulation = read_report(path), Simulation.from_json(path / SIMULATION)
-            run_folder.keep_report(simulation_page(report, simulation, run_folder.workload()))
         case _:
             run_folder.keep_report(page(read_report(path), _plots(path)))
     return run_folder.report
@@ -86,6 +83,8 @@ def _plots(path: Path) -> dict[str, Plot]:
     match kind_of(path):
         case "tune":
             return tune_figures(TuneFolder(path))
+        case "simulation":
+            return simulation_figures(Simulation.from_json(path / SIMULATION), RunFolder(path).workload())
         case _:
             return {"Latency by load": plots.of_proof(Proof.from_json(path / PROOF))}
 

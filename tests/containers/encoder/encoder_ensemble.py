@@ -1,4 +1,4 @@
-"""The three Triton models of an encoder workload and their ensemble, laid out by hand as the build lays them out."""
+"""Writes the three Triton models of an encoder workload and their ensemble, like the build."""
 
 import shutil
 from collections.abc import Mapping

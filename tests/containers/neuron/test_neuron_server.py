@@ -63,7 +63,7 @@ def server(folder: Path) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="module")
 def expected(folder: Path) -> dict[str, str]:
-    """Returns the label that the model gives to every text alone."""
+    """Returns the label that of each text in a single request."""
     predictor = Predictor.load(folder)
     found: dict[str, str] = {}
     for text in TEXTS:

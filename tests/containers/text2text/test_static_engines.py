@@ -70,7 +70,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for func, args, kwargs, made in self._calls:
             again = func(*args, **kwargs)
             for old, new in zip(tree_leaves(made), tree_leaves(again), strict=True):
-                # Else it is a view of what is there, or was written in place.
+                # Else it is a view, or was written in place.
                 if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
                     old.copy_(new)
 
@@ -82,7 +82,7 @@ def recorded(program: torch_engine.TorchProgram, work: Callable[[], None]) -> Ca
     return recorder.replay
 
 
-def test_what_is_captured_once_answers_every_batch(
+def test_a_captured_graph_answers_every_batch(
     original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch_engine.TorchProgram, "_captured", recorded)
@@ -103,8 +103,8 @@ def test_every_answer_is_the_originals(original: Original, engine: StaticEngine,
     assert len({len(each.original.text or "") for each in comparisons}) > 2
 
 
-def test_what_an_earlier_batch_left_in_the_cache_changes_no_answer(engine: StaticEngine) -> None:
-    """Not even what is no number: places behind the position are masked, and still part of a sum."""
+def test_an_earlier_batch_in_the_cache_changes_no_answer(engine: StaticEngine) -> None:
+    """Not even NaN: places after the position are masked, but still part of a sum."""
     asked, live = (np.full((2, 9), 7), np.ones((2, 9), np.int64), 0), np.ones(2, np.bool_)
     state = engine.encode(*asked)
     expected = engine.step(state, live).tolist()
@@ -114,7 +114,7 @@ def test_what_an_earlier_batch_left_in_the_cache_changes_no_answer(engine: Stati
     assert engine.step(engine.encode(*asked), live).tolist() == expected
 
 
-def test_in_fp16_logits_stay_near_and_the_checkpoint_as_it_was(original: Original, tmp_path: Path) -> None:
+def test_fp16_changes_logits_little_and_the_checkpoint_not_at_all(original: Original, tmp_path: Path) -> None:
     engine = on_torch(original, tmp_path, "cpu", half=True)
     assert {parameter.dtype for parameter in original.model.parameters()} == {torch.float32}
     epsilon = torch.jit.load(tmp_path / "encoder.pt").norm.epsilon  # type: ignore[no-untyped-call]

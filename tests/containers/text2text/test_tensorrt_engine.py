@@ -155,8 +155,8 @@ def test_one_row_runs_in_the_profile_that_is_timed_for_it(gpu: Gpu, plans: Path)
         assert {ran for ran, _ in gpu.steps} == {profile}
 
 
-def test_what_an_earlier_batch_left_in_the_cache_changes_no_answer(gpu: Gpu, plans: Path) -> None:
-    """Not even what is no number: places behind the position are masked, and still part of a sum."""
+def test_an_earlier_batch_in_the_cache_changes_no_answer(gpu: Gpu, plans: Path) -> None:
+    """Not even NaN: places after the position are masked, but still part of a sum."""
     engine, asked = tensorrt_engine.load(plans), sources(2, 9)
     expected = listed(greedy(engine, *asked, SETTINGS))
     state = engine.encode(*sources(2, 9, seed=1), 0)

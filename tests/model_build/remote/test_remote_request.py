@@ -1,4 +1,4 @@
-"""The processing jobs of a remote build: what is asked for, which machines and images, and what is refused."""
+"""The processing jobs of a remote build: requests, machines and images, and refusals."""
 
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError
@@ -49,9 +49,7 @@ def image(job: ProcessingJob) -> str:
     ],
     ids=["plain", "kms", "vpc"],
 )
-def test_every_request_is_one_that_sagemaker_takes(
-    folder: WorkloadFolder, variant: str, changes: dict[str, Any]
-) -> None:
+def test_sagemaker_accepts_every_request(folder: WorkloadFolder, variant: str, changes: dict[str, Any]) -> None:
     for job in plan(folder, variant, **changes):
         assert found_wrong(job.request()) == []
 
@@ -86,7 +84,7 @@ def test_a_tensorrt_target_is_built_on_each_of_its_gpus_in_the_image_that_serves
     assert len({job.source_url for job in builds}) == 1
 
 
-def test_a_gpu_build_warns_of_the_driver_that_nobody_can_choose(folder: WorkloadFolder) -> None:
+def test_a_gpu_build_warns_that_the_driver_cannot_be_chosen(folder: WorkloadFolder) -> None:
     assert driver_warnings(plan(folder, "gpu"))[1:] == [
         "ml.g5.xlarge: a processing job cannot choose its host's GPU driver, and AWS does not document it. If "
         f"{TRITON} does not start there, choose an older hosting.triton_version, or build on an EC2 instance of that "
@@ -110,7 +108,7 @@ def test_all_others_are_built_on_a_cpu(folder: WorkloadFolder, variant: str, ins
     assert image(job) == f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{name}"
 
 
-def test_the_container_is_told_what_to_build_and_where_things_lie(folder: WorkloadFolder) -> None:
+def test_the_request_names_the_build_and_its_places(folder: WorkloadFolder) -> None:
     (job,) = plan(folder, "traced", max_runtime_s=600)
     request = job.request()
     assert request["AppSpecification"]["ContainerEntrypoint"] == ["python3", "/opt/ml/processing/source/entry.py"]
@@ -202,7 +200,7 @@ def _not_installed(name: str) -> Any:
     raise PackageNotFoundError(name)
 
 
-def test_without_the_data_of_images_it_says_what_to_install(
+def test_without_the_data_of_images_the_package_is_named(
     folder: WorkloadFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(images, "distribution", _not_installed)
@@ -219,7 +217,7 @@ VARIANTS = st.from_regex(r"[a-z0-9][a-z0-9-]{0,30}", fullmatch=True)
 
 
 @given(workload=NAMES, variant=VARIANTS, family=st.sampled_from([None, "g4dn", "g5"]))
-def test_any_name_becomes_a_job_name_that_sagemaker_takes(workload: str, variant: str, family: str | None) -> None:
+def test_any_name_becomes_a_valid_job_name(workload: str, variant: str, family: str | None) -> None:
     name = job_name((workload, variant), family, "20261121-034500")
     shape: Any = input_shape("sagemaker", "CreateProcessingJob")
     assert len(name) <= LONGEST_NAME

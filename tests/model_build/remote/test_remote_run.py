@@ -1,6 +1,4 @@
-"""A remote build from source to artifact, against a fake account: what is sent, waited for, fetched, and how
-each failure ends.
-"""
+"""A remote build from source to artifact, against a fake account: uploads, waits, downloads and failures."""
 
 import hashlib
 import json
