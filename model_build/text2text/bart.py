@@ -1,7 +1,7 @@
 """BART's arithmetic over a checkpoint's own weights: BART, mBART, Marian, Pegasus and M2M100 (NLLB, too).
 
-They are one transformer, and differ in what `BartFamily` has: where the norms are, and where positions come from. A norm
-over the embeddings and one behind the last layer are there where the checkpoint has them. q, k and v are one product,
+They are one transformer. `BartFamily` has the differences: the place of norms, and the source of positions. Norms over
+the embeddings and behind the last layer exist if the checkpoint has them. q, k and v are one product,
 and q is scaled by its weights; embeddings are scaled in their table.
 """
 
