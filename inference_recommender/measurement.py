@@ -24,7 +24,7 @@ from workloads.recommendation import ScalingAdvice
 SERVERLESS = "serverless"
 """Stands for the instance type of a measurement whose endpoint was serverless."""
 LIKELY_USERS = 500
-"""Requests under way: a closed loop of Inference Recommender's, of 3 users and 3 more a minute, has no more."""
+"""Concurrent requests: a closed loop of Inference Recommender's, of 3 users and 3 more a minute, has no more."""
 UNLIMITED = Limit(percentile=95.0, latency_ms=None)
 OUTSIDE = 3.0
 """A figure of the same test is never beyond CloudWatch's highest or lowest quantile by this factor."""
@@ -88,7 +88,7 @@ class Measurement(Document):
     @property
     def failure_code(self) -> FailureCode | None:
         """Set where the load generator refused a verdict, None for any other failure. Its reason comes as an API's
-        FailureReason, which has no field for a code beside it.
+        FailureReason, which has no field for a code.
         """
         reason = self.failure_reason or ""
         return next((code for words, code in _FAILURE_CODES.items() if reason.startswith(words)), None)

@@ -1,4 +1,7 @@
-"""Settings of the command line, `--set TABLE.KEY=VALUE`, over the keys of workload.toml."""
+"""Settings of the command line, `--set TABLE.KEY=VALUE`, over the keys of workload.toml.
+
+An empty value restores the default.
+"""
 
 import contextlib
 from collections.abc import Sequence
@@ -33,7 +36,10 @@ def set_keys(tables: dict[str, Any], settings: Sequence[str], allowed: str) -> N
             parent = parent.get(part) if isinstance(parent, dict) else None
         if not equals or not path or not isinstance(parent, dict):
             raise UsageError(f"--set: got '{setting}'. Allowed: {allowed}.")
-        parent[name] = _value(text, is_list=isinstance(parent.get(name), list))
+        if text:
+            parent[name] = _value(text, is_list=isinstance(parent.get(name), list))
+        else:
+            parent.pop(name, None)
 
 
 def _value(text: str, *, is_list: bool) -> Any:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from aws_api.expiry import TAG
 from aws_api.sagemaker import MEASURED_ON_TAG, SageMakerAccount
-from inference_recommender.measure.cleanup import CleanupResult, Suspended, cleanup
+from inference_recommender.measure.cleanup import CleanupResult, cleanup
 from inference_recommender.measure.job_service import TERMINAL, stop_and_wait
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.output import (
@@ -119,17 +119,13 @@ def _stop(options: argparse.Namespace, account: SageMakerAccount, stderr: Consol
 
 
 def _cleanup(options: argparse.Namespace, account: SageMakerAccount, stderr: Console) -> int:
+    results: list[CleanupResult] = []
     try:
-        results = cleanup(account, datetime.now(UTC), dry_run=options.dry_run)
+        results.extend(cleanup(account, datetime.now(UTC), dry_run=options.dry_run))
     except KeyboardInterrupt:
-        raise Interrupted("Interrupted: nothing was deleted.") from None
-    except Suspended as suspended:
-        _show(suspended.results, as_json=options.json)
-        left = _count(suspended.results)["not tried"]
-        if isinstance(suspended.cause, KeyboardInterrupt):
-            raise Interrupted(f"Interrupted: {left} expired resources are left. Run it again.") from None
-        raise Unavailable(f"{suspended.cause}\n{left} expired resources are left. Run it again.") from suspended
-    _show(results, as_json=options.json)
+        raise Interrupted("Interrupted. Run it again for the resources that are left.") from None
+    finally:
+        _show(results, as_json=options.json)
     if rejected := [one for one in results if one.outcome == "rejected"]:
         reasons = "\n".join(f"{one.kind} {one.name}: {one.reason}" for one in rejected)
         raise Unavailable(f"{reasons}\nAll others are deleted. Run it again for these.")

@@ -44,7 +44,7 @@ Generator = Callable[[argparse.Namespace, SageMakerAccount, WorkloadFolder, Cons
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunParts:
-    """What a job does without: the load generator with its searches. `__main__` imports it when it is called."""
+    """The parts that need the load generator. `__main__` imports them when they are called."""
 
     searching: Callable[[SageMakerAccount], Searching]
     generator: Generator
@@ -60,7 +60,7 @@ def add(commands: Commands, parts: RunParts) -> None:
         DESCRIPTION,
     )
     parser.add_argument("workload", nargs="?", default="spellcheck", metavar="WORKLOAD", help="default: spellcheck")
-    source = parser.add_argument_group("what is measured, and how")
+    source = parser.add_argument_group("measurement")
     source.add_argument(
         "--job",
         choices=["default", "advanced"],

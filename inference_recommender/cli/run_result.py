@@ -1,4 +1,4 @@
-"""What a run measures, and how its result is shown and written."""
+"""The subject of a run, and its result on the terminal and in the workload's folder."""
 
 import argparse
 from datetime import UTC, datetime

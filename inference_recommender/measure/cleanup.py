@@ -4,15 +4,15 @@ Only endpoints, endpoint configurations and models with the tag of `aws_api.expi
 ones are deleted: endpoints first, because they cost money. One that cannot be deleted does not stop the others.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Literal, Protocol
 
-from aws_api.errors import AwsRefused, AwsUnavailable, NotFound
+from aws_api.errors import AwsRefused, NotFound
 from aws_api.sagemaker import ExpiringResource
 from workloads.document import Document
 
-Outcome = Literal["kept", "would be deleted", "deleted", "already deleted", "rejected", "not tried"]
+Outcome = Literal["kept", "would be deleted", "deleted", "already deleted", "rejected"]
 
 
 class CleanupResult(Document):
@@ -36,25 +36,10 @@ class CleanupAccount(Protocol):
         """Raises `NotFound` if it no longer exists, and `AwsRefused` if it cannot be deleted now."""
 
 
-class Suspended(Exception):
-    """Ends a cleanup early. `results` has what was done, and what was not tried."""
-
-    def __init__(self, results: tuple[CleanupResult, ...], cause: KeyboardInterrupt | AwsUnavailable) -> None:
-        self.results = results
-        self.cause = cause
-
-
-def cleanup(account: CleanupAccount, now: datetime, *, dry_run: bool) -> tuple[CleanupResult, ...]:
-    """Deletes expired resources. Raises `Suspended` if it is interrupted or AWS becomes unreachable."""
-    resources = tuple(account.expiring_resources())
-    done: list[CleanupResult] = []
-    try:
-        for resource in resources:
-            done.append(_cleaned_up(account, resource, now, dry_run=dry_run))
-    except (KeyboardInterrupt, AwsUnavailable) as error:
-        rest = (_result(one, "not tried" if one.expires_at <= now else "kept") for one in resources[len(done) :])
-        raise Suspended((*done, *rest), error) from error
-    return tuple(done)
+def cleanup(account: CleanupAccount, now: datetime, *, dry_run: bool) -> Iterator[CleanupResult]:
+    """Yields the outcome for each resource as soon as it is known. Raises `AwsUnavailable`."""
+    for resource in tuple(account.expiring_resources()):
+        yield _cleaned_up(account, resource, now, dry_run=dry_run)
 
 
 def _cleaned_up(account: CleanupAccount, resource: ExpiringResource, now: datetime, *, dry_run: bool) -> CleanupResult:

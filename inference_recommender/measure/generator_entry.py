@@ -40,7 +40,7 @@ MEETING_S = 1500
 NOTICE_S = 5.0
 """Seconds between the meeting and the start, in which the generators calibrate and sign requests."""
 PEER_S = 5.0
-"""Seconds in which whoever connects must have shown its token."""
+"""Seconds in which a peer must have sent its token."""
 LINE_BYTES = 512
 """The longest line that is read of a peer."""
 MOST_PEERS = 256
@@ -231,7 +231,7 @@ def _private(name: str, flags: int) -> int:
 
 
 def copy_results(measured: Path, output: Path) -> None:
-    """Copies all but the records of single requests, which may be gigabytes: merging needs the timeline alone."""
+    """Copies all but the records of single requests, which may be gigabytes: merging needs only the timeline."""
     output.mkdir(parents=True, exist_ok=True)
     for name in RESULTS:
         if (measured / name).exists():

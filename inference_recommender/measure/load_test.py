@@ -37,7 +37,7 @@ class LoadTestFailed(Unavailable):
 
 
 class Stopped(Exception):
-    """The user interrupted a `Drive`; `outcome` holds what was measured by then."""
+    """The user interrupted a `Drive`; `outcome` holds the measurements until then."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome

@@ -38,7 +38,7 @@ Searching = Callable[[Measurement, RunFolder, Progress], Measurement]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSubject:
-    """What a run measures."""
+    """A workload with its payloads and its build."""
 
     workload: Workload
     payloads: Sequence[Row]
@@ -60,7 +60,7 @@ def run(
     """Measures and decides; without a `subject`, it continues the run of `run_folder`.
 
     `searching` searches a measurement if `search_all`, or if its estimate is far below the closed-loop rate. The folder
-    keeps what was measured however the run ends. Raises `UsageError`, or what the source raises.
+    keeps all measurements however the run ends. Raises `UsageError`, or what the source raises.
     """
     if subject is not None:
         _check_new(run_folder)

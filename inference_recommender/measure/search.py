@@ -1,4 +1,4 @@
-"""Open-loop searches: of a system alone, after a load test, and of a job's candidates on temporary endpoints.
+"""Open-loop searches: of a system without a test, after a load test, and of a job's candidates on temporary endpoints.
 
 A search after a test that has no result leaves the estimate to decide and keeps the reason. It never ends a run.
 """
@@ -30,9 +30,9 @@ SHORTEST_S, LONGEST_S = 60.0, 300.0
 SEARCH = "open-arrivals"
 """The folder of the probes below the run's."""
 OPEN_LOOP = "open-loop"
-"""The traffic of a recommendation from a search alone; no profile has this name."""
+"""The traffic of a recommendation from a search without a test; no profile has this name."""
 DURATION_S = 270.0
-"""Default time of all probes of a search alone."""
+"""Default time of all probes of a search without a test."""
 
 Sleep = Callable[[float], None]
 
@@ -111,24 +111,28 @@ class CandidateSearch:
         objective, deployed = run_folder.workload().latency_objective, run_folder.jobs().deployed
         try:
             if deployed is not None and measured.endpoint_name == deployed["EndpointName"]:
-                return self._searched(measured, measured.endpoint_name, run_folder, progress)
+                return self._searched(measured, self._system(measured.endpoint_name), run_folder, progress)
             spec = _endpoint_spec(measured, run_folder.request()["InputConfig"])
             with temporary_endpoint.temporary_endpoint(self.account, spec, self.sleep) as name:
-                started = self._started(measured, name, run_folder)
-                return self._searched(started, name, run_folder, progress)
+                system = self._system(name)
+                started = self._started(measured, system, run_folder)
+                return self._searched(started, system, run_folder, progress)
         except Unavailable as error:
             return measured.model_copy(update={"open_loop": unknown(objective, str(error))})
 
-    def _searched(self, measured: Measurement, endpoint: str, run_folder: RunFolder, progress: Progress) -> Measurement:
-        system = system_of_endpoint(self.account.endpoint_description(endpoint), self.account.region)
+    def _system(self, endpoint: str) -> SystemUnderTest:
+        return system_of_endpoint(self.account.endpoint_description(endpoint), self.account.region)
+
+    def _searched(
+        self, measured: Measurement, system: SystemUnderTest, run_folder: RunFolder, progress: Progress
+    ) -> Measurement:
         probe = probe_of(system, run_folder, progress, measured.endpoint_name)
         longest_s = search_s(run_folder.jobs().expected_s)
         return searched(measured, probe, run_folder.workload().latency_objective, longest_s, progress)
 
-    def _started(self, measured: Measurement, endpoint: str, run_folder: RunFolder) -> Measurement:
+    def _started(self, measured: Measurement, system: SystemUnderTest, run_folder: RunFolder) -> Measurement:
         """Adds the stages of the endpoint's start, if the account reports them."""
         objective, bodies = run_folder.workload().latency_objective, read_payloads(run_folder.path / PAYLOADS)
-        system = system_of_endpoint(self.account.endpoint_description(endpoint), self.account.region)
         try:
             start = first_answer.start_of(self.account, system, bodies, objective.model_latency_ms, self.sleep)
         except Unavailable:

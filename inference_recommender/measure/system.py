@@ -1,4 +1,4 @@
-"""The system under test: what requests are sent to, and what is known about it. Pure.
+"""The system under test: a SageMaker endpoint or a server at a URL. Pure.
 
 A SageMaker endpoint is invoked through the service. If the endpoint carries the URL of the server behind it, as on the
 local account, requests go to that server directly, and it stands in for all instances.
@@ -44,7 +44,7 @@ class SystemUnderTest:
     expires_at: datetime | None = None
     measured_on: MeasuredOn
     machine: str
-    """What the figures are valid for, in words."""
+    """Describes in words for what the figures are valid."""
     region: str = "unknown"
 
     def configuration(self) -> dict[str, Any]:

@@ -31,8 +31,8 @@ EXPIRED = (400, b'{"__type": "ExpiredTokenException", "message": "The security t
 DENIED = (400, b'{"__type": "AccessDeniedException", "message": "No."}')
 ANSWER = (200, b'{"ProcessingJobName": "job"}')
 TOLD = (
-    "AWS refused DescribeProcessingJob: ThrottlingException: Rate exceeded. Asking again for up to 15 minutes; a job "
-    "under way is not affected."
+    "AWS refused DescribeProcessingJob: ThrottlingException: Rate exceeded. Asking again for up to 15 minutes; a "
+    "running job is not affected."
 )
 SESSION = boto3.Session(aws_access_key_id="k", aws_secret_access_key="s", region_name="us-east-1")
 

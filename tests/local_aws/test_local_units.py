@@ -160,7 +160,7 @@ def test_without_a_gpu_that_its_driver_lists_there_is_none(nvidia_smi: Path, scr
         nvidia_smi.chmod(0o700)
     assert machine.gpu() is None
     assert machine.refusal("ml.g5.xlarge") == (
-        "ml.g5.xlarge has an NVIDIA GPU and this local account serves on the CPU alone: choose a CPU instance type "
+        "ml.g5.xlarge has an NVIDIA GPU and this local account serves on the CPU only: choose a CPU instance type "
         "here, or use a real AWS account."
     )
     assert "GeForce" not in machine.description()

@@ -44,7 +44,7 @@ class PlannedLoad:
 
 @dataclass(slots=True)
 class Proving:
-    """One proof. `proof` returns what is known at any time, also after an interruption."""
+    """One proof. `proof` returns the result so far, also after an interruption."""
 
     recommendation: Recommendation
     system: SystemUnderTest

@@ -24,7 +24,7 @@ PROBES = (
 )
 SLOW = (Probe(invocations_per_minute=60.0, duration_s=20.0, latency_ms=61.5, late_share=0.9),)
 REFUSED_BY_FLEET = "--fleet: "
-"""`prove` has read the recommendation and goes on to compare the fleet with the target."""
+"""`prove` has read the recommendation and compares the fleet with the target."""
 NO_FILE = "does not exist"
 FAILED = "The test failed without a reason."
 

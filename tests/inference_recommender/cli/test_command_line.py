@@ -176,19 +176,6 @@ def test_a_dry_run_of_a_default_job_of_a_package_is_a_valid_request(cli: Cli) ->
     ("arguments", "message"),
     [
         (
-            ("run", "--job", "default", "--traffic", "quick"),
-            "--traffic: a default job has its own. Use --job advanced.\n",
-        ),
-        (("run", "--job", "default", "--from-default", "runs/x"), "--from-default: only with --job advanced.\n"),
-        (
-            ("run", "--job", "advanced", "--endpoint", "e"),
-            "--endpoint: an advanced job tests none. Use --job default.\n",
-        ),
-        (
-            ("run", "--job", "advanced", "--max-duration-s", "9"),
-            "--max-duration-s: only for an open-loop search.\n",
-        ),
-        (
             ("run", "--resume", "nowhere"),
             "--resume: nowhere has no jobs.json, so there is no job to continue. Name a run folder below --runs "
             "(default: runs/).\n",

@@ -66,6 +66,8 @@ def test_settings_replace_keys_of_workload_toml() -> None:
     assert account.tags == {"team": "search"}
     assert workload.latency_objective.model_latency_ms == 80
     assert load_workload("spellcheck").workload.recommender.bucket is None
+    restored = with_settings(load_workload("spellcheck"), [*settings, "recommender.bucket=", "recommender.subnets="])
+    assert (restored.workload.recommender.bucket, restored.workload.recommender.subnets) == (None, ())
 
 
 @pytest.mark.parametrize(

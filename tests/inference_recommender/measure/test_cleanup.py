@@ -111,18 +111,13 @@ def test_without_resources_the_command_says_so(run: Command) -> None:
             "endpoint b: AWS refused DeleteEndpoint: ValidationException: Cannot delete it now.\n"
             "All others are deleted. Run it again for these.\n",
         ),
-        (
-            KeyboardInterrupt(),
-            130,
-            ["deleted", "not tried", "not tried"],
-            "Interrupted: 2 expired resources are left. Run it again.\n",
-        ),
+        (KeyboardInterrupt(), 130, ["deleted"], "Interrupted. Run it again for the resources that are left.\n"),
         (
             AwsUnreachable("the line is dead"),
             3,
-            ["deleted", "not tried", "not tried"],
+            ["deleted"],
             "AWS cannot be reached: the line is dead. If AWS_ENDPOINT_URL points at an account on this machine, start "
-            "it with `python -m local_aws`.\n2 expired resources are left. Run it again.\n",
+            "it with `python -m local_aws`.\n",
         ),
     ],
 )

@@ -20,7 +20,7 @@ MS = 0.001
 
 
 class Server:
-    """Answers within so many milliseconds, one after the other; the last one goes on. Negative: it fails then."""
+    """Answers after the given milliseconds, one after the other, and then after the last. Negative: it fails."""
 
     def __init__(self, *answers_ms: float) -> None:
         self.now = 100.0

@@ -108,7 +108,7 @@ def test_three_generators_merge_to_what_the_servers_saw(source: WorkloadFolder, 
     shares = [json.loads(file.read_text("utf-8")) for file in sorted((run_folder.path / "load").glob("*/summary.json"))]
     assert len(shares) == 3
     total = sum(share["invocations"] for share in shares)
-    assert len(account.network.requests) - 3 * 4 <= total <= len(account.network.requests), "all but those under way"
+    assert len(account.network.requests) - 3 * 4 <= total <= len(account.network.requests), "all but unfinished ones"
     assert total == pytest.approx(3 * (50 + 3 * 100), abs=3 * 4)
     merged = json.loads((run_folder.path / "load" / "summary.json").read_text("utf-8"))
     assert merged["generators"] == 3

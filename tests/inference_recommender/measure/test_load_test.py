@@ -96,7 +96,7 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run
     (measured,) = run_folder.measurements()
     assert measured.series is not None
     finished = sum(count or 0 for count in measured.series.invocations)
-    assert len(network.requests) - 4 <= finished <= len(network.requests), "all but those under way at the end"
+    assert len(network.requests) - 4 <= finished <= len(network.requests), "all but unfinished ones"
     assert finished == pytest.approx(50 + 3 * 100, abs=4)
     assert measured.series.users[:3] == (1.0, 2.0, 2.0)
     assert measured.max_invocations_per_minute == pytest.approx(finished * 15 / 2), "per instance, of two"

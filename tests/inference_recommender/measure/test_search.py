@@ -1,4 +1,4 @@
-"""Open-loop searches of a job's candidates, after a load test and alone; without a result the estimate decides."""
+"""Open-loop searches of a job's candidates, and of a system without a test. Without a result the estimate decides."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -129,7 +129,7 @@ def test_a_candidate_is_searched_on_a_temporary_endpoint_with_its_environment(ke
 
 
 class Kept:
-    """A `Source` that returns what was measured before."""
+    """A `Source` that returns given measurements."""
 
     def __init__(self, *measured: Measurement) -> None:
         self.measured = measured

@@ -33,7 +33,7 @@ def test_the_stages_of_a_local_start_follow_one_another_and_sum_to_the_whole() -
 
 def test_a_start_on_sagemaker_has_provisioning_in_the_place_of_fetching_and_unpacking() -> None:
     found = stages(lines(VERBOSE), requested_at=at(46.0, minute=12), in_service_at=at(70.0), answered_s=0.5)
-    # The warm-up is from the first sample to the loaded model, and none of what is loaded once the server serves.
+    # The warm-up is from the first sample to the loaded model, without models that load later.
     assert asdict(found) == pytest.approx(
         {
             "provisioning_s": 240.005892,
@@ -53,7 +53,7 @@ def test_without_verbose_lines_and_counters_the_load_has_the_warm_up() -> None:
     found = stages(lines(QUIET), requested_at=at(0.0))
     assert found.load_s == pytest.approx(2.658840, abs=1e-5)
     assert found.warm_up_s is None
-    assert (found.first_answer_s, found.total_s) == (None, None), "nobody asked it"
+    assert (found.first_answer_s, found.total_s) == (None, None)
 
 
 def test_lines_of_an_older_triton_have_no_quotation_marks() -> None:

@@ -1,4 +1,4 @@
-"""The load generator in virtual time, as load tests use it: alone, or as a fleet of instances in an account."""
+"""The load generator in virtual time, for load tests: one generator, or several instances in an account."""
 
 import io
 import json

@@ -1,6 +1,6 @@
 """Cleanup of an account: it decides by tags, tolerates half-deleted tests, and outlasts throttling."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -49,7 +49,7 @@ def _config(name: str, model: str, *tags: dict[str, str]) -> dict[str, Any]:
     return {"EndpointConfigName": name, "ProductionVariants": [variant], "Tags": list(tags)}
 
 
-def _outcomes(found: Sequence[CleanupResult], prefix: str) -> dict[tuple[str, str], str]:
+def _outcomes(found: Iterable[CleanupResult], prefix: str) -> dict[tuple[str, str], str]:
     return {(one.kind, one.name): one.outcome for one in found if one.name.startswith(prefix)}
 
 

@@ -249,7 +249,7 @@ def test_no_trouble_on_the_way_creates_a_job_twice_or_loses_one(
         "No job is created twice."
     )
     assert caught.value.exit_code == 3
-    again = "Asking again for up to 15 minutes; a job under way is not affected."
+    again = "Asking again for up to 15 minutes; a running job is not affected."
     assert watcher.said == [
         f"AWS refused {create}: ThrottlingException: Rate exceeded. {again}",
         "AWS answers again.",
