@@ -1,7 +1,6 @@
 """Terminal output of all commands: help, width, sentences, progress of jobs. `report.text` prints results."""
 
 import argparse
-import math
 import re
 import sys
 from types import TracebackType
@@ -55,12 +54,6 @@ def tell(console: Console, text: str, style: str | None = None) -> None:
 
 def warn(stderr: Console, text: str) -> None:
     tell(stderr, f"Warning: {text}", "yellow")
-
-
-def interval_text(low: float | None, high: float | None, spec: str, unit: str = "") -> str:
-    """Returns an interval such as "22 ms to unknown"; an end is unknown if it is None or infinite."""
-    ends = ("unknown" if end is None or math.isinf(end) else f"{end:{spec}}{unit}" for end in (low, high))
-    return " to ".join(ends)
 
 
 def number(value: float | None, spec: str) -> str:
