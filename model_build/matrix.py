@@ -104,17 +104,8 @@ def document() -> dict[str, Any]:
     return {"targets": targets, "families": families}
 
 
-def text() -> str:
-    """Returns the tables as a terminal shows them."""
-    notes: dict[str, int] = {}
-    lines = [("family", *TARGETS, "tasks"), *_lines(list(rows()), notes)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    return "\n".join([*padded, "", ALL, *_numbered(notes)])
-
-
 def markdown() -> str:
-    """Returns the table of docs/families.md."""
+    """Returns the table as Markdown, as in docs/families.md."""
     notes: dict[str, int] = {}
     head = ("family", *TARGETS, "tasks")
     lines = [head, ("---",) * len(head), *_lines(list(rows()), notes)]

@@ -33,7 +33,7 @@ CUT = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ModelAnswer:
+class ScoredAnswer:
     """A model's answer for people, and its values for metrics."""
 
     text: str
@@ -50,7 +50,7 @@ class Answered(NamedTuple):
     """An example with a model's answer."""
 
     example: Example
-    answer: ModelAnswer
+    answer: ScoredAnswer
 
     @property
     def right(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from model_build.metrics import Answered, ModelAnswer, intervals, measure
+from model_build.metrics import Answered, ScoredAnswer, intervals, measure
 from model_build.progress import Progress
 from model_build.render import compared
 from workloads import Example, Parity, ParityReport, ProjectError
@@ -33,8 +33,8 @@ class ParityComparison:
     """One example through both models. Differences are absolute, over all output numbers ("logits") compared."""
 
     example: Example
-    original: ModelAnswer
-    compiled: ModelAnswer
+    original: ScoredAnswer
+    compiled: ScoredAnswer
     identical: bool  # for a generated text, token by token
     max_logit_difference: float
     mean_logit_difference: float

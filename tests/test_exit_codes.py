@@ -65,7 +65,6 @@ TOOLS = {
     "scripts/install.py",
     "scripts/lock.py",
     "scripts/run_tests.py",
-    "scripts/security/replay_high.py",
     "workloads/train.py",
 }
 """Programs for those who work on this project, whose traceback is what they want to see."""

@@ -33,7 +33,7 @@ FILES: dict[str, ReportKind] = {
 
 def kind_of(path: Path) -> ReportKind:
     """Returns the kind of a folder by its files; the default is a run."""
-    if ExperimentFolder(path).begun:
+    if ExperimentFolder(path).has_plan:
         return "experiment"
     return next((kind for name, kind in FILES.items() if (path / name).exists()), "run")
 
@@ -75,7 +75,7 @@ def write_experiment(folder: ExperimentFolder) -> ExperimentResult:
     result, inputs = conclude(folder), read_inputs(folder.path)
     folder.keep_result(result)
     report = experiment_report(folder.path.name, result, folder.workload(), inputs)
-    folder.keep_page(page(report, experiment_plots(result)))
+    folder.keep_report(page(report, experiment_plots(result)))
     return result
 
 

@@ -217,7 +217,7 @@ def _keep(race: Race, plan: TunePlan, workload: Workload, folder: TuneFolder) ->
         machine=machine_description(),
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    folder.keep(found, patch(workload, found) if found.is_known else None)
+    folder.keep_result(found, patch(workload, found) if found.is_known else None)
     return found
 
 

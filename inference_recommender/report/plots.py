@@ -65,9 +65,9 @@ SIZE_IN, WIDE_IN = (5.4, 3.4), (10.6, 3.2)
 WIDE_PAGE_IN = 10.0
 """Figures from this width on take the page's whole width."""
 MOST_LIMITS = 3.0
-"""Latencies beyond so many times the limit are cut off: an overloaded queue has no end."""
+"""Latencies above this multiple of the limit are cut off: an overloaded queue has no end."""
 MOST_PHASE_NAMES = 8
-"""Where a test has more phases, their numbers stand alone."""
+"""With more phases, only their numbers are shown."""
 
 
 def latency_against_rate(
@@ -150,7 +150,7 @@ def of_proof(proof: Proof) -> Plot:
 
 
 def _limit(axes: Axes, percentile: str, limit_ms: float, latencies: Sequence[float]) -> None:
-    """Draws the limit, and sets axes that show it and what is not far beyond it."""
+    """Draws the limit, and sets the axes to show it and points slightly above."""
     axes.axhline(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=f"limit {percentile} ≤ {limit_ms:g} ms")
     axes.set(xlabel="invocations per minute and instance", ylabel=f"{percentile}, ms", xlim=(0, None))
     axes.set_ylim(0, min(max([limit_ms, *latencies]) * 1.15, MOST_LIMITS * limit_ms))

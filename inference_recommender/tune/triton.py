@@ -272,6 +272,6 @@ class TritonProbe:
 
     def _send(self, name: str, rate: float, duration_s: float) -> ProbeRecords:
         folder = self._folder.path / "probes" / f"{self._count:04}-{name}"
-        return GeneratorProbe(self._folder.payloads, folder, system_at_url(self._triton.url, ""), seed=self._count)(
+        return GeneratorProbe(self._folder.payload_file, folder, system_at_url(self._triton.url, ""), seed=self._count)(
             rate, duration_s
         )

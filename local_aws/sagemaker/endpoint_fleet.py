@@ -78,7 +78,7 @@ class Fleet:
         self._retired: set[ModelServer] = set()
         self._leases: Counter[ModelServer] = Counter()
         self._changed = threading.Condition()
-        """Guards what is above, and tells of a lease's end."""
+        """Guards the fields above. Notified at the end of a lease."""
         self._stopping = threading.Event()
 
     def start(self, endpoint: str, variants: Sequence[Variant]) -> None:
@@ -95,7 +95,7 @@ class Fleet:
             raise
 
     def scale(self, endpoint: str, counts: Mapping[str, int]) -> None:
-        """Starts or stops servers until each variant of `counts` has those of so many instances.
+        """Starts or stops servers until each variant has those of its number of instances in `counts`.
 
         Returns when all that were started answer and all that were taken out of service have ended. Raises
         `Unavailable` with the servers as they were.
@@ -110,7 +110,7 @@ class Fleet:
                 self._variants[name] = replace(self._variants[name], count=count)
                 self._retired.update(retired)
             if self._stopping.is_set():
-                self.stop()  # what was added meanwhile, too
+                self.stop()  # also servers that were added meanwhile
             for server in retired:
                 self._drain(server)
                 self._host.stop(server)
@@ -164,7 +164,7 @@ class Fleet:
             del self._leases[server]
 
     def _started(self, endpoint: str, variant: Variant, count: int) -> tuple[ModelServer, ...]:
-        """Starts so many servers side by side. Raises `Unavailable`, with none of them left running."""
+        """Starts `count` servers in parallel. Raises `Unavailable`, with none of them left running."""
         with ThreadPoolExecutor(count) as threads:
             starting = [threads.submit(self._start, endpoint, variant) for _ in range(count)]
         started = [each.result() for each in starting if each.exception() is None]

@@ -75,7 +75,7 @@ class ModelHost:
         return machine.refusal(instance_type)
 
     def measures_on(self, instance_type: str) -> str:
-        """Returns what answers for `instance_type` here, for readers of what was measured."""
+        """Returns the machine that replaces `instance_type` here."""
         if self.neuron is not None and self.neuron.serves(instance_type):
             return f"{machine.description()}, {self.neuron.told}"
         return machine.description()

@@ -32,7 +32,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 """Keys that change what a network computes and are not built, with the values that change nothing."""
 
 
-class Bert(ConfigKeys):
+class BertKeys(ConfigKeys):
     vocab_size: Size
     hidden_size: Size
     num_hidden_layers: Size
@@ -53,11 +53,11 @@ class Bert(ConfigKeys):
         return self
 
 
-class Roberta(Bert):
+class Roberta(BertKeys):
     pad_token_id: Annotated[int, Field(ge=0)] = 1  # positions are counted from it
 
 
-class Electra(Bert):
+class Electra(BertKeys):
     embedding_size: Size
 
 
@@ -88,12 +88,12 @@ class Generic(ConfigKeys):
 
 
 KINDS: dict[str, type[ConfigKeys]] = {
-    "bert": Bert,
+    "bert": BertKeys,
     "roberta": Roberta,
     "xlm-roberta": Roberta,
     "camembert": Roberta,
     "data2vec-text": Roberta,
-    "ernie": Bert,
+    "ernie": BertKeys,
     "electra": Electra,
     "distilbert": DistilBert,
 }

@@ -24,7 +24,7 @@ from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
 from containers.encoder.tensors import Encoding, split, windows
 from model_build.encoder.reference import Outputs, Reference
-from model_build.metrics import ModelAnswer
+from model_build.metrics import ScoredAnswer
 from model_build.parity import ParityComparison
 from model_build.progress import Progress, silent
 from workloads import Example, Row
@@ -164,29 +164,29 @@ def by_original(settings: Settings, example: Example, encodings: Sequence[Encodi
     ]
 
 
-def answered(settings: Settings, served: Sequence[Served], original: Sequence[Served]) -> ModelAnswer:
+def answered(settings: Settings, served: Sequence[Served], original: Sequence[Served]) -> ScoredAnswer:
     """Returns what the gate reads of the answers to an example's texts; `original` are those with the original."""
     first, keys = served[0], evaluation_keys(settings, served[0])
     match settings.kind:
         case "multi_label_classification":
-            return ModelAnswer(text=", ".join(sorted(keys["labels"])) or "none", labels=frozenset(keys["labels"]))
+            return ScoredAnswer(text=", ".join(sorted(keys["labels"])) or "none", labels=frozenset(keys["labels"]))
         case "regression" | "text-ranking":
-            return ModelAnswer(text=f"{keys['score']:.4f}", score=keys["score"])
+            return ScoredAnswer(text=f"{keys['score']:.4f}", score=keys["score"])
         case "token-classification":
             found = json.loads(str(first["ENTITIES"]))
-            return ModelAnswer(
+            return ScoredAnswer(
                 text=", ".join(f"{each['label']} {each['text']!r}" for each in found) or "none",
                 entities=frozenset((each["label"], each["start"], each["end"]) for each in found),
             )
         case "feature-extraction":
             near = _cosine(first, original[0])
             score = _cosine(*served) if len(served) > 1 else None
-            return ModelAnswer(text=f"cosine {near:.6f} with the original's", score=score, to_original=near)
+            return ScoredAnswer(text=f"cosine {near:.6f} with the original's", score=score, to_original=near)
         case _:
-            return ModelAnswer(text=str(keys["label"]), score=keys.get("score"))
+            return ScoredAnswer(text=str(keys["label"]), score=keys.get("score"))
 
 
-def _identical(settings: Settings, original: ModelAnswer, compiled: ModelAnswer) -> bool:
+def _identical(settings: Settings, original: ScoredAnswer, compiled: ScoredAnswer) -> bool:
     match settings.kind:
         case "multi_label_classification" | "token-classification":
             return (original.labels, original.entities) == (compiled.labels, compiled.entities)

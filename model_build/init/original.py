@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from model_build.checkpoint import Checkpoint
-from model_build.metrics import ModelAnswer
+from model_build.metrics import ScoredAnswer
 from model_build.parity import ParityComparison, report
 from model_build.progress import Progress
 from workloads import EncoderModel, Example, Model, OnnxRuntimeTarget, TextToText, UsageError
@@ -18,7 +18,7 @@ BATCH = 32
 class Originals:
     """The original's answers, one for each row; `keys` are those of the row in evaluation.jsonl."""
 
-    answers: Sequence[ModelAnswer]
+    answers: Sequence[ScoredAnswer]
     keys: Sequence[Mapping[str, Any]]
     longest_answer: int
     """In tokens, of a generated text; 0 for an encoder."""
@@ -31,7 +31,7 @@ def ask_original(checkpoint: Checkpoint, model: Model, examples: Sequence[Exampl
     return _encoded(checkpoint, model, examples, progress)
 
 
-def reached(metrics: Sequence[str], examples: Sequence[Example], answers: Sequence[ModelAnswer]) -> dict[str, float]:
+def reached(metrics: Sequence[str], examples: Sequence[Example], answers: Sequence[ScoredAnswer]) -> dict[str, float]:
     """Returns the original's figures on labelled examples, by metric."""
     same = [
         ParityComparison(
@@ -89,6 +89,6 @@ def _generated(checkpoint: Checkpoint, model: TextToText, examples: Sequence[Exa
         for row in tokens:
             own = row[: verify.length(row, known.eos_token_ids)]
             longest = max(longest, len(own))
-            answers.append(ModelAnswer(text=original.decode(own)))
+            answers.append(ScoredAnswer(text=original.decode(own)))
     keys = [{"label": each.text} for each in answers]
     return Originals(answers=answers, keys=keys, longest_answer=longest)

@@ -21,7 +21,7 @@ from containers.text2text.generation import Generation
 from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.settings import Settings
 from model_build.checkpoint import loading
-from model_build.metrics import ModelAnswer
+from model_build.metrics import ScoredAnswer
 from model_build.parity import ParityComparison
 from model_build.progress import Progress, silent
 from model_build.torch_threads import every_core
@@ -118,8 +118,8 @@ def _compare_batch(
     return [
         ParityComparison(
             example=example,
-            original=ModelAnswer(text=original.decode(reference)),
-            compiled=ModelAnswer(text=text),
+            original=ScoredAnswer(text=original.decode(reference)),
+            compiled=ScoredAnswer(text=text),
             identical=np.array_equal(reference, answer),
             max_logit_difference=float(distance[: len(reference)].max()),
             mean_logit_difference=float(distance[: len(reference)].mean()),

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_aws.http_server import Handler, LimitedServer, Limits
+from local_aws.http_server import ConnectionLimits, Handler, LimitedServer
 from local_aws.owner_only import OwnerOnly
 from local_aws.sagemaker.runtime import InvocationMiddleware, max_body_bytes
 from local_aws.signature import ReceivedRequest, RequestRefused, RequestSignature
@@ -179,7 +179,7 @@ def over_the_wire(application: Any, sent: bytes) -> bytes:
 def _server(application: Any) -> LimitedServer:
     server: Any = SimpleNamespace(
         app=application,
-        limits=Limits(),
+        limits=ConnectionLimits(),
         has_spoken=lambda connection: None,
         ssl_context=None,
         multithread=True,

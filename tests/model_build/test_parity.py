@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from model_build import parity, render
-from model_build.metrics import ModelAnswer
+from model_build.metrics import ScoredAnswer
 from model_build.parity import GateFailed, ParityComparison, check_parity, check_quality
 from workloads import Example, Parity, ParityReport
 
@@ -22,8 +22,8 @@ def comparison(
 ) -> ParityComparison:
     values: dict[str, Any] = {
         "example": Example(row={"text": text}, label=label),
-        "original": ModelAnswer(text=original),
-        "compiled": ModelAnswer(text=compiled),
+        "original": ScoredAnswer(text=original),
+        "compiled": ScoredAnswer(text=compiled),
         "identical": True,
         "max_logit_difference": 0.0,
         "mean_logit_difference": 0.0,

@@ -154,5 +154,5 @@ def a_tune_search(path: Path) -> Path:
         machine="a CPU with 2 cores",
         measured_at="2026-11-23T03:00:00+00:00",
     )
-    folder.keep(found, patch(spellcheck, found))
+    folder.keep_result(found, patch(spellcheck, found))
     return folder.path
