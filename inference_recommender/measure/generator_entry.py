@@ -49,7 +49,7 @@ TOKEN = "token"
 """The file beside the plan that holds the fleet's secret."""
 MESSAGE_BYTES = 1000
 UNAVAILABLE, UNFORESEEN = 3, 70
-RESULTS = ("generator.log", "summary.json", "timeline.npz", "exit.json")
+RESULTS = ("generator.log", "summary.json", "records.npz", "exit.json")
 """The files that are copied to the output. The last one tells that all are there."""
 
 
@@ -231,7 +231,7 @@ def _private(name: str, flags: int) -> int:
 
 
 def copy_results(measured: Path, output: Path) -> None:
-    """Copies all but the records of single requests, which may be gigabytes: merging needs the timeline alone."""
+    """Copies the result files."""
     output.mkdir(parents=True, exist_ok=True)
     for name in RESULTS:
         if (measured / name).exists():

@@ -72,7 +72,7 @@ def infer_url(url: str, model: str) -> str:
 def load_plan(
     traffic: PhasedTraffic | StairTraffic, objective: LatencyObjective, served: Served, payloads: Path
 ) -> LoadPlan:
-    """The generator calibrates itself first, so that it can tell when it was the bottleneck."""
+    """Returns the plan of a load test."""
     return LoadPlan(
         url=served.url,
         endpoint=served.endpoint,
@@ -82,5 +82,4 @@ def load_plan(
         stopping_conditions=StoppingConditions.model_validate(
             stopping_conditions(traffic, objective, objective.percentile), strict=False
         ),
-        calibrate=True,
     )

@@ -179,7 +179,6 @@ from pathlib import Path
 arguments = sys.argv[sys.argv.index("inference_recommender.load_generator") + 1:]
 plan, out = json.loads(Path(arguments[0]).read_text()), Path(arguments[2])
 (out / "summary.json").write_text(json.dumps(plan))
-(out / "timeline.npz").write_bytes(b"timeline")
 (out / "records.npz").write_bytes(b"every request")
 print(json.dumps({"event": "finished", "reason": "traffic ended"}))
 sys.exit(4)
@@ -293,8 +292,8 @@ def test_an_instance_runs_its_share_and_leaves_its_results_without_the_single_re
     assert sorted(file.name for file in output.iterdir()) == [
         "exit.json",
         "generator.log",
+        "records.npz",
         "summary.json",
-        "timeline.npz",
     ]
     assert json.loads((output / "exit.json").read_text("utf-8")) == {"exit_code": 4, "reason": "traffic ended"}
     told = json.loads((output / "summary.json").read_text("utf-8"))

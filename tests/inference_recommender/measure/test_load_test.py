@@ -69,7 +69,6 @@ def brief_traffic(seconds: int, users: int) -> PhasedTraffic:
 
 
 def prepared(source: WorkloadFolder, run_folder: RunFolder, url: str, *, seconds: int = 4, users: int = 2) -> Prepared:
-    """A load test without calibration: a real generator shares this machine with the server it asks."""
     served = url_served(url, "spellcheck", "c5.xlarge", 2, "us-east-1")
     traffic = brief_traffic(seconds, users)
     plan = load_plan(traffic, source.workload.latency_objective, served, (run_folder.path / PAYLOADS).absolute())
@@ -79,7 +78,7 @@ def prepared(source: WorkloadFolder, run_folder: RunFolder, url: str, *, seconds
         traffic_name="quick",
         traffic=traffic,
         served=served,
-        plan=plan.model_copy(update={"calibrate": False}),
+        plan=plan,
         machine="Some CPU with 2 cores",
     )
 
@@ -100,7 +99,7 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run
     assert len(network.requests) - 4 <= finished <= len(network.requests), "all but those under way at the end"
     assert finished == pytest.approx(50 + 3 * 100, abs=4)
     assert measured.series.users[:3] == (1.0, 2.0, 2.0)
-    assert measured.max_invocations_per_minute == pytest.approx(finished * 15 / 2), "per instance, of two"
+    assert measured.max_invocations_per_minute == pytest.approx(finished * 15 / 2, rel=0.01), "per instance, of two"
     assert measured.client_latency_ms["p50"] == pytest.approx(20, abs=0.5)
     assert measured.client_latency_from_intended_ms["p50"] >= measured.client_latency_ms["p50"]
     assert candidate.instance_type == "c5.xlarge"
@@ -133,7 +132,6 @@ def test_the_plan_has_the_traffic_the_conditions_and_the_limit_of_a_job() -> Non
     assert plan.stopping_conditions.latency.value_in_milliseconds == 500
     assert plan.endpoint is not None
     assert (plan.endpoint.name, plan.endpoint.region, plan.url) == ("reviews", "eu-west-1", None)
-    assert plan.calibrate, "so that a generator that was the bottleneck says so"
     assert (served.measured_on, served.instance_type, served.instance_count) == ("sagemaker", "ml.g4dn.xlarge", 3)
 
 
