@@ -1,8 +1,6 @@
-"""CDK entry: one stack for each workload folder, chosen by its `hosting.kind`, and the network that some share.
+"""CDK entry: one stack for each workload folder, by its `hosting.kind`, and their shared network. Calls no AWS.
 
-It reads `workloads/`, `build/`, the CDK context (stacks/context.py), from the CDK CLI that runs it the account, the
-region and the command line, and from the environment whether the account is on this machine. Without an account and a
-region the stacks fit every one. It calls no AWS.
+Without an account and a region the stacks fit every one.
 """
 
 import gc
@@ -65,11 +63,10 @@ def add_stacks(
     without: Container[str] = (),
     on_cpu: bool = False,
 ) -> dict[str, workloads.ProjectError]:
-    """Adds to `scope` a stack for each folder below root/workloads that is built, and in production also measured.
+    """Adds a stack for each built workload folder. Returns why other workloads have none, by stack name.
 
-    `without` names workloads to leave out. With `on_cpu` each is hosted on its target for CPUs, unless the options name
-    another target. Returns, by the name of its stack, why another workload has none. Raises
-    `ProjectError` for a file or an option that is wrong, and `NothingBuilt` if there is no stack at all.
+    With `on_cpu` each workload is hosted on its CPU target, unless the options name a target. Raises `NothingBuilt` if
+    there is no stack.
     """
     options = options or Options()
     left_out: dict[str, workloads.ProjectError] = {}
@@ -98,10 +95,7 @@ def add_stacks(
 
 
 def add_release(app: App, root: Path, environment: Environment, source: ReleaseSource, *, local: bool = False) -> None:
-    """Adds the pipeline that releases every workload below root/workloads, each on its hosting.target.
-
-    It builds all of them, and deploys what is built where this runs: its first deployment is made before anything is.
-    """
+    """Adds the pipeline that releases every workload. Its first deployment needs no build."""
     # Imported here because most syntheses have no pipeline, and its library takes long to import.
     from stacks.release.pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
 
@@ -249,13 +243,10 @@ def deploying_to(variables: Mapping[str, str]) -> Environment:
 
 
 def cdk_command(process: int) -> list[str] | None:
-    """Returns the arguments of the CDK CLI that runs this app, or None if something else runs it.
+    """Returns the arguments of the CDK CLI that runs this app, or None.
 
-    `process` is the parent's id: the CLI, or the shell in which the CLI starts the app. The CLI tells an app nothing of
-    the stacks that it was called for, so its command line is read from /proc.
-
-    An error annotation on the stack of a workload that is not built, which the CLI shows only if it selects the stack,
-    is no way out: `cdk synth`, `cdk deploy --all` and a release would then fail for a workload that is not built.
+    The CLI does not pass on the stacks it was called for, so its command line is read from /proc. `process` is the
+    parent's id: the CLI, or the shell in which the CLI starts the app.
     """
     for _ in range(2):
         try:
@@ -270,10 +261,7 @@ def cdk_command(process: int) -> list[str] | None:
 
 
 def asked_for(stacks: Sequence[str], command: Sequence[str] | None) -> list[str]:
-    """Returns those of `stacks` for which the CDK CLI was called: by name, by pattern, or all of them without a name.
-
-    If `command` is None, all are asked for.
-    """
+    """Returns the stacks that the CDK CLI was called for: by name, by pattern, or all without a name or a command."""
     if command is None:
         return list(stacks)
     if not COMMANDS_ON_STACKS & set(command):
@@ -285,10 +273,7 @@ def asked_for(stacks: Sequence[str], command: Sequence[str] | None) -> list[str]
 def add_all(
     app: App, root: Path, environment: Environment, command: Sequence[str] | None, *, local: bool = False
 ) -> int:
-    """Adds every stack to `app`, and a release's pipeline; returns the exit code. Problems go to stderr.
-
-    `local` tells that they go to an account on this machine.
-    """
+    """Adds every stack and a release's pipeline; returns the exit code. Errors go to stderr."""
     context = app.node.try_get_context
     try:
         source = read_release(context)

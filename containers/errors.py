@@ -1,7 +1,4 @@
-"""The errors of the programs that run in containers, one class for each exit code, and how such a program ends.
-
-The messages are written where they are raised: where, what, the value got, what is allowed, what to do next.
-"""
+"""The errors of the programs in containers, one class per exit code, and how such a program ends."""
 
 import os
 import sys
@@ -15,7 +12,7 @@ INTERRUPTED = 130
 READER_GONE = 141
 """The exit code of a program that SIGPIPE ended."""
 FRAMES = 4
-"""Innermost calls that the sentence about an unforeseen error names: the log goes with its container."""
+"""Innermost calls in the sentence about an internal error: the log is lost with its container."""
 LONGEST_MESSAGE = 300
 
 
@@ -26,19 +23,19 @@ class ContainerError(Exception):
 
 
 class RowsUnaccounted(ContainerError):
-    """Rows of a batch's input that are not in its output, or more rows than the input has."""
+    """The output of a batch lacks rows of its input, or has more."""
 
     exit_code = 1
 
 
 class Unavailable(ContainerError):
-    """A model, a device, a worker, a library or a storage that is not there or refuses."""
+    """A model, device, worker, library or storage is missing or fails."""
 
     exit_code = 3
 
 
 def exit_code_of(main: Callable[[], int]) -> int:
-    """Runs `main` and returns its exit code. An error that escapes it is told in one sentence on standard error."""
+    """Runs `main` and returns its exit code. Prints an error as one sentence on standard error."""
     try:
         code = main()
     except ContainerError as error:
@@ -46,44 +43,37 @@ def exit_code_of(main: Callable[[], int]) -> int:
     except OSError as error:
         problem, code = f"{error}.", Unavailable.exit_code
     except MemoryError:
-        problem, code = "There is not enough memory: give the container more, or less to do.", Unavailable.exit_code
+        problem, code = "Out of memory. Give the container more, or less work.", Unavailable.exit_code
     except KeyboardInterrupt:
         problem, code = "Interrupted.", INTERRUPTED
     except Exception as error:
         problem, code = unforeseen(error), UNFORESEEN
     else:
-        return _flushed() or code
+        return _flush() or code
     print(problem, file=sys.stderr, flush=True)
-    _flushed()
+    _flush()
     return code
 
 
 def unforeseen(error: Exception) -> str:
-    """Writes the traceback to a file that only its owner can read, and returns the sentence that names it."""
-    told = (str(error).strip().splitlines() or [""])[0][:LONGEST_MESSAGE]
+    """Writes the traceback to a file that only its owner can read, and returns a sentence with its name."""
+    message = (str(error).strip().splitlines() or [""])[0][:LONGEST_MESSAGE]
     calls = traceback.extract_tb(error.__traceback__)[-FRAMES:]
     path = " > ".join(f"{Path(call.filename).name}:{call.lineno}" for call in calls)
-    log = _log("".join(traceback.format_exception(type(error), error, error.__traceback__)))
-    where = "No log can be written" if log is None else f"The log is {log}"
-    return f"Unforeseen {type(error).__name__}: {told} (at {path}). {where}."
-
-
-def _log(text: str) -> "str | None":
     started = Path(sys.argv[0])
     program = started.parent.name if started.stem == "__main__" else started.stem
     try:
         descriptor, name = tempfile.mkstemp(prefix=f"{program}-", suffix=".log")
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as log:
-            log.write(text)
+            log.write("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+        where = f"The log is {name}"
     except OSError:
-        return None
-    return name
+        where = "No log can be written"
+    return f"Unforeseen {type(error).__name__}: {message} (at {path}). {where}."
 
 
-def _flushed() -> int:
-    """Flushes standard output, and returns the exit code of a success where it takes all: the interpreter's own flush,
-    at its end, would fail with 120.
-    """
+def _flush() -> int:
+    """Flushes standard output. Returns 0, or the exit code if that fails, where the interpreter's own would be 120."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -1,7 +1,6 @@
-"""An account: moto's backends with ours in their places, and everything that runs for them.
+"""An account: moto's backends with the project's own in their places, and the processes that they start.
 
-`install` must be called before the server's first request, because moto makes its backends on first use. This module
-knows neither the network nor signals.
+Call `install` before the server's first request, because moto makes its backends on first use.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,9 +32,9 @@ from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.processing_jobs import ProcessingJobs, Runner
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs
-from local_aws.scaling.capacity import VariantCapacity
 from local_aws.scaling.scaler import Scaler
 from local_aws.scaling.service import LocalScalingBackend
+from local_aws.scaling.variant_capacity import VariantCapacity
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,14 +43,14 @@ class Settings:
     region: str
     toolchain: Path
     most_servers: int = 1
-    """Most servers of a variant; with fewer than its instances they answer for all of them."""
+    """Most servers of a variant."""
     generator: Sequence[str] = COMMAND
     neuron: NeuronStandIn | None = None
-    """The server that answers in the place of Inferentia's chips; without one, their instance types are refused."""
+    """Replaces Inferentia's chips. Without it, their instance types are rejected."""
     processing: Runner | None = None
-    """The command that runs the containers of processing jobs; without it, CreateProcessingJob is refused."""
+    """Runs the containers of processing jobs. Without it, CreateProcessingJob is rejected."""
     images_must_exist: bool = False
-    """Whether a model's image has to be in ECR where it is of this account's registry. Nothing pulls it."""
+    """Whether a model's image in this account's registry has to exist. Nothing pulls it."""
     account_id: str = DEFAULT_ACCOUNT_ID
 
 
@@ -62,7 +61,7 @@ class Account:
         self.settings = settings
         self.calls = CallLog(settings.state / CALLS_FILE)
         self.environment: dict[str, str] = {}
-        """The account's exports, with which its own processes reach it; the server fills them in."""
+        """The account's exports for its own processes. The server fills them in."""
         self.host = ModelHost(
             account_id=settings.account_id,
             state=settings.state,
@@ -105,7 +104,7 @@ class Account:
         return endpoint if isinstance(endpoint, LocalEndpoint) else None
 
     def close(self) -> None:
-        """Stops jobs and endpoints. No process of ours runs when it returns."""
+        """Stops jobs and endpoints, and returns when their processes have ended."""
         if self._scaler is not None:
             self._scaler.close()
         for jobs in self._jobs:
@@ -145,6 +144,6 @@ class Account:
 
 
 def _replace(backends: Any, make: Callable[..., Any]) -> None:
-    """Makes moto call `make` for the backend of each region. moto has no other place to put one."""
+    """Makes moto call `make` for the backend of each region."""
     backends.clear()
     backends.backend = make

@@ -1,16 +1,12 @@
-"""Ask an account whether it has what the stacks need, before `cdk deploy` finds out after half an hour.
+"""Check an account before `cdk deploy`.
 
 examples:
-  python -m stacks preflight
-      asks for the stack of every workload, as `cdk deploy` would deploy it
+  python -m stacks preflight                    the stack of every workload
   python -m stacks preflight SpellcheckStack --stage production --region eu-west-1
-      asks for one stack's fleet in production
 
-It reads the workloads' files and cdk.json, nothing needs to be built, and it changes nothing in the account. Read on in
-docs/deploying.md.
-
-stdout is the result. Exit codes: 0 nothing fails, what is unknown says why; 1 a check fails and says what to do;
-2 usage or a workload file; 3 AWS is not there or refuses; 70 unforeseen, a log is named; 130 interrupted.
+It reads the workloads' files and cdk.json. Nothing needs to be built, and nothing changes in the account. See
+docs/deploying.md. Exit codes: 0 no check fails, 1 a check fails, 2 usage or workload file, 3 AWS is unavailable,
+70 internal error, 130 interrupted.
 """
 
 import argparse
@@ -35,13 +31,12 @@ from workloads import ROOT, UsageError, WorkloadFolder, load_workload, workload_
 from workloads.program import exit_code
 
 PREFLIGHT = """\
-Asks the account for all that a deployment needs and that a template cannot bring: service quotas for the fleet at its
-peak, instance types in the zones, the instances' AMI, our images, service-linked roles, the release's connection,
-`cdk bootstrap`, and what the caller may do. Each check is pass, fail with what to do, or unknown with why.
+Checks service quotas, instance types in the zones, AMIs, images, service-linked roles, the release's connection,
+`cdk bootstrap` and permissions. Each check is pass, fail with what to do, or unknown with a reason.
 
-The caller has to be allowed to read: servicequotas:ListServiceQuotas and ListAWSDefaultServiceQuotas,
-ec2:DescribeAvailabilityZones and DescribeInstanceTypeOfferings, ssm:GetParameter, ecr:DescribeImages, iam:GetRole and
-SimulatePrincipalPolicy, codeconnections:GetConnection. What it may not read is unknown."""
+Permissions needed: servicequotas:ListServiceQuotas and ListAWSDefaultServiceQuotas, ec2:DescribeAvailabilityZones and
+DescribeInstanceTypeOfferings, ssm:GetParameter, ecr:DescribeImages, iam:GetRole and SimulatePrincipalPolicy,
+codeconnections:GetConnection. Without one, its checks are unknown."""
 LOG_WIDTH = 120
 """Columns of the table where stdout is not a terminal."""
 NO_BUDGET = "cdk.json has no {stage}-budget-usd: {stage} has no budget. See docs/deploying.md, Budget."
@@ -98,10 +93,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 
 def chosen(stacks: Sequence[str], root: Path, context: Context) -> tuple[list[WorkloadFolder], ReleaseSource | None]:
-    """Returns the workloads of the named stacks, or all, and the release's source where its pipeline is meant.
-
-    Raises `UsageError` for a stack that there is not.
-    """
+    """Returns the workloads of the named stacks, or all, and the release's source. Raises `UsageError`."""
     folders = [load_workload(name, root / "workloads") for name in workload_names(root / "workloads")]
     source = read_release(context)
     by_stack = {folder.workload.stack_name: folder for folder in folders}

@@ -1,9 +1,6 @@
-"""A stage's monthly budget, over all of its stacks: told at 80 % of it, and when the month's forecast reaches it.
+"""A stage's monthly budget for all of its stacks, found by a cost allocation tag. It notifies and stops nothing.
 
-The stage's costs are found by a tag that each of its stacks has and CloudFormation hands on to all that it makes. AWS
-counts by a tag only after it was activated as a cost allocation tag, once for an organisation; before that the budget
-stands at 0. A budget tells and stops nothing. It is one for the stage and not one for each workload, because the shared
-network is nobody's alone, and because a limit is what somebody pays.
+The tag must be activated once for an organisation; until then AWS counts 0.
 """
 
 from collections.abc import Mapping

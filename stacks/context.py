@@ -1,9 +1,4 @@
-"""Reads the CDK context: options of a deployment (`cdk deploy -c KEY=VALUE`), and the source of a release (cdk.json).
-
-Everything about a workload itself is in its workload.toml; an option is only what differs from one deployment of it to
-the next. A release's source is in cdk.json and not on the command line, because the pipeline synthesises itself and
-reads what is committed.
-"""
+"""Options of a deployment (`cdk deploy -c KEY=VALUE`) and the source of a release (cdk.json)."""
 
 import math
 import re

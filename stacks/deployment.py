@@ -1,8 +1,4 @@
-"""Plans a fleet for any hosting: instance type, count and scaling from the recommendation, refusals, warnings. Pure.
-
-Numbers are copied from the recommendation. The only one decided here is the least number of instances in production.
-endpoint/endpoint_plan.py adds what only an endpoint has.
-"""
+"""Plans a fleet: instance type, count and scaling from the recommendation, errors and warnings. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -188,7 +184,7 @@ def measure_command(folder: WorkloadFolder) -> str:
     workload = folder.workload
     run = f"python -m inference_recommender run {workload.name}"
     if isinstance(workload.hosting, EcsServiceHosting):
-        return f"{run} --with load-test --url URL"  # Inference Recommender measures models on SageMaker only
+        return f"{run} --url URL --instances TYPE"  # Inference Recommender measures models on SageMaker only
     if any(needs_host_ami(name) for name in workload.instance_types):
-        return f"{run} --with load-test"  # on this stack's endpoint: the driver of a job's hosts is too old
+        return run  # on this stack's endpoint: the driver of a job's hosts is too old
     return f"{run} --job advanced"

@@ -1,8 +1,4 @@
-"""Grants for which CDK has no method of its own, and answers to what cdk-nag and checkov find.
-
-An answer stands beside the grant and gives a reason. cdk-nag names a finding by its text, in which it writes a
-reference of the template as <Reference>; the answer has to repeat that text.
-"""
+"""Grants that CDK has no method for, and reasons for findings of cdk-nag and checkov."""
 
 import json
 import re
@@ -59,10 +55,7 @@ def allow_container_telemetry(role: iam.Role, *log_groups: str) -> None:
 
 
 def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
-    """Answers a finding that names no action and no resource: `rule` is cdk-nag's, like "AwsSolutions-ECS2".
-
-    Where checkov has the same rule it gets the same answer.
-    """
+    """Gives the reason for a finding without action or resource, to cdk-nag and to checkov if it has the same rule."""
     Validations.of(construct).acknowledge(Acknowledgment(id=rule, reason=reason))
     if rule in CHECKOVS:
         acknowledge_to_checkov(construct, CHECKOVS[rule], reason)
@@ -96,10 +89,7 @@ def acknowledge_resources(role: iam.Role, arns: Iterable[str], reason: str) -> N
 
 
 def acknowledge_wildcards(scope: IConstruct, reasons: Mapping[str, str]) -> None:
-    """Answers, in every policy below `scope`, each finding that a pattern of `reasons` matches; others stay findings.
-
-    It is for constructs of a library, which make their roles themselves.
-    """
+    """Gives reasons for findings on the policies of a library's constructs, by pattern. Others stay findings."""
     for policy in scope.node.find_all():
         if isinstance(policy, iam.CfnPolicy):
             for finding in _wildcards(Stack.of(policy).resolve(policy.policy_document)):

@@ -1,7 +1,4 @@
-"""A built `model.tar.gz` as an asset that `cdk deploy` uploads, under its own sha256.
-
-`s3_assets.Asset` would cut the key to `.gz` (aws/aws-cdk#30257), and SageMaker asks for `.tar.gz`.
-"""
+"""A built `model.tar.gz` as an asset named by its sha256. `s3_assets.Asset` would cut the name to `.gz`."""
 
 from pathlib import Path
 
@@ -40,10 +37,9 @@ class ModelArchive(Construct):
         self._bucket = s3.Bucket.from_bucket_name(self, "Bucket", location.bucket_name)
 
     def grant_read(self, role: iam.Role) -> None:
-        """Lets the role read this archive and no other of the bucket.
+        """Lets the role read only this archive.
 
-        The policy is named by the archive. So CloudFormation adds that of a new archive before an update and deletes
-        that of the old one after it: instances that start during the update or its rollback can read either.
+        The policy is named by the archive. During an update instances can read the old and the new one.
         """
         actions = ["s3:GetObject*", "s3:GetBucket*", "s3:List*"]
         resources = [self._bucket.bucket_arn, self._bucket.arn_for_objects(self._key)]
@@ -53,11 +49,7 @@ class ModelArchive(Construct):
         acknowledge_actions(role, actions, "CDK's wording of read access.")
 
     def _grant_key(self, role: iam.Role) -> None:
-        """Lets the role decrypt what S3 has in this bucket, where `cdk bootstrap` was given a key for it.
-
-        The template does not know that key. The encryption context, which S3 sets to the bucket's ARN or the object's,
-        keeps the role to this bucket's objects, whichever key it is.
-        """
+        """Lets the role decrypt objects of this bucket with the unknown key that `cdk bootstrap` may have."""
         keys = Stack.of(self).format_arn(service="kms", resource="key", resource_name="*")
         bucket = self._bucket.bucket_arn
         conditions = {

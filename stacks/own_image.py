@@ -1,8 +1,4 @@
-"""Container images in Amazon ECR: the image that hosting.image_uri names, else the one of ours that a workload needs.
-
-One of ours is named by the digest that `scripts/release/build_image.sh` left in build/images. So a change below
-containers/ is a change of the template, and a rollback brings the old code back.
-"""
+"""Container images in Amazon ECR: that of hosting.image_uri, else the image of containers/ by its digest."""
 
 import re
 from dataclasses import dataclass
@@ -51,11 +47,7 @@ def parse_ecr_uri(uri: str) -> EcrImage | None:
 
 
 class OwnImage(Construct):
-    """`uri` to run.
-
-    An image of ours that is not there is an error of the stack, which the CDK CLI shows and does not deploy. It is none
-    on the local account, which pulls nothing, nor without an account, where a template can only be looked at.
-    """
+    """`uri` to run. A missing image of containers/ is an error of the stack, except on the local account."""
 
     def __init__(
         self,

@@ -41,10 +41,7 @@ class SynthWarning:
 
 
 class NotMeasured(UsageError):
-    """Production wants a recommendation measured on the artifact; another one cannot be deployed there.
-
-    A release leaves such a workload out of production, and proposes the recommendation that mends it.
-    """
+    """Production needs a recommendation measured on this artifact; a release proposes one."""
 
 
 class NoRecommendation(NotMeasured):

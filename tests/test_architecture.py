@@ -18,6 +18,7 @@ from workloads import ROOT
 
 RECOMMENDER = "inference_recommender"
 READER = "containers.archive_reader"
+TRACKING = f"{RECOMMENDER}.simulate.tracking"
 MAY_IMPORT = {
     "workloads": {"workloads"},
     "aws_api": {"aws_api", "workloads"},
@@ -36,7 +37,14 @@ MAY_IMPORT = {
         READER,
     },
     f"{RECOMMENDER}.client": {f"{RECOMMENDER}.client", f"{RECOMMENDER}.kserve", "workloads", "aws_api.errors"},
-    "local_aws": {"local_aws", "workloads", f"{RECOMMENDER}.load_generator", READER},
+    "local_aws": {
+        "local_aws",
+        "workloads",
+        "aws_api.service_model",
+        f"{RECOMMENDER}.load_generator",
+        TRACKING,
+        READER,
+    },
     "stacks": {"stacks", "workloads"},
     "stacks.preflight": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api"},
     "stacks.__main__": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api"},
@@ -46,7 +54,8 @@ MAY_IMPORT = {
 }
 """The longest name that a module begins with holds. model_build verifies with the very decoding loop that containers/
 ships, and copies it into the archive. All rooms read archives with the one module that containers can import, too.
-Of stacks, a preflight alone calls AWS: it is a command of its own, makes no construct, and no synthesis reaches it."""
+Of stacks, a preflight alone calls AWS: it is a command of its own, makes no construct, and no synthesis reaches it.
+local_aws imports the simulation's module of target tracking: one reading of AWS's documentation decides in both."""
 
 ONLY_IN = {
     "torch": {

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from inference_recommender.capacity.limit import MAX_CPU_SHARE, MAX_LAG_MS
 from inference_recommender.capacity.statistics import Floats
 
-MAX_CPU_SHARE = 0.9
-MAX_LAG_MS = 50.0
 LAGGED = "generator lagged"
 """The beginning of every complaint."""
 STALLED = "machine stalled"

@@ -38,9 +38,9 @@ LOCKED = ("--require-hashes", "--only-binary", ":all:", "--no-deps")
 MEETING_PORT = 29400
 MEETING_S = 1500
 NOTICE_S = 5.0
-"""Seconds between the meeting and the start, in which the generators calibrate and sign requests."""
+"""Seconds between the meeting and the start, in which the generators start and sign requests."""
 PEER_S = 5.0
-"""Seconds in which whoever connects must have shown its token."""
+"""Seconds in which a peer must have sent its token."""
 LINE_BYTES = 512
 """The longest line that is read of a peer."""
 MOST_PEERS = 256

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from inference_recommender.load_generator.self_watch import MAX_CPU_SHARE, MAX_LAG_MS
+from inference_recommender.capacity.limit import MAX_CPU_SHARE, MAX_LAG_MS
 from inference_recommender.report.document import Table, table
 from inference_recommender.report.inputs import FolderInputs
 from workloads import ColdStart, PayloadLengths, TokenCounts

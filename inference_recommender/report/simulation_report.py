@@ -8,9 +8,8 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from inference_recommender.report.configuration import text_of
-from inference_recommender.report.document import Highlight, Report, ReportVerdict, Table, Value, table
+from inference_recommender.report.document import Highlight, Plot, Report, ReportVerdict, Table, Value, table
 from inference_recommender.report.inputs import FolderInputs
-from inference_recommender.report.page import page
 from inference_recommender.report.sections import OTHER_PAYLOADS, local_caution
 from inference_recommender.report.simulation_plots import cost_against_risk, day_plots
 from inference_recommender.simulate.policy import Policy
@@ -98,32 +97,12 @@ def simulation_report(name: str, simulation: Simulation, workload: Workload, inp
     )
 
 
-def simulation_page(report: Report, simulation: Simulation, workload: Workload) -> str:
-    """Returns the page of a simulation: the report, and the worst day under each policy with a slider between them."""
-    day, policies, recommended = simulation.day, simulation.by_cost(), simulation.recommended
-
-    def changed(policy: SimulatedPolicy) -> str:
-        rows = differences(recommended.policy, policy.policy) if recommended and policy is simulation.judged else ()
-        return "; ".join(f"{key} {there or 'none'} → {here or 'none'}" for key, there, here in rows)
-
-    return page(
-        report,
-        {
-            **day_plots(simulation, workload.latency_objective),
-            "Cost against risk": cost_against_risk(simulation),
-        },
-        template="simulation.html",
-        simulation=simulation,
-        policies=policies,
-        selected=policies.index(simulation.judged),
-        changed=changed,
-        day_text=(
-            f"{_day_text(simulation)}. All policies have the same arrivals and the same service. A point covers "
-            f"{day.minutes_per_entry:g} minutes: mean load, instances and cost; worst latency and share of late "
-            "requests. Latency is estimated from that share as if it were exponential, which is rough far below the "
-            "objective."
-        ),
-    )
+def simulation_figures(simulation: Simulation, workload: Workload) -> dict[str, Plot]:
+    """Returns the plots by title: the worst day, and cost against risk."""
+    return {
+        **day_plots(simulation, workload.latency_objective),
+        "Cost against risk": cost_against_risk(simulation),
+    }
 
 
 def _verdict(simulation: Simulation) -> ReportVerdict:
@@ -231,7 +210,11 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         )
         yield table("frontier", "Cost against risk", columns, [_figures(each) for each in frontier], note)
     day_rows = [(each.name, *_day_figures(each)) for each in simulation.by_cost()]
-    note = f"{_day_text(simulation)}. All policies have the same arrivals and the same service."
+    note = (
+        f"{_day_text(simulation)}. All policies have the same arrivals and the same service. In the plots a point "
+        f"covers {simulation.day.minutes_per_entry:g} min. Latency is estimated from the late share as if it were "
+        "exponential, which is rough far below the objective."
+    )
     yield table("worst-day", "The worst day under each policy", DAY, day_rows, note, detail=True)
     yield _assumptions(simulation)
 

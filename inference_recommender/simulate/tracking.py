@@ -85,6 +85,10 @@ class Cooldowns:
         """Returns whether a scale-out to `desired` may start. `instances` are those of the datapoint."""
         return now_s >= self.out_until_s or desired - instances > self.added
 
+    def instances_before(self, now_s: float, instances: int) -> int:
+        """Returns the instances without those of the scale-out whose cooldown runs."""
+        return max(instances - self.added, 1) if now_s < self.out_until_s else instances
+
     def allow_in(self, now_s: float) -> bool:
         return now_s >= self.in_until_s
 

@@ -1,4 +1,4 @@
-"""Evidence to size a fleet from: the folder of a run or an experiment, a search's result, or a job's description.
+"""Evidence to size a fleet from: the folder of a run or an experiment, or a job's description.
 
 A job's description is a response of DescribeInferenceRecommendationsJob as boto3 or the AWS CLI prints it. NaN,
 infinite, null and absent numbers are None. Its ModelLatency is in milliseconds today, but in microseconds in the
@@ -9,7 +9,6 @@ If milliseconds would mean an unlikely number of concurrent requests, a caution 
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,8 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from inference_recommender.measurement import Measurement, latency_unit, measurements
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.sizing.open_loop import NAME, CapacityFound
-from workloads import UsageError, Workload
+from inference_recommender.sizing.decision import Evidence
+from workloads import UsageError
 from workloads.errors import InvalidDocument
 
 ON_EXISTING = (
@@ -29,32 +28,16 @@ LONGEST_INVOCATION_MS = 60_000
 """The timeout of InvokeEndpoint: a larger latency must be in µs."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
-    """Measurements and their origin."""
-
-    measured: tuple[Measurement, ...]
-    region: str | None = None
-    """The region whose prices the measurements may hold."""
-    job_limit_per_minute: int | None = None
-    workload: Workload | None = None
-    """The workload that was measured; None for a job's description."""
-    cautions: tuple[str, ...] = ()
-    """Sentences that a user should read before trusting the result."""
-
-
 def read_evidence(path: Path) -> Evidence:
     """Reads a folder or a file. Raises `UsageError`, `NoSuchRun` or `InvalidDocument`."""
     if path.is_dir():
-        return _from_capacity(path / NAME, path) if (path / NAME).exists() else _from_folder(path)
-    if path.name == NAME and path.exists():
-        return _from_capacity(path, path.parent)
+        return _from_folder(path)
     try:
         return described_job(path, path.read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{path} cannot be read: {error}. Allowed: the JSON of DescribeInferenceRecommendationsJob, {NAME}, or the "
-            "folder of a run, an experiment or a search."
+            f"{path} cannot be read: {error}. Allowed: the JSON of DescribeInferenceRecommendationsJob, or the "
+            "folder of a run or an experiment."
         ) from error
 
 
@@ -74,16 +57,6 @@ def _from_folder(path: Path) -> Evidence:
         job_limit_per_minute=profile.stop.max_invocations_per_minute if profile else None,
         workload=workload,
         cautions=_locality(origin.get("measured_on"), origin.get("machine")),
-    )
-
-
-def _from_capacity(file: Path, folder: Path) -> Evidence:
-    """Reads a search's result, and the workload in the same folder, if there is one."""
-    search = CapacityFound.from_json(file)
-    return Evidence(
-        measured=(search.measurement(),),
-        workload=RunFolder(folder).workload() if (folder / "workload.json").exists() else None,
-        cautions=_locality(search.measured_on, search.machine),
     )
 
 

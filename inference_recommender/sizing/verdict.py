@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 from inference_recommender.capacity.flow_equivalent import Records, model_latencies, records
 from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.probe import Probe
 from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.time_series import highest_within
 from inference_recommender.measurement import SERVERLESS, Measurement, limit_of
@@ -30,7 +29,7 @@ NO_LOAD_PER_MINUTE = 1e-6
 """Rates below this count as zero."""
 SHOWN = (0.2, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.88, 0.91, 0.94, 0.96, 0.98)
 """Shares of the highest closed-loop rate at which a report shows the expected latency."""
-OF_USERS = "The rate is of closed-loop users, who wait for their answers; callers who do not may need more instances."
+OF_USERS = "This is the rate of closed-loop users, who wait for their answers. Other callers may need more instances."
 FAR_BELOW = 0.4
 """An estimate below this share of the closed-loop rate is checked with an open-loop search before it sizes a fleet."""
 BELOW_ESTIMATE = 0.8
@@ -42,66 +41,65 @@ class Verdict:
     meets: bool
     reason: str
     invocations_per_minute: float | None = None
-    """The rate of an instance to size by, whether it meets the objective or not; None where there is none."""
+    """The rate of an instance to size by, whether it meets the objective or not; None if it is unknown."""
     basis: CapacityBasis = "closed-loop"
     interval: tuple[float, float] | None = None
     """95 % confidence interval of that rate."""
     latency_ms: float | None = None
-    """At the objective's percentile and that rate; None where it is not known."""
+    """At the objective's percentile and that rate; None if it is unknown."""
     verified: bool = True
-    """Whether anything shows if the objective is kept."""
+    """Whether the evidence shows that the objective is met or missed."""
 
 
 def judge(measured: Measurement, demand: Demand, job_limit_per_minute: int | None = None) -> Verdict:
-    """`job_limit_per_minute` is the MaxInvocations at which the job would stop, if any: a rate found there is a lower
-    bound.
-    """
+    """Judges one measurement. A rate at the job's MaxInvocations, `job_limit_per_minute`, is a lower bound."""
     verdict = _judge(measured, demand)
     reached = job_limit_per_minute and (measured.max_invocations_per_minute or 0) >= job_limit_per_minute
-    said = [verdict.reason]
+    sentences = [verdict.reason]
     if verdict.meets and reached and verdict.basis != "open-loop":
-        said.append(f"The job stopped at its limit of {job_limit_per_minute:,}: an instance may sustain more.")
+        sentences.append(f"The job stopped at its limit of {job_limit_per_minute:,}: an instance may sustain more.")
     if measured.model_latency_unit == "µs":
-        said.append("The job gave its latency in µs.")
-    return replace(verdict, reason=" ".join(said))
+        sentences.append("The job gave its latency in µs.")
+    return replace(verdict, reason=" ".join(sentences))
 
 
 def _judge(measured: Measurement, demand: Demand) -> Verdict:
-    limit_ms = demand.model_latency_ms
-    if refused := _why_no_capacity(measured):
-        return Verdict(meets=False, reason=refused)
+    limit_ms, percentile = demand.model_latency_ms, demand.percentile
+    figures = _figures(measured.model_latency_ms, measured.max_invocations_per_minute)
+    if reason := _why_no_capacity(measured):
+        return Verdict(meets=False, reason=reason)
     if limit_ms is None:
-        figures = _figures(measured.model_latency_ms, measured.max_invocations_per_minute)
-        reason = f"Latency is not judged, for no objective was given: {figures}."
-        return _as_it_is(measured, meets=True, reason=reason)
-    if demand.percentile is None:
-        return _by_the_jobs_figure(measured, limit_ms)
-    asked = f"{demand.percentile} model latency ≤ {limit_ms:g} ms"
-    found = measured.open_loop
-    if found and (found.percentile != demand.percentile or found.limit_ms > limit_ms):
-        found = None
-    if found and found.decides:
-        return _by_search(measured, found, asked)
-    estimated = _estimate(measured, Limit(percentile=float(demand.percentile[1:]), latency_ms=limit_ms))
-    if estimated is not None:
-        if found and (contradiction := _contradiction(found, estimated)):
-            return replace(_as_it_is(measured, meets=False, reason=contradiction), verified=False)
-        if found and found.at_least and found.at_least > (estimated.invocations_per_minute or 0.0):
-            return _by_lower_bound(measured, found, asked, found.at_least)
-        return _by_estimate(measured, asked, estimated)
-    if found and found.at_least:
-        return _by_lower_bound(measured, found, asked, found.at_least)
-    if measured.percentile == demand.percentile and measured.model_latency_ms is not None:
-        return _by_our_own_figure(measured, asked, measured.model_latency_ms, limit_ms)
-    return _unverified(measured, asked, demand.percentile)
+        reason = f"Latency is not judged, because there is no objective: {figures}."
+        return _by_known_rate(measured, meets=True, reason=reason)
+    if percentile is None:
+        return _by_job_figure(measured, limit_ms, figures)
+    objective = f"{percentile} model latency ≤ {limit_ms:g} ms"
+    search = measured.open_loop
+    if search and (search.percentile != percentile or search.limit_ms > limit_ms):
+        search = None
+    if search and search.decides:
+        return _by_search(measured, search, objective)
+    estimate = _estimate(measured, Limit(percentile=float(percentile[1:]), latency_ms=limit_ms))
+    if search and estimate and (contradiction := _contradiction(search, estimate)):
+        return replace(_by_known_rate(measured, meets=False, reason=contradiction), verified=False)
+    if search and search.at_least and search.at_least > ((estimate and estimate.invocations_per_minute) or 0.0):
+        return _by_lower_bound(measured, search, objective, search.at_least)
+    if estimate:
+        return _by_estimate(measured, objective, estimate)
+    if measured.percentile == percentile and measured.model_latency_ms is not None:
+        meets = measured.model_latency_ms <= limit_ms
+        reason = f"{'Meets' if meets else 'Misses'} {objective}: {figures}."
+        return _by_known_rate(measured, meets=meets, reason=reason, latency_ms=measured.model_latency_ms)
+    reason = _unverified(measured, objective, figures)
+    return replace(_by_known_rate(measured, meets=False, reason=reason), verified=False)
 
 
 def is_contradicted(measured: Measurement, objective: LatencyObjective) -> str | None:
-    """Returns why open-loop probes contradict the estimate, as a sentence; None where they do not."""
-    found, estimated = measured.open_loop, _estimate(measured, limit_of(objective))
-    if found is None or found.decides or estimated is None or _why_no_capacity(measured):
+    """Returns the contradiction between open-loop probes and the estimate, as a sentence, or None."""
+    search, estimate = measured.open_loop, _estimate(measured, limit_of(objective))
+    if search is None or search.decides or estimate is None or _why_no_capacity(measured):
         return None
-    return _contradiction(found, estimated)
+    return _contradiction(search, estimate)
 
 
 def is_far_below_closed_loop(measured: Measurement, objective: LatencyObjective) -> bool:
@@ -126,8 +124,9 @@ def initial_rate(measured: Measurement, objective: LatencyObjective) -> float | 
 
 
 def expected_latencies(measured: Measurement, objective: LatencyObjective) -> tuple[tuple[float, float], ...]:
-    """Returns points of the curve that the estimate is on: rates of open arrivals per instance, and the milliseconds of
-    the objective's percentile there; none without records of it.
+    """Returns points of the estimate's curve: rates of open arrivals per instance, and the percentile in ms.
+
+    Returns none without records of the percentile.
     """
     settled = _records(measured, objective.percentile_rank)
     if settled is None:
@@ -138,17 +137,15 @@ def expected_latencies(measured: Measurement, objective: LatencyObjective) -> tu
 
 
 def sustained_rate(measured: Measurement, objective: LatencyObjective) -> float | None:
-    """Returns the rate of closed-loop users, per minute and instance: the job's own, or a lower one at which
-    CloudWatch's ModelLatency keeps the objective.
-    """
+    """Returns the closed-loop rate per instance: the job's, or a lower one within the objective by CloudWatch."""
     rate, limit = measured.max_invocations_per_minute, limit_of(objective)
     if measured.failure_reason or rate is None or measured.percentile is not None or measured.series is None:
         return rate
     level = highest_within(measured.series, limit)
     if level is None or not level.within_limit or level.is_highest:
         return rate
-    kept = level.invocations_per_minute / measured.instance_count
-    return rate if rate <= kept * (1 + SAME_RATE) else kept
+    within = level.invocations_per_minute / measured.instance_count
+    return rate if rate <= within * (1 + SAME_RATE) else within
 
 
 def _why_no_capacity(measured: Measurement) -> str | None:
@@ -160,9 +157,9 @@ def _why_no_capacity(measured: Measurement) -> str | None:
     if measured.open_loop is not None and measured.open_loop.decides:
         return None
     if rate is None:
-        return "The job reported no capacity for it."
+        return "The job reported no capacity."
     if rate <= NO_LOAD_PER_MINUTE:
-        return f"The job reported {rate:g} invocations/min for it, which is no load."
+        return f"The job reported {rate:g} invocations/min, which is no load."
     return None
 
 
@@ -173,7 +170,7 @@ def _estimate(measured: Measurement, limit: Limit) -> Capacity | None:
 
 
 def _records(measured: Measurement, percentile: float) -> Records | None:
-    """Returns what the test recorded of latencies that are known to be of a percentile; of the whole fleet."""
+    """Returns the records of latencies whose percentile is known, of the whole fleet."""
     series = measured.series
     if series is None:
         return None
@@ -181,84 +178,79 @@ def _records(measured: Measurement, percentile: float) -> Records | None:
     return records(series, series.latency_ms if ours else model_latencies(series, f"p{percentile:g}"))
 
 
-def _by_search(measured: Measurement, found: Capacity, asked: str) -> Verdict:
-    """Judges by the highest rate within the limit that an open-loop search found."""
-    if not (rate := found.invocations_per_minute):
-        return _as_it_is(measured, meets=False, reason=f"Misses {asked} with open-loop arrivals: {found.reason}.")
+def _by_search(measured: Measurement, search: Capacity, objective: str) -> Verdict:
+    if not (rate := search.invocations_per_minute):
+        reason = f"Misses {objective} with open-loop arrivals: {search.reason}."
+        return _by_known_rate(measured, meets=False, reason=reason)
     nearest = ""
-    if found.latency_ms is not None and found.latency_ms > found.limit_ms:
-        nearest = (
-            f" The probe nearest to that rate had {found.latency_ms:.4g} ms; the probes around it decide together."
-        )
+    if search.latency_ms is not None and search.latency_ms > search.limit_ms:
+        nearest = f" The nearest probe had {search.latency_ms:.4g} ms; the probes around it decide together."
     return Verdict(
         meets=True,
-        reason=f"Meets {asked} at {rate:,.0f} invocations/min, by an open-loop search.{nearest}"
+        reason=f"Meets {objective} at {rate:,.0f} invocations/min, by an open-loop search.{nearest}"
         f"{_closed_loop(measured)}",
         invocations_per_minute=rate,
         basis="open-loop",
-        interval=found.interval,
-        latency_ms=found.latency_ms,
+        interval=search.interval,
+        latency_ms=search.latency_ms,
     )
 
 
-def _by_lower_bound(measured: Measurement, found: Capacity, asked: str, rate: float) -> Verdict:
-    """Judges by the lower bound of a search that did not finish."""
+def _by_lower_bound(measured: Measurement, search: Capacity, objective: str, rate: float) -> Verdict:
     return Verdict(
         meets=True,
-        reason=f"Meets {asked} at {rate:,.0f} invocations/min or more. This is a lower bound, because the open-loop "
-        f"search ended early: {found.reason}.{_closed_loop(measured)}",
+        reason=f"Meets {objective} at {rate:,.0f} invocations/min or more. This is a lower bound, because the "
+        f"open-loop search ended early: {search.reason}.{_closed_loop(measured)}",
         invocations_per_minute=rate,
         basis="open-loop",
-        interval=found.interval,
+        interval=search.interval,
     )
 
 
-def _by_estimate(measured: Measurement, asked: str, estimated: Capacity) -> Verdict:
+def _by_estimate(measured: Measurement, objective: str, estimate: Capacity) -> Verdict:
     """Judges by the flow-equivalent server of the closed-loop records."""
-    rate, users = estimated.invocations_per_minute or 0.0, measured.max_invocations_per_minute
+    rate, users = estimate.invocations_per_minute or 0.0, measured.max_invocations_per_minute
     search = f" The open-loop search gave no capacity: {measured.open_loop.reason}." if measured.open_loop else ""
     if rate <= NO_LOAD_PER_MINUTE:
-        reason = (
-            f"Misses {asked}: one request alone takes {estimated.latency_ms:.4g} ms, by the test's records.{search}"
-        )
-        return _as_it_is(measured, meets=False, reason=reason, latency_ms=estimated.latency_ms)
+        reason = f"Misses {objective}: a single request takes {estimate.latency_ms:.4g} ms by the records.{search}"
+        return _by_known_rate(measured, meets=False, reason=reason, latency_ms=estimate.latency_ms)
     far = f" The estimate is only {rate / users:.0%} of that rate." if users and rate < FAR_BELOW * users else ""
-    step = " Run again with --search to measure it."
     return Verdict(
         meets=True,
-        reason=f"Estimate: meets {asked} up to {rate:,.0f} invocations/min with open-loop arrivals."
-        f"{_closed_loop(measured)}{far}{search}{step}",
+        reason=f"Estimate: meets {objective} up to {rate:,.0f} invocations/min with open-loop arrivals."
+        f"{_closed_loop(measured)}{far}{search} Run again with --search to measure it.",
         invocations_per_minute=rate,
         basis="estimate",
-        interval=estimated.interval,
+        interval=estimate.interval,
     )
 
 
-def _contradiction(found: Capacity, estimated: Capacity) -> str | None:
-    """Returns why a search without a capacity contradicts the estimate, as a sentence with both figures."""
-    rate = estimated.invocations_per_minute or 0.0
+def _contradiction(search: Capacity, estimate: Capacity) -> str | None:
+    """Returns the contradiction between a search without a capacity and the estimate, as a sentence, or None."""
+    rate = estimate.invocations_per_minute or 0.0
     if rate <= NO_LOAD_PER_MINUTE:
         return None
     words = f"Inconclusive: the estimate is {rate:,.0f} invocations/min, but"
-    if found.interval and estimated.interval and found.interval[1] < estimated.interval[0]:
-        low, high = found.interval
+    if search.interval and estimate.interval and search.interval[1] < estimate.interval[0]:
+        low, high = search.interval
         return f"{words} the open-loop search found {low:,.0f} to {high:,.0f} (95 % interval)."
-    within = max((one.invocations_per_minute for one in found.probes if _within(one, found.limit_ms)), default=0.0)
-    over = [one for one in found.probes if within < one.invocations_per_minute < BELOW_ESTIMATE * rate]
+    kept = (
+        each.invocations_per_minute
+        for each in search.probes
+        if each.latency_ms is not None and each.latency_ms <= search.limit_ms
+    )
+    within = max(kept, default=0.0)
+    over = [one for one in search.probes if within < one.invocations_per_minute < BELOW_ESTIMATE * rate]
     if not over:
         return None
     lowest = min(over, key=lambda one: one.invocations_per_minute)
-    seen = "too many requests had no answer"
+    figure = "too many requests had no answer"
     if lowest.latency_ms is not None:
-        seen = f"{found.percentile} was {lowest.latency_ms:.4g} ms (limit {found.limit_ms:g} ms)"
+        figure = f"{search.percentile} was {lowest.latency_ms:.4g} ms (limit {search.limit_ms:g} ms)"
     return (
-        f"{words} {seen} in an open-loop probe at {lowest.invocations_per_minute:,.0f}. Measure again with less other "
-        "work on the machine."
+        f"{words} {figure} in an open-loop probe at {lowest.invocations_per_minute:,.0f}. Measure again with less "
+        "other work on the machine."
     )
-
-
-def _within(probe: Probe, limit_ms: float) -> bool:
-    return probe.latency_ms is not None and probe.latency_ms <= limit_ms
 
 
 def _closed_loop(measured: Measurement) -> str:
@@ -266,50 +258,35 @@ def _closed_loop(measured: Measurement) -> str:
     return "" if users is None else f" The closed-loop test reached {users:,.0f}."
 
 
-def _by_our_own_figure(measured: Measurement, asked: str, latency_ms: float, limit_ms: float) -> Verdict:
-    """Judges by the percentile that closed-loop users saw, where their records are not there to estimate more from."""
-    keeps = latency_ms <= limit_ms
-    figures = _figures(latency_ms, measured.max_invocations_per_minute)
-    reason = f"{'Keeps' if keeps else 'Misses'} {asked}: {figures}."
-    return _as_it_is(measured, meets=keeps, reason=reason, latency_ms=latency_ms)
-
-
-def _unverified(measured: Measurement, asked: str, percentile: str) -> Verdict:
-    found = measured.open_loop
-    if found is not None and found.decides:
-        reason = (
-            f"Unverified: nothing shows whether it keeps {asked}. Its capacity, "
-            f"{_figures(None, found.invocations_per_minute)}, was searched for within {found.percentile} ≤ "
-            f"{found.limit_ms:g} ms."
-        )
-        return replace(_as_it_is(measured, meets=False, reason=reason), verified=False)
-    figures = _figures(measured.model_latency_ms, measured.max_invocations_per_minute)
-    reason = (
-        f"Unverified: nothing shows whether it keeps {asked}. There is no {percentile} of ModelLatency from "
-        f"CloudWatch, and no percentile is documented for the job's own figures, {figures}."
+def _unverified(measured: Measurement, objective: str, figures: str) -> str:
+    words, search = f"Unverified: no evidence that it meets {objective}.", measured.open_loop
+    if search is not None and search.decides:
+        rate = search.invocations_per_minute or 0
+        limit = f"{search.percentile} ≤ {search.limit_ms:g} ms"
+        return f"{words} The search for its capacity of {rate:,.0f} invocations/min had the limit {limit}."
+    percentile = objective.partition(" ")[0]
+    return (
+        f"{words} CloudWatch has no {percentile} of ModelLatency, and AWS documents no percentile for the job's own "
+        f"figures, {figures}."
     )
-    return replace(_as_it_is(measured, meets=False, reason=reason), verified=False)
 
 
-def _by_the_jobs_figure(measured: Measurement, limit_ms: float) -> Verdict:
-    """Judges a limit that names no percentile by the one figure that the job gives."""
+def _by_job_figure(measured: Measurement, limit_ms: float, figures: str) -> Verdict:
+    """Judges a limit without a percentile by the job's one figure."""
     latency = measured.model_latency_ms
     if latency is None:
-        reason = f"The job reported no model latency for it, so nothing shows that it keeps {limit_ms:g} ms."
-        return _as_it_is(measured, meets=False, reason=reason)
-    keeps = latency <= limit_ms
-    reason = (
-        f"{'Keeps' if keeps else 'Misses'} model latency ≤ {limit_ms:g} ms: "
-        f"{_figures(latency, measured.max_invocations_per_minute)}, by a figure of undocumented percentile."
-    )
-    return _as_it_is(measured, meets=keeps, reason=reason)
+        reason = f"The job reported no model latency, so there is no evidence that it meets {limit_ms:g} ms."
+        return _by_known_rate(measured, meets=False, reason=reason)
+    meets = latency <= limit_ms
+    reason = f"{'Meets' if meets else 'Misses'} model latency ≤ {limit_ms:g} ms: {figures}, of undocumented percentile."
+    return _by_known_rate(measured, meets=meets, reason=reason)
 
 
-def _as_it_is(measured: Measurement, *, meets: bool, reason: str, latency_ms: float | None = None) -> Verdict:
+def _by_known_rate(measured: Measurement, *, meets: bool, reason: str, latency_ms: float | None = None) -> Verdict:
     """Sizes by the search's rate, else by the closed-loop rate, with a caution."""
-    found = measured.open_loop
-    if found is not None and found.invocations_per_minute:
-        rate, interval = found.invocations_per_minute, found.interval
+    search = measured.open_loop
+    if search is not None and (rate := search.invocations_per_minute):
+        interval = search.interval
         return Verdict(meets=meets, reason=reason, invocations_per_minute=rate, basis="open-loop", interval=interval)
     return Verdict(
         meets=meets,

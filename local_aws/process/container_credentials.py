@@ -1,14 +1,11 @@
-"""Hands a role's credentials to a process in the way in which CodeBuild and ECS do: over HTTP, on loopback.
+"""Serves a role's credentials to a process over HTTP on loopback, as CodeBuild and ECS do.
 
     with ContainerCredentials.serve(account.environment, role_arn) as environment:
         subprocess.run(command, env={"PATH": path, **environment})
 
 Every AWS SDK reads AWS_CONTAINER_CREDENTIALS_FULL_URI and sends AWS_CONTAINER_AUTHORIZATION_TOKEN as the Authorization
-header. The answer is a session of the role, which the account's owner assumes, and which is renewed before an SDK asks
-for a newer one. On AWS the variable is AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, whose host, 169.254.170.2, is not to be
-had here. Source: https://docs.aws.amazon.com/sdkref/latest/guide/feature-container-credentials.html
-
-It does not know what the role may do.
+header. The answer is a session of the role, renewed before an SDK asks for a newer one. Source:
+https://docs.aws.amazon.com/sdkref/latest/guide/feature-container-credentials.html
 """
 
 import contextlib
@@ -103,7 +100,7 @@ class ContainerCredentials:
 
 
 class _Server(ThreadingHTTPServer):
-    """Listens on 127.0.0.1 alone, which every SDK takes for a host of credentials."""
+    """Listens on 127.0.0.1 only, which every SDK accepts as a host of credentials."""
 
     daemon_threads = True
 

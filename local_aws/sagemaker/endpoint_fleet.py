@@ -17,7 +17,7 @@ from typing import Any
 from local_aws import machine
 from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.endpoint_log import EndpointLog
-from local_aws.sagemaker.model_host import Container, ModelHost
+from local_aws.sagemaker.model_host import ModelContainer, ModelHost
 from workloads import Unavailable
 
 LOG_LINES = 8
@@ -31,7 +31,7 @@ class Variant:
     name: str
     instance_type: str
     weight: float
-    container: Container
+    container: ModelContainer
     count: int
     """Instances."""
 
@@ -50,7 +50,7 @@ class Variant:
             # The first type of a pool that this machine can stand in for; without one, the refusal names the first.
             instance_type=next((each for each in types if machine.refusal(each) is None), types[0]),
             weight=float(production_variant.get("InitialVariantWeight", 1.0)),
-            container=Container.of(containers[0], model.get("ExecutionRoleArn")),
+            container=ModelContainer.of(containers[0], model.get("ExecutionRoleArn")),
             count=int(production_variant.get("InitialInstanceCount", 1)),
         )
 
@@ -78,7 +78,7 @@ class Fleet:
         self._retired: set[ModelServer] = set()
         self._leases: Counter[ModelServer] = Counter()
         self._changed = threading.Condition()
-        """Guards what is above, and tells of a lease's end."""
+        """Guards the fields above. Notified at the end of a lease."""
         self._stopping = threading.Event()
 
     def start(self, endpoint: str, variants: Sequence[Variant]) -> None:
@@ -95,7 +95,7 @@ class Fleet:
             raise
 
     def scale(self, endpoint: str, counts: Mapping[str, int]) -> None:
-        """Starts or stops servers until each variant of `counts` has those of so many instances.
+        """Starts or stops servers until each variant has those of its number of instances in `counts`.
 
         Returns when all that were started answer and all that were taken out of service have ended. Raises
         `Unavailable` with the servers as they were.
@@ -110,7 +110,7 @@ class Fleet:
                 self._variants[name] = replace(self._variants[name], count=count)
                 self._retired.update(retired)
             if self._stopping.is_set():
-                self.stop()  # what was added meanwhile, too
+                self.stop()  # also servers that were added meanwhile
             for server in retired:
                 self._drain(server)
                 self._host.stop(server)
@@ -164,7 +164,7 @@ class Fleet:
             del self._leases[server]
 
     def _started(self, endpoint: str, variant: Variant, count: int) -> tuple[ModelServer, ...]:
-        """Starts so many servers side by side. Raises `Unavailable`, with none of them left running."""
+        """Starts `count` servers in parallel. Raises `Unavailable`, with none of them left running."""
         with ThreadPoolExecutor(count) as threads:
             starting = [threads.submit(self._start, endpoint, variant) for _ in range(count)]
         started = [each.result() for each in starting if each.exception() is None]

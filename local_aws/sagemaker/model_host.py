@@ -28,7 +28,7 @@ from local_aws.state_folder import check_room
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Container:
+class ModelContainer:
     """A model as SageMaker knows it: the address of its archive, and the environment of its container."""
 
     model_data_url: str
@@ -38,7 +38,7 @@ class Container:
     """The model's execution role, whose credentials its container has."""
 
     @classmethod
-    def of(cls, definition: Mapping[str, Any], role_arn: str | None = None) -> "Container":
+    def of(cls, definition: Mapping[str, Any], role_arn: str | None = None) -> "ModelContainer":
         """Reads a ContainerDefinition of the API. Raises `Unavailable`."""
         return cls(
             model_data_url=model_archive.model_data_url(definition),
@@ -75,12 +75,12 @@ class ModelHost:
         return machine.refusal(instance_type)
 
     def measures_on(self, instance_type: str) -> str:
-        """Returns what answers for `instance_type` here, for readers of what was measured."""
+        """Returns the machine that replaces `instance_type` here."""
         if self.neuron is not None and self.neuron.serves(instance_type):
             return f"{machine.description()}, {self.neuron.told}"
         return machine.description()
 
-    def start(self, container: Container, name: str, instance_type: str) -> ModelServer:
+    def start(self, container: ModelContainer, name: str, instance_type: str) -> ModelServer:
         """Starts the server that answers for `container` on an instance type that is not refused.
 
         `name` begins the names of its folder and log. Raises `Unavailable`.
@@ -117,7 +117,7 @@ class ModelHost:
         return server
 
     def _start_neuron(
-        self, stand_in: NeuronStandIn, container: Container, folder: Path, instance_type: str, log_file: Path
+        self, stand_in: NeuronStandIn, container: ModelContainer, folder: Path, instance_type: str, log_file: Path
     ) -> NeuronServer:
         """Starts the Neuron server with its role's credentials, as long as it runs: it may read and write S3."""
         with contextlib.ExitStack() as stack:

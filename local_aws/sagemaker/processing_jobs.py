@@ -27,7 +27,7 @@ from local_aws.state_folder import check_room
 from workloads import ROOT, ProjectError
 
 REQUEST, OUTCOME = "request.json", "outcome.json"
-"""The file that a runner reads, and the one that it leaves beside it: `exit_status`, `message` or `failure`."""
+"""The file that a runner reads, and the one that it writes: `exit_status`, `message` or `failure`."""
 ALGORITHM_ERROR = "AlgorithmError: See job logs for more information"
 """The service's words for a container that ended with another status than 0."""
 GRACE_S = 30.0

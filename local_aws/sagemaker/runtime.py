@@ -16,6 +16,7 @@ from typing import Any
 
 from moto.sagemaker.exceptions import ValidationError
 
+from aws_api.service_model import input_shape
 from local_aws import service_model
 from local_aws.owner_only import SIGNATURE, WsgiApplication
 from local_aws.permissions.api_request import INVOCATION
@@ -112,7 +113,7 @@ class InvocationMiddleware:
 @cache
 def _header_members() -> dict[str, str]:
     """Returns the members of InvokeEndpoint that are headers, by the header's name in a WSGI environment."""
-    members = service_model.input_shape("sagemaker-runtime", "InvokeEndpoint").members  # type: ignore[attr-defined]
+    members = input_shape("sagemaker-runtime", "InvokeEndpoint").members  # type: ignore[attr-defined]
     headers = {
         shape.serialization["name"].upper().replace("-", "_"): name
         for name, shape in members.items()

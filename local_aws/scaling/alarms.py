@@ -1,33 +1,52 @@
-"""Evaluates an alarm over its datapoints as CloudWatch documents it. Pure: no clock, no moto.
+"""Evaluates the alarms of target tracking on the account's own metrics, as CloudWatch documents it.
 
-    OK, ALARM           M of the N most recent datapoints that exist are beyond the threshold, or fewer
+    OK, ALARM           M of the N most recent existing datapoints are beyond the threshold, or fewer
     INSUFFICIENT_DATA   none exists in the evaluation range
 
-The evaluation range is longer than N periods, so that an older datapoint can stand for a missing one; its length is
-not documented but for the example of N = 3, which has 5. Where fewer than N exist, the alarm goes to ALARM if one
-beyond the threshold is at least M periods old and all later ones are beyond it or missing. That is how missing data is
-treated by default, and the alarms of target tracking have nothing else.
+The evaluation range is longer than N periods, so that an older datapoint can replace a missing one. AWS documents its
+length only in an example: 5 for N = 3. With fewer than N datapoints, the alarm goes to ALARM if one beyond the
+threshold is at least M periods old and all later ones are beyond it or missing. This is the default for missing data.
 
 Sources:
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-evaluation.html
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html (the action repeats each minute)
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-State = Literal["OK", "ALARM", "INSUFFICIENT_DATA"]
-Comparison = Literal["GreaterThanThreshold", "LessThanThreshold"]
+from moto.cloudwatch.models import Alarm
+
+from local_aws.cloudwatch import LocalCloudWatchBackend, metric_key
+from local_aws.distributions import statistic
+
+AlarmState = Literal["OK", "ALARM", "INSUFFICIENT_DATA"]
 MORE_PERIODS = 2
-"""How much longer than N periods the evaluation range is."""
+"""Periods of the evaluation range beyond N."""
+PUBLISHED_AFTER_S = 2.0
+"""After this delay the last invocations of a period are published: that happens twice a second."""
+ACTION_EVERY_S = 60
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Condition:
-    """The threshold of an alarm, and how many datapoints in a row have to be beyond it: here M = N = `periods`."""
+class TrackedMetric:
+    namespace: str
+    name: str
+    dimensions: tuple[tuple[str, str], ...]
+    statistic: str
+    period_s: int
+    unit: str | None = None
 
-    comparison: Comparison
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AlarmCondition:
+    """The threshold of an alarm, and the datapoints in a row that must be beyond it: M = N = `periods`."""
+
+    comparison: Literal["GreaterThanThreshold", "LessThanThreshold"]
     threshold: float
     periods: int
 
@@ -39,10 +58,10 @@ class Condition:
     def breached_by(self, value: float) -> bool:
         return value > self.threshold if self.comparison == "GreaterThanThreshold" else value < self.threshold
 
-    def state(self, values: Sequence[float | None], now: State) -> State:
-        """Returns the state after the evaluation range's datapoints, oldest first, None for one that is missing.
+    def state(self, values: Sequence[float | None], now: AlarmState) -> AlarmState:
+        """Returns the state after the datapoints of the evaluation range, oldest first, None for a missing one.
 
-        `now` is the state before, which stays where the datapoints are beyond the threshold and too young to decide.
+        The state `now` stays if the datapoints are beyond the threshold and too young to decide.
         """
         seen = [value for value in values if value is not None]
         if not seen:
@@ -60,7 +79,7 @@ class Condition:
             return "ALARM"
         return now if all(self.breached_by(value) for value in seen) else "OK"
 
-    def told(self, values: Sequence[float | None], state: State) -> str:
+    def reason(self, values: Sequence[float | None], state: AlarmState) -> str:
         """Returns the alarm's StateReason."""
         seen = [value for value in values if value is not None][-self.periods :]
         if not seen:
@@ -72,3 +91,56 @@ class Condition:
             f"Threshold Crossed: {beyond} of the last {len(seen)} datapoints [{shown}] "
             f"{'was' if beyond == 1 else 'were'} {side} the threshold ({self.threshold:g}): {state}."
         )
+
+
+@dataclass(slots=True)
+class _Evaluation:
+    evaluated_s: float = 0.0
+    """The end of the last evaluated period."""
+    invoked_s: float = 0.0
+    """The end of the period of the last invoked action."""
+    value: float | None = None
+    """The latest datapoint."""
+
+
+class AlarmWatch:
+    """Evaluates alarms at the end of each period, and keeps their latest datapoints."""
+
+    def __init__(self, cloudwatch: LocalCloudWatchBackend) -> None:
+        self._cloudwatch = cloudwatch
+        self._evaluations: dict[str, _Evaluation] = {}
+
+    def invokes(self, alarm: Alarm, metric: TrackedMetric, condition: AlarmCondition, now: float) -> bool:
+        """Evaluates the alarm if a period has ended since the last call. Returns whether its action is invoked."""
+        last = self._evaluations.setdefault(alarm.name, _Evaluation())
+        end = (now - PUBLISHED_AFTER_S) // metric.period_s * metric.period_s
+        if end <= last.evaluated_s:
+            return False
+        last.evaluated_s = end
+        values = self._values(metric, condition.range_periods, end)
+        last.value = next((each for each in reversed(values) if each is not None), None)
+        before: AlarmState = alarm.state_value  # type: ignore[assignment]  # moto calls it a str
+        state = condition.state(values, before)
+        if state != before:
+            alarm.update_state(condition.reason(values, state), "{}", state)
+            log.info(f"alarm {alarm.name} is {state}")
+        if state != "ALARM" or (before == "ALARM" and end - last.invoked_s < ACTION_EVERY_S):
+            return False
+        last.invoked_s = end
+        return alarm.actions_enabled
+
+    def latest(self, alarm: Alarm) -> float | None:
+        """Returns the latest datapoint that the alarm was evaluated on."""
+        return self._evaluations[alarm.name].value
+
+    def keep_only(self, names: set[str]) -> None:
+        """Drops all alarms except those of `names`."""
+        self._evaluations = {name: each for name, each in self._evaluations.items() if name in names}
+
+    def _values(self, metric: TrackedMetric, periods: int, end: float) -> list[float | None]:
+        """Returns the datapoints of the periods before `end`, oldest first."""
+        dimensions = [{"Name": name, "Value": value} for name, value in metric.dimensions]
+        start, key = int(end) - periods * metric.period_s, metric_key(metric.namespace, metric.name, dimensions)
+        found = self._cloudwatch.by_period(key, start, end, metric.period_s, metric.unit)
+        seconds = range(start, int(end), metric.period_s)
+        return [statistic(metric.statistic, found[each]) if each in found else None for each in seconds]

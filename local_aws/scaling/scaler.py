@@ -1,13 +1,12 @@
 """Acts on scaling policies and scheduled actions: changes counts for them, and ends the activities that follow.
 
-`Scaler.tick(now)` does all that is due at a Unix time; a thread calls it each second of real time, and tests with
-times of their own. What the policies of a target do together (https://docs.aws.amazon.com/autoscaling/application/
-userguide/target-tracking-scaling-policy-overview.html#target-tracking-multiple-scaling-policies):
+`Scaler.tick(now)` does everything that is due at a Unix time. A thread calls it each second. Policies of one target
+(https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html):
 
-- an endpoint that is Updating takes no change; the alarm's next action, a minute later, is heard;
-- one policy is enough to add instances: the one that wants most;
-- all policies that may remove instances have to be ready to, and as many stay as the largest wants;
-- bounds, cooldowns and suspensions hold. Scheduled actions set bounds, and know no cooldown.
+- an endpoint that is Updating rejects changes; the alarm's action repeats a minute later;
+- one policy is enough to add instances; the largest capacity wins;
+- all policies that may remove instances must agree, and the largest capacity wins;
+- bounds, cooldowns and suspensions apply. Scheduled actions set bounds and have no cooldown.
 """
 
 import logging
@@ -21,12 +20,12 @@ from moto.applicationautoscaling.models import FakeApplicationAutoscalingPolicy,
 from moto.cloudwatch.models import Alarm
 from moto.core.exceptions import ServiceException
 
+from inference_recommender.simulate.tracking import Cooldowns, ScalingSchedule, instances_for
 from local_aws.cloudwatch import LocalCloudWatchBackend
-from local_aws.scaling import schedule
-from local_aws.scaling.activities import Activity, Cooldowns
+from local_aws.scaling.activities import ScalingActivity
+from local_aws.scaling.alarms import AlarmWatch
 from local_aws.scaling.service import LocalScalingBackend
 from local_aws.scaling.target_tracking import DIMENSION, NAMESPACE, TargetTracking, target_tracking
-from local_aws.scaling.watch import AlarmWatch
 
 EVERY_S = 1.0
 log = logging.getLogger(__name__)
@@ -34,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Policy:
-    """A policy of a target, and whether its alarms' actions are invoked now."""
+    """A policy of a target, and which actions of its alarms are invoked now."""
 
     policy: FakeApplicationAutoscalingPolicy
     tracking: TargetTracking
@@ -63,9 +62,9 @@ class Scaler:
         self._watch = AlarmWatch(cloudwatch)
         self._now = now
         self._minute = _minute(now())
-        """The last minute whose scheduled actions were run."""
+        """The last minute whose scheduled actions ran."""
         self._due: dict[str, str] = {}
-        """Targets whose bounds a scheduled action has set, and its cause; until the endpoint takes the change."""
+        """Target → the cause of new bounds that the endpoint has not applied yet."""
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scaler", daemon=True)
 
@@ -78,7 +77,7 @@ class Scaler:
             self._thread.join()
 
     def tick(self, now: float) -> None:
-        """Does what is due at `now`, which never goes back."""
+        """Does everything that is due at `now`, which never decreases."""
         with self._backend.lock:
             self._end_activities(now)
             self._run_schedules(now)
@@ -96,8 +95,8 @@ class Scaler:
         while not self._closing.wait(EVERY_S):
             try:
                 self.tick(self._now())
-            except Exception:  # every error: scaling must not end with what one target could not do
-                log.exception("scaling failed, and goes on")
+            except Exception:  # every error: scaling of the other targets must continue
+                log.exception("scaling failed; it continues")
 
     def _targets(self) -> list[FakeScalableTarget]:
         return list(self._backend.targets.get(DIMENSION, {}).values())
@@ -112,8 +111,12 @@ class Scaler:
             if capacity.count(activity.resource_id) is None and problem is None:
                 continue
             activity.end(now, problem)
-            if problem is None:
-                self._backend.cooldowns.setdefault(activity.resource_id, Cooldowns()).begin(activity)
+            if problem is None and activity.cooldown_s:
+                cooldowns = self._backend.cooldowns.setdefault(activity.resource_id, Cooldowns())
+                if activity.added > 0:
+                    cooldowns.out_until_s = now + activity.cooldown_s
+                else:
+                    cooldowns.in_until_s = now + activity.cooldown_s
             log.info(f"{activity.resource_id}: {activity.message}")
 
     def _run_schedules(self, now: float) -> None:
@@ -129,10 +132,10 @@ class Scaler:
         if target is None or _suspended(target, "ScheduledScalingSuspended"):
             return
         bounds: dict[str, int] = action.scalable_target_action or {}  # type: ignore[assignment]  # moto calls it a str
-        target.update(bounds.get("MinCapacity"), bounds.get("MaxCapacity"), None)  # type: ignore[arg-type]  # None: as it is
-        told = [f"{side} capacity was set to {bounds[name]}" for side, name in _BOUNDS.items() if name in bounds]
+        target.update(bounds.get("MinCapacity"), bounds.get("MaxCapacity"), None)  # type: ignore[arg-type]  # None keeps it
+        changes = [f"{side} capacity was set to {bounds[name]}" for side, name in _BOUNDS.items() if name in bounds]
         self._due[target.resource_id] = " and ".join(
-            [f"scheduled action name {action.scheduled_action_name} was triggered", *told]
+            [f"scheduled action name {action.scheduled_action_name} was triggered", *changes]
         )
 
     def _policies(self, target: FakeScalableTarget, now: float) -> list[_Policy]:
@@ -168,43 +171,42 @@ class Scaler:
             self._scale_in(target, [each for each in policies if each.tracking.scale_in], instances, now)
 
     def _scale_out(self, target: FakeScalableTarget, policies: list[_Policy], instances: int, now: float) -> None:
-        base = self._cooldowns(target).base(now, instances)
-        wanted, largest = max(
-            ((self._wanted(each, each.high, base), each) for each in policies), key=lambda found: found[0]
-        )
-        if wanted > instances:
+        cooldowns = self._cooldowns(target)
+        before = cooldowns.instances_before(now, instances)
+        desired, largest = self._largest([(each, each.high) for each in policies], before)
+        if desired > instances:
             cause, cooldown_s = largest.cause(largest.high), largest.tracking.scale_out_cooldown_s
-            if self._change(target, instances, wanted, cause, now, cooldown_s):
-                self._cooldowns(target).stop_scale_in()
+            if self._change(target, instances, desired, cause, now, cooldown_s):
+                cooldowns.start_out(self._backend.within_bounds(target, desired) - instances)
 
     def _scale_in(self, target: FakeScalableTarget, policies: list[_Policy], instances: int, now: float) -> None:
         invoked = next((each for each in policies if each.low_invoked), None)
         if invoked is None or any(each.low.state_value != "ALARM" for each in policies):
             return
-        wanted, largest = max(
-            ((self._wanted(each, each.low, instances), each) for each in policies), key=lambda found: found[0]
-        )
-        if wanted < instances and now >= self._cooldowns(target).in_until:
+        desired, largest = self._largest([(each, each.low) for each in policies], instances)
+        if desired < instances and self._cooldowns(target).allow_in(now):
             cause, cooldown_s = largest.cause(largest.low), largest.tracking.scale_in_cooldown_s
-            self._change(target, instances, wanted, cause, now, cooldown_s)
+            self._change(target, instances, desired, cause, now, cooldown_s)
 
-    def _wanted(self, each: _Policy, alarm: Alarm, instances: int) -> int:
-        value = self._watch.latest(alarm)
-        assert value is not None, "an alarm in ALARM has seen a datapoint"
-        return each.tracking.wanted(instances, value)
+    def _largest(self, alarms: list[tuple[_Policy, Alarm]], instances: int) -> tuple[int, _Policy]:
+        """Returns the largest desired capacity and its policy."""
+        desired = []
+        for policy, alarm in alarms:
+            value = self._watch.latest(alarm)
+            assert value is not None, "an alarm in ALARM has a datapoint"
+            desired.append((instances_for(instances, value, policy.tracking.target), policy))
+        return max(desired, key=lambda each: each[0])
 
     def _change(
-        self, target: FakeScalableTarget, present: int, wanted: int, cause: str, now: float, cooldown_s: float = 0.0
+        self, target: FakeScalableTarget, present: int, desired: int, cause: str, now: float, cooldown_s: float = 0.0
     ) -> bool:
-        """Asks for the wanted count within the target's bounds. Tells whether that is another than the present one."""
-        count = self._backend.within_bounds(target, wanted)
+        """Requests the desired count within the target's bounds. Returns whether it changes the present one."""
+        count = self._backend.within_bounds(target, desired)
         if count == present:
             return False
         self._backend.capacity.set_count(target.resource_id, count)
-        activity = Activity(
-            namespace=NAMESPACE,
+        activity = ScalingActivity(
             resource_id=target.resource_id,
-            dimension=DIMENSION,
             count=count,
             cause=cause,
             started_at=now,
@@ -224,17 +226,16 @@ def _minute(now: float) -> datetime:
 
 
 def _runs(action: FakeScheduledAction, minute: datetime) -> bool:
-    """Tells whether the action runs in a minute, which has to be between its start and its end."""
+    """Returns whether the action runs in a minute between its start and its end."""
     begins, ends = (_moment(each) for each in (action.start_time, action.end_time))
     if (begins is not None and minute < begins) or (ends is not None and minute > ends):
         return False
-    return schedule.runs_in(
-        action.schedule, action.timezone, minute, begins or datetime.fromtimestamp(action.creation_time, UTC)
-    )
+    since = begins or datetime.fromtimestamp(action.creation_time, UTC)
+    return ScalingSchedule.parse(action.schedule, action.timezone).runs_in(minute, since)
 
 
 def _moment(value: object) -> datetime | None:
-    """Reads a timestamp of the API, which moto keeps as it came."""
+    """Reads a timestamp of the API, which moto stores unparsed."""
     if value is None or value == "":
         return None
     return datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) else datetime.fromisoformat(str(value))

@@ -1,7 +1,7 @@
-"""Application Auto Scaling's API: moto keeps targets, policies and schedules; alarms and activities are made here.
+"""Application Auto Scaling's API: moto stores targets, policies and schedules; this module adds alarms and activities.
 
-Only a SageMaker variant's instances are scaled for real. Targets of other services, and policies that do not track a
-target, are kept and described as moto has them, and never act.
+Only the instances of SageMaker variants are scaled. Targets of other services and policies without target tracking are
+stored and described, but never act.
 """
 
 import json
@@ -22,31 +22,31 @@ from moto.applicationautoscaling.responses import ApplicationAutoScalingResponse
 from moto.cloudwatch.models import Alarm, CloudWatchBackend
 from moto.moto_api._internal import mock_random
 
+from inference_recommender.simulate.tracking import Cooldowns, ScalingSchedule
 from local_aws import service_model
-from local_aws.scaling import schedule
-from local_aws.scaling.activities import Activity, Cooldowns
-from local_aws.scaling.alarms import Condition
-from local_aws.scaling.capacity import Capacity
+from local_aws.scaling.activities import ScalingActivity
+from local_aws.scaling.alarms import AlarmCondition
 from local_aws.scaling.target_tracking import NAMESPACE, TargetTracking, target_tracking
+from local_aws.scaling.variant_capacity import VariantCapacity
 
 SERVICE = "application-autoscaling"
 KEPT_ACTIVITIES = 1000
-"""Most activities that the account keeps; the service keeps those of six weeks."""
+"""Most activities that the account stores; AWS keeps them for six weeks."""
 PAGE = 50
 
 
 class LocalScalingBackend(ApplicationAutoscalingBackend):
-    """Keeps the service's state; `Scaler` acts on it."""
+    """Stores the service's state; `Scaler` acts on it."""
 
     def __init__(
-        self, region_name: str, account_id: str, capacity: Capacity, cloudwatch: Callable[[], CloudWatchBackend]
+        self, region_name: str, account_id: str, capacity: VariantCapacity, cloudwatch: Callable[[], CloudWatchBackend]
     ) -> None:
         super().__init__(region_name, account_id)
         self.capacity = capacity
         self.cloudwatch = cloudwatch
         self.lock = threading.RLock()
-        """Held while the state changes: requests and the scaler are in threads of their own."""
-        self.activities: deque[Activity] = deque(maxlen=KEPT_ACTIVITIES)
+        """Held while the state changes: requests and the scaler run in different threads."""
+        self.activities: deque[ScalingActivity] = deque(maxlen=KEPT_ACTIVITIES)
         """The latest first."""
         self.cooldowns: dict[str, Cooldowns] = {}
         """By resource id."""
@@ -67,7 +67,7 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
         role_arn: str | None,
         suspended_state: Any,
     ) -> FakeScalableTarget:
-        """Registers or updates it, and brings a variant that is in service within the bounds."""
+        """Registers or updates it, and scales a variant in service to the bounds."""
         role = role_arn or _service_linked_role(self.account_id, namespace)
         with self.lock:
             old = self.targets.get(dimension, {}).get(r_id)
@@ -84,11 +84,11 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
             return target
 
     def within_bounds(self, target: FakeScalableTarget, count: int) -> int:
-        """Returns the count that a target's bounds allow which is nearest to `count`."""
+        """Returns the count nearest to `count` within a target's bounds."""
         return min(max(count, target.min_capacity or 0), target.max_capacity or 0)  # registered with both
 
     def deregister_scalable_target(self, namespace: str, r_id: str, dimension: str) -> None:
-        """Deregisters it, with its policies and scheduled actions, as the service does."""
+        """Deregisters it with its policies and scheduled actions."""
         with self.lock:
             super().deregister_scalable_target(namespace, r_id, dimension)
             for policy in self.policies_of(r_id, dimension):
@@ -106,7 +106,7 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
         policy_body: dict[str, Any],
         policy_type: str | None,
     ) -> FakeApplicationAutoscalingPolicy:
-        """Puts it with the two alarms that target tracking has. An update keeps the ARN and makes new alarms."""
+        """Puts it with the two alarms of target tracking. An update keeps the ARN and creates new alarms."""
         with self.lock:
             if resource_id not in self.targets.get(scalable_dimension, {}):
                 raise AWSValidationException(
@@ -138,7 +138,7 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
     def _alarms(self, policy: FakeApplicationAutoscalingPolicy, tracking: TargetTracking) -> list[Alarm]:
         action = f"{policy.policy_arn}:createdBy/{mock_random.uuid4()}"
 
-        def alarm(kind: str, condition: Condition) -> Alarm:
+        def alarm(kind: str, condition: AlarmCondition) -> Alarm:
             made = self.cloudwatch().put_metric_alarm(
                 name=f"TargetTracking-{policy.resource_id}-{kind}-{mock_random.uuid4()}",
                 namespace=tracking.metric.namespace,
@@ -160,7 +160,7 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
 
 
 def _service_linked_role(account_id: str, namespace: str) -> str:
-    """Returns the role that the service makes for itself when a scalable target names none."""
+    """Returns the service-linked role of a scalable target without a role."""
     name = "AWSServiceRoleForApplicationAutoScaling" + ("_SageMakerEndpoint" if namespace == NAMESPACE else "")
     path = f"aws-service-role/{namespace}.application-autoscaling.amazonaws.com"
     return f"arn:aws:iam::{account_id}:role/{path}/{name}"
@@ -184,11 +184,14 @@ class LocalScalingResponse(ApplicationAutoScalingResponse):
     def put_scheduled_action(self) -> str:
         request = self._checked()
         if "Schedule" in request:
-            schedule.check(request["Schedule"], request.get("Timezone"))
+            try:
+                ScalingSchedule.parse(request["Schedule"], request.get("Timezone"))
+            except ValueError as error:
+                raise NotImplementedError(f"a schedule such as this one: {error}") from error
         return super().put_scheduled_action()
 
     def describe_scaling_activities(self) -> str:
-        """Describes activities, the latest first; those that did not scale are not kept."""
+        """Describes activities, the latest first."""
         request = self._checked()
         filters = ("ServiceNamespace", "ResourceId", "ScalableDimension")
         wanted = {name: request[name] for name in filters if name in request}

@@ -1,32 +1,20 @@
-"""A target tracking policy of a SageMaker variant as Application Auto Scaling documents it. Pure.
+"""A target tracking policy of a SageMaker variant, read from its configuration. Pure.
 
-It reads a policy's configuration, says which two alarms the service makes for it, and how many instances the policy
-asks for. Written from AWS's documentation; the simulation in `inference_recommender` has its own, and neither imports
-the other, so that a run of this account is evidence about the simulation.
-
-- The metric is SageMaker's; 1 / (active instances) is sent with each invocation:
-  https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html
-- Capacity is proportional to the metric, rounded up so that neither too little is added nor too much removed; scale-in
-  is more gradual, "when utilization is far enough below the target value (usually more than 10% lower)":
-  https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html
-- Cooldowns are 300 s for endpoint variants where the policy names none (same page).
-- The numbers of datapoints, 3 of a minute and 15 of a minute, are those of the alarms that the service makes.
+`inference_recommender.simulate.tracking` has the arithmetic, which the simulation shares. The metric is SageMaker's:
+https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html
+Cooldowns are 300 s for endpoint variants if the policy has none:
+https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local_aws.scaling.alarms import Condition
+from inference_recommender.simulate.tracking import IN_MINUTES, MINUTE_S, OUT_DATAPOINTS, SCALE_IN_BELOW
+from local_aws.scaling.alarms import AlarmCondition, TrackedMetric
 
 NAMESPACE, DIMENSION = "sagemaker", "sagemaker:variant:DesiredInstanceCount"
-HIGH_PERIODS = 3
-LOW_MINUTES = 15
-LOW_SHARE = 0.9
-"""The low alarm's threshold as a share of the target value."""
 DEFAULT_COOLDOWN_S = 300
-MINUTE_S = 60
 _PREDEFINED: Mapping[str, tuple[str, str, int]] = {
     "SageMakerVariantInvocationsPerInstance": ("InvocationsPerInstance", "Sum", MINUTE_S),
     "SageMakerVariantConcurrentRequestsPerModelHighResolution": ("ConcurrentRequestsPerModel", "Average", 10),
@@ -35,41 +23,25 @@ _PREDEFINED: Mapping[str, tuple[str, str, int]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Metric:
-    namespace: str
-    name: str
-    dimensions: tuple[tuple[str, str], ...]
-    statistic: str
-    period_s: int
-    unit: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class TargetTracking:
-    metric: Metric
+    metric: TrackedMetric
     target: float
     scale_out_cooldown_s: float
     scale_in_cooldown_s: float
     scale_in: bool
 
     @property
-    def high(self) -> Condition:
-        return Condition(comparison="GreaterThanThreshold", threshold=self.target, periods=HIGH_PERIODS)
+    def high(self) -> AlarmCondition:
+        return AlarmCondition(comparison="GreaterThanThreshold", threshold=self.target, periods=OUT_DATAPOINTS)
 
     @property
-    def low(self) -> Condition:
-        periods = LOW_MINUTES * MINUTE_S // self.metric.period_s
-        return Condition(comparison="LessThanThreshold", threshold=self.target * LOW_SHARE, periods=periods)
-
-    def wanted(self, instances: int, value: float) -> int:
-        """Returns how many instances bring `value`, which `instances` share, to the target value; at least one."""
-        exact = instances * value / self.target
-        nearest = round(exact)
-        return max(nearest if math.isclose(exact, nearest, rel_tol=1e-9) else math.ceil(exact), 1)
+    def low(self) -> AlarmCondition:
+        periods = IN_MINUTES * MINUTE_S // self.metric.period_s
+        return AlarmCondition(comparison="LessThanThreshold", threshold=self.target * SCALE_IN_BELOW, periods=periods)
 
 
 def target_tracking(resource_id: str, configuration: Mapping[str, Any]) -> TargetTracking:
-    """Reads a TargetTrackingScalingPolicyConfiguration. Raises NotImplementedError for a metric that is not read here.
+    """Reads a TargetTrackingScalingPolicyConfiguration. Raises NotImplementedError for an unsupported metric.
 
     `resource_id` is endpoint/NAME/variant/NAME.
     """
@@ -88,11 +60,11 @@ def variant_of(resource_id: str) -> tuple[str, str]:
     return endpoint, variant
 
 
-def _metric(resource_id: str, configuration: Mapping[str, Any]) -> Metric:
+def _metric(resource_id: str, configuration: Mapping[str, Any]) -> TrackedMetric:
     if (custom := configuration.get("CustomizedMetricSpecification")) is not None:
         if "MetricName" not in custom:
             raise NotImplementedError("a policy on a metric that is computed from others")
-        return Metric(
+        return TrackedMetric(
             namespace=custom["Namespace"],
             name=custom["MetricName"],
             dimensions=tuple((each["Name"], each["Value"]) for each in custom.get("Dimensions", ())),
@@ -106,4 +78,6 @@ def _metric(resource_id: str, configuration: Mapping[str, Any]) -> Metric:
     name, statistic, period_s = _PREDEFINED[kind]
     endpoint, variant = variant_of(resource_id)
     dimensions = (("EndpointName", endpoint), ("VariantName", variant))
-    return Metric(namespace="AWS/SageMaker", name=name, dimensions=dimensions, statistic=statistic, period_s=period_s)
+    return TrackedMetric(
+        namespace="AWS/SageMaker", name=name, dimensions=dimensions, statistic=statistic, period_s=period_s
+    )

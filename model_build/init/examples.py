@@ -274,21 +274,12 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-MADE_UP = (
-    ("The parcel arrived two days late, but everything was in one piece.", "When did the parcel arrive?"),
-    ("Our shop in Berlin opens at nine and closes at seven on weekdays.", "When does the shop open?"),
-    ("This lamp is too bright for a bedroom and gets very hot.", "What gets very hot?"),
-    ("You can return shoes within thirty days if they were not worn.", "How long can shoes be returned?"),
-    ("Great value for the price.", "What is great?"),
-    ("The museum was founded in 1887 by Clara Weber, a collector from Vienna.", "Who founded the museum?"),
-    ("Please send the invoice to our office in Lyon instead of Paris.", "Where should the invoice be sent?"),
-    ("It broke after a week.", "When did it break?"),
-)
+MADE_UP = Path(__file__).with_name("made_up.jsonl")
 """Sentences in English with a question each, for a workload without examples."""
 
 
 def _made_up(fields: Sequence[str]) -> Examples:
-    question_first = fields[0] in ("question", "query")
-    texts = [(question, sentence) if question_first else (sentence, question) for sentence, question in MADE_UP]
-    rows = [dict(zip(fields, pair, strict=False)) for pair in texts]
+    order = ("question", "text") if fields[0] in ("question", "query") else ("text", "question")
+    lines = [json.loads(line) for line in MADE_UP.read_text("utf-8").splitlines()]
+    rows = [dict(zip(fields, (line[key] for key in order), strict=False)) for line in lines]
     return Examples(rows=tuple(ExampleRow(where=f"made up, {i}", row=row) for i, row in enumerate(rows, 1)))

@@ -9,18 +9,18 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from model_build.checkpoint import read, sentence_transformers
 from model_build.checkpoint.families import family_of
 from model_build.checkpoint.text2text import read_text2text
-from model_build.init import examples, labels, lengths, source, workload_toml
-from model_build.init.checkpoint_facts import CheckpointFacts, find
-from model_build.init.examples import OTHER, ExampleRow, Examples
+from model_build.init import checkpoint_source, examples, labels, lengths, workload_toml
+from model_build.init.checkpoint_facts import find
+from model_build.init.examples import OTHER, Columns, ExampleRow
 from model_build.init.lengths import Lengths, sequence_lengths
-from model_build.init.model_table import ModelTable, model_table
+from model_build.init.model_table import model_table
 from model_build.init.original import ask_original, reached
 from model_build.init.workload_toml import TARGETS
 from model_build.library_log import libraries_logged
@@ -77,57 +77,10 @@ class InitRequest:
     peak_invocations_per_minute: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewWorkload:
-    """The facts of the written folder: the document of --json."""
+def write(request: InitRequest, root: Path, progress: Progress) -> dict[str, Any]:
+    """Returns the document of --json.
 
-    workload: str
-    folder: str
-    stack: str
-    architecture: str
-    task: str
-    max_input_tokens: int
-    checkpoint_token_limit: int | None
-    longer_requests: str
-    lengths: str
-    evaluation_rows: int
-    payloads: int
-    labelled_by: str
-    label_column: str | None
-    minimums: Mapping[str, float]
-    targets: tuple[str, ...]
-    left_out: Mapping[str, str]
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Draft:
-    """Everything that is known before the original model runs. `folder` has the checkpoint as a build reads it."""
-
-    facts: CheckpointFacts
-    folder: Path
-    table: ModelTable
-    counted: Lengths
-    rows: tuple[ExampleRow, ...]
-    """The examples that the model accepts."""
-    labelled: bool
-    label_column: str | None
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Evaluation:
-    """The rows, and the original's figures on them; `reached` is empty if it labelled the rows itself."""
-
-    rows: int
-    table: ModelTable
-    minimums: Mapping[str, float]
-    reached: Mapping[str, float]
-
-
-def write(request: InitRequest, root: Path, progress: Progress) -> NewWorkload:
-    """Raises `UsageError` for errors of the files or the command line, and `Unavailable` for what cannot be fetched.
-
+    Raises `UsageError` for errors of the files or the command line, and `Unavailable` for files that cannot be fetched.
     Until everything is written and planned, nothing lies below workloads/.
     """
     folder = root / "workloads" / request.name
@@ -140,12 +93,12 @@ def write(request: InitRequest, root: Path, progress: Progress) -> NewWorkload:
         scratch = Path(scratch_root) / request.name
         scratch.mkdir()
         try:
-            written = _write(request, root, scratch, progress)
+            document = _Draft(request, root, scratch, progress).write()
         except ProjectError as error:
             error.args = (_with_original_paths(str(error), request, scratch),)
             raise
         _move(scratch, folder)
-    return written
+    return document
 
 
 def _with_original_paths(message: str, request: InitRequest, scratch: Path) -> str:
@@ -167,129 +120,191 @@ def _move(scratch: Path, folder: Path) -> None:
         each.replace(place)
 
 
-def _write(request: InitRequest, root: Path, scratch: Path, progress: Progress) -> NewWorkload:
-    progress("Reading the checkpoint")
-    draft = _draft(request, root, scratch)
-    evaluation = _evaluation(request, draft, scratch, progress)
-    payloads = [draft.rows[index].request for index in _spread(len(draft.rows), MAX_ROWS)]
-    _write_lines(scratch / "payloads.jsonl", payloads)
-    progress("Planning a build for each target")
-    targets, left_out = _plannable(_values(request, draft, evaluation), request.target, scratch, root)
-    return NewWorkload(
-        workload=request.name,
-        folder=f"workloads/{request.name}",
-        stack=WorkloadFolder(scratch).workload.stack_name,
-        architecture=draft.facts.architecture,
-        task=draft.facts.task,
-        max_input_tokens=evaluation.table.max_input_tokens,
-        checkpoint_token_limit=draft.facts.token_limit,
-        longer_requests=evaluation.table.longer_requests_with_key,
-        lengths=draft.counted.summary,
-        evaluation_rows=evaluation.rows,
-        payloads=len(payloads),
-        labelled_by="examples" if draft.labelled else "original",
-        label_column=draft.label_column,
-        minimums=evaluation.minimums,
-        targets=targets,
-        left_out=left_out,
-        warnings=(*draft.warnings, *_gates_that_cannot_fail(evaluation)),
-    )
+class _Draft:
+    """A workload's folder in the making. The constructor reads checkpoint and examples; `write` writes the folder."""
 
-
-def _gates_that_cannot_fail(evaluation: _Evaluation) -> Iterator[str]:
-    for metric, least in evaluation.minimums.items():
-        if least <= (-1 if metric in SIGNED else 0):
-            figure = evaluation.reached.get(metric)
-            now = "" if figure is None else f" The checkpoint reaches {figure:.4f}."
-            yield f"{metric} is at least {least:g}, so this gate cannot fail.{now} --min {metric}=VALUE sets another."
-
-
-def _draft(request: InitRequest, root: Path, scratch: Path) -> _Draft:
-    fetched = source.fetch(request.source, root / "build" / "checkpoints")
-    folder = fetched.folder
-    facts = find(folder, request.task, request.labels)
-    # An architecture that no build reads is refused before anything that depends on it.
-    if facts.task == "text2text-generation":
-        read_text2text(folder)
-    else:
-        family_of(facts.config, folder / "config.json")
-    if copied := fetched.copied or not source.names_its_labels(facts):
-        source.copy(folder, scratch / "checkpoint", facts)
-        folder = scratch / "checkpoint"
-    limit, positions = request.max_input_tokens, facts.positions
-    if limit is not None and (limit < 1 or (positions is not None and limit > positions)):
-        allowed = "1 or more" if positions is None else f"1 to {positions}, the checkpoint's positions"
-        raise UsageError(f"--max-input-tokens: got {limit}. Allowed: {allowed}.")
-    label_names = () if facts.task == "token-classification" else facts.labels
-    columns = examples.Columns(texts=tuple(request.text_column), label=request.label_column)
-    given = examples.of_task(facts.task, request.examples, columns, label_names)
-    counts = lengths.count(folder / "tokenizer.json", [tuple(row.request.values()) for row in given.rows])
-    counted = Lengths(counts=tuple(sorted(counts)))
-    checkpoint = source.COPY if copied else fetched.origin
-    table = model_table(facts, tuple(given.rows[0].request), counted, checkpoint, fetched.origin, folder, limit)
-    rows = tuple(row for row, count in zip(given.rows, counts, strict=True) if table.takes(count))
-    if not rows:
-        raise UsageError(
-            f"--examples {request.examples}: all are longer than max_input_tokens = {table.max_input_tokens}. Give "
-            "shorter examples."
+    def __init__(self, request: InitRequest, root: Path, scratch: Path, progress: Progress) -> None:
+        progress("Reading the checkpoint")
+        self.request, self.root, self.scratch, self.progress = request, root, scratch, progress
+        fetched = checkpoint_source.fetch(request.source, root / "build" / "checkpoints")
+        self.folder = fetched.folder
+        self.facts = facts = find(self.folder, request.task, request.labels)
+        # An architecture that no build reads is refused before anything that depends on it.
+        if facts.task == "text2text-generation":
+            read_text2text(self.folder)
+        else:
+            family_of(facts.config, self.folder / "config.json")
+        if copied := fetched.copied or not checkpoint_source.names_its_labels(facts):
+            checkpoint_source.copy(self.folder, scratch / "checkpoint", facts)
+            self.folder = scratch / "checkpoint"
+        self._check_max_input_tokens()
+        columns = Columns(texts=tuple(request.text_column), label=request.label_column)
+        label_names = () if facts.task == "token-classification" else facts.labels
+        self.given = given = examples.of_task(facts.task, request.examples, columns, label_names)
+        counts = lengths.count(self.tokenizer, [tuple(row.request.values()) for row in given.rows])
+        self.counted = Lengths(counts=tuple(sorted(counts)))
+        self.table = model_table(
+            facts,
+            tuple(given.rows[0].request),
+            self.counted,
+            checkpoint_source.COPY if copied else fetched.origin,
+            fetched.origin,
+            self.folder,
+            request.max_input_tokens,
         )
-    return _Draft(
-        facts=facts,
-        folder=folder,
-        table=table,
-        counted=counted,
-        rows=rows,
-        labelled=given.labelled,
-        label_column=given.label_column,
-        warnings=tuple(_warnings(request, facts, folder, given, len(counts) - len(rows), table)),
-    )
+        self.rows = [row for row, count in zip(given.rows, counts, strict=True) if self.table.takes(count)]
+        if not self.rows:
+            raise UsageError(
+                f"--examples {request.examples}: all are longer than max_input_tokens = "
+                f"{self.table.max_input_tokens}. Give shorter examples."
+            )
+        self.minimums: dict[str, float] = {}
+        self.reached: dict[str, float] = {}
+        """The original's figures; empty if it labelled the rows itself."""
+        self.evaluation_rows = 0
 
+    @property
+    def tokenizer(self) -> Path:
+        return self.folder / "tokenizer.json"
 
-def _warnings(
-    request: InitRequest, facts: CheckpointFacts, folder: Path, given: Examples, left_out: int, table: ModelTable
-) -> Iterator[str]:
-    if request.examples is None:
-        yield (
-            "--examples: none given, so evaluation.jsonl and payloads.jsonl have a few made-up sentences in English. "
-            "Replace them with real requests before you rely on a figure."
+    def _check_max_input_tokens(self) -> None:
+        limit, positions = self.request.max_input_tokens, self.facts.positions
+        if limit is not None and (limit < 1 or (positions is not None and limit > positions)):
+            allowed = "1 or more" if positions is None else f"1 to {positions}, the checkpoint's positions"
+            raise UsageError(f"--max-input-tokens: got {limit}. Allowed: {allowed}.")
+
+    def write(self) -> dict[str, Any]:
+        self._evaluate()
+        payloads = [self.rows[index].request for index in _spread(len(self.rows), MAX_ROWS)]
+        _write_lines(self.scratch / "payloads.jsonl", payloads)
+        self.progress("Planning a build for each target")
+        targets, left_out = self._plan()
+        return {
+            "workload": self.request.name,
+            "folder": f"workloads/{self.request.name}",
+            "stack": WorkloadFolder(self.scratch).workload.stack_name,
+            "architecture": self.facts.architecture,
+            "task": self.facts.task,
+            "max_input_tokens": self.table.max_input_tokens,
+            "checkpoint_token_limit": self.facts.token_limit,
+            "longer_requests": self.table.longer_requests,
+            "lengths": self.counted.summary,
+            "evaluation_rows": self.evaluation_rows,
+            "payloads": len(payloads),
+            "labelled_by": "examples" if self.given.labelled else "original",
+            "label_column": self.given.label_column,
+            "minimums": self.minimums,
+            "targets": targets,
+            "left_out": left_out,
+            "warnings": [*self._warnings()],
+        }
+
+    def _warnings(self) -> Iterator[str]:
+        if self.request.examples is None:
+            yield (
+                "--examples: none given, so evaluation.jsonl and payloads.jsonl have a few made-up sentences in "
+                "English. Replace them with real requests before you rely on a figure."
+            )
+        if unused := ", ".join(self.given.unused):
+            yield f"--examples: not used: {unused}. --text-column and --label-column name other columns."
+        if left_out := len(self.given.rows) - len(self.rows):
+            limit = self.table.max_input_tokens
+            yield f"{left_out} examples are longer than max_input_tokens = {limit} and were left out."
+        yield from sentence_transformers.done_before(self.folder)
+        if self.facts.labels and not self.facts.labels_are_named:
+            name = self.facts.labels[0]
+            yield f"config.json has no names for its labels: answers say {name} and so on. --labels names them."
+        for metric, least in self.minimums.items():
+            if least <= (-1 if metric in SIGNED else 0):
+                figure = self.reached.get(metric)
+                now = "" if figure is None else f" The checkpoint reaches {figure:.4f}."
+                yield f"{metric} is at least {least:g}, so this gate cannot fail.{now} Set --min {metric}=VALUE."
+
+    def _evaluate(self) -> None:
+        """Runs the original model on the rows of the evaluation, and writes them with their labels."""
+        model = _ModelTable.from_table(Path("workload.toml"), {"model": self.table.keys}).model
+        limit = MAX_GENERATED_ROWS if isinstance(model, TextToText) else MAX_ROWS
+        rows = [self.rows[index] for index in _spread(len(self.rows), limit)]
+        keys = [self._keys(row) for row in rows] if self.given.labelled else []
+        with libraries_logged(self.scratch.parent / "libraries.log"):
+            checkpoint = read(self.folder, self.folder, model)
+            unlabelled = [Example(row=row.request, label="") for row in rows]
+            originals = ask_original(checkpoint, model, unlabelled, self.progress)
+        if isinstance(model, TextToText):
+            label_tokens = lengths.longest(self.tokenizer, [str(each["label"]) for each in keys])
+            self.table = self.table.with_answers(originals.longest_answer, label_tokens)
+        agrees = not keys and self.facts.task in AGREEING and self.facts.problem_type != "regression"
+        names = (AGREEMENT,) if agrees else metrics_of(model)
+        minimums = dict(self.request.min)
+        if odd := sorted(set(minimums) - set(names)):
+            raise UsageError(f"--min: '{odd[0]}' is not measured on these examples. Allowed: {', '.join(names)}.")
+        lines = [{**row.request, **each} for row, each in zip(rows, keys or originals.keys, strict=True)]
+        _write_lines(self.scratch / "evaluation.jsonl", lines)
+        self.evaluation_rows = len(lines)
+        self.minimums = {AGREEMENT: MIN_AGREEMENT, **minimums} if agrees else dict.fromkeys(names, -1.0)
+        if not agrees:
+            self._write_toml()
+            self.reached = reached(names, _read_back(self.scratch, rows), originals.answers)
+            self.minimums = {**{name: _below(figure) for name, figure in self.reached.items()}, **minimums}
+
+    def _keys(self, example: ExampleRow) -> dict[str, Any]:
+        """Returns the keys of a labelled row, with the text that an embedding is compared with."""
+        other = {} if example.other is None else {OTHER: example.other}
+        return labels.evaluation_keys(self.facts, example) | other
+
+    def _plan(self) -> tuple[list[str], dict[str, str]]:
+        """Writes workload.toml with the targets whose build can be planned. Returns them, and why others are left out.
+
+        Raises the reason for a requested target, and for the first if none can be planned.
+        """
+        names, left_out = tuple(self.request.target) or TARGETS, dict[str, str]()
+        for name in names:
+            self._write_toml(targets=[name])
+            try:
+                plan(WorkloadFolder(self.scratch), name, self.root)
+            except ProjectError as error:
+                if name in self.request.target or name == names[0]:
+                    raise
+                # Without the file and the key, which the reader of workload.toml does not have.
+                sentence = str(error).splitlines()[0]
+                left_out[name] = re.sub(rf"^\S+: (targets\.{re.escape(name)}\.\w+: )?", "", sentence)
+        targets = [name for name in names if name not in left_out]
+        self._write_toml(targets=targets, left_out=left_out)
+        WorkloadFolder(self.scratch)
+        return targets, left_out
+
+    def _write_toml(self, targets: Sequence[str] = TARGETS, left_out: Mapping[str, str] | None = None) -> None:
+        request = self.request
+        text = workload_toml.text(
+            name=request.name,
+            description=f"{self.facts.architecture}, {self.facts.task}",
+            origin=request.source if request.examples is None else f"{request.source} and {request.examples}",
+            model=self.table.keys,
+            notes=self.table.notes,
+            sequence_lengths=sequence_lengths(self.counted, self.table.max_input_tokens),
+            quality_note=self._quality_note(),
+            minimums=self.minimums,
+            reached=self.reached,
+            percentile=request.percentile,
+            model_latency_ms=request.latency_ms,
+            peak_invocations_per_minute=request.peak_invocations_per_minute,
+            targets=targets,
+            left_out=left_out or {},
         )
-    if given.unused:
-        yield f"--examples: not used: {', '.join(given.unused)}. --text-column and --label-column name other columns."
-    if left_out:
-        yield f"{left_out} examples are longer than max_input_tokens = {table.max_input_tokens} and were left out."
-    yield from sentence_transformers.done_before(folder)
-    if facts.labels and not facts.labels_are_named:
-        yield f"config.json has no names for its labels: answers say {facts.labels[0]} and so on. --labels names them."
+        (self.scratch / "workload.toml").write_text(text, "utf-8")
 
-
-def _evaluation(request: InitRequest, draft: _Draft, scratch: Path, progress: Progress) -> _Evaluation:
-    """Runs the original model on the rows of the evaluation, and writes them with their labels."""
-    model = _ModelTable.from_table(Path("workload.toml"), {"model": draft.table.keys}).model
-    limit = MAX_GENERATED_ROWS if isinstance(model, TextToText) else MAX_ROWS
-    rows = [draft.rows[index] for index in _spread(len(draft.rows), limit)]
-    keys = [_keys(draft.facts, row) for row in rows] if draft.labelled else []
-    with libraries_logged(scratch.parent / "libraries.log"):
-        checkpoint = read(draft.folder, draft.folder, model)
-        originals = ask_original(checkpoint, model, [Example(row=row.request, label="") for row in rows], progress)
-    table = draft.table
-    if isinstance(model, TextToText):
-        label_tokens = lengths.longest(draft.folder / "tokenizer.json", [str(each["label"]) for each in keys])
-        table = table.with_answers(originals.longest_answer, label_tokens)
-    agrees = not draft.labelled and draft.facts.task in AGREEING and draft.facts.problem_type != "regression"
-    names = (AGREEMENT,) if agrees else metrics_of(model)
-    if odd := sorted(set(dict(request.min)) - set(names)):
-        raise UsageError(f"--min: '{odd[0]}' is not measured on these examples. Allowed: {', '.join(names)}.")
-    lines = [{**row.request, **each} for row, each in zip(rows, keys or originals.keys, strict=True)]
-    _write_lines(scratch / "evaluation.jsonl", lines)
-    if agrees:
-        minimums = {AGREEMENT: MIN_AGREEMENT, **dict(request.min)}
-        return _Evaluation(rows=len(lines), table=table, minimums=minimums, reached={})
-    provisional = _Evaluation(rows=len(lines), table=table, minimums=dict.fromkeys(names, -1.0), reached={})
-    values = _values(request, draft, provisional)
-    (scratch / "workload.toml").write_text(workload_toml.text(values), "utf-8")
-    figures = reached(names, _read_back(scratch, rows), originals.answers)
-    minimums = {**{name: _below(figure) for name, figure in figures.items()}, **dict(request.min)}
-    return replace(provisional, minimums=minimums, reached=figures)
+    def _quality_note(self) -> str:
+        rows = f"The {self.evaluation_rows} rows of evaluation.jsonl"
+        if self.given.labelled:
+            return (
+                f"{rows}, labelled in {self.request.examples}. A build starts only if the checkpoint reaches these "
+                f"minimums. By default each is {MARGIN:g} below what it reaches now."
+            )
+        return (
+            f"{rows} have no labels of yours. The original model's own answers label them. The metrics compare a "
+            "compiled model with the original (agreement is the share of equal answers). They measure what compiling "
+            "changes, not how good the model is."
+        )
 
 
 def _read_back(scratch: Path, rows: Sequence[ExampleRow]) -> list[Example]:
@@ -307,76 +322,6 @@ def _below(figure: float) -> float:
     """Returns a minimum of two decimals below the original's figure; never below 0 for a share."""
     least = math.floor((figure - MARGIN) * 100) / 100
     return max(least, 0.0 if figure >= 0 else -1.0)
-
-
-def _keys(facts: CheckpointFacts, example: ExampleRow) -> dict[str, Any]:
-    """Returns the keys of a labelled row, with the text that an embedding is compared with."""
-    return labels.evaluation_keys(facts, example) | ({} if example.other is None else {OTHER: example.other})
-
-
-def _values(request: InitRequest, draft: _Draft, evaluation: _Evaluation) -> dict[str, Any]:
-    """Returns the values of the template."""
-    table = evaluation.table
-    return {
-        "name": request.name,
-        "description": f"{draft.facts.architecture}, {draft.facts.task}",
-        "origin": request.source if request.examples is None else f"{request.source} and {request.examples}",
-        "model": table.keys,
-        "notes": table.notes,
-        "sequence_lengths": sequence_lengths(draft.counted, table.max_input_tokens),
-        "quality_note": _quality_note(request, draft, evaluation),
-        "minimums": evaluation.minimums,
-        "reached": evaluation.reached,
-        "percentile": request.percentile,
-        "model_latency_ms": request.latency_ms,
-        "peak_invocations_per_minute": request.peak_invocations_per_minute,
-        "targets": tuple(request.target) or TARGETS,
-        "left_out": {},
-    }
-
-
-def _quality_note(request: InitRequest, draft: _Draft, evaluation: _Evaluation) -> str:
-    rows = f"The {evaluation.rows} rows of evaluation.jsonl"
-    if not evaluation.reached:
-        return (
-            f"{rows} have no labels of yours. The original model's own answers label them. The metric is agreement: "
-            "the share of rows that a compiled model answers as the original does. It measures what compiling changes, "
-            "not how good the model is."
-        )
-    if not draft.labelled:
-        return (
-            f"{rows} have no labels of yours. The metrics compare a compiled model with the original's own numbers. "
-            "They measure what compiling changes, not how good the model is."
-        )
-    return (
-        f"{rows}, labelled in {request.examples}. A build starts only if the checkpoint reaches these minimums. By "
-        f"default each is {MARGIN:g} below what it reaches now."
-    )
-
-
-def _plannable(
-    values: dict[str, Any], requested: Sequence[str], scratch: Path, root: Path
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Writes workload.toml with the targets whose build can be planned. Returns them, and why others are left out.
-
-    Raises the reason for a requested target, and for the first if none can be planned.
-    """
-    left_out: dict[str, str] = {}
-    file, names = scratch / "workload.toml", values["targets"]
-    for name in names:
-        file.write_text(workload_toml.text({**values, "targets": (name,)}), "utf-8")
-        try:
-            plan(WorkloadFolder(scratch), name, root)
-        except ProjectError as error:
-            if name in requested or name == names[0]:
-                raise
-            # Without the file and the key, which the reader of workload.toml does not have.
-            sentence = str(error).splitlines()[0]
-            left_out[name] = re.sub(rf"^\S+: (targets\.{re.escape(name)}\.\w+: )?", "", sentence)
-    targets = tuple(name for name in names if name not in left_out)
-    file.write_text(workload_toml.text({**values, "targets": targets, "left_out": left_out}), "utf-8")
-    WorkloadFolder(scratch)
-    return targets, left_out
 
 
 def _spread(count: int, limit: int) -> list[int]:

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Any
 
 from model_build.checkpoint import Checkpoint
-from model_build.metrics import Answer
-from model_build.parity import Comparison, report
+from model_build.metrics import ScoredAnswer
+from model_build.parity import ParityComparison, report
 from model_build.progress import Progress
 from workloads import EncoderModel, Example, Model, OnnxRuntimeTarget, TextToText, UsageError
 
@@ -18,7 +18,7 @@ BATCH = 32
 class Originals:
     """The original's answers, one for each row; `keys` are those of the row in evaluation.jsonl."""
 
-    answers: Sequence[Answer]
+    answers: Sequence[ScoredAnswer]
     keys: Sequence[Mapping[str, Any]]
     longest_answer: int
     """In tokens, of a generated text; 0 for an encoder."""
@@ -31,10 +31,10 @@ def ask_original(checkpoint: Checkpoint, model: Model, examples: Sequence[Exampl
     return _encoded(checkpoint, model, examples, progress)
 
 
-def reached(metrics: Sequence[str], examples: Sequence[Example], answers: Sequence[Answer]) -> dict[str, float]:
+def reached(metrics: Sequence[str], examples: Sequence[Example], answers: Sequence[ScoredAnswer]) -> dict[str, float]:
     """Returns the original's figures on labelled examples, by metric."""
     same = [
-        Comparison(
+        ParityComparison(
             example=example,
             original=answer,
             compiled=answer,
@@ -89,6 +89,6 @@ def _generated(checkpoint: Checkpoint, model: TextToText, examples: Sequence[Exa
         for row in tokens:
             own = row[: verify.length(row, known.eos_token_ids)]
             longest = max(longest, len(own))
-            answers.append(Answer(text=original.decode(own)))
+            answers.append(ScoredAnswer(text=original.decode(own)))
     keys = [{"label": each.text} for each in answers]
     return Originals(answers=answers, keys=keys, longest_answer=longest)

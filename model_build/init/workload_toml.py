@@ -11,7 +11,7 @@ TARGETS = ("cpu", "cpu-int8", "tensorrt", "inf1", "inf2")
 """The targets that the template has."""
 
 
-def text(values: Mapping[str, Any]) -> str:
+def text(**values: Any) -> str:
     from jinja2 import Environment, StrictUndefined  # Inf1's image, which imports this module, does not have it
 
     environment = Environment(

@@ -1,7 +1,6 @@
 """A run of a batch as a state machine: look for the day's input, answer all shards at once, account for every row.
 
-A shard that fails is started again and answers the missing rows. So does a run that is started again by hand for the
-same day, with {"time": "2026-11-21T02:00:00Z"}. A day without input ends the run before an instance starts.
+A restarted shard, or a run started again with {"time": "2026-11-21T02:00:00Z"}, answers the missing rows.
 """
 
 from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
@@ -234,10 +233,9 @@ def with_retries(state: sfn.TaskStateBase) -> sfn.TaskStateBase:
 
 
 def shard_command(model: str, shard: str) -> str:
-    """Returns the shell command that answers one shard; the shell has INPUT, OUTPUT and DAY in its environment.
+    """Returns the shell command that answers one shard, with INPUT, OUTPUT and DAY in its environment.
 
-    A state machine's JSONPath cannot compute the words of a command, but it can set environment variables. A shard
-    accepts any share of bad rows, because only the account sees the rows of all shards.
+    A shard accepts any share of bad rows: only the account sees the rows of all shards.
     """
     return (
         f'exec python3 -m containers.batch --model {model} --input "$INPUT/$DAY" --output "$OUTPUT/$DAY" '

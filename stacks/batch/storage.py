@@ -1,8 +1,4 @@
-"""The buckets of a batch, for rows and for answers: encrypted, TLS only, versioned, with access logs.
-
-INPUT/<day>/…      .jsonl or .jsonl.gz, put there before the run of that day starts
-OUTPUT/<day>/…     predictions, bad rows and manifest.json; under OUTPUT/runs/<day>/ the shards' summaries
-"""
+"""The buckets of a batch: INPUT/<day>/… for rows and OUTPUT/<day>/… for answers. Encrypted, versioned, logged."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam

@@ -1,8 +1,4 @@
-"""Alarms and dashboard of a batch: a run that failed, was late, was missing, or was slower than the objective.
-
-The account reports the throughput, one number for each run (containers/batch/account.py): the sum of the shards' speeds
-while they answered. The time to start instances and to pull images is not in it, but is in the run's duration.
-"""
+"""Alarms and dashboard of a batch: runs that failed, were late, missing, or slower than the objective."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch

@@ -1,7 +1,6 @@
-"""EC2 instances for ECS tasks, one task on each: cluster, launch template, auto scaling group, capacity provider.
+"""EC2 instances for ECS tasks: cluster, launch template, auto scaling group, capacity provider.
 
-ECS does not schedule Neuron chips. So a task reserves every vCPU of its instance, from which the capacity provider also
-computes how many instances to start, and a placement constraint keeps it off an instance that has a task already.
+ECS does not schedule Neuron chips, so each task has an instance of its own: it reserves every vCPU.
 """
 
 from dataclasses import dataclass

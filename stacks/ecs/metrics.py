@@ -1,9 +1,4 @@
-"""The metrics that the programs of a workload on ECS report, and the one that its callers publish.
-
-A network load balancer counts connections, not requests, and measures no latency. So requests and response times come
-from the Neuron server's log (containers/neuron/telemetry.py), rows from the batch's (containers/batch/account.py), and
-the client latency from the callers (workloads/objective.py).
-"""
+"""Metrics of ECS workloads from the programs' logs and from callers. A network load balancer counts no requests."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,4 @@
-"""The network of a workload on EC2: private subnets of the one that all share, or of a VPC that [hosting] describes.
-
-Nothing is looked up, because synth calls no AWS.
-"""
+"""The private subnets of a workload on EC2: those of the shared network, or of the VPC in [hosting]."""
 
 from collections.abc import Callable
 

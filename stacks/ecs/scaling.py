@@ -1,12 +1,7 @@
-"""Target tracking of a service's tasks, with the recommendation's numbers and no others.
+"""Target tracking of a service's tasks, with the recommendation's numbers.
 
-On Inferentia it tracks invocations per task, which the server reports: no metric of a network load balancer or of ECS
-grows with requests, and the CPU says little about the chips. On CPU it tracks the CPU, which is what saturates there
-and which needs no report from Triton; its target is the safety factor that the recommendation's own target was made
-with.
+On Inferentia it tracks invocations per task, which the server reports; on CPU it tracks the CPU.
 """
-
-from dataclasses import dataclass
 
 from aws_cdk import Duration
 from aws_cdk import aws_applicationautoscaling as scaling
@@ -25,68 +20,66 @@ SCALE_OUT_COOLDOWN = Duration.minutes(5)
 SCALE_IN_COOLDOWN = Duration.minutes(10)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EcsScalingProps:
-    workload: str
-    fleet: EcsFleet
-    service: EcsService
-    autoscaling: Autoscaling
-    safety_factor: float
+CPU = scaling.CfnScalingPolicy.PredefinedMetricSpecificationProperty(
+    predefined_metric_type="ECSServiceAverageCPUUtilization"
+)
 
 
 class EcsScaling(Construct):
     """Uses L1, as for endpoints: the L2 would add a role although the service-linked one is used."""
 
-    def __init__(self, scope: Construct, id: str, props: EcsScalingProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        workload: str,
+        fleet: EcsFleet,
+        service: EcsService,
+        autoscaling: Autoscaling,
+        safety_factor: float,
+    ) -> None:
         super().__init__(scope, id)
         target = scaling.CfnScalableTarget(
             self,
             "Target",
             service_namespace="ecs",
             scalable_dimension="ecs:service:DesiredCount",
-            resource_id=f"service/{props.fleet.cluster.cluster_name}/{props.service.service.service_name}",
-            min_capacity=props.autoscaling.min_capacity,
-            max_capacity=props.autoscaling.max_capacity,
-            scheduled_actions=scheduled_actions(props.autoscaling.scheduled_minimums),
+            resource_id=f"service/{fleet.cluster.cluster_name}/{service.service.service_name}",
+            min_capacity=autoscaling.min_capacity,
+            max_capacity=autoscaling.max_capacity,
+            scheduled_actions=scheduled_actions(autoscaling.scheduled_minimums),
         )
-        by_invocations = bool(props.fleet.machine.devices)
+        by_invocations = bool(fleet.machine.devices)
+        cpu_percent = (autoscaling.target_share or safety_factor) * 100
+        tracking = Tracking(
+            customized_metric_specification=_invocations(workload) if by_invocations else None,
+            predefined_metric_specification=None if by_invocations else CPU,
+            target_value=autoscaling.target_invocations_per_instance if by_invocations else cpu_percent,
+            scale_out_cooldown=_seconds(autoscaling.scale_out_cooldown_s, SCALE_OUT_COOLDOWN),
+            scale_in_cooldown=_seconds(autoscaling.scale_in_cooldown_s, SCALE_IN_COOLDOWN),
+        )
         scaling.CfnScalingPolicy(
             self,
             "Policy",
             policy_name="InvocationsPerTask" if by_invocations else "CpuUtilization",
             policy_type="TargetTrackingScaling",
             scaling_target_id=target.ref,
-            target_tracking_scaling_policy_configuration=_by_invocations(props) if by_invocations else _by_cpu(props),
+            target_tracking_scaling_policy_configuration=tracking,
         )
 
 
-def _by_invocations(props: EcsScalingProps) -> Tracking:
-    metric = invocations_per_task(props.workload)
-    return Tracking(
-        customized_metric_specification=scaling.CfnScalingPolicy.CustomizedMetricSpecificationProperty(
-            namespace=metric.namespace,
-            metric_name=metric.metric_name,
-            statistic=metric.statistic,
-            unit="Count",
-            dimensions=[
-                scaling.CfnScalingPolicy.MetricDimensionProperty(name=name, value=value)
-                for name, value in reported_dimensions(props.workload).items()
-            ],
-        ),
-        target_value=props.autoscaling.target_invocations_per_instance,
-        scale_out_cooldown=_seconds(props.autoscaling.scale_out_cooldown_s, SCALE_OUT_COOLDOWN),
-        scale_in_cooldown=_seconds(props.autoscaling.scale_in_cooldown_s, SCALE_IN_COOLDOWN),
-    )
-
-
-def _by_cpu(props: EcsScalingProps) -> Tracking:
-    return Tracking(
-        predefined_metric_specification=scaling.CfnScalingPolicy.PredefinedMetricSpecificationProperty(
-            predefined_metric_type="ECSServiceAverageCPUUtilization"
-        ),
-        target_value=(props.autoscaling.target_share or props.safety_factor) * 100,
-        scale_out_cooldown=_seconds(props.autoscaling.scale_out_cooldown_s, SCALE_OUT_COOLDOWN),
-        scale_in_cooldown=_seconds(props.autoscaling.scale_in_cooldown_s, SCALE_IN_COOLDOWN),
+def _invocations(workload: str) -> scaling.CfnScalingPolicy.CustomizedMetricSpecificationProperty:
+    metric = invocations_per_task(workload)
+    return scaling.CfnScalingPolicy.CustomizedMetricSpecificationProperty(
+        namespace=metric.namespace,
+        metric_name=metric.metric_name,
+        statistic=metric.statistic,
+        unit="Count",
+        dimensions=[
+            scaling.CfnScalingPolicy.MetricDimensionProperty(name=name, value=value)
+            for name, value in reported_dimensions(workload).items()
+        ],
     )
 
 

@@ -1,8 +1,6 @@
-"""A workload's server as an ECS service behind a network load balancer inside the VPC: one task on each instance.
+"""An ECS service behind a network load balancer inside the VPC: one task on each instance.
 
-On Inferentia the server is that of containers/neuron, over HTTP; on CPU it is Triton, over HTTP and gRPC. The load
-balancer forwards TCP, so a connection stays alive from the caller to the server. A container that runs before the
-server fetches and unpacks the model.
+On Inferentia the server is containers/neuron (HTTP); on CPU it is Triton (HTTP and gRPC).
 """
 
 from collections.abc import Mapping

@@ -7,7 +7,7 @@ from stacks.budget import cost_tags
 from stacks.deployment import Deployment, plan_deployment
 from stacks.ecs.fleet import EcsFleet, Machine, machine
 from stacks.ecs.private_network import PrivateNetwork, Shared
-from stacks.ecs.scaling import EcsScaling, EcsScalingProps
+from stacks.ecs.scaling import EcsScaling
 from stacks.ecs.service import NEURON, TRITON, EcsService
 from stacks.ecs.task import EcsTask
 from stacks.ecs.watch import EcsServiceWatch, EcsServiceWatchProps
@@ -44,14 +44,15 @@ class EcsServiceStack(Stack):
         )
         service = self._service(hosting, props, network, fleet, deployment)
         if deployment.autoscaling is not None:
-            scaling = EcsScalingProps(
+            EcsScaling(
+                self,
+                "Scaling",
                 workload=workload.name,
                 fleet=fleet,
                 service=service,
                 autoscaling=deployment.autoscaling,
                 safety_factor=workload.sizing.safety_factor,
             )
-            EcsScaling(self, "Scaling", scaling)
         watch = self._watch(hosting, props, service, deployment, runs_on)
         CfnOutput(self, "ServiceUrl", value=service.url)
         CfnOutput(self, "ClusterName", value=fleet.cluster.cluster_name)

@@ -1,12 +1,6 @@
-"""The network that all workloads on EC2 of a stage share: private subnets, and VPC endpoints for what instances call.
+"""The network that all workloads on EC2 of a stage share: private subnets and VPC endpoints.
 
-An interface endpoint costs by the hour in each of its zones, whether or not anything runs, and six of them are needed:
-with a VPC for each workload they were most of what an idle workload cost.
-
-The stacks of workloads find it by parameters of Systems Manager, which CloudFormation reads at each of their
-deployments. Exports would be the other way, but CloudFormation changes no export that a stack imports: to replace a
-subnet, all workloads would have to be taken down first. What is in use stays protected, because EC2 deletes no subnet
-in which there is an interface.
+Stacks find it by SSM parameters: CloudFormation could not change an export that a stack imports.
 """
 
 from collections.abc import Mapping

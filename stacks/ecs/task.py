@@ -1,7 +1,4 @@
-"""A task on a fleet of ours: roles, log, and containers, of which one gets the devices of the instance's chips.
-
-Whatever runs on ECS for a workload is such a task: a service's server, a batch's shard, a batch's account.
-"""
+"""An ECS task: roles, log and containers. The main container gets the instance's Neuron devices."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

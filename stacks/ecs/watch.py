@@ -1,8 +1,4 @@
-"""The alarms and the dashboard of a service. Latency limits are the workload's objective, capacities are measured.
-
-An alarm asks for three bad minutes of five, as an endpoint's alarms do. Missing data raises no alarm: without callers
-nothing is reported, and the load balancer counts unhealthy targets even without callers.
-"""
+"""Alarms and dashboard of a service. Limits are the objective and the measured capacity."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,9 +1,7 @@
-"""The zones that workloads on EC2 run in, and with them the zones of the network that they share. Pure.
+"""The zones of workloads on EC2 and of their shared network. Pure.
 
-A workload takes the zones that it names. Where none is named it takes those of the region that have its instance type,
-and first of these the ones that the other workloads can use, too: each zone has VPC endpoints to pay for. Zones are ids
-then (use1-az4), because a zone's name differs from account to account. Where the region is not known, or EC2's table of
-offerings has none of the types, they are the region's first ones, and nothing tells whether these have the type.
+Without named zones, a workload takes those of the region that have its type, shared ones first: each zone has VPC
+endpoints to pay for. In an unknown region it takes the first zones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,10 +29,9 @@ def is_zone_id(zone: str) -> bool:
 
 
 class SharedZones:
-    """`of(workload)` are a workload's zones, and `all` those of the network, in the same order in every synthesis.
+    """`of(workload)` are a workload's zones, `all` those of the network, in a stable order.
 
-    `workloads` are all that share the network, built or not: a network that had the zones of those that happen to be
-    built would lose zones in which others run.
+    `workloads` are all that share the network, built or not: the network must keep the zones of those not built here.
     """
 
     def __init__(self, workloads: Mapping[Path, Workload], region: str | None, *, in_production: bool) -> None:

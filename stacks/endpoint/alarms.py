@@ -1,7 +1,4 @@
-"""The alarms of an endpoint: which of them page, and which roll an update back.
-
-Every threshold is the workload's objective or the recommendation's measurement; none is a constant here.
-"""
+"""The alarms of an endpoint: which of them page, and which roll an update back."""
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct

@@ -1,7 +1,6 @@
-"""A SageMaker real-time endpoint for one packed model: role, key, captured data, models, configuration, endpoint.
+"""A SageMaker real-time endpoint: role, key, captured data, models, configuration, endpoint.
 
-It has one variant, `AllTraffic`, of a given size; `EndpointScaling` changes the size and `EndpointAlarms` watches it.
-SageMaker's resources are L1: the alpha L2 has neither `RetainAllVariantProperties` nor `InferenceAmiVersion`.
+Resources are L1, because the alpha L2 has neither `RetainAllVariantProperties` nor `InferenceAmiVersion`.
 """
 
 from collections.abc import Sequence
@@ -149,10 +148,7 @@ class WorkloadEndpoint(Construct):
 
 
 class CapturedData(Construct):
-    """`config` for the endpoint configuration, and the encrypted `bucket` of captured requests and answers.
-
-    Objects expire after the days that the workload states; the bucket outlives the stack.
-    """
+    """`config` for the endpoint configuration, and the encrypted `bucket` with an expiry. It outlives the stack."""
 
     def __init__(
         self,
@@ -210,11 +206,7 @@ def _has_volumes(props: WorkloadEndpointProps) -> bool:
 def _deployment_config(
     update: EndpointUpdate, instances: int, alarms: Sequence[cloudwatch.IAlarm]
 ) -> sagemaker.CfnEndpoint.DeploymentConfigProperty:
-    """Returns SageMaker's deployment guardrails for an update of a fleet.
-
-    SageMaker's bounds: a canary of at most 50 % of the fleet, linear steps of 10 to 50 %, rolling batches of 5 to 50 %,
-    one to ten alarms. It excludes endpoints on Inf1, which it updates all at once and without alarms.
-    """
+    """Returns SageMaker's deployment guardrails for an update of a fleet. SageMaker excludes Inf1 from them."""
     rollback = sagemaker.CfnEndpoint.AutoRollbackConfigProperty(
         alarms=[sagemaker.CfnEndpoint.AlarmProperty(alarm_name=alarm.alarm_name) for alarm in alarms]
     )

@@ -23,11 +23,7 @@ from workloads import ModelArtifact, SageMakerEndpointHosting
 
 
 class SageMakerEndpointStack(Stack):
-    """Has the outputs EndpointName, ModelName, RecommenderRoleArn, GeneratorRoleArn, PagingTopicArn and
-    HostedTarget.
-
-    `shadow` is the build that `hosting.shadow` names.
-    """
+    """A SageMaker endpoint with scaling, alarms, a dashboard and the roles that measure it."""
 
     def __init__(
         self,
@@ -94,11 +90,7 @@ class SageMakerEndpointStack(Stack):
         )
 
     def _reporting(self) -> Mapping[str, str]:
-        """Returns the variables by which the servers in our images report their own metrics.
-
-        They print them as lines of their log, out of which CloudWatch reads them: SageMaker gives a container without a
-        VPC no network to send them by.
-        """
+        """Returns the variables for the servers' own metrics, which they print as lines of their log."""
         return {"METRICS_WORKLOAD": self._props.folder.workload.name, "METRICS_STACK": self.stack_name}
 
     def _shadow(self, built: BuiltArtifact | None) -> Served | None:

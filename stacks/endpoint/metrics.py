@@ -1,7 +1,4 @@
-"""An endpoint's metrics, by intent, each with a statistic that CloudWatch has for it.
-
-They need only the endpoint's name, so that alarms can be created before the endpoint that they guard.
-"""
+"""The metrics of an endpoint. They need only its name: alarms exist before the endpoint that they guard."""
 
 from dataclasses import dataclass
 
@@ -33,10 +30,7 @@ class EndpointMetrics:
         return self._reported(CLIENT_LATENCY, statistic)
 
     def response_time(self, statistic: str) -> cloudwatch.Metric:
-        """Milliseconds in the Neuron server, from the whole request's arrival to its answer.
-
-        Containers of an Inference Recommender job that runs this stack's model report under the same name.
-        """
+        """Milliseconds in the Neuron server. Containers of a job that runs this model report under the same name."""
         return self._reported("ResponseTime", statistic)
 
     def queue_time(self) -> cloudwatch.Metric:

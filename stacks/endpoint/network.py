@@ -1,8 +1,4 @@
-"""The VPC of an endpoint's instances: an existing one, or a new private one.
-
-The new one has no route to the internet. It has a subnet in each zone, and VPC endpoints for what SageMaker and the
-container call from inside: S3, ECR, CloudWatch Logs, CloudWatch metrics and KMS.
-"""
+"""The VPC of an endpoint's instances: an existing one, or a new one with VPC endpoints and no internet access."""
 
 from collections.abc import Sequence
 
@@ -124,9 +120,7 @@ class EndpointVpc(Construct):
 
 
 def grant_interfaces(role: iam.Role, destinations: Sequence[str]) -> None:
-    """Lets SageMaker, in the role's name, attach instances to `destinations`, ARNs of subnets and security groups: the
-    actions are those that AWS documents for SageMaker's resources in a VPC.
-    """
+    """Lets SageMaker attach instances to `destinations`, ARNs of subnets and security groups."""
     interfaces = [Stack.of(role).format_arn(service="ec2", resource="network-interface", resource_name="*")]
     verbs = ["CreateNetworkInterface", "DeleteNetworkInterface"]
     permissions = [f"{verb}Permission" for verb in verbs]

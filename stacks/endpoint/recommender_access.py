@@ -1,9 +1,7 @@
-"""The roles under which a workload's model is measured: by Inference Recommender's jobs, and by our own generators.
+"""The roles that measure a model: of Inference Recommender jobs, and of load generators.
 
-AWS documents `AmazonSageMakerFullAccess` for a job's role, and `[recommender] managed_policy` attaches it for a first
-run. Without it the role may do only what a job does: read the payload and the model, create, tag, call and delete
-endpoints of its own, and read their metrics and logs. The generators' role may do less: fetch the generator and its
-plan, call endpoints, and write what they answered.
+AWS documents `AmazonSageMakerFullAccess` for jobs; `[recommender] managed_policy` attaches it. Without it the role has
+only the permissions that a job needs.
 """
 
 from collections.abc import Sequence
@@ -34,9 +32,7 @@ MANAGED_POLICY = "AmazonSageMakerFullAccess"
 
 
 def role_path(stack_name: str) -> str:
-    """Returns the IAM path of a stack's role. CloudFormation cuts a role's name at 64 characters, but never its path,
-    so a policy elsewhere can name the role by it.
-    """
+    """Returns the IAM path of a stack's role. CloudFormation may cut a role's name, but never its path."""
     return f"/inference-recommender/{stack_name}/"
 
 
@@ -113,7 +109,7 @@ class RecommenderAccess(Construct):
 
 
 class GeneratorAccess(Construct):
-    """`role` is the role of the Processing job of `run --with load-test --generators N`."""
+    """`role` is the role of the Processing job of `recommender.generators`."""
 
     def __init__(
         self,

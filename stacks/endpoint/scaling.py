@@ -1,7 +1,6 @@
-"""Target tracking with the recommendation's numbers and the workload's rules, and no others. A recommendation whose
-policy was simulated has cooldowns and scheduled minimums of its own.
+"""Target tracking of an endpoint, with the recommendation's numbers and the workload's rules.
 
-With two policies, one is enough to add instances, and both have to agree to remove some.
+Of two policies, one is enough to add instances, and both must agree to remove some.
 """
 
 from collections.abc import Sequence

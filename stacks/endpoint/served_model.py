@@ -98,13 +98,10 @@ class StartupTimeouts:
 
 
 def startup_timeouts(archive_bytes: int) -> StartupTimeouts:
-    """Computes both from the archive's size, within SageMaker's own limits, 60 and 3600 s:
+    """Computes both from the archive's size, between SageMaker's limits of 60 and 3600 s.
 
-        download = 60 s + bytes / 20 MB/s      from S3 to the instance, and unpacked
-        start    = 300 s + bytes / 10 MB/s     the image's own start; the model read from disk, placed and warmed up
-
-    The rates are deliberately low guesses, not measurements. A timeout that is too long delays the report of a broken
-    model by minutes; one that is too short makes a sound model fail.
+    download = 60 s + bytes / 20 MB/s, start = 300 s + bytes / 10 MB/s. The rates are low guesses: a short timeout makes
+    a sound model fail.
     """
     return StartupTimeouts(
         download_s=_within_limits(DOWNLOAD_S + archive_bytes // DOWNLOAD_BYTES_PER_S),

@@ -1,10 +1,6 @@
-"""The container image that serves a workload's endpoint, and the host AMI that starts it.
+"""The container image of an endpoint, and the host AMI that starts it.
 
-On CPU and GPU it is Triton with our packages (containers/triton): SageMaker's stock image lacks what every model here
-needs of its Python. On Inferentia it is our server (containers/neuron), on the host AMI that SageMaker chooses: the one
-Neuron AMI that could be named has an old driver and does not support Inf1.
-
-What is inside an image of the workload's own is not known here, beyond the Triton version that the workload states.
+On CPU and GPU it is Triton with packages (containers/triton), on Inferentia the server of containers/neuron.
 """
 
 from pathlib import Path
@@ -85,8 +81,7 @@ def runs_on_neuron(artifact: ModelArtifact) -> bool:
 def host_ami(version: str, instance_type: str, file: Path) -> str | None:
     """Returns the variant's `InferenceAmiVersion`, or None for a CPU type.
 
-    Raises `UsageError`, naming `file`, for a host whose driver is not known to start the image: such a pair hangs
-    without a line in the log.
+    Raises `UsageError` for a host whose driver is not known to start the image: it would hang without a log line.
     """
     if not has_accelerator(instance_type):
         return None

@@ -1,8 +1,6 @@
 """Plans a preflight: the questions for the stacks of some workloads. Pure.
 
-Questions follow from workload.toml, the reviewed recommendation and the stage: nothing needs to be built. EC2's quotas
-count vCPUs of a group of families, SageMaker's count instances of a type and use.
-Source: https://docs.aws.amazon.com/general/latest/gr/sagemaker.html and …/ec2-service.html.
+EC2's quotas count vCPUs of a group of families, SageMaker's count instances of a type and use.
 """
 
 import math
@@ -75,10 +73,7 @@ def plan(
     source: ReleaseSource | None = None,
     network: SharedZones | None = None,
 ) -> tuple[Check, ...]:
-    """Returns the checks for the stacks of `folders`, each question once. Quotas are added up over the stacks.
-
-    `source` is that of the release pipeline. `network` has the zones that all workloads on EC2 share.
-    """
+    """Returns the checks for the stacks of `folders`, each question once. Quotas are added up over the stacks."""
     if network is None:
         shared = {folder.file: folder.workload for folder in folders}
         network = SharedZones(shared, None, in_production=stage == "production")
@@ -211,10 +206,7 @@ def _on_ec2(
 
 
 def _images(folder: WorkloadFolder) -> Iterator[Question]:
-    """Yields the images that the stack names: those of hosting.image_uri, and those of containers/.
-
-    An image of containers/ is named by its digest if it was built, else by the tag for its contents.
-    """
+    """Yields the images that the stack names: by digest if they were built, else by the tag for their contents."""
     workload, root = folder.workload, folder.file.parents[2]
     shadow = workload.hosting.shadow if isinstance(workload.hosting, SageMakerEndpointHosting) else None
     for uri in (workload.hosting.image_uri, shadow.image_uri if shadow else None):

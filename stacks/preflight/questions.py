@@ -1,8 +1,4 @@
-"""Questions to an AWS account. Each answer is pass, fail with what to do, or unknown with a reason.
-
-A denied or throttled call makes one answer unknown. Without credentials, a region or a connection, `AwsUnavailable` is
-raised. A local account has no quotas, service-linked roles or image pulls, so those questions are not asked there.
-"""
+"""Questions to an AWS account. Each answer is pass, fail with what to do, or unknown with a reason."""
 
 import re
 from collections.abc import Mapping
@@ -178,10 +174,7 @@ class AmiParameter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Image:
-    """A private ECR repository has the image: a whole URI, or NAME:TAG in this account and region.
-
-    `kind` is set for an image of containers/, which scripts/release/build_image.sh builds and pushes.
-    """
+    """A private ECR repository has the image: a URI, or NAME:TAG. `kind` is set for images of containers/."""
 
     uri: str
     kind: str | None = None

@@ -33,8 +33,7 @@ def build_cache(workload: str) -> str:
 
 
 def use_of(connection_arn: str) -> iam.PolicyStatement:
-    """Lets a role use a connection. IAM wants the action under the ARN's own service: codeconnections, or
-    codestar-connections for an older connection, which is all that CDK grants.
+    """Lets a role use a connection, under the service in its ARN. CDK grants only codestar-connections.
 
     https://docs.aws.amazon.com/dtconsole/latest/userguide/security-iam.html
     """
@@ -43,11 +42,9 @@ def use_of(connection_arn: str) -> iam.PolicyStatement:
 
 
 class ReleaseAccess(Construct):
-    """`source` reads the repository. For each workload there are roles that build it, run it on its chip, ask and
-    measure what beta deployed, and keep its baseline.
+    """`source` reads the repository; methods return the roles of a workload's steps.
 
-    A build runs code of others, which pip installs and a checkpoint brings. It reaches its own workload's files only:
-    what it could change elsewhere, another build, a gate or production would take for its own.
+    A build runs code from pip and from checkpoints, so it can change only its own workload's files.
     """
 
     def __init__(
@@ -106,10 +103,9 @@ class ReleaseAccess(Construct):
         return role
 
     def ask(self, workload: str, stack_name: str, *, loaded: bool, proven: bool) -> iam.Role:
-        """Returns the role that invokes the stack's endpoint, runs jobs on its model and reads how a test went.
+        """Returns the role that invokes the stack's endpoint and runs jobs on its model.
 
-        With `loaded` it reads what the endpoint is, too, and loads it itself; with `proven` it also reads which archive
-        the endpoint serves, and until when it stays.
+        With `loaded` it also describes the endpoint; with `proven` also the served archive and the endpoint's tags.
         """
         role = self._role(f"Ask-{workload}", f"{workload}: asks and measures what the beta stage deployed.")
         own = f"{workload.replace('_', '-')}-*"
@@ -158,10 +154,7 @@ class ReleaseAccess(Construct):
         acknowledge_resources(role, ["*"], "DescribeScalableTargets is an action on no resource.")
 
     def _let_offer_payloads(self, role: iam.Role, workload: str) -> None:
-        """Lets a role put payloads where its jobs look for them: in SageMaker's bucket of the account and region.
-
-        Who comes first makes that bucket, as SageMaker's SDK does: it may exist already, so no stack can own it.
-        """
+        """Lets a role put payloads into SageMaker's bucket of the account and region, and make that bucket."""
         bucket = f"sagemaker-{Aws.REGION}-{Aws.ACCOUNT_ID}"
         arn = Stack.of(self).format_arn(service="s3", region="", account="", resource=bucket)
         payloads = f"{arn}/inference-recommender/{workload}/*"

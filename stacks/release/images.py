@@ -1,8 +1,6 @@
-"""The image stage of a release: builds what containers/ has, asks it whether it is whole, and hands its digest on.
+"""The step of a release that builds and pushes the images of containers/. Its output holds their digests.
 
-One step builds each kind that a workload needs; its output is the folder in which the templates find the digests. What
-was pushed before is not built again: an image's tag is a hash of all that it is built from. It is one step and not one
-for each kind, because an action of CodePipeline takes five artifacts at most.
+It is one step for all kinds, because an action of CodePipeline takes at most five artifacts.
 """
 
 from collections.abc import Iterable, Sequence

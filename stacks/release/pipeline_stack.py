@@ -1,8 +1,7 @@
-"""The pipeline from a commit to production: build, prove, deploy to beta, ask, measure, compare, propose, deploy.
+"""The pipeline from a commit to production.
 
-A change of a model and a change of the infrastructure go through the same steps. Production takes only workloads whose
-recommendation was measured on the very artifact that is built: a release with a new artifact ends with the proposal of
-its recommendation, and merging the proposal is the release that reaches production.
+Production takes only workloads whose recommendation was measured on the artifact that is built. A release of a new
+artifact ends with the proposal of its recommendation; the release of the merge reaches production.
 """
 
 import json
@@ -41,6 +40,8 @@ SERVING = (SageMakerEndpointStack, EcsServiceStack)
 
 REMOTE = (*NEURON_FAMILIES, "tensorrt")
 """Runtimes whose models a SageMaker processing job builds."""
+MEASUREMENT_ONLY = ("kms_key_arn", "subnets", "security_groups")
+"""Facts of [recommender] that the roles of builds may not use."""
 
 BETA = Options(stage="beta", recommendation="ignore")
 """Beta has one instance of each workload, which is asked and measured and bears no load."""
@@ -105,10 +106,7 @@ class ReleasePipelineStack(Stack):
         CfnOutput(self, "PipelineName", value=pipeline.pipeline.pipeline_name)
 
     def _release(self) -> codepipeline.Pipeline:
-        """Returns the pipeline with its sources: the files of a commit, and a clone for what pushes.
-
-        Whoever gets a clone gets the connection with it and may push to the repository.
-        """
+        """Returns the pipeline with its sources: the files of a commit, and a clone, which can push."""
         files, clone = codepipeline.Artifact("Source"), codepipeline.Artifact("Clone")
         source = self._source(files, clone=False)
         self._commit = pipelines.CodePipelineFileSet.from_artifact(files)
@@ -268,6 +266,7 @@ def _model(workload: Workload) -> steps.Model:
         loaded=any(needs_host_ami(name) for name in workload.instance_types),
         proven=workload.recommender.prove,
         beside=tuple(beside),
+        unused_facts=tuple(key for key in MEASUREMENT_ONLY if getattr(workload.recommender, key)),
     )
 
 

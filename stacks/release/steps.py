@@ -1,7 +1,4 @@
-"""The steps of a release, each of which runs a script of scripts/release/ in a CodeBuild project of its own.
-
-A script says itself what to do when it fails, and another CI can run the same scripts.
-"""
+"""The steps of a release. Each runs a script of scripts/release/ in a CodeBuild project of its own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +40,8 @@ class Build:
     target: str
     remote: bool
     """True where a SageMaker processing job builds it."""
+    unused_facts: tuple[str, ...] = ()
+    """Keys of [recommender] that a release's build leaves out: its role may use neither the key nor the network."""
 
     @property
     def folder(self) -> str:
@@ -76,7 +75,8 @@ def build(
     bucket_name: str,
 ) -> pipelines.CodeBuildStep:
     """Compiles the model, and a shadow's, where its hardware is. `role` is both the step's and a processing job's."""
-    facts = (f"recommender.role_arn={role.role_arn}", f"recommender.bucket={bucket_name}")
+    facts = [f"recommender.role_arn={role.role_arn}", f"recommender.bucket={bucket_name}"]
+    facts += [f"recommender.{key}=" for key in model.unused_facts]
     on_aws = ["--on", "sagemaker", *(part for fact in facts for part in ("--set", fact))]
     builds = (model, *model.beside)
     arguments = [(each.workload, each.target, *(on_aws if each.remote else [])) for each in builds]
@@ -103,11 +103,7 @@ def record(
     role: iam.IRole,
     bucket_name: str,
 ) -> pipelines.CodeBuildStep:
-    """Runs evaluation.jsonl through the model on its chip: an endpoint that lives as long as that takes.
-
-    `inputs` are the build and the images, by their folders; `role` is both the step's and the endpoint's. The step's
-    output is a folder with the recorded outputs.
-    """
+    """Records the model's outputs for evaluation.jsonl on its chip, on a temporary endpoint."""
     assert model.chip is not None
     arguments = [model.workload, model.target, role.role_arn, bucket_name, model.chip.instance_type]
     named = [model.chip.image_uri] if model.chip.image_uri else []
@@ -202,10 +198,9 @@ def measure(
     deployed: Callable[[str], CfnOutput],
     role: iam.IRole,
 ) -> pipelines.CodeBuildStep:
-    """Runs an advanced job on the model that beta deployed, or loads beta's endpoint; then proves what it recommends,
-    where that is asked for. The step's output is the run's folder. `deployed` gives the stack's outputs by name.
+    """Measures the model of beta with a job or a load test, and proves the recommendation if `proven`.
 
-    A recommendation names the artifact that was measured, so the job's step reads the build.
+    `deployed` returns the stack's outputs by name. The step's output is the run's folder.
     """
     if model.loaded:
         command = f'bash {SCRIPTS}/measure_endpoint.sh {model.workload} "$ENDPOINT"'
@@ -251,10 +246,9 @@ def propose(
     run: pipelines.Step,
     connection: iam.PolicyStatement,
 ) -> pipelines.CodeBuildStep:
-    """Proposes the recommendation, as a branch for a pull request and as a patch.
+    """Proposes the recommendation as a branch for a pull request and as a patch.
 
-    `clone` may be of a later commit than the one that was measured, `commit`. git gets its credentials for the push
-    from CodeBuild, which gets them by `connection`.
+    `commit` is the measured commit; `clone` may be later. Git gets its credentials by `connection`.
     """
     step = _step(
         f"Propose-{workload}",

@@ -106,9 +106,7 @@ TRAFFIC: list[TrafficPattern | Arrivals] = [
 @pytest.mark.parametrize("traffic", TRAFFIC)
 @given(acts=st.lists(ACTS, min_size=1, max_size=5))
 @examples(25)
-def test_every_request_is_accounted_for_once_whatever_a_server_does(
-    traffic: TrafficPattern | Arrivals, acts: list[Act]
-) -> None:
+def test_every_request_is_counted_once(traffic: TrafficPattern | Arrivals, acts: list[Act]) -> None:
     def serve(request: Request, peer: Peer) -> None:
         if len(network.requests) < MOST_REQUESTS:
             acts[len(network.requests) % len(acts)](request, peer)

@@ -16,7 +16,7 @@ trees = st.dictionaries(st.lists(names, min_size=1, max_size=3).map("/".join), s
 
 
 def write_tree(folder: Path, tree: dict[str, bytes], order: list[str], mtime: int, mode: int) -> dict[str, bytes]:
-    """Write what fits (a file may stand where a folder should); returns what was written."""
+    """Write what fits (a file may stand where a folder should); returns the written files."""
     folder.mkdir()
     for name in order:
         file = folder / name

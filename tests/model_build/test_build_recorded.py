@@ -44,9 +44,9 @@ def test_a_build_that_compared_nothing_is_not_released(tiny_workload: WorkloadFo
         verify_recorded(planned)
     assert caught.value.exit_code == 1
     assert str(caught.value) == (
-        f"{planned.artifact}: parity: the build compared nothing, since the model could not run where it was compiled. "
-        "Run `python -m containers.batch.record` on the target's hardware and give what it writes to `python -m "
-        "model_build verify tiny --target cpu --outputs FILE`."
+        f"{planned.artifact}: parity: the build compared nothing, because its machine could not run the model. Run "
+        "`python -m containers.batch.record` on the target's hardware, and then `python -m model_build verify tiny "
+        "--target cpu --outputs FILE`."
     )
 
 

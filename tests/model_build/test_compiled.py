@@ -63,7 +63,7 @@ COMPILES_NOTHING = (
     "containers/encoder/answers.py",
     "containers/text2text/generator.py",
 )
-"""Files that no backend compiles with: the command line, checks, what is packed and how it is verified."""
+"""Files that no backend compiles with: the command line, checks, packing and verification."""
 
 
 @pytest.fixture(scope="module")

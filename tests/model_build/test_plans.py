@@ -88,7 +88,7 @@ def test_moving_from_inf1_to_inf2_is_one_line(workloads_copy: Path) -> None:
 
 
 def answers_on_inf1(folder: Path, pipeline_cores: str) -> BuildPlan:
-    """Plans question answering as a pipeline over so many NeuronCores."""
+    """Plans question answering as a pipeline over several NeuronCores."""
     shutil.copytree(ROOT / "workloads" / "question_answering", folder / "question_answering")
     file = folder / "question_answering" / "workload.toml"
     text = file.read_text("utf-8")

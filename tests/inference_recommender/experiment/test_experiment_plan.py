@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from inference_recommender.experiment.cells import Cell, baseline_cell, cells
 from inference_recommender.experiment.plan import LARGEST_JOB, LONGEST_NAME, Experiment, batches, job_plan
-from inference_recommender.measure.tested_model import TestedModel
+from inference_recommender.measure.job_requests import TestedModel
 from workloads import ProjectError, load_workload
 
 REVIEWS = load_workload("text_classification")
 ANSWERS = load_workload("question_answering")
-SUBJECT = TestedModel(model_name="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/p.tar.gz")
+SUBJECT = TestedModel(model="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/p.tar.gz")
 GPU_TYPES = {"pt": 3, "trt": 4}
 
 

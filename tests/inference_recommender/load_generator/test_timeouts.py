@@ -18,7 +18,7 @@ from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.records import TIMED_OUT, SentRequests
 from inference_recommender.measure.load_test_result import measurement
 from inference_recommender.measure.probe import seen
-from inference_recommender.measure.served import url_served
+from tests.builders import a_system
 from tests.inference_recommender.load_generator.virtual_run import (
     START_S,
     drive,
@@ -224,7 +224,7 @@ def test_several_generators_count_hung_users_and_time_outs_together(tmp_path: Pa
 def test_a_load_test_s_measurement_has_the_errors_and_the_reason(tmp_path: Path) -> None:
     plan = plan_of(users((4, 5)), stopping_conditions=GO_ON)
     outcome = run_command(plan, half_silent, tmp_path)
-    measured = measurement(outcome, plan, url_served("http://server/infer", "m", "ml.c5.xlarge", 1, None))
+    measured = measurement(outcome, plan, a_system())
     assert measured.failure_code == "too-many-errors"
     assert measured.series is not None
     assert sum(count or 0 for count in measured.series.errors) == 2

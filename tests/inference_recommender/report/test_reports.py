@@ -19,7 +19,6 @@ from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
 from inference_recommender.tune.result import TuneResult
 from tests.inference_recommender.report.builders import (
-    CAPACITY,
     COLD_START,
     SUMMARY,
     a_probe,
@@ -89,11 +88,6 @@ def test_a_run_with_search_proof_and_cold_start(run_copy: RunFolder) -> None:
 def test_a_proof(tmp_path: Path) -> None:
     RunFolder(tmp_path / "proof").keep("proof.json", a_proof("kept", archive=None).model_dump(mode="json"))
     matches(tmp_path / "proof", "proof.json")
-
-
-def test_a_capacity_search(tmp_path: Path) -> None:
-    RunFolder(tmp_path / "search").keep("capacity.json", CAPACITY)
-    matches(tmp_path / "search", "capacity.json")
 
 
 def test_a_simulation(simulated: Path) -> None:
@@ -266,20 +260,8 @@ def test_the_decision_of_a_simulation(
     assert read_report(changed_simulation(simulated, tmp_path, policies=chosen, **members)).decision.startswith(begins)
 
 
-def test_the_page_of_a_simulation_has_every_policy_and_shows_the_judged_one(simulated: Path) -> None:
+def test_the_page_of_a_simulation_draws_the_worst_day_and_cost_against_risk(simulated: Path, tmp_path: Path) -> None:
     text = write_page(simulated).read_text("utf-8")
-    assert len(text) < 2_000_000
-    slider = re.search(r'<input type="range" id="policy" min="0" max="(\d)" step="1" value="(\d)"', text)
-    assert slider is not None
-    assert slider.groups() == ("2", "1"), "policies are in order of their instance hours"
-    blocks = re.findall(r'<div class="policy" data-policy="(\d)" data-says="([^":]+)[^"]*"( hidden)?>', text)
-    assert blocks == [
-        ("0", "fixed fleet", " hidden"),
-        ("1", "requested", ""),
-        ("2", "recommended", " hidden"),
-    ]
-    groups = re.findall(r'<g data-policy="(\d)"( hidden)?>', text)
-    assert {number for number, hidden in groups if not hidden} == {"1"}
     assert re.findall(r'<a download="([^"]+)"', text) == [
         "load.csv",
         "fleet.csv",
@@ -288,15 +270,14 @@ def test_the_page_of_a_simulation_has_every_policy_and_shows_the_judged_one(simu
         "cost.csv",
         "cost-against-risk.csv",
     ]
-
-
-def test_a_simulation_of_one_policy_has_no_slider(simulated: Path, tmp_path: Path) -> None:
+    for legend in ("serving", "serving, recommended", "desired", "ideal", "tolerated, 5 minutes", "fixed fleet"):
+        assert f"{legend}</text>" in text, legend
     document = json.loads((simulated / "simulation.json").read_text("utf-8"))
     policies, subject = document["policies"], {**document["subject"], "price_per_hour_usd": None}
     copy = changed_simulation(simulated, tmp_path, policies=policies[:1], subject=subject)
     text = write_page(copy).read_text("utf-8")
-    assert '<input type="range"' not in text
     assert "instance hours since the day began" in text
+    assert "serving, recommended" not in text
 
 
 def test_a_damaged_simulation_is_named(simulated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -314,7 +295,7 @@ def test_all_writes_an_index_with_relative_links_and_why_a_folder_has_no_report(
     assert capsys.readouterr().out == f"{runs / 'index.html'}\n"
     text = (runs / "index.html").read_text("utf-8")
     assert re.findall(r'href="([^"]+)"', text) == ["job-1/report.html"]
-    assert "is no run folder: it has no workload.json." in text
+    assert "is not a run folder: it has no workload.json." in text
 
 
 READ: dict[str, Callable[[str], object]] = {"json": Report.model_validate_json, "markdown": str, "text": str}

@@ -6,11 +6,12 @@ from typing import Any
 
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
-from inference_recommender.sizing.evidence import Evidence, described_job
+from inference_recommender.sizing.decision import Evidence
+from inference_recommender.sizing.evidence import described_job
 from tests.inference_recommender.api import description, endpoint, recommendation
 
 ARCHIVE, CPU_ARCHIVE = "a" * 64, "c" * 64
-OF_USERS = "The rate is of closed-loop users, who wait for their answers; callers who do not may need more instances."
+OF_USERS = "This is the rate of closed-loop users, who wait for their answers. Other callers may need more instances."
 
 
 def measurement(rate: float | None = 13_000, latency: float | None = 42.0, **fields: object) -> Measurement:

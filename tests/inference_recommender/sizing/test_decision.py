@@ -21,10 +21,9 @@ NO_PERCENTILE = Demand(peak_invocations_per_minute=30_000, model_latency_ms=40)
 SIZING = Sizing(headroom=0.2, safety_factor=0.5)
 KNOWN = Price(usd_per_hour=1.408, reason="listed")
 SERIES = watched((1, 6_000, 10), (2, 10_000, 14), (3, 12_800, 18), (4, 13_100, 22))
-UNVERIFIED = "Unverified: nothing shows whether it keeps P99 model latency ≤ 50 ms. "
+UNVERIFIED = "Unverified: no evidence that it meets P99 model latency ≤ 50 ms. "
 NO_P99 = (
-    UNVERIFIED + "There is no P99 of ModelLatency from CloudWatch, and no percentile is documented for the job's own "
-    "figures, "
+    UNVERIFIED + "CloudWatch has no P99 of ModelLatency, and AWS documents no percentile for the job's own figures, "
 )
 UNFINISHED = {"invocations_per_minute": None, "percentile": "P99", "limit_ms": 50, "reason": "its time was over"}
 
@@ -58,8 +57,8 @@ def probe(rate: float, latency_ms: float | None) -> dict[str, Any]:
             searched(latency_ms=56.954),
             DEMAND,
             (True, True, "open-loop", 3),
-            "Meets P99 model latency ≤ 50 ms at 13,000 invocations/min, by an open-loop search. The probe nearest to "
-            "that rate had 56.95 ms; the probes around it decide together. The closed-loop test reached 18,000.",
+            "Meets P99 model latency ≤ 50 ms at 13,000 invocations/min, by an open-loop search. The nearest probe "
+            "had 56.95 ms; the probes around it decide together. The closed-loop test reached 18,000.",
             id="nearest probe over the limit",
         ),
         pytest.param(
@@ -73,14 +72,14 @@ def probe(rate: float, latency_ms: float | None) -> dict[str, Any]:
             searched(percentile="P95"),
             DEMAND,
             (False, False, "open-loop", 3),
-            UNVERIFIED + "Its capacity, 13,000 invocations/min, was searched for within P95 ≤ 50 ms.",
+            UNVERIFIED + "The search for its capacity of 13,000 invocations/min had the limit P95 ≤ 50 ms.",
             id="search of another percentile",
         ),
         pytest.param(
             searched(limit_ms=80),
             DEMAND,
             (False, False, "open-loop", 3),
-            UNVERIFIED + "Its capacity, 13,000 invocations/min, was searched for within P99 ≤ 80 ms.",
+            UNVERIFIED + "The search for its capacity of 13,000 invocations/min had the limit P99 ≤ 80 ms.",
             id="search of a higher limit",
         ),
         pytest.param(
@@ -95,7 +94,7 @@ def probe(rate: float, latency_ms: float | None) -> dict[str, Any]:
             measurement(latency=42.0, percentile="P99"),
             DEMAND,
             (True, True, "closed-loop", 3),
-            f"Keeps P99 model latency ≤ 50 ms: 42 ms at 13,000 invocations/min. {OF_USERS}",
+            f"Meets P99 model latency ≤ 50 ms: 42 ms at 13,000 invocations/min. {OF_USERS}",
             id="the generator's percentile, kept",
         ),
         pytest.param(
@@ -123,36 +122,35 @@ def probe(rate: float, latency_ms: float | None) -> dict[str, Any]:
             measurement(),
             NO_PERCENTILE,
             (False, True, "closed-loop", 3),
-            "Misses model latency ≤ 40 ms: 42 ms at 13,000 invocations/min, by a figure of undocumented percentile. "
-            f"{OF_USERS}",
+            f"Misses model latency ≤ 40 ms: 42 ms at 13,000 invocations/min, of undocumented percentile. {OF_USERS}",
             id="limit without a percentile",
         ),
         pytest.param(
             measurement(latency=None),
             NO_PERCENTILE,
             (False, True, "closed-loop", 3),
-            f"The job reported no model latency for it, so nothing shows that it keeps 40 ms. {OF_USERS}",
+            f"The job reported no model latency, so there is no evidence that it meets 40 ms. {OF_USERS}",
             id="limit without a latency",
         ),
         pytest.param(
             measurement(),
             NO_LIMIT,
             (True, True, "closed-loop", 3),
-            f"Latency is not judged, for no objective was given: 42 ms at 13,000 invocations/min. {OF_USERS}",
+            f"Latency is not judged, because there is no objective: 42 ms at 13,000 invocations/min. {OF_USERS}",
             id="no limit",
         ),
         pytest.param(
             measurement(rate=None),
             DEMAND,
             (False, True, "closed-loop", None),
-            "The job reported no capacity for it.",
+            "The job reported no capacity.",
             id="no rate",
         ),
         pytest.param(
             measurement(rate=1e-320),
             DEMAND,
             (False, True, "closed-loop", None),
-            "The job reported 9.99989e-321 invocations/min for it, which is no load.",
+            "The job reported 9.99989e-321 invocations/min, which is no load.",
             id="a rate of nothing",
         ),
         pytest.param(
@@ -196,8 +194,8 @@ def test_a_job_is_judged_by_an_estimate_below_its_closed_loop_rate() -> None:
 def test_a_service_that_is_too_slow_for_one_user_misses_the_objective() -> None:
     found = judged(measurement(series=watched((1, 6_000, 60), (2, 9_000, 90))))
     assert found.reason == (
-        f"Misses P99 model latency ≤ 50 ms: one request alone takes {found.objective_latency_ms:.4g} ms, by the test's "
-        f"records. {OF_USERS}"
+        f"Misses P99 model latency ≤ 50 ms: a single request takes {found.objective_latency_ms:.4g} ms by the records. "
+        f"{OF_USERS}"
     )
     assert found.objective_latency_ms == pytest.approx(60, rel=0.01)
     assert (found.meets_objective, found.instance_count) == (False, 3)

@@ -12,7 +12,7 @@ from workloads import ROOT
 PEAK = ("--peak-invocations-per-minute", "30000")
 GONE = (
     "gone.json cannot be read: [Errno 2] No such file or directory: 'gone.json'. Allowed: the JSON of "
-    "DescribeInferenceRecommendationsJob, capacity.json, or the folder of a run, an experiment or a search."
+    "DescribeInferenceRecommendationsJob, or the folder of a run or an experiment."
 )
 
 

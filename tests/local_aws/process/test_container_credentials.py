@@ -140,5 +140,5 @@ def test_an_account_that_does_not_answer_is_said_at_once(account: LocalAccount) 
         pass
     assert str(caught.value).startswith(
         "arn:aws:iam::123456789012:role/step cannot be assumed at the local account: An error occurred "
-        "(InvalidClientTokenId) when calling the AssumeRole operation: The access key is none of this local account's."
+        "(InvalidClientTokenId) when calling the AssumeRole operation: This local account does not have this "
     )

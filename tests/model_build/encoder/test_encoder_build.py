@@ -275,7 +275,7 @@ def test_a_disk_that_is_full_while_packing_leaves_nothing_half_written(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(
-        f"There is no room for the build in {folder}: [Errno 27] File too large. Nothing half-written was left. "
+        f"There is no room for the build in {folder}: [Errno 27] File too large. No incomplete files remain. "
         "Free some space and build again.\n"
     )
     assert not list(folder.iterdir())

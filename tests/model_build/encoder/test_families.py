@@ -122,7 +122,7 @@ def test_an_unknown_family_names_the_known_ones_and_the_nearest(tmp_path: Path) 
 def test_a_family_that_was_tried_and_is_refused_says_why(tmp_path: Path) -> None:
     assert refusal(tmp_path, model_type="fnet") == (
         'config.json: model_type: got "fnet", but FNet is not built: it mixes the padding into a text\'s answer, which '
-        "then depends on what else is in its batch. docs/families.md lists what is."
+        "then depends on what else is in its batch. docs/families.md has the list."
     )
 
 
@@ -132,7 +132,7 @@ def test_a_task_that_is_not_built_of_the_family(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read(tmp_path, tmp_path, model)
     assert str(caught.value) == (
-        f'{tmp_path / "config.json"}: model_type: got "roberta", but text-pair-scoring is built of BERT alone.'
+        f'{tmp_path / "config.json"}: model_type: got "roberta", but text-pair-scoring is built only for BERT.'
     )
 
 
@@ -215,14 +215,12 @@ def test_a_target_that_only_our_own_network_goes_to(target: str, runtime: str, t
         plan_of(workload, target)
     place, reason = {
         "neuron": ("Inferentia", "AWS's Neuron images have no transformers"),
-        "torchscript": (
-            "PyTorch on a GPU",
-            "a trace of transformers' module looks at its mask on the CPU, so that it stays there",
-        ),
+        "torchscript": ("PyTorch on a GPU", "a trace of transformers' module keeps its mask on the CPU"),
     }[runtime]
     assert str(caught.value) == (
         f"{workload.file}: targets.{target}.runtime: '{runtime}' is not built for ALBERT on this hardware. {place} "
-        "takes networks of ours alone, of BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA, ERNIE, Data2Vec: "
+        "takes only this project's own networks, of BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA, ERNIE, "
+        "Data2Vec: "
         f"{reason}. Allowed: onnxruntime, tensorrt, and torchscript on CPU."
     )
 
@@ -232,8 +230,8 @@ def test_int8_that_would_change_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         plan_of(workload, "cpu-int8")
     assert str(caught.value) == (
-        f"{workload.file}: targets.cpu-int8.precision: 'int8' is not built for SqueezeBERT. In int8 it would stay "
-        "as it is: its layers are convolutions, and the quantiser takes products of matrices. Allowed: fp32."
+        f"{workload.file}: targets.cpu-int8.precision: 'int8' is not built for SqueezeBERT. int8 would not "
+        "change it: its layers are convolutions, and the quantiser takes products of matrices. Allowed: fp32."
     )
 
 

@@ -1,4 +1,4 @@
-"""`init` writes folders that build as they are, asks only what the files leave open, and refuses in one sentence."""
+"""`init` writes folders that build without an edit."""
 
 import json
 import pickle
@@ -20,7 +20,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def test_a_classifier_with_labelled_rows(init: Init, brought: Path, root: Path, tmp_path: Path) -> None:
-    labels = ["Negative", "neutral", "2"]  # in another case, as it is, and by its number
+    labels = ["Negative", "neutral", "2"]  # in another case, in its own spelling, and by its number
     rows = [{"id": i, "review": text, "label": labels[i % 3]} for i, text in enumerate(checkpoints.texts(30))]
     folder = init(brought / "bert_classifier", "--examples", write_csv(tmp_path / "reviews.csv", rows))
     workload = folder.workload
@@ -56,7 +56,7 @@ def test_questions_as_squad_has_them(init: Init, brought: Path, tmp_path: Path) 
     assert folder.evaluation()[0].label == rows[0]["context"].split()[0]
 
 
-def test_a_generator_says_why_it_cannot_go_to_inferentia(init: Init, brought: Path, tmp_path: Path) -> None:
+def test_a_generator_names_the_reason_against_inferentia(init: Init, brought: Path, tmp_path: Path) -> None:
     pairs = "\n".join(f"{text}\t{text[::-1]}" for text in checkpoints.texts(12))
     (tmp_path / "pairs.txt").write_text(pairs, "utf-8")
     folder = init(brought / "t5", "--examples", tmp_path / "pairs.txt")
@@ -91,12 +91,12 @@ def test_a_gate_that_cannot_fail_is_a_warning(init: Init, brought: Path, tmp_pat
     (tmp_path / "pairs.txt").write_text("abc\tdef\n")
     init(brought / "t5", "--examples", tmp_path / "pairs.txt", "--target", "cpu")
     assert (
-        "Warning: exact_match is at least 0, so this gate cannot fail. The checkpoint reaches 0.0000. --min "
-        "exact_match=VALUE sets another.\n"
+        "Warning: exact_match is at least 0, so this gate cannot fail. The checkpoint reaches 0.0000. Set "
+        "--min exact_match=VALUE.\n"
     ) in capsys.readouterr().err
 
 
-def test_nothing_is_overwritten_without_being_asked(init: Init, brought: Path, root: Path, capsys: Capture) -> None:
+def test_nothing_is_overwritten_without_the_option(init: Init, brought: Path, root: Path, capsys: Capture) -> None:
     folder = init(brought / "bert_classifier", "--target", "cpu")
     (folder.path / "notes.txt").write_text("mine")
     folder.file.write_text("edited")

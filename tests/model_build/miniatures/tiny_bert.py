@@ -141,6 +141,6 @@ def make_lines(fields: tuple[str, ...], task: str, count: int, seed: int = 0) ->
 
 
 def _text(rng: Random, letters: int) -> str:
-    """Words of up to five letters, of at most so many letters altogether."""
+    """Returns words of up to five letters, with at most `letters` letters in all."""
     text = "".join(rng.choices(LETTERS, k=rng.randint(2, letters)))
     return " ".join(text[start : start + 5] for start in range(0, len(text), 5))
