@@ -18,11 +18,11 @@ from typing import Any
 from rich.console import Console
 
 from model_build import matrix, render
-from model_build.init import command_line as initialising
-from model_build.lint import command_line as linting
+from model_build.init import init_command as initialising
+from model_build.lint import lint_command as linting
 from model_build.plan import BuildPlan, plan
 from model_build.progress import Progress, seldom
-from model_build.remote import command_line as remote
+from model_build.remote import remote_options as remote
 from workloads import ROOT, ProjectError, Unavailable, UsageError, WorkloadFolder, load_workload, workload_names
 from workloads.program import (
     CommandParser,
