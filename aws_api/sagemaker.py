@@ -111,10 +111,6 @@ class SageMakerAccount(AwsSession):
             return None
         return outputs.get("HostedTarget") if endpoint in (None, outputs.get("EndpointName")) else None
 
-    def has_role_credentials(self) -> bool:
-        """Returns whether the credentials are a role's rather than a user's."""
-        return ":assumed-role/" in self.call("sts", "get_caller_identity")["Arn"]
-
     def upload(self, url: str, body: bytes) -> None:
         """Writes an S3 object; creates the bucket if it does not exist."""
         s3.upload(self, url, body)

@@ -12,6 +12,7 @@ COMMANDS = {
     "sweep": "jobs cleanup",
     "batch": "size --workload WORKLOAD --from REPORTS",
     "prices": "size --explain, or size --refresh-prices",
+    "reports": "report --all",
 }
 """Old command → new command line."""
 FLAGS = {
@@ -62,6 +63,23 @@ FLAGS = {
     "prove": {
         "--model": "--url with the path of the model's infer",
         "--instance-type": "--instances [Nx]TYPE",
+    },
+    "simulate": {
+        "--from-cloudwatch": "--trace cloudwatch:ENDPOINT",
+        "--fill-gaps": "--set simulation.fill_gaps=zero or last",
+        "--peak-invocations-per-minute": "--set objective.peak_invocations_per_minute=N",
+        "--region": "--set simulation.region=REGION",
+        "--first-seed": "--seeds N",
+        "--target-invocations": "--policy target=N",
+        "--min-instances": "--policy min=N",
+        "--max-instances": "--policy max=N",
+        "--scale-out-cooldown-s": "--policy scale_out_cooldown_s=S",
+        "--scale-in-cooldown-s": "--policy scale_in_cooldown_s=S",
+        "--provisioning-s": "--set simulation.provisioning_s=S",
+        "--model-load-s": "--set simulation.model_load_s=S",
+        "--metric-delay-s": "--set simulation.metric_delay_s=S",
+        "--tolerance-minutes": "--set simulation.tolerance_minutes=M",
+        "--confidence": "--set simulation.confidence=SHARE",
     },
     "register": {
         "--model-name": "--set recommender.model=NAME",

@@ -66,6 +66,3 @@ class TritonStatistics:
             self._sleep(POLL_S)
             after = self.read()
         return None if after is None else server_times(before, after)
-
-
-UNREACHABLE = TritonStatistics(None)

@@ -51,7 +51,6 @@ CHILDREN = {
     "containers/batch/worker.py",
     "containers/neuron/worker.py",
     "containers/triton/server_times.py",
-    "inference_recommender/load_generator/null_server.py",
     "local_aws/process/guard.py",
     "local_aws/process/loadable_triton.py",
     "model_build/encoder/export.py",
@@ -65,7 +64,6 @@ TOOLS = {
     "scripts/install.py",
     "scripts/lock.py",
     "scripts/run_tests.py",
-    "scripts/security/replay_high.py",
     "workloads/train.py",
 }
 """Programs for those who work on this project, whose traceback is what they want to see."""

@@ -41,10 +41,10 @@ LATEST = 20
 DESCRIPTION = f"""list [WORKLOAD]   the latest jobs, or those whose name contains the workload's
 describe JOB      a job and its tests
 stop JOB          stop a job and wait for its end
-cleanup           delete endpoints, endpoint configurations and models of tests that have expired
+cleanup           delete the resources of tests that have expired
 
-Resources that tests make have the tag {TAG}, two hours after their load should
-have ended. A test deletes what it made; cleanup deletes what killed processes left behind. Run it daily.
+Resources of tests have the tag {TAG}: two hours after the planned end of their load. A test deletes its own resources;
+cleanup deletes those that killed processes left. Run it daily.
 Exit code 3: AWS rejected a deletion or is unreachable."""
 
 

@@ -28,7 +28,7 @@ from inference_recommender.output import Commands, JobProgress, add_command, tel
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload
 from workloads.instances import needs_host_ami
-from workloads.settings import with_settings
+from workloads.set_option import with_settings
 
 DESCRIPTION = """Measures a workload and sizes its fleet.
 

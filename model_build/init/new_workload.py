@@ -16,7 +16,7 @@ from typing import Any
 from model_build.checkpoint import read, sentence_transformers
 from model_build.checkpoint.families import family_of
 from model_build.checkpoint.text2text import read_text2text
-from model_build.init import examples, labels, lengths, source, workload_toml
+from model_build.init import checkpoint_source, examples, labels, lengths, workload_toml
 from model_build.init.checkpoint_facts import find
 from model_build.init.examples import OTHER, Columns, ExampleRow
 from model_build.init.lengths import Lengths, sequence_lengths
@@ -126,7 +126,7 @@ class _Draft:
     def __init__(self, request: InitRequest, root: Path, scratch: Path, progress: Progress) -> None:
         progress("Reading the checkpoint")
         self.request, self.root, self.scratch, self.progress = request, root, scratch, progress
-        fetched = source.fetch(request.source, root / "build" / "checkpoints")
+        fetched = checkpoint_source.fetch(request.source, root / "build" / "checkpoints")
         self.folder = fetched.folder
         self.facts = facts = find(self.folder, request.task, request.labels)
         # An architecture that no build reads is refused before anything that depends on it.
@@ -134,8 +134,8 @@ class _Draft:
             read_text2text(self.folder)
         else:
             family_of(facts.config, self.folder / "config.json")
-        if copied := fetched.copied or not source.names_its_labels(facts):
-            source.copy(self.folder, scratch / "checkpoint", facts)
+        if copied := fetched.copied or not checkpoint_source.names_its_labels(facts):
+            checkpoint_source.copy(self.folder, scratch / "checkpoint", facts)
             self.folder = scratch / "checkpoint"
         self._check_max_input_tokens()
         columns = Columns(texts=tuple(request.text_column), label=request.label_column)
@@ -147,7 +147,7 @@ class _Draft:
             facts,
             tuple(given.rows[0].request),
             self.counted,
-            source.COPY if copied else fetched.origin,
+            checkpoint_source.COPY if copied else fetched.origin,
             fetched.origin,
             self.folder,
             request.max_input_tokens,

@@ -48,7 +48,7 @@ BUILDING = "model_build"
 UNAVAILABLE, UNFORESEEN = 3, 70
 
 
-class StepFailed(Exception):
+class BuildStepFailed(Exception):
     """A failed gate and a crash of Python both exit with 1; the first line distinguishes them."""
 
     def __init__(self, what: str, status: int, said: str, *, crashed: bool) -> None:
@@ -72,7 +72,7 @@ def main(arguments: list[str], system: Path = Path("/")) -> int:
         step(BUILDING, build, work, build_environment(dict(os.environ), system))
         root = work.joinpath(*(part for name in published for part in ("build", "published", name)))
         leave(work, root / "build" / workload / variant, processing / "output")
-    except StepFailed as error:
+    except BuildStepFailed as error:
         for log in work.glob(BUILD_LOGS) if error.exit_code == UNFORESEEN else ():
             print(log.read_text("utf-8", "replace"), file=sys.stderr)
         tell(message, str(error))
@@ -147,7 +147,7 @@ def compat_folder(system: Path) -> str | None:
 
 
 def step(what: str, command: list[str], folder: Path, environment: dict[str, str]) -> None:
-    """Runs a command and prints its output. Raises `StepFailed` with the last lines."""
+    """Runs a command and prints its output. Raises `BuildStepFailed` with the last lines."""
     print(f"$ {' '.join(command)}", flush=True)
     said: collections.deque[str] = collections.deque(maxlen=25)
     crashed = False
@@ -165,7 +165,7 @@ def step(what: str, command: list[str], folder: Path, environment: dict[str, str
             said.append(line)
             crashed = crashed or line.startswith("Traceback (most recent call last)")
     if process.returncode:
-        raise StepFailed(what, process.returncode, "".join(said), crashed=crashed)
+        raise BuildStepFailed(what, process.returncode, "".join(said), crashed=crashed)
 
 
 def leave(work: Path, built: Path, output: Path) -> None:

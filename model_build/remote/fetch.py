@@ -14,7 +14,7 @@ from aws_api.processing_jobs import ProcessingJob
 from containers.archive_reader import ArchiveRefused, unpack
 from model_build import archive
 from model_build.remote.build_account import BuildAccount
-from model_build.remote.source import TIMING_CACHES
+from model_build.remote.source_archive import TIMING_CACHES
 from workloads import ModelArtifact, ParityReport, Unavailable, artifact_file, file_sha256
 
 UNCHANGED = "build/ was not changed."

@@ -20,7 +20,7 @@ from model_build.compiled import exclusive
 from model_build.progress import Progress, silent
 from model_build.remote.build_account import LOG_LINES, BuildAccount, failure
 from model_build.remote.fetch import combine, fetch, publish
-from model_build.remote.source import TIMING_CACHES, pack_source
+from model_build.remote.source_archive import TIMING_CACHES, pack_source
 from workloads import Interrupted, ModelArtifact, Unavailable, WorkloadFolder, artifact_file
 
 ENTRY = Path(__file__).with_name("entry.py")

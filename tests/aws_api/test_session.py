@@ -1,4 +1,4 @@
-"""One retry policy for all calls: what botocore does in silence, what is outlasted with a word, and what is not."""
+"""One retry policy for all calls: botocore's retries, outages with a message, and errors that are raised at once."""
 
 import os
 from collections.abc import Iterator

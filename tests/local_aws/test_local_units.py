@@ -1,9 +1,7 @@
 """The pure parts of the local account: archives, statistics, orders and refusals."""
 
 import hashlib
-import io
 import os
-import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,23 +40,6 @@ def repository(tmp_path: Path, files: Mapping[str, str]) -> Path:
 def test_an_archive_unpacks_to_a_repository_and_names_its_only_model(tmp_path: Path) -> None:
     model_archive.unpack(echo_archive(), URL, tmp_path / "repository")
     assert model_archive.default_model(tmp_path / "repository", {}) == "echo"
-
-
-def test_an_entry_that_leads_out_of_the_repository_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable) as refused:
-        repository(tmp_path, {"../outside": "x"})
-    assert str(refused.value) == f"{URL} cannot be unpacked: '../outside' could lead out of the folder."
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_link_that_leads_out_of_the_repository_is_refused(tmp_path: Path) -> None:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as stream:
-        link = tarfile.TarInfo("link")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc"
-        stream.addfile(link)
-    with pytest.raises(Unavailable, match=r"'link' is a symlink; only plain files and folders are unpacked\.$"):
-        model_archive.unpack(buffer.getvalue(), URL, tmp_path / "repository")
 
 
 def test_an_archive_whose_name_tells_another_sha256_is_refused(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ from containers.encoder.predictor import Predictor
 from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
 from local_aws.process.triton import TritonServer
-from tests.containers.encoder.encoder_ensemble import MAX_BATCH_SIZE, lay_out
+from model_build.encoder import repository
+from model_build.triton.repository import TritonModel, contents, lay_out
 from tests.containers.encoder.encoder_miniature import (
     CLASSIFICATION,
     PAIR_SCORING,
@@ -23,16 +26,16 @@ from tests.containers.encoder.encoder_miniature import (
     SETTINGS,
     TAGGING,
     flat,
+    make_folder,
 )
 from tests.quick_triton import start_triton, statistics
+from workloads import OnnxRuntimeTarget, Serving
 
 pytestmark = pytest.mark.integration
 
-WAITING = {
-    step: f"dynamic_batching {{ max_queue_delay_microseconds: {delay_us} }}"
-    for step, delay_us in (("tokenise", 100_000), ("engine", 20_000), ("postprocess", 20_000))
-}
-"""Requests that are sent together meet in the first step, however busy the machine is, and leave it together."""
+MAX_BATCH_SIZE = 8
+SERVING = Serving(max_batch_size=MAX_BATCH_SIZE, max_queue_delay_ms=100.0)
+"""Requests that are sent together meet in the first step, however busy the machine is."""
 Row = Mapping[str, str]
 
 
@@ -99,6 +102,19 @@ def _by_row(values: list[Any], rows: int) -> list[Any]:
     return values if width == 1 else [values[row * width : (row + 1) * width] for row in range(rows)]
 
 
+def triton_models(settings: Settings, made: Path, graph: str) -> list[TritonModel]:
+    """Returns the models that the build makes of these settings."""
+    target = OnnxRuntimeTarget(runtime="onnxruntime")
+    tokenizer: Any = SimpleNamespace(tokenizer=made / "tokenizer.json")
+    row = dict.fromkeys(settings.fields, "a")
+    return [
+        TritonModel(config=repository._ensemble("tiny", settings, SERVING, target)),
+        repository._tokenise("tiny_tokenise", settings, SERVING, tokenizer, row),
+        repository._model("tiny_model", settings, SERVING, target, {graph: made / graph}),
+        repository._postprocess("tiny_postprocess", settings, SERVING),
+    ]
+
+
 Serve = Callable[[Settings], Served]
 
 
@@ -109,15 +125,11 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
 
     def start(settings: Settings) -> Served:
         folder = tmp_path_factory.mktemp("served")
-        model = "model.pt" if settings.kind == "text-classification" else "model.onnx"
-        made = lay_out(folder / "repository", settings, model, WAITING)
+        graph = "model.pt" if settings.kind == "text-classification" else "model.onnx"
+        made = make_folder(folder / "made", settings, graph)
+        lay_out(folder / "repository", contents(triton_models(settings, made, graph)))
         servers.append(
-            start_triton(
-                folder / "repository",
-                default_model="ensemble",
-                environment={},
-                log_file=folder / "triton.log",
-            )
+            start_triton(folder / "repository", default_model="tiny", environment={}, log_file=folder / "triton.log")
         )
         return Served(servers[-1], Predictor.load(made))
 
@@ -168,10 +180,10 @@ def test_requests_of_different_lengths_share_a_batch(served: Serve, settings: Se
     model = served(settings)
     requests = [[row] for row in make_rows(settings)[1:]]
     expected = [(200, model.expected(request)) for request in requests]
-    before = model.batch_sizes("engine")
+    before = model.batch_sizes("tiny_model")
     for _ in range(50):
         assert model.at_once(requests) == expected
-        if max(model.batch_sizes("engine") - before, default=1) > 1:
+        if max(model.batch_sizes("tiny_model") - before, default=1) > 1:
             return
     pytest.fail(f"Triton never put requests together: {model.batch_sizes('engine')}")
 
@@ -191,10 +203,10 @@ def test_a_bad_row_is_an_error_of_the_client_and_its_request_is_refused(
     model, rows = served(PAIR_SCORING), make_rows(PAIR_SCORING)
     bad = {**rows[0], "right_brand": " ", "right_title": ""}
     long = {**rows[0], "left_title": "a" * 40}
-    assert model.post([bad]) == (400, "in ensemble 'ensemble', Row 0 has no text in right_brand, right_title.")
+    assert model.post([bad]) == (400, "in ensemble 'tiny', Row 0 has no text in right_brand, right_title.")
     assert model.post([rows[0], bad, long]) == (
         400,
-        "in ensemble 'ensemble', Row 1 has no text in right_brand, right_title. "
+        "in ensemble 'tiny', Row 1 has no text in right_brand, right_title. "
         "Row 2 has 48 tokens, at most 32 are allowed. No row of this request was answered.",
     )
 
@@ -205,12 +217,12 @@ def test_a_refused_request_does_not_affect_others_in_its_batch(
     model, rows = served(CLASSIFICATION), make_rows(CLASSIFICATION)
     requests = [[rows[0]], [{"text": ""}], [rows[5]], [{"text": "a" * 40}], [rows[7]], [rows[2]]]
     expected = [(200, model.expected(request)) for request in requests]
-    expected[1] = (400, "in ensemble 'ensemble', Row 0 has no text in text.")
-    expected[3] = (400, "in ensemble 'ensemble', Row 0 has 42 tokens, at most 32 are allowed.")
+    expected[1] = (400, "in ensemble 'tiny', Row 0 has no text in text.")
+    expected[3] = (400, "in ensemble 'tiny', Row 0 has 42 tokens, at most 32 are allowed.")
     for _ in range(50):
         assert model.at_once(requests) == expected
         # With 2 bad requests of 6, more than 4 in one execution hold at least one of each kind.
-        if model.batch_sizes("tokenise") & {5, 6}:
+        if model.batch_sizes("tiny_tokenise") & {5, 6}:
             return
     pytest.fail(f"Triton never put more than 4 requests together: {model.batch_sizes('tokenise')}")
 
@@ -233,7 +245,7 @@ def test_long_texts_are_read_in_windows_and_each_row_has_one_answer(serve: Serve
         assert model.post(request) == (200, model.expected(request))
     status, problem = model.post(rows * 2)
     assert status == 400
-    assert problem.startswith("in ensemble 'ensemble', The rows are ")
+    assert problem.startswith("in ensemble 'tiny', The rows are ")
     requests = [[rows[0]], [rows[1]], [rows[2]]]
     expected = [(200, model.expected(request)) for request in requests]
     for _ in range(5):

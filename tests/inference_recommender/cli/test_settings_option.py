@@ -8,7 +8,7 @@ from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli.arguments import deployed_workload
 from workloads import ProjectError, UsageError, load_workload
-from workloads.settings import with_settings
+from workloads.set_option import with_settings
 
 
 class Account(SageMakerAccount):
