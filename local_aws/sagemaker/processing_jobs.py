@@ -20,8 +20,8 @@ from typing import Any
 from moto.sagemaker.exceptions import ResourceInUseException, ValidationError
 from moto.sagemaker.models import FakeProcessingJob
 
-from local_aws.process.container_credentials import ContainerCredentials
 from local_aws.process.guarded_process import GuardedProcess
+from local_aws.process.role_session import role_session
 from local_aws.sagemaker.endpoint import shortened
 from local_aws.state_folder import check_room
 from workloads import ROOT, ProjectError
@@ -199,10 +199,8 @@ class ProcessingJobs:
         folder.mkdir(parents=True)
         file = folder / REQUEST
         file.write_text(json.dumps(job.request, indent=2), "utf-8")
-        with (
-            ContainerCredentials.serve(self._environment, job.role_arn, session_name="SageMaker") as credentials,
-            (folder / "runner.log").open("ab") as said,
-        ):
+        session = role_session(self._environment, job.role_arn, "SageMaker")
+        with (folder / "runner.log").open("ab") as said:
             with job.turn:
                 if job.stopped.is_set():
                     return {}
@@ -212,7 +210,7 @@ class ProcessingJobs:
                         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
                         "PYTHONPATH": str(ROOT),
                         **runner.environment,
-                        **credentials,
+                        **session,
                     },
                     stdout=said,
                     stderr=said,
