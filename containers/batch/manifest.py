@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..errors import ContainerError, RowsUnaccounted
+from ..container_errors import ContainerError, RowsUnaccounted
 from .chunks import Chunk
 from .source import InputFile
 from .storage import OutputStorage

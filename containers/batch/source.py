@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import ContainerError
+from ..container_errors import ContainerError
 from .chunks import Chunk, cut
 from .storage import open_bucket
 
