@@ -15,7 +15,7 @@ INPUTS = {"workload": "workload.json", "payloads": "payloads.tar.gz", "traffic":
 FINGERPRINT_DIGITS = 16
 
 
-class _Calibration(BaseModel):
+class _CalibrationSummary(BaseModel):
     highest_per_second: float
 
 
@@ -23,7 +23,7 @@ class _GeneratorWatch(BaseModel):
     cpu_share: float
     lag_ms: float
     peak_per_second: float
-    calibration: _Calibration | None = None
+    calibration: _CalibrationSummary | None = None
 
 
 class GeneratorSummary(BaseModel):
