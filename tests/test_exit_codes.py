@@ -51,7 +51,6 @@ CHILDREN = {
     "containers/batch/worker.py",
     "containers/neuron/worker.py",
     "containers/triton/server_times.py",
-    "inference_recommender/load_generator/null_server.py",
     "local_aws/process/guard.py",
     "local_aws/process/loadable_triton.py",
     "model_build/encoder/export.py",
