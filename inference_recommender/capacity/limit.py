@@ -9,8 +9,6 @@ MAX_CPU_SHARE = 0.9
 """CPU time of the load generator as a share of a core. Above it, the generator is the bottleneck."""
 MAX_LAG_MS = 50.0
 """The generator's 90th percentile of the delay of its ticks and of an open loop's requests, outside stalls."""
-MAX_RATE_SHARE = 0.8
-"""The generator's share of its calibrated rate: above it, the generator's own queues begin to show."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,7 +23,7 @@ from inference_recommender.load_generator.http_answer import (
     ParsedAnswer,
     whole_head,
 )
-from inference_recommender.load_generator.records import CONNECTION_FAILED, TIMED_OUT, UNREADABLE, Records
+from inference_recommender.load_generator.records import CONNECTION_FAILED, TIMED_OUT, UNREADABLE, RequestLog
 from inference_recommender.load_generator.requests import Outgoing
 
 SWEEP_S = 0.1
@@ -39,7 +39,7 @@ class Connection(asyncio.Protocol):
     def __init__(
         self,
         number: int,
-        records: Records,
+        log: RequestLog,
         on_free: Callable[["Connection"], None],
         on_lost: Callable[["Connection", str | None], None],
         on_unread: Callable[[float, bytes, int], None] | None,
@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
         self.free_since = now()
         """The moment the connection was asked for, then the moment of its last answer."""
         self._now = now
-        self._records = records
+        self._log = log
         self._on_free = on_free
         self._on_lost = on_lost
         self._on_unread = on_unread
@@ -118,8 +118,8 @@ class Connection(asyncio.Protocol):
     def time_out(self, reason: str) -> None:
         """Hang up: the open request has taken longer than it may, and is recorded as that."""
         assert self._transport is not None
-        if self._records.first_error is None:
-            self._records.first_error = reason
+        if self._log.first_error is None:
+            self._log.first_error = reason
         self._record_failure(TIMED_OUT)
         self._transport.abort()
         self._tell_lost(None)
@@ -131,9 +131,9 @@ class Connection(asyncio.Protocol):
         """
         self.leaving = True
         if self._sent is not None or self._transport is None:
-            self._records.unserved_s += max(ended - self.free_since, 0.0)
+            self._log.unserved_s += max(ended - self.free_since, 0.0)
         if self._sent is not None:
-            self._records.add_unfinished(self._intended)
+            self._log.add_unfinished(self._intended)
             self._sent = None
         if self._transport is not None:
             self._transport.abort()
@@ -201,15 +201,15 @@ class Connection(asyncio.Protocol):
                 problem = self._check.problem(self._payload, answer)
                 status = UNREADABLE if problem else status
             if problem:
-                self._records.unserved_s += finished - self.free_since
-                self._records.first_error = self._records.first_error or problem
+                self._log.unserved_s += finished - self.free_since
+                self._log.first_error = self._log.first_error or problem
             self._complete(status, finished)
         return None
 
     def _complete(self, status: int, finished: float) -> None:
         if self._sent is None:
             return self._refuse(MORE_THAN_AN_ANSWER)
-        self._records.add(self._intended, self._sent, finished, status, self.number)
+        self._log.add(self._intended, self._sent, finished, status, self.number)
         self.free_since, self._sent = finished, None
         self._answers += 1
         if self.leaving or not self._keep_alive:
@@ -233,8 +233,8 @@ class Connection(asyncio.Protocol):
         """Records the open request, which ends without an answer."""
         assert self._sent is not None
         now = self._now()
-        self._records.add(self._intended, self._sent, now, status, self.number)
-        self._records.unserved_s += now - self.free_since
+        self._log.add(self._intended, self._sent, now, status, self.number)
+        self._log.unserved_s += now - self.free_since
         self._sent = None
 
     def _tell_lost(self, reason: str | None) -> None:
@@ -250,7 +250,7 @@ class Pool:
     def __init__(
         self,
         outgoing: Outgoing,
-        records: Records,
+        log: RequestLog,
         on_free: Callable[[Connection], None],
         clock: Clock = SYSTEM_CLOCK,
         on_unread: Callable[[float, bytes, int], None] | None = None,
@@ -262,7 +262,7 @@ class Pool:
         self._target = outgoing.target
         self._tls = outgoing.tls
         self._timeout_s = outgoing.timeout_s
-        self._records = records
+        self._log = log
         self._on_free = on_free
         self._on_unread = on_unread
         self._check = outgoing.complaint and AnswerCheck(len(outgoing.requests), outgoing.complaint)
@@ -287,9 +287,7 @@ class Pool:
 
     def open(self, number: int) -> asyncio.Task[None]:
         """Begins to connect; the task ends when that has succeeded or failed."""
-        connection = Connection(
-            number, self._records, self._on_free, self._lose, self._on_unread, self._check, self._now
-        )
+        connection = Connection(number, self._log, self._on_free, self._lose, self._on_unread, self._check, self._now)
         self._connections.append(connection)
         if self._sweep is None:
             self._time_out_late_ones()
@@ -349,7 +347,7 @@ class Pool:
 
     def _miss(self, connection: Connection, reason: str) -> None:
         """Counts the time that was lost without a connection, and tries again."""
-        self._records.unserved_s += self._now() - connection.free_since + RECONNECT_S
+        self._log.unserved_s += self._now() - connection.free_since + RECONNECT_S
         self._replace(connection, reason)
 
     def _lose(self, connection: Connection, reason: str | None) -> None:

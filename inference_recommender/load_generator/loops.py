@@ -17,7 +17,7 @@ from typing import Protocol
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Alarm, Clock
 from inference_recommender.load_generator.http import Connection, Pool
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Share
-from inference_recommender.load_generator.records import Records
+from inference_recommender.load_generator.records import RequestLog
 from inference_recommender.load_generator.requests import Outgoing
 from inference_recommender.load_generator.traffic import Schedule, arrival_times, arrivals_end_s, schedule
 
@@ -60,21 +60,12 @@ class Load(Protocol):
         """
 
 
-def load(plan: LoadPlan, outgoing: Outgoing, records: Records, clock: Clock = SYSTEM_CLOCK) -> Load:
+def load(plan: LoadPlan, outgoing: Outgoing, log: RequestLog, clock: Clock = SYSTEM_CLOCK) -> Load:
     """Returns the traffic that `plan` asks for."""
     if plan.arrivals is not None:
-        return OpenLoop(plan.arrivals, plan.job_duration_s, outgoing, records, plan.share, clock)
+        return OpenLoop(plan.arrivals, plan.job_duration_s, outgoing, log, plan.share, clock)
     assert plan.traffic_pattern is not None, "held by LoadPlan"
-    return ClosedLoop(schedule(plan.traffic_pattern, plan.job_duration_s), outgoing, records, plan.share, clock)
-
-
-def most_connections(plan: LoadPlan) -> int:
-    """Returns the highest number of connections that the run will have."""
-    if plan.arrivals is not None:
-        return max(plan.share.count(plan.arrivals.connections), 1)
-    assert plan.traffic_pattern is not None, "held by LoadPlan"
-    changes = schedule(plan.traffic_pattern, plan.job_duration_s).changes
-    return max(plan.share.count(max(change.users for change in changes)), 1)
+    return ClosedLoop(schedule(plan.traffic_pattern, plan.job_duration_s), outgoing, log, plan.share, clock)
 
 
 class ClosedLoop:
@@ -82,9 +73,9 @@ class ClosedLoop:
     """Empty: a user's next request is due when its last one returns, so it cannot be late."""
 
     def __init__(
-        self, schedule: Schedule, outgoing: Outgoing, records: Records, share: Share, clock: Clock = SYSTEM_CLOCK
+        self, schedule: Schedule, outgoing: Outgoing, log: RequestLog, share: Share, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self.pool = Pool(outgoing, records, self._send, clock)
+        self.pool = Pool(outgoing, log, self._send, clock)
         self.end_s = schedule.end_s
         self.changes_s = [change.at_s for change in schedule.changes]
         self._schedule = schedule
@@ -123,11 +114,11 @@ class OpenLoop:
         arrivals: Arrivals,
         longest_s: float | None,
         outgoing: Outgoing,
-        records: Records,
+        log: RequestLog,
         share: Share,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.pool = Pool(outgoing, records, self._free, clock, self._send_again)
+        self.pool = Pool(outgoing, log, self._free, clock, self._send_again)
         self.end_s = arrivals_end_s(arrivals, longest_s)
         self.lags_s = array("d")
         """For each request that found a connection free: the moment at which it was due, and the delay of its send."""
@@ -137,7 +128,7 @@ class OpenLoop:
         self._times_s = arrival_times(arrivals, longest_s)[share.index :: share.of]
         self._connections = max(share.count(arrivals.connections), 1)
         self._requests = outgoing.requests
-        self._records = records
+        self._log = log
         self._moments: list[float] = []
         """When each request is due, on the run's clock; empty until the run starts."""
         self._next = 0
@@ -158,7 +149,7 @@ class OpenLoop:
 
     def change(self, second: float) -> None:
         """Starts the arrivals; called once."""
-        self._moments = (self._times_s + self._records.started).tolist()
+        self._moments = (self._times_s + self._log.started).tolist()
         self._send_what_is_due()
 
     async def end(self, patience_s: Callable[[], float]) -> None:
@@ -170,7 +161,7 @@ class OpenLoop:
         unsent, self._moments = self._moments[self._next :] + [moment for moment, *_ in self._again], []
         self._again = []
         for moment in unsent:
-            self._records.add_unfinished(moment)
+            self._log.add_unfinished(moment)
         if self._alarm is not None:
             self._alarm.close()
             self._alarm = None

@@ -149,9 +149,6 @@ class LoadPlan(Document):
     request_timeout_s: Annotated[float, Field(ge=LEAST_TIMEOUT_S, le=MOST_TIMEOUT_S)] = REQUEST_TIMEOUT_S
     """A request without its whole answer by then has failed."""
     window_s: Annotated[float, Field(gt=0)] = 1.0
-    calibrate: bool = Field(
-        default=False, description="Measure the generator itself against a null server first: about 1.5 s."
-    )
 
     @model_validator(mode="after")
     def _has_one_target_and_one_kind_of_traffic(self) -> Self:

@@ -37,7 +37,7 @@ LOCKED = ("--require-hashes", "--only-binary", ":all:", "--no-deps")
 MEETING_PORT = 29400
 MEETING_S = 1500
 NOTICE_S = 5.0
-"""Seconds between the meeting and the start, in which the generators calibrate and sign requests."""
+"""Seconds between the meeting and the start, in which the generators start and sign requests."""
 PEER_S = 5.0
 """Seconds in which a peer must have sent its token."""
 LINE_BYTES = 512
@@ -48,7 +48,7 @@ TOKEN = "token"
 """The file beside the plan that holds the fleet's secret."""
 MESSAGE_BYTES = 1000
 UNAVAILABLE, UNFORESEEN = 3, 70
-RESULTS = ("generator.log", "summary.json", "timeline.npz", "exit.json")
+RESULTS = ("generator.log", "summary.json", "records.npz", "exit.json")
 """The files that are copied to the output. The last one tells that all are there."""
 
 
@@ -230,7 +230,7 @@ def _private(name: str, flags: int) -> int:
 
 
 def copy_results(measured: Path, output: Path) -> None:
-    """Copies all but the records of single requests, which may be gigabytes: merging needs only the timeline."""
+    """Copies the result files."""
     output.mkdir(parents=True, exist_ok=True)
     for name in RESULTS:
         if (measured / name).exists():

@@ -78,7 +78,7 @@ class LoadTest:
         run_folder.keep("request.json", {"InputConfig": pattern, "StoppingConditions": conditions})
 
     def plan(self, objective: LatencyObjective, payloads: Path) -> LoadPlan:
-        """Returns the generator's plan. The generator calibrates itself, so that it can detect its own limits."""
+        """Returns the generator's plan."""
         conditions = stopping_conditions(self.traffic, objective, objective.percentile)
         return LoadPlan(
             url=self.system.url,
@@ -88,7 +88,6 @@ class LoadTest:
             traffic_pattern=TrafficPattern.model_validate(traffic_pattern(self.traffic), strict=False),
             stopping_conditions=StoppingConditions.model_validate(conditions, strict=False),
             request_timeout_s=self.request_timeout_s,
-            calibrate=True,
         )
 
     def measure(self, run_folder: RunFolder, progress: Progress) -> tuple[Measurement, ...]:

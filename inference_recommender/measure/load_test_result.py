@@ -12,8 +12,8 @@ from inference_recommender.capacity.histogram import Histogram
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
+from inference_recommender.load_generator.records import SentRequests
 from inference_recommender.load_generator.stalls import stalled_between
-from inference_recommender.load_generator.timeline import Timeline
 from inference_recommender.load_generator.traffic import schedule
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import Measurement
@@ -28,9 +28,9 @@ COARSER_S = {1: 900, 5: 5400}
 def measurement(outcome: Outcome, plan: LoadPlan, system: SystemUnderTest) -> Measurement:
     """Without a summary, the measurement carries only the failure reason."""
     summary = outcome.summary
-    if summary is None:
+    if summary is None or not outcome.records.exists():
         return _nothing(system, outcome.reason)
-    series = time_series(Timeline.read(outcome.folder / "timeline.npz"), plan, summary)
+    series = time_series(SentRequests.read(outcome.records), plan, summary)
     quantiles = series.model_latency_quantiles_ms
     return Measurement(
         instance_type=system.instance_type,
@@ -49,19 +49,19 @@ def measurement(outcome: Outcome, plan: LoadPlan, system: SystemUnderTest) -> Me
     )
 
 
-def time_series(timeline: Timeline, plan: LoadPlan, summary: Mapping[str, float]) -> Series:
+def time_series(requests: SentRequests, plan: LoadPlan, summary: Mapping[str, float]) -> Series:
     """Returns a point for every period from the second of the run's start to that of its end, with the plan's users.
 
     A request without an answer is an error of the point in which it was due.
     """
     began, ended = summary["started_at"], summary["started_at"] + summary["duration_s"]
     start, end = math.floor(began), math.ceil(ended)
-    rows = timeline.rows(start, end)
+    rows = requests.shifted(began - start).between(0.0, float(end - start))
     step = next((step for step, longest in COARSER_S.items() if end - start <= longest), 60)
     points = np.arange(0, end - start, step)
     of_point = np.searchsorted(points, rows.finished_s, side="right") - 1
-    due_s = timeline.unfinished_at - start
-    unfinished = np.searchsorted(points, due_s[(due_s >= 0) & (due_s < end - start)], side="right") - 1
+    due_s = rows.unfinished_intended_s
+    unfinished = np.searchsorted(points, due_s[due_s >= 0], side="right") - 1
     invocations = np.bincount(np.concatenate([of_point, unfinished]), minlength=len(points))
     errors = np.bincount(np.concatenate([of_point[~rows.succeeded], unfinished]), minlength=len(points))
     histograms = [Histogram.of(rows.latencies_ms[(of_point == n) & rows.succeeded]) for n in range(len(points))]
@@ -72,7 +72,7 @@ def time_series(timeline: Timeline, plan: LoadPlan, summary: Mapping[str, float]
         users=tuple(_users(plan, max(float(point) - (began - start), 0.0)) for point in points),
         invocations=tuple(float(count) for count in invocations),
         errors=tuple(float(count) for count in errors),
-        stalled_s=tuple(stalled_between(timeline.stalls_at - start, float(at), float(at + step)) for at in points),
+        stalled_s=tuple(stalled_between(rows.stalls_s, float(at), float(at + step)) for at in points),
         latency_ms={
             name: tuple(histogram.percentile(float(name[1:])) for histogram in histograms) for name in LATENCIES
         },

@@ -128,7 +128,7 @@ def test_every_request_is_counted_once(traffic: TrafficPattern | Arrivals, acts:
     assert ended == "traffic ended" or ended.startswith("target failed: ")
     assert loop.time() - began < SECONDS + DRAIN_S + 2
 
-    rows, unfinished = run.records.rows(), len(run.records.unfinished_intended_s())
+    rows, unfinished = run.log.requests(), len(run.log.requests().unfinished_intended_s)
     assert len(rows.succeeded) == int(rows.succeeded.sum()) + rows.errors
     assert rows.latencies_ms.max(initial=0) <= (TIMEOUT_S + SWEEP_S) * 1000 + 1e-6
     if isinstance(traffic, Arrivals):

@@ -277,7 +277,7 @@ def test_the_run_is_kept_in_a_folder(recommendation: Path, tmp_path: Path, capsy
     assert kept.day.minutes == 60
     courses = [each.day for each in kept.policies]
     assert {len(each.late_shares) for each in courses} == {len(kept.day.requests_per_second)} == {60}
-    assert courses[0].instance_hours < courses[1].instance_hours
+    assert sum(courses[0].instances_paid) < sum(courses[1].instances_paid)
     assert courses[2].instances_serving == (10.0,) * 60
     assert len((folder / "outcomes.csv").read_text("utf-8").splitlines()) == 1 + 3 * 3
     simulated(recommendation, trace=waves(tmp_path))
@@ -349,7 +349,8 @@ def test_the_worst_day_of_a_longer_trace_is_kept(
     assert (kept.trace.name, kept.trace.minutes) == ("days.csv", 3 * 1440)
     assert (kept.day.start, kept.day.minutes) == ("1970-01-03T00:00:00+00:00", 1440)
     assert kept.day.minutes_per_entry == 3
-    assert kept.judged.day.minutes_over_objective == kept.judged.minutes_over_objective > 0
+    assert kept.judged.minutes_over_objective > 0
+    assert max(kept.judged.day.late_shares) > 0.01
 
 
 def test_a_measurement_is_sized_and_simulated_with_its_probes(

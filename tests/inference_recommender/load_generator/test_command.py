@@ -21,8 +21,7 @@ import pytest
 from inference_recommender.load_generator import __main__ as command
 from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions, TrafficPattern
 from inference_recommender.load_generator.process import COMMAND, Outcome
-from inference_recommender.load_generator.records import Records
-from inference_recommender.load_generator.timeline import Timeline
+from inference_recommender.load_generator.records import SentRequests
 from inference_recommender.payloads import payload_archive
 from tests.containers.hostile_archives import file, packed
 from tests.inference_recommender.load_generator.virtual_run import BODIES, plan_of, records_of, run_command, users
@@ -72,7 +71,7 @@ def test_a_run_prints_its_windows_and_keeps_every_request(run: Run) -> None:
     assert (records["intended_s"] <= records["sent_s"]).all()
     assert (records["sent_s"] < records["finished_s"]).all()
     assert set(seen) == set(BODIES)
-    assert len(Timeline.read(outcome.folder / "timeline.npz")) == len(seen)
+    assert len(SentRequests.read(outcome.records)) == len(seen)
 
 
 def test_the_summary_knows_capacity_latency_and_the_generator_s_own_limits(run: Run) -> None:
@@ -84,7 +83,6 @@ def test_the_summary_knows_capacity_latency_and_the_generator_s_own_limits(run: 
         "cpu_share": pytest.approx(0.25, rel=0.001),
         "lag_ms": pytest.approx(0, abs=1e-6),
         "peak_per_second": pytest.approx(400, abs=4),
-        "calibration": None,
     }
 
 
@@ -199,11 +197,11 @@ def test_a_full_disk_is_refused_before_any_load(
 def test_a_disk_that_fills_during_the_run_costs_the_largest_file_alone(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Records, "write", _full_disk)
+    monkeypatch.setattr(SentRequests, "write", _full_disk)
     outcome, events = run(answering(0.01))
     assert outcome.exit_code == 3
     assert events[-1]["reason"] == "records.npz cannot be written: No space left on device"
-    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["summary.json", "timeline.npz"]
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["summary.json"]
 
 
 def _full_disk(*arguments: object) -> None:
@@ -264,20 +262,10 @@ def test_a_url_that_is_none_is_refused(tmp_path: Path, url: str) -> None:
         LoadPlan.from_json(tmp_path / "plan.json")
 
 
-@pytest.mark.parametrize("seconds", ["0", "nan", "-1", "1e9"])
-def test_a_timeout_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], seconds: str) -> None:
-    plan_of(users((1, 1))).write_json(tmp_path / "plan.json")
-    arguments = [str(tmp_path / "plan.json"), "--out", str(tmp_path / "out"), "--request-timeout-s", seconds]
-    assert command.main(arguments) == 2
-    got = f"{float(seconds):g}"
-    assert capsys.readouterr().err == f"--request-timeout-s: got {got}. Allowed: 0.1 to 3600 seconds.\n"
-
-
 def test_the_plan_that_help_shows_is_one(tmp_path: Path) -> None:
     shown = str(command.__doc__)
     (tmp_path / "plan.json").write_text(shown[shown.index("{") : shown.rindex("}") + 1], "utf-8")
     plan = LoadPlan.from_json(tmp_path / "plan.json")
-    assert plan.calibrate
     assert plan.stopping_conditions.latency is not None
 
 
@@ -324,7 +312,7 @@ def test_the_real_program_sends_each_request_once_and_records_it(tmp_path: Path)
         for user in set(records["user"]):
             of_user = records["user"] == user
             assert (records["sent_s"][of_user][1:] >= records["finished_s"][of_user][:-1]).all()
-    assert (tmp_path / "out" / "timeline.npz").exists()
+    assert (tmp_path / "out" / "records.npz").exists()
     assert server.connections == 4
 
 

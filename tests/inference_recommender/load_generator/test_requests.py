@@ -88,8 +88,8 @@ def test_requests_reach_a_server_on_a_unix_socket(tmp_path: Path) -> None:
     with serving(socket_path=tmp_path / "Triton (1).sock") as server:
         ended, run = _drive(_plan(url=server.url))
     assert server.url.endswith("/Triton%20%281%29.sock".replace("/", "%2F") + "/invocations")
-    assert (ended, run.records.rows().errors) == ("traffic ended", 0)
-    assert len(server.seen) == len(run.records) > 0
+    assert (ended, run.log.requests().errors) == ("traffic ended", 0)
+    assert len(server.seen) == len(run.log) > 0
     path, headers = server.heads[0]
     assert (path, headers["Host"]) == ("/invocations", "localhost")
 
@@ -109,8 +109,8 @@ def test_https_to_a_server_whose_certificate_is_trusted(certificate: tuple[Path,
         ended, run = _drive(_plan(url=server.url, ca_file=file))
     assert server.url.startswith("https://")
     assert ended == "traffic ended"
-    assert len(run.records) > 0
-    assert run.records.rows().errors == 0
+    assert len(run.log) > 0
+    assert run.log.requests().errors == 0
     assert set(server.seen) == {BODY}
     assert server.connections == ARRIVALS.connections
 

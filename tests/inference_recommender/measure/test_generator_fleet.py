@@ -31,7 +31,6 @@ from inference_recommender.progress import Silent
 from inference_recommender.run_folder import RunFolder
 from tests.conftest import EditToml
 from tests.inference_recommender.measure.generator_fleet_account import LoopbackFleet
-from tests.inference_recommender.measure.test_load_test import _no_calibration as _no_calibration
 from tests.inference_recommender.measure.test_load_test import a_test, measured_by
 from tests.inference_recommender.measure.virtual_load import VirtualFleet
 from workloads import ROOT, Interrupted, Unavailable, WorkloadFolder, load_workload
@@ -182,7 +181,6 @@ from pathlib import Path
 arguments = sys.argv[sys.argv.index("inference_recommender.load_generator") + 1:]
 plan, out = json.loads(Path(arguments[0]).read_text()), Path(arguments[2])
 (out / "summary.json").write_text(json.dumps(plan))
-(out / "timeline.npz").write_bytes(b"timeline")
 (out / "records.npz").write_bytes(b"every request")
 print(json.dumps({"event": "finished", "reason": "traffic ended"}))
 sys.exit(4)
@@ -296,8 +294,8 @@ def test_an_instance_runs_its_share_and_leaves_its_results_without_the_single_re
     assert sorted(file.name for file in output.iterdir()) == [
         "exit.json",
         "generator.log",
+        "records.npz",
         "summary.json",
-        "timeline.npz",
     ]
     assert json.loads((output / "exit.json").read_text("utf-8")) == {"exit_code": 4, "reason": "traffic ended"}
     told = json.loads((output / "summary.json").read_text("utf-8"))

@@ -72,17 +72,6 @@ def measured_by(
     return measured
 
 
-@pytest.fixture(autouse=True)
-def _no_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real generator shares this machine with the server that it loads."""
-    planned = LoadTest.plan
-
-    def plan(*arguments: object) -> object:
-        return planned(*arguments).model_copy(update={"calibrate": False})  # type: ignore[arg-type]
-
-    monkeypatch.setattr(LoadTest, "plan", plan)
-
-
 def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run_folder: RunFolder) -> None:
     updates: list[ProgressUpdate] = []
 
@@ -99,7 +88,7 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run
     assert len(network.requests) - 4 <= finished <= len(network.requests), "all but unfinished ones"
     assert finished == pytest.approx(50 + 3 * 100, abs=4)
     assert measured.series.users[:3] == (1.0, 2.0, 2.0)
-    assert measured.max_invocations_per_minute == pytest.approx(finished * 15 / 2), "per instance, of two"
+    assert measured.max_invocations_per_minute == pytest.approx(finished * 15 / 2, rel=0.01), "per instance, of two"
     assert measured.client_latency_ms["p50"] == pytest.approx(20, abs=0.5)
     assert measured.client_latency_from_intended_ms["p50"] >= measured.client_latency_ms["p50"]
     assert candidate.instance_type == "c5.xlarge"
@@ -130,7 +119,6 @@ def test_the_plan_has_the_traffic_the_conditions_and_the_limit_of_a_job(monkeypa
     assert plan.stopping_conditions.max_invocations == 30_000
     assert plan.stopping_conditions.latency is not None
     assert plan.stopping_conditions.latency.value_in_milliseconds == 500
-    assert plan.calibrate, "so that a generator detects that it was the bottleneck"
 
 
 def test_a_generator_that_was_the_bottleneck_gives_no_verdict(source: WorkloadFolder, run_folder: RunFolder) -> None:

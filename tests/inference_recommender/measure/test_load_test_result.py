@@ -16,7 +16,6 @@ from inference_recommender.run_folder import RunFolder
 from tests.conftest import EditToml
 from tests.inference_recommender.measure.generator_fleet_account import LoopbackFleet
 from tests.inference_recommender.measure.test_generator_fleet import fleet
-from tests.inference_recommender.measure.test_load_test import _no_calibration as _no_calibration
 from tests.inference_recommender.measure.test_load_test import a_test, measured_by, subject
 from tests.inference_recommender.server import Server, serving
 from workloads import ROOT, Interrupted, NoVerdict, WorkloadFolder, load_workload

@@ -90,13 +90,13 @@ class VirtualFleet:
             )
         ended = {"exit_code": outcome.exit_code, "reason": outcome.reason}
         (folder / "exit.json").write_text(json.dumps(ended), "utf-8")
-        for name in ("summary.json", "timeline.npz", "exit.json"):
+        for name in ("summary.json", "records.npz", "exit.json"):
             self.objects[f"{output_url}/instance-{index}/{name}"] = (folder / name).read_bytes()
 
 
 def _without_network(plan: LoadPlan) -> LoadPlan:
-    """Returns the plan against a virtual server, without the calibration against a real one."""
-    return plan.model_copy(update={"url": URL, "endpoint": None, "calibrate": False})
+    """Returns the plan against a virtual server."""
+    return plan.model_copy(update={"url": URL, "endpoint": None})
 
 
 def _call(handler: Callable[[], object]) -> None:

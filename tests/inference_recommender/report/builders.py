@@ -22,7 +22,6 @@ SUMMARY = {
         "cpu_share": 0.25,
         "lag_ms": 1.5,
         "peak_per_second": 400,
-        "calibration": {"highest_per_second": 1000},
     },
     "duration_s": 10.0,
     "invocations": 4000,
