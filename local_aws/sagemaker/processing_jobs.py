@@ -1,8 +1,7 @@
 """SageMaker Processing jobs: their statuses and descriptions in the API's shapes, one child process for each job.
 
-How a container becomes a process is not known here: a `Runner`'s command gets the job's request in a file and the
-credentials of the job's role in its environment, fetches the inputs, runs, uploads, and leaves `outcome.json`. Without
-such a command the account refuses jobs; moto would call each Completed without having run it.
+A `Runner`'s command gets the job's request in a file and a session of the job's role in its environment. It fetches the
+inputs, runs the container, uploads, and writes `outcome.json`. Without a runner the account rejects jobs.
 """
 
 import contextlib
@@ -33,18 +32,6 @@ ALGORITHM_ERROR = "AlgorithmError: See job logs for more information"
 GRACE_S = 30.0
 """Seconds between SIGTERM and SIGKILL; SageMaker gives 120."""
 _ENDED = ("Completed", "Failed", "Stopped")
-_ECHOED = (
-    "AppSpecification",
-    "Environment",
-    "ExperimentConfig",
-    "NetworkConfig",
-    "ProcessingInputs",
-    "ProcessingJobName",
-    "ProcessingOutputConfig",
-    "ProcessingResources",
-    "RoleArn",
-    "StoppingCondition",
-)
 log = logging.getLogger(__name__)
 
 
@@ -85,14 +72,14 @@ class LocalProcessingJob(FakeProcessingJob):
     @property
     def response_object(self) -> dict[str, Any]:
         """Returns the answer of DescribeProcessingJob."""
-        told = {
+        optional = {
             "ExitMessage": self.exit_message,
             "FailureReason": self.failure_reason,
             "ProcessingEndTime": self.processing_end_time,
         }
         return {
-            **{name: self.request[name] for name in _ECHOED if self.request.get(name)},
-            **{name: value for name, value in told.items() if value is not None},
+            **{name: value for name, value in self.request.items() if value and name != "Tags"},
+            **{name: value for name, value in optional.items() if value is not None},
             "ProcessingJobArn": self.arn,
             "ProcessingJobStatus": self.processing_job_status,
             "CreationTime": self.creation_time,
@@ -190,8 +177,8 @@ class ProcessingJobs:
             reason = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
             outcome = {"failure": f"InternalServerError: {reason}"}
         job.end(outcome)
-        told = (job.processing_job_status, job.failure_reason)
-        log.info(f"processing job {job.processing_job_name}: {', '.join(filter(None, told))}")
+        outcome_words = filter(None, (job.processing_job_status, job.failure_reason))
+        log.info(f"processing job {job.processing_job_name}: {', '.join(outcome_words)}")
 
     def _outcome(self, job: LocalProcessingJob, runner: Runner) -> Mapping[str, Any]:
         check_room(self._state)

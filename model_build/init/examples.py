@@ -221,24 +221,22 @@ def _records(file: Path, fields: Sequence[str]) -> Iterator[Record]:
 
 
 def _table(file: Path, lines: Sequence[str], delimiter: str) -> Iterator[Record]:
-    rows = csv.DictReader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
+    rows = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
     csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_CHARACTERS))
+    line = 0
     try:
-        names = rows.fieldnames or ()
+        names, line = [name.strip() for name in next(rows, [])], 1
         if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"{file}:1: has two columns '{twice[0]}'. Name each once.")
-        for row in rows:
-            where = f"{file}:{rows.line_num}"
-            if None in row or None in row.values():
-                count = sum(value is not None for key, value in row.items() if key is not None) + len(
-                    row.get(None) or ()
-                )
-                raise UsageError(f"{where}: has {count} columns, but the header has {len(names)}.")
-            yield where, {key.strip(): value if value.strip() else None for key, value in row.items()}
+        for row in filter(None, rows):
+            line = rows.line_num
+            where = f"{file}:{line}"
+            if len(row) != len(names):
+                raise UsageError(f"{where}: has {len(row)} columns, but the header has {len(names)}.")
+            yield where, {name: cell if cell.strip() else None for name, cell in zip(names, row, strict=True)}
     except csv.Error as error:
         raise UsageError(
-            f"{file}:{rows.line_num + 1}: is not CSV: {error}. Close each quotation mark, and end each line with a "
-            "line feed."
+            f"{file}:{line + 1}: is not CSV: {error}. Close each quotation mark, and end each line with a line feed."
         ) from error
 
 

@@ -101,12 +101,12 @@ def test_options_that_do_not_fit_the_evidence_are_refused(
         ),
         (
             '{"InferenceRecommendations": [{"Metrics": {}}]}',
-            "InferenceRecommendations.0.EndpointConfiguration: Field required",
+            "a result in InferenceRecommendations is damaged (KeyError: 'EndpointConfiguration')",
         ),
         (
-            '{"InferenceRecommendations": [{"EndpointConfiguration": {}, "Metrics": {"ModelLatency": "slow"}}]}',
-            "InferenceRecommendations.0.Metrics.ModelLatency: Input should be a valid number, unable to parse string "
-            'as a number, got "slow"',
+            '{"InferenceRecommendations": [{"EndpointConfiguration": {"EndpointName": "e"}, "Metrics": '
+            '{"ModelLatency": "slow"}}]}',
+            "a result in InferenceRecommendations is damaged (TypeError: must be real number, not str)",
         ),
     ],
 )
