@@ -26,7 +26,7 @@ PROGRAMS = {
     "containers.batch.account": PARSE,
     "containers.batch.archive": PARSE,
     "containers.batch.record": PARSE,
-    "containers.neuron": "containers.errors.Unavailable",  # of the model that is not there
+    "containers.neuron": "containers.container_errors.Unavailable",  # of the model that is not there
     "inference_recommender": PARSE,
     "inference_recommender.load_generator": PARSE,
     "local_aws": PARSE,

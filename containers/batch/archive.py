@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from .. import archive_reader
-from ..errors import Unavailable, exit_code_of
+from ..container_errors import Unavailable, exit_code_of
 from .storage import open_bucket
 
 ENDING = ".tar.gz"

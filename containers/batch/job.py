@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ContainerError
+from ..container_errors import ContainerError
 from . import archive, manifest
 from .answering import ChunkCounts
 from .chunks import Chunk, shard

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..container_errors import ContainerError, exit_code_of
 from ..encoder import goldens, load_engine
 from ..encoder.goldens import Golden, RecordedOutputs
 from ..encoder.predictor import Predictor
@@ -26,7 +27,6 @@ from ..encoder.preprocess import Preprocessor
 from ..encoder.row import Refusal
 from ..encoder.settings import Settings
 from ..encoder.tensors import Encoding, padded_length, windows
-from ..errors import ContainerError, exit_code_of
 from . import archive
 from .predictor import find_model
 from .source import find

@@ -18,7 +18,7 @@ from boto3.exceptions import Boto3Error
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ..errors import Unavailable
+from ..container_errors import Unavailable
 
 CONFIG = Config(
     retries={"mode": "standard", "total_max_attempts": 10},

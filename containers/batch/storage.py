@@ -5,7 +5,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import Unavailable
+from ..container_errors import Unavailable
 
 if TYPE_CHECKING:
     from .s3 import Bucket

@@ -16,7 +16,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from ..errors import ContainerError, Unavailable
+from ..container_errors import ContainerError, Unavailable
 from .answering import ChunkCounts
 from .chunks import Chunk
 from .predictor import ModelFolder

@@ -38,12 +38,12 @@ class CudaEngine:
         rows, length = tensors["input_ids"].shape
         most = 1 << (rows - 1).bit_length()
         if (program := self._programs.get((most, length))) is None:
-            made = Program(self._graph, self._settings, self._device, most, length)
+            made = CudaProgram(self._graph, self._settings, self._device, most, length)
             program = self._programs[most, length] = FixedBatch(made, most)
         return program.run(tensors)
 
 
-class Program:
+class CudaProgram:
     """The model at one size of batch: an `Engine` over tensors at fixed addresses."""
 
     def __init__(self, graph: Any, settings: Settings, device: torch.device, rows: int, length: int) -> None:

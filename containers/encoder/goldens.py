@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import Unavailable
+from ..container_errors import Unavailable
 from .engine import Engine
 from .load_engine import NEURON_GRAPHS
 from .settings import Settings

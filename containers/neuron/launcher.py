@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import Unavailable
+from ..container_errors import Unavailable
 from .application import ErrorResponses, loading
 from .http_server import HttpLimits, NeuronHttpServer, bind
 from .telemetry import TaskReports, ticks

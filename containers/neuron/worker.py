@@ -28,13 +28,13 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 import uvloop
 
+from ..container_errors import ContainerError
 from ..encoder import goldens
 from ..encoder.answers import Answer, answer
 from ..encoder.engine import Lanes
 from ..encoder.predictor import Predictor
 from ..encoder.row import Refusal
 from ..encoder.tensors import Encoding
-from ..errors import ContainerError
 from .application import ErrorResponses, InferenceRoutes
 from .batching import Batcher, CoreWatch
 from .http_server import NeuronHttpServer, limits

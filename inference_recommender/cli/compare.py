@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from inference_recommender.capacity.compare import Result, compare
+from inference_recommender.capacity.compare import ComparedRun, compare
 from inference_recommender.measurement import Measurement
 from inference_recommender.output import Commands, add_command, stdout_console
 from inference_recommender.report.comparison_report import comparison_report
@@ -50,16 +50,16 @@ def _compare(options: argparse.Namespace, stderr: Console) -> int:
     return EXIT_CODES[report.verdict]
 
 
-def _results(run: RunFolder, objective: LatencyObjective) -> list[Result]:
+def _results(run: RunFolder, objective: LatencyObjective) -> list[ComparedRun]:
     return [result(measured, objective) for measured in run.measurements()]
 
 
-def result(measured: Measurement, objective: LatencyObjective) -> Result:
+def result(measured: Measurement, objective: LatencyObjective) -> ComparedRun:
     """Returns a measurement for the comparison, named by variant, instance type and environment. The rate meets the
     objective; that of a job may meet only a P95.
     """
     environment = " ".join(f"{name}={value}" for name, value in sorted(measured.environment.items()))
-    return Result(
+    return ComparedRun(
         configuration=" ".join(part for part in (measured.variant, measured.instance_type, environment) if part),
         invocations_per_minute=sustained_rate(measured, objective),
         interval=measured.max_invocations_interval,

@@ -31,7 +31,10 @@ def measure(run: ExperimentRun) -> tuple[Measurement, ...]:
         if not all(folder.ended(cell) for cell in batch.cells):
             _measure_batch(run, batch)
     names = [batch.name for batch in folder.batches()]
-    for batch in batches(experiment, folder.left(experiment.cells), names):
+    left = batches(experiment, folder.left(experiment.cells), names)
+    if left and names:
+        run.account.delete_model(names[-1])  # a killed run may have left it after its last cell
+    for batch in left:
         folder.keep_batch(batch)
         _measure_batch(run, batch)
     return folder.measured(experiment.cells)

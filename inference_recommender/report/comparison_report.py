@@ -1,6 +1,6 @@
 """The report of a comparison of two runs. Pure."""
 
-from inference_recommender.capacity.compare import Comparison, Difference
+from inference_recommender.capacity.compare import Difference, RunComparison
 from inference_recommender.report.document import Report, ReportVerdict, Value, objective_text, table
 from workloads import Workload
 
@@ -16,7 +16,7 @@ DIFFERENCES = (
 )
 
 
-def comparison_report(baseline: str, candidate: str, workload: Workload, comparison: Comparison) -> Report:
+def comparison_report(baseline: str, candidate: str, workload: Workload, comparison: RunComparison) -> Report:
     """Returns the report of `candidate` against `baseline`, the names of two run folders."""
     rows: list[tuple[Value, ...]] = [
         (
@@ -45,14 +45,14 @@ def comparison_report(baseline: str, candidate: str, workload: Workload, compari
     )
 
 
-def comparison_verdict(comparison: Comparison) -> ReportVerdict:
+def comparison_verdict(comparison: RunComparison) -> ReportVerdict:
     """Returns missed for a regression, even if the runs leave other figures open; unknown if they are inconclusive."""
     if comparison.regressions:
         return "missed"
     return "unknown" if comparison.unfit else "met"
 
 
-def comparison_decision(comparison: Comparison) -> str:
+def comparison_decision(comparison: RunComparison) -> str:
     """Returns what to do, in a sentence or two."""
     match comparison_verdict(comparison):
         case "met":

@@ -36,7 +36,7 @@ LENGTH_COLUMNS = (
     ("p99", "P99", "d"),
     ("maximum", "longest", "d"),
 )
-GENERATOR_COLUMNS = (("figure", "worst figure of all probes", ""), ("worst", "value", ".3g"), ("limit", "limit", ".3g"))
+GENERATOR_COLUMNS = (("figure", "worst of all probes", ""), ("worst", "value", ".3g"), ("limit", "limit", ".3g"))
 
 
 def present(tables: Iterable[Table | None]) -> tuple[Table, ...]:

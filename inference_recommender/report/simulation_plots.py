@@ -24,7 +24,7 @@ Series = Sequence[float | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Line:
+class _PlotLine:
     """A line of each policy, or of all policies together."""
 
     title: str
@@ -49,8 +49,8 @@ def day_plots(simulation: Simulation, objective: LatencyObjective) -> dict[str, 
     def late(policy: PolicyDay) -> Series:
         return [max(share, LEAST_LATE) for share in policy.late_shares]
 
-    def fixed(title: str, values: Series, colour: str) -> _Line:
-        return _Line(title=title, of=lambda _: values, colour=colour, dotted=True)
+    def fixed(title: str, values: Series, colour: str) -> _PlotLine:
+        return _PlotLine(title=title, of=lambda _: values, colour=colour, dotted=True)
 
     bound = day.lower_bound_instances
     limit_ms = objective.model_latency_ms
@@ -58,33 +58,33 @@ def day_plots(simulation: Simulation, objective: LatencyObjective) -> dict[str, 
         "Load": _plot(
             simulation,
             "requests per second",
-            _Line(title="sent", of=lambda each: each.attempts_per_second),
+            _PlotLine(title="sent", of=lambda each: each.attempts_per_second),
             fixed("traffic", day.requests_per_second, GREY),
         ),
         "Fleet": _plot(
             simulation,
             "instances",
-            _Line(title="desired", of=lambda each: each.instances_desired, colour=ORANGE, steps=True),
-            _Line(title="serving", of=lambda each: each.instances_serving, compared=True, steps=True),
+            _PlotLine(title="desired", of=lambda each: each.instances_desired, colour=ORANGE, steps=True),
+            _PlotLine(title="serving", of=lambda each: each.instances_serving, compared=True, steps=True),
             fixed("ideal", bound, GREEN),
         ),
         "Latency": _plot(
             simulation,
             "latency, ms",
-            _Line(title=f"{objective.percentile}, estimated", of=lambda each: each.latency_ms, compared=True),
+            _PlotLine(title=f"{objective.percentile}, estimated", of=lambda each: each.latency_ms, compared=True),
             limit=(limit_ms, f"objective, {limit_ms:g} ms"),
         ),
         "Late requests": _plot(
             simulation,
             "share of requests",
-            _Line(title="late requests", of=late, compared=True),
+            _PlotLine(title="late requests", of=late, compared=True),
             limit=(allowed, f"allowed, {100 * allowed:.3g} %"),
             spec="{x:.3%}",
         ),
         "Cost": _plot(
             simulation,
             f"{unit} since the day began",
-            _Line(title=unit, of=lambda each: spent(each.instances_paid), compared=True),
+            _PlotLine(title=unit, of=lambda each: spent(each.instances_paid), compared=True),
             fixed("ideal", spent(bound), GREEN),
         ),
     }
@@ -93,7 +93,7 @@ def day_plots(simulation: Simulation, objective: LatencyObjective) -> dict[str, 
 def _plot(
     simulation: Simulation,
     axis: str,
-    *lines: _Line,
+    *lines: _PlotLine,
     limit: tuple[float, str] | None = None,
     spec: str = "{x:,.6g}",
 ) -> Plot:

@@ -21,9 +21,10 @@ from model_build.init.checkpoint_facts import find
 from model_build.init.examples import OTHER, Columns, ExampleRow
 from model_build.init.lengths import Lengths, sequence_lengths
 from model_build.init.model_table import model_table
-from model_build.init.original import ask_original, reached
+from model_build.init.original import ask_original
 from model_build.init.workload_toml import TARGETS
 from model_build.library_log import libraries_logged
+from model_build.metrics import Answered, measure
 from model_build.plan import plan
 from model_build.progress import Progress
 from workloads import Example, Model, ProjectError, TextToText, UsageError, WorkloadFolder, metrics_of
@@ -244,7 +245,9 @@ class _Draft:
         self.minimums = {AGREEMENT: MIN_AGREEMENT, **minimums} if agrees else dict.fromkeys(names, -1.0)
         if not agrees:
             self._write_toml()
-            self.reached = reached(names, _read_back(self.scratch, rows), originals.answers)
+            evaluation = _read_back(self.scratch, rows)
+            answered = [Answered(*each) for each in zip(evaluation, originals.answers, strict=True)]
+            self.reached = measure(names, answered)
             self.minimums = {**{name: _below(figure) for name, figure in self.reached.items()}, **minimums}
 
     def _keys(self, example: ExampleRow) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from model_build.checkpoint import Checkpoint
 from model_build.metrics import ScoredAnswer
-from model_build.parity import ParityComparison, report
 from model_build.progress import Progress
 from workloads import EncoderModel, Example, Model, OnnxRuntimeTarget, TextToText, UsageError
 
@@ -29,23 +28,6 @@ def ask_original(checkpoint: Checkpoint, model: Model, examples: Sequence[Exampl
     if isinstance(model, TextToText):
         return _generated(checkpoint, model, examples, progress)
     return _encoded(checkpoint, model, examples, progress)
-
-
-def reached(metrics: Sequence[str], examples: Sequence[Example], answers: Sequence[ScoredAnswer]) -> dict[str, float]:
-    """Returns the original's figures on labelled examples, by metric."""
-    same = [
-        ParityComparison(
-            example=example,
-            original=answer,
-            compiled=answer,
-            identical=True,
-            max_logit_difference=0.0,
-            mean_logit_difference=0.0,
-            logits=1,
-        )
-        for example, answer in zip(examples, answers, strict=True)
-    ]
-    return report(metrics, same).original
 
 
 def _encoded(checkpoint: Checkpoint, model: EncoderModel, examples: Sequence[Example], progress: Progress) -> Originals:

@@ -13,7 +13,7 @@ from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
 from containers.batch.s3 import CONFIG, CONFLICT, CONFLICT_WAITS_S, Bucket
-from containers.errors import Unavailable
+from containers.container_errors import Unavailable
 
 CREATE = {"Bucket": "bucket", "Key": "out/job.json", "Body": b"mine", "ChecksumAlgorithm": "SHA256", "IfNoneMatch": "*"}
 

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from containers.encoder import load_engine
-from containers.encoder.cuda_engine import CudaEngine, Program
+from containers.encoder.cuda_engine import CudaEngine, CudaProgram
 from containers.encoder.engine import Engine, FixedBatch, Lanes
 from containers.encoder.neuron_engine import CORES, PLACEMENT, NeuronEngine
 from containers.encoder.predictor import Predictor
@@ -174,7 +174,7 @@ def test_a_compiled_batch_size_is_read_from_the_settings(tmp_path: Path) -> None
     assert isinstance(Predictor.load(folder).engine, FixedBatch)
 
 
-def recorded(program: Program, work: Callable[[], None]) -> Callable[[], None]:
+def recorded(program: CudaProgram, work: Callable[[], None]) -> Callable[[], None]:
     recorder = Recorder()
     with recorder:
         work()
@@ -185,7 +185,7 @@ def recorded(program: Program, work: Callable[[], None]) -> Callable[[], None]:
 def test_a_captured_graph_answers_every_batch_of_its_size(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Program, "_captured", recorded)
+    monkeypatch.setattr(CudaProgram, "_captured", recorded)
     settings = SETTINGS[kind]
     engine = CudaEngine(make_folder(tmp_path / "model", settings, "model.pt") / "model.pt", settings, "cpu")
     assert max(difference(settings, engine, *size) for size in BATCHES) < 1e-5

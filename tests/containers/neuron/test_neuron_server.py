@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
 
+from containers.container_errors import ContainerError
 from containers.encoder.goldens import GOLDENS
 from containers.encoder.predictor import Predictor
-from containers.errors import ContainerError
 from containers.neuron.__main__ import plan
 from containers.neuron.server_settings import ServerSettings
 from inference_recommender import kserve

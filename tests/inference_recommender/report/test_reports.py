@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
+from inference_recommender.capacity.compare import ComparedRun, compare
 from inference_recommender.capacity.probe import Probe
 from inference_recommender.capacity.rate import Capacity
 from inference_recommender.cli.folder_report import read_report, write_page
+from inference_recommender.report.comparison_report import comparison_report
 from inference_recommender.report.document import Report, as_json
 from inference_recommender.report.run_report import run_page
 from inference_recommender.run_folder import RunFolder
@@ -42,12 +44,14 @@ OPEN_LOOP = Capacity(
 )
 
 
-def matches(path: Path, golden: str) -> None:
-    """Compares a folder's report with its golden; REWRITE_GOLDENS=1 writes it again."""
-    text = as_json(read_report(path)) + "\n"
+def matches(report: Report, golden: str) -> None:
+    """Compares a report with its golden; REWRITE_GOLDENS=1 writes it again."""
+    text = as_json(report) + "\n"
     for pattern, stands_for in (
-        (r'"(simulated at|fingerprint|measured on)": "[^"]*"', r'"\1": "…"'),
-        (r'"(sha256 of the workload|sha256 of the traffic|run)": "[^"]*"', r'"\1": "…"'),
+        (
+            r'"(simulated at|fingerprint|measured on|sha256 of the workload|sha256 of the traffic|run)": "[^"]*"',
+            r'"\1": "…"',
+        ),
         (r'"name": "spellcheck-simulation-[^"]*"', '"name": "spellcheck-simulation"'),
     ):
         text = re.sub(pattern, stands_for, text)
@@ -78,24 +82,34 @@ def with_search(run: RunFolder) -> RunFolder:
 
 
 def test_a_run_by_estimate(run_copy: RunFolder) -> None:
-    matches(run_copy.path, "run-estimate.json")
+    matches(read_report(run_copy.path), "run-estimate.json")
 
 
 def test_a_run_with_search_proof_and_cold_start(run_copy: RunFolder) -> None:
-    matches(with_search(run_copy).path, "run-proven.json")
+    matches(read_report(with_search(run_copy).path), "run-proven.json")
 
 
 def test_a_proof(tmp_path: Path) -> None:
     RunFolder(tmp_path / "proof").keep("proof.json", a_proof("kept", archive=None).model_dump(mode="json"))
-    matches(tmp_path / "proof", "proof.json")
+    matches(read_report(tmp_path / "proof"), "proof.json")
 
 
 def test_a_simulation(simulated: Path) -> None:
-    matches(simulated, "simulation.json")
+    matches(read_report(simulated), "simulation.json")
 
 
 def test_a_search_for_a_configuration(searched: Path) -> None:
-    matches(searched, "tune.json")
+    matches(read_report(searched), "tune.json")
+
+
+def test_a_comparison(run_copy: RunFolder) -> None:
+    def compared(rate: float) -> ComparedRun:
+        interval = (0.98 * rate, 1.02 * rate)
+        return ComparedRun(configuration="ml.c5.xlarge", invocations_per_minute=rate, interval=interval)
+
+    workload = run_copy.workload()
+    comparison = compare([compared(10_000.0)], [compared(8_000.0)], workload.latency_objective)
+    matches(comparison_report("runs/old", "runs/new", workload, comparison), "comparison.json")
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_a_throttled_account_is_asked_again(
     with TroubledApi(account.endpoint_url).serving() as api:
         monkeypatch.setenv("AWS_ENDPOINT_URL", api.url)
         api.troubles = {"ListTags": ["throttled", "throttled"], "DeleteModel": ["throttled"], "ListModels": ["dropped"]}
-        found = cleanup(SageMakerAccount(_session(account), said.append), NOW, dry_run=False)
+        found = tuple(cleanup(SageMakerAccount(_session(account), said.append), NOW, dry_run=False))
     assert _outcomes(found, "throttled-") == {("model", "throttled-1"): "deleted"}
     assert len([line for line in said if "ThrottlingException" in line]) == 2
 

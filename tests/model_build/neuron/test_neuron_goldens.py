@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import containers.batch.record as recording
+from containers.container_errors import ContainerError, Unavailable
 from containers.encoder.goldens import GOLDENS, PARITY, Golden, ParityLimits, RecordedOutputs, check, load, to_json
 from containers.encoder.load_engine import load as load_engine
 from containers.encoder.settings import Settings
-from containers.errors import ContainerError, Unavailable
 from model_build.build import build, verify_outputs, verify_recorded
 from model_build.encoder.reference import Reference
 from model_build.parity import GateFailed, ParityFailed
