@@ -119,7 +119,7 @@ def _searching(account: "SageMakerAccount") -> "Searching":
     """Returns the search of a job's candidates; the load generator is imported at its first use."""
 
     def searching(measured: "Measurement", run_folder: "RunFolder", progress: "Progress") -> "Measurement":
-        from inference_recommender.measure.search import CandidateSearch
+        from inference_recommender.measure.open_loop import CandidateSearch
 
         return CandidateSearch(account=account)(measured, run_folder, progress)
 

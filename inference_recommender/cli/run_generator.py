@@ -12,8 +12,8 @@ from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli.run_result import conclude, run_name, run_subject
 from inference_recommender.measure.generator_fleet import FleetDrive, GeneratorInstances, default_image_uri, plan_fleet
 from inference_recommender.measure.load_test import LoadTest, alone
+from inference_recommender.measure.open_loop import DURATION_S, OPEN_LOOP, OpenLoopSearch, search_system
 from inference_recommender.measure.run import run
-from inference_recommender.measure.search import DURATION_S, OPEN_LOOP, OpenLoopSearch, search_system
 from inference_recommender.measure.system import SystemUnderTest, system_at_url, system_of_endpoint
 from inference_recommender.measurement import Measurement
 from inference_recommender.output import JobProgress

@@ -15,7 +15,7 @@ from inference_recommender.__main__ import main
 from inference_recommender.cli import run as run_command
 from inference_recommender.cli import run_generator, run_result
 from inference_recommender.load_generator.requests import read_payloads
-from inference_recommender.measure import search
+from inference_recommender.measure import open_loop
 from inference_recommender.payloads import request_bodies
 from tests.builders import an_artifact
 from workloads import Recommendation, WorkloadFolder, load_workload
@@ -70,7 +70,7 @@ def run(
     for module in (run_result, run_generator):
         monkeypatch.setattr(module, "load_artifact", lambda root, workload, target: an_artifact())
     monkeypatch.setattr(run_command, "deployed_workload", lambda *_: folder)
-    monkeypatch.setattr(search, "GeneratorProbe", lambda *_, **__: SimulatedService(MM1, seed=0).probe)
+    monkeypatch.setattr(open_loop, "GeneratorProbe", lambda *_, **__: SimulatedService(MM1, seed=0).probe)
 
     def run(*arguments: str, account: Account | None = None) -> tuple[int, str, str]:
         monkeypatch.setattr(run_command, "SageMakerAccount", lambda: account or Account())

@@ -12,10 +12,10 @@ from aws_api.sagemaker import INVOCATIONS_URL_TAG, EndpointDescription
 from benchmarks.searches.simulated_service import MM1, SimulatedService
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.search import Bottleneck, SendProbe
-from inference_recommender.measure import first_answer, search
+from inference_recommender.measure import first_answer, open_loop
 from inference_recommender.measure import run as use_case
+from inference_recommender.measure.open_loop import CandidateSearch, OpenLoopSearch, search_s, searched
 from inference_recommender.measure.run import RunSubject, run
-from inference_recommender.measure.search import CandidateSearch, OpenLoopSearch, search_s, searched
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.payloads import payload_archive
 from inference_recommender.progress import Silent
@@ -101,7 +101,7 @@ def systems(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         probed.append(system)
         return SimulatedService(MM1, seed=0).probe
 
-    monkeypatch.setattr(search, "GeneratorProbe", probe_of)
+    monkeypatch.setattr(open_loop, "GeneratorProbe", probe_of)
     monkeypatch.setattr(first_answer, "ask_url", lambda url: lambda body: True)
     monkeypatch.setattr(first_answer, "ask_endpoint", lambda name, client: lambda body: True)
     return probed
@@ -173,8 +173,8 @@ def test_an_endpoint_on_aws_is_searched_through_its_runtime(kept: RunFolder, sys
 
 
 def test_the_capacity_of_a_search_sizes_the_fleet(kept: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "SHORTEST_S", 3_600.0)
-    monkeypatch.setattr(search, "LONGEST_S", 3_600.0)
+    monkeypatch.setattr(open_loop, "SHORTEST_S", 3_600.0)
+    monkeypatch.setattr(open_loop, "LONGEST_S", 3_600.0)
     measured = found_by(Account(), kept, MEASURED.model_copy(update={"environment": {}}))
     found = measured.open_loop
     assert found is not None
@@ -221,7 +221,7 @@ def alone(tmp_path: Path, longest_s: float = 3600.0) -> Measurement:
     """Searches a system of two instances without a test before it."""
     folder, run_folder = load_workload("spellcheck").hosted_on("cpu"), RunFolder(tmp_path / "runs" / "search")
     subject = RunSubject(
-        workload=folder.workload, payloads=folder.payloads(), artifact=an_artifact(), traffic=search.OPEN_LOOP
+        workload=folder.workload, payloads=folder.payloads(), artifact=an_artifact(), traffic=open_loop.OPEN_LOOP
     )
     source = OpenLoopSearch(system=a_system(instances=2), longest_s=longest_s)
     recommendation = run(source, run_folder, Silent(), subject=subject)
@@ -263,7 +263,7 @@ def lagged(rate: float, seconds: float) -> ProbeRecords:
 def test_a_search_alone_that_finds_too_little_gives_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probe: SendProbe, longest_s: float, reason: str
 ) -> None:
-    monkeypatch.setattr(search, "GeneratorProbe", of(probe))
+    monkeypatch.setattr(open_loop, "GeneratorProbe", of(probe))
     with pytest.raises(NoVerdict) as caught:
         alone(tmp_path, longest_s)
     assert str(caught.value).startswith(reason)
