@@ -102,7 +102,7 @@ def test_an_embedding_is_pooled_over_the_tokens_then_cut_and_normalised(
 
 
 def refusal(folder: Path, family: str = "bert", **changes: Any) -> str:
-    """Returns what is said of a text classifier of the family with another config.json."""
+    """Returns the error for a text classifier of the family with a changed config.json."""
     make_checkpoint(folder, family, "text-classification")
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))

@@ -73,7 +73,7 @@ def test_small_engines_are_built(verify: Run, task: str, plans: list[tuple[str, 
 def test_every_graph_of_every_workload_is_built_for_t4_and_a10g(name: str, tmp_path: Path) -> None:
     """For all TensorRT targets, in both precisions; a workload without one gets one.
 
-    What is refused is exactly what `RTX_ALONE` lists: products with fp32 operands on a T4.
+    The refusals are exactly those of `RTX_ALONE`: products with fp32 operands on a T4.
     """
     source = load_workload(name)
     targets = {name: each for name, each in source.workload.targets.items() if isinstance(each, TensorRtTarget)}
