@@ -1,4 +1,4 @@
-"""Engines of ours and of other projects: starting them, making their models, and what their benchmarks share.
+"""Our engines and those of other projects: their processes, their models, and the comparison.
 
 Optimum and CTranslate2 need other versions of our dependencies. They have an environment of their own, `.venv-peers`,
 which `make peers` makes. Without it they are left out.

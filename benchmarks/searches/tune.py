@@ -30,7 +30,7 @@ WORK_MS = {"cpu": 2.5, "cpu-int8": 1.8}
 """Milliseconds per unit of work with one thread, by target."""
 THREADS, INSTANCES, BATCHES, DELAYS_MS = (1, 2), (1, 2), (2, 4, 8, 16, 32), (0.0, 1.0, 3.0, 8.0)
 SPEED_UP = 1.5
-"""Two threads are so many times as fast as one …"""
+"""Speed of two threads over one …"""
 CONTENTION = 0.15
 """… and model instances slow each other down by this share for each thread."""
 WARM_UP_S = 0.5

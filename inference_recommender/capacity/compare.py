@@ -38,7 +38,7 @@ class ComparedRun:
     """The figures of one configuration in one run."""
 
     configuration: str
-    """Names what was tested, in messages too; results of the same name are compared."""
+    """Name of the configuration. Results with the same name are compared."""
     invocations_per_minute: float | None
     """The capacity."""
     interval: tuple[float, float] | None = None

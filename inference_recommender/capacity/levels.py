@@ -185,7 +185,7 @@ def _differ_clearly(slower: Floats, faster: Floats, spread: float) -> bool:
 
 
 def _window_medians(finished_s: Floats, latencies_ms: Floats, width: float, windows: int) -> Floats:
-    """Returns the median latency by window; where nothing finished, that of the next to finish, then under way."""
+    """Returns the median latency by window; without a finish, that of the next request to finish."""
     parts = np.split(latencies_ms, np.searchsorted(finished_s, width * np.arange(1, windows)))
     medians: list[float] = []
     next_first: float | None = None

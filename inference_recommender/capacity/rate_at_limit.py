@@ -21,9 +21,8 @@ give an interval, a wide one. Its priors:
   an M/M/1 queue: latency is over a limit L for the share exp(-(saturation - rate) * L / c) with c near 1. In heavy
   traffic that exponential law holds for any queue, c being its variability (Kingman, Proceedings of the Cambridge
   Philosophical Society 57, 1961). It tells the slope, too: its product with the distance (saturation / rate - 1) is
-  log(1 / allowed). The prior of c is Student's t on its logarithm, whose tails let any c win with few probes. What was
-  taken for the saturation may have been a moment of a stall or of a cold service: with the probability `MISTAKEN` it
-  tells nothing.
+  log(1 / allowed). The prior of c is Student's t on its logarithm, whose tails let any c win with few probes. The
+  saturation may be that of a stall or of a cold service: with the probability `MISTAKEN` it carries no information.
 """
 
 from collections.abc import Sequence
@@ -38,7 +37,7 @@ from inference_recommender.capacity.statistics import Floats
 STEP, MOST_STEPS = 0.001, 1500
 """The grid of rates, in logarithms."""
 BEYOND, NEAR_END = 0.35, 0.02
-"""How far that grid goes on beyond the rates that were tried; an end of the interval so near to its end is none."""
+"""Extent of the grid beyond the tried rates. An end of the interval this near to its end counts as unknown."""
 SLOPES = np.geomspace(4.0, 160.0, 22)
 SLOPE, SLOPE_SPREAD = 18.0, 0.9
 """Median of the slope's log-normal prior, and the deviation of its logarithm, where the saturation is not known."""
@@ -180,7 +179,7 @@ def _log_likelihoods(probe: Probe, effect: float, at_limit: float) -> Floats:
 def design_effects(probes: Sequence[Probe], allowed: float, expected: float) -> list[float]:
     """Returns how many requests of each probe say as much as one independent request: at least 1.
 
-    `expected` is what is assumed beforehand for a probe at the limit.
+    `expected` is the prior for a probe at the limit.
     """
     squares, degrees = expected * expected * EFFECT_GROUPS, expected * EFFECT_GROUPS
     scales = []

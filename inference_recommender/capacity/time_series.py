@@ -72,7 +72,7 @@ class Series(Document):
     def complete(self) -> "Series":
         """Returns the series without its first and last points, which cover only a part of their period.
 
-        A series of fewer than three points is returned as it is.
+        A series of fewer than three points is returned unchanged.
         """
         if len(self.seconds) < 3:
             return self

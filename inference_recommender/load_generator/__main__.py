@@ -44,7 +44,7 @@ from workloads.program import exit_code, foreseen, printable
 TARGET_FAILED = Unavailable.exit_code
 INVALID = NoVerdict.exit_code
 PROBE_BYTES = 1 << 20
-"""So much is written to the folder of the results, and removed, before the load is sent."""
+"""Bytes that are written to the results folder and removed before the load is sent."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -27,8 +27,7 @@ from inference_recommender.load_generator.stalls import StallWatch, stalled_betw
 DEAD_WINDOWS = 2
 """After this many windows with failures and no success between them, the target has failed."""
 DRAIN_S = 5.0
-"""Seconds that requests under way may take to return once the run has ended. In a run that was not stopped they may
-also take as long as `DRAIN_FACTOR` of the slowest answer so far, so that a slow service has no unfinished requests."""
+"""Seconds for open requests after the end of a run. If it was not stopped, `DRAIN_FACTOR` times the slowest answer."""
 DRAIN_FACTOR = 2.0
 TRAFFIC_ENDED = "traffic ended"
 FLAT_GROWTH = 0.02
@@ -261,10 +260,7 @@ class Run:
         )
 
     def _report_what_did_not_return(self, users: int) -> None:
-        """Tells of requests that failed or never returned while the run drained, as one more window.
-
-        They are errors of the run as any others, and who counts the windows' errors has them from here.
-        """
+        """Reports requests that failed or never returned after the end as one more window."""
         rows = self.log.requests(self._rows_in_windows)
         unfinished = len(rows.unfinished_intended_s)
         if rows.errors or unfinished:

@@ -94,7 +94,7 @@ class Arrivals(Document):
     invocations_per_minute: Annotated[float, Field(gt=0)]
     duration_in_seconds: Annotated[float, Field(gt=0)]
     seed: int = 0
-    connections: Annotated[int, Field(ge=1, description="Requests under way at most; those beyond wait.")] = 256
+    connections: Annotated[int, Field(ge=1, description="Maximum of open requests. Further ones wait.")] = 256
 
 
 class SageMakerEndpoint(Document):
@@ -171,7 +171,7 @@ class LoadPlan(Document):
         return self
 
     def without_secrets(self) -> Self:
-        """Returns the plan as it is written down: with the headers' names, and not their values."""
+        """Returns the plan for writing, with the headers' names but not their values."""
         return self.model_copy(update={"headers": dict.fromkeys(self.headers, NOT_KEPT)})
 
     def with_headers(self, headers: Mapping[str, str]) -> Self:
@@ -201,7 +201,7 @@ class LoadPlan(Document):
 
 
 def _why_unsendable(headers: Mapping[str, str]) -> str | None:
-    """Returns what is wrong with the first of `headers` that HTTP does not allow, or None. Never shows a value."""
+    """Returns the problem of the first of `headers` that HTTP does not allow, or None. Never shows a value."""
     for name, value in headers.items():
         if not TOKEN.fullmatch(name):
             return f"got the header name {name!r}. Allowed: letters, digits and hyphens."

@@ -1,13 +1,10 @@
-"""The requests of a run and their target: payloads as whole HTTP/1.1 messages, made before the clock starts.
+"""The requests of a run as complete HTTP/1.1 messages, made before the clock starts, and their target.
 
-A target is any http or https URL, or a SageMaker endpoint by name. For an endpoint boto3 is asked for the address, the
-region and the credentials, so AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME, AWS_ENDPOINT_URL, AWS_CA_BUNDLE, profiles, roles and
-partitions hold as they do everywhere else; the requests themselves are not sent through it.
+A target is a URL or a SageMaker endpoint by name. boto3 gives the address, region and credentials of an endpoint, so
+its environment variables, profiles and roles apply. The requests themselves do not go through boto3.
 
-Requests to an endpoint carry an AWS Signature Version 4, which holds for five minutes. All of them are signed before
-the clock starts; from then on they are signed again one at a time, spread evenly over `CYCLE_S`. So the sending loop
-takes bytes that lie ready, and is held up for the time of one signature (about 0.1 ms) at most. The algorithm is
-botocore's own.
+Requests to an endpoint have a Signature Version 4, which is valid for five minutes. After the start they are signed
+again one at a time over `CYCLE_S`, so the sending loop is delayed by one signature (0.1 ms) at most.
 """
 
 import asyncio
@@ -71,7 +68,7 @@ class Target:
         return self.socket or self.authority
 
     def message(self, headers: Mapping[str, str], body: bytes) -> bytes:
-        """Returns one POST request as it is sent."""
+        """Returns one POST request as bytes."""
         parts = urlsplit(self.url)
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         lines = {"Host": self.authority, **headers, "Content-Length": str(len(body))}
