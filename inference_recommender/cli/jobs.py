@@ -38,10 +38,10 @@ TESTS = (
 RESOURCES = tuple((name, name, "") for name in ("kind", "name", "expires, UTC", "outcome"))
 LATEST = 20
 """Default number of jobs that `list` shows."""
-DESCRIPTION = f"""list [WORKLOAD]   the latest jobs, or those whose name contains the workload's
-describe JOB      a job and its tests
-stop JOB          stop a job and wait for its end
-cleanup           delete the resources of tests that have expired
+DESCRIPTION = f"""list [WORKLOAD]   Shows the latest jobs, or those whose name contains the workload's.
+describe JOB      Shows a job and its tests.
+stop JOB          Stops a job and waits for its end.
+cleanup           Deletes the resources of tests that have expired.
 
 Resources of tests have the tag {TAG}: two hours after the planned end of their load. A test deletes its own resources;
 cleanup deletes those that killed processes left. Run it daily.

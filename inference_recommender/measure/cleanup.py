@@ -37,7 +37,7 @@ class CleanupAccount(Protocol):
 
 
 def cleanup(account: CleanupAccount, now: datetime, *, dry_run: bool) -> Iterator[CleanupResult]:
-    """Yields the outcome for each resource as soon as it is known. Raises `AwsUnavailable`."""
+    """Yields one outcome per resource, without waiting for the others. Raises `AwsUnavailable`."""
     for resource in tuple(account.expiring_resources()):
         yield _cleaned_up(account, resource, now, dry_run=dry_run)
 

@@ -193,31 +193,23 @@ def test_what_cannot_be_measured_is_rejected_in_a_sentence(cli: Cli, arguments: 
     assert refused.stderr.endswith(message)
 
 
-def test_no_region_says_how_to_set_one(cli: Cli) -> None:
-    refused = cli("invoke", "spellcheck", "a")
-    assert refused.returncode == 3
-    assert refused.stderr == "No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`.\n"
+NO_CREDENTIALS = (
+    "No AWS credentials were found. Configure them with `aws configure`, or start an account on this machine with "
+    "`python -m local_aws` and export what it prints."
+)
 
 
-def test_no_credentials_says_how_to_start_an_account(cli: Cli) -> None:
-    refused = cli("invoke", "spellcheck", "a", AWS_DEFAULT_REGION="us-east-1")
-    assert refused.returncode == 3
-    assert refused.stderr == (
-        "No AWS credentials were found. Configure them with `aws configure`, or start an account on this machine "
-        "with `python -m local_aws` and export what it prints.\n"
-    )
-
-
-def test_an_account_that_is_not_running_says_how_to_start_it(cli: Cli) -> None:
-    account = {
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "x",
-        "AWS_SECRET_ACCESS_KEY": "x",
-        "AWS_ENDPOINT_URL": "http://localhost:9",
-    }
-    refused = cli("invoke", "spellcheck", "a", **account)
-    assert refused.returncode == 3
-    assert refused.stderr == f"{LocalAccountEnded('http://localhost:9')}\n"
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({}, "No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`."),
+        ({"AWS_DEFAULT_REGION": "us-east-1"}, NO_CREDENTIALS),
+        (LOCAL, str(LocalAccountEnded("http://127.0.0.1:9"))),
+    ],
+)
+def test_an_aws_that_is_not_there_says_what_to_do(cli: Cli, environment: dict[str, str], message: str) -> None:
+    refused = cli("invoke", "spellcheck", "a", **environment)
+    assert (refused.returncode, refused.stderr) == (3, f"{message}\n")
 
 
 def test_a_folder_that_is_no_run_is_refused(cli: Cli, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import probe
 from inference_recommender.payloads import request_bodies
 from inference_recommender.run_folder import RunFolder
-from tests.builders import OBJECTIVE, a_candidate, a_recommendation
+from tests.builders import OBJECTIVE, a_recommendation
 from tests.inference_recommender.load_generator.virtual_run import URL, run_command
 from tests.virtual_time import Request, answering
 from workloads import MissingArtifact, Proof, Recommendation, load_workload
@@ -329,12 +329,3 @@ def test_an_objective_that_has_changed_since_is_told(
         f"Warning: {file} was measured for another objective than workload.toml has now. The proof is for the measured "
         "objective.\n"
     )
-
-
-def test_a_fleet_of_one_is_proven_without_the_loss_of_its_instance(
-    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    a_recommendation(a_candidate(1)).write_json(file)
-    assert _at_url(file) == 0
-    sentence = "instance lost: not tested, because sizing.spare_instances is 0; no instance would be left.\n"
-    assert sentence in capsys.readouterr().err

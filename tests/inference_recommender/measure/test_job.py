@@ -351,15 +351,6 @@ def test_a_rejected_request_is_reported_unchanged(runs: Runs) -> None:
     assert caught.value is refusal
 
 
-def test_a_folder_without_jobs_cannot_be_resumed(runs: Runs) -> None:
-    with pytest.raises(UsageError) as caught:
-        runs.resume(FakeService([description()]))
-    assert str(caught.value) == (
-        f"--resume: {runs.run_folder.path} has no jobs.json, so there is no job to continue. Name a run folder below "
-        "--runs (default: runs/)."
-    )
-
-
 def test_the_candidates_of_a_default_run_are_its_configurations_by_rate(tmp_path: Path) -> None:
     run = a_run_folder(
         tmp_path,
