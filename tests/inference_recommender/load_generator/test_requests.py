@@ -24,7 +24,6 @@ from tests.inference_recommender.load_generator.virtual_run import drive
 from tests.inference_recommender.server import serving
 from tests.virtual_time import Network, VirtualLoop, answering
 from workloads import ProjectError, UsageError
-from workloads.errors import InvalidDocument
 
 ARRIVALS = Arrivals(invocations_per_minute=3000, duration_in_seconds=0.5, connections=4)
 KEY, SECRET, TOKEN, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG", "a/session+token=", "eu-west-1"
@@ -262,13 +261,3 @@ def test_credentials_that_cannot_be_fetched_any_more_end_the_run() -> None:
 )
 def test_the_host_header_leaves_a_scheme_s_own_port_out(url: str, authority: str, port: int) -> None:
     assert (Target.of(url).authority, Target.of(url).port) == (authority, port)
-
-
-def test_a_plan_has_one_target(tmp_path: Path) -> None:
-    arrivals = {"invocations_per_minute": 60.0, "duration_in_seconds": 1.0}
-    (tmp_path / "plan.json").write_text(json.dumps({"payloads": "p", "arrivals": arrivals}), "utf-8")
-    with pytest.raises(InvalidDocument) as refused:
-        LoadPlan.from_json(tmp_path / "plan.json")
-    assert str(refused.value) == (
-        f"{tmp_path / 'plan.json'}: (document): give exactly one of url and endpoint (of SageMaker, by name)."
-    )
