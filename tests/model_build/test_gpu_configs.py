@@ -94,7 +94,7 @@ def test_tensors_of_a_trace_are_named_by_their_place(planned: Plan, task: str) -
 
 
 @pytest.mark.parametrize("task", BERTS)
-def test_a_trace_can_be_moved_to_a_gpu_and_tells_no_names_of_its_inputs(task: str, tmp_path: Path) -> None:
+def test_a_trace_can_be_moved_to_a_gpu_and_has_no_names_of_its_inputs(task: str, tmp_path: Path) -> None:
     """Triton's backend loads it onto its GPU: a device in its code would stay. Names would come before places."""
     load: Any = torch.jit.load
     graph = load(str(export.trace(bert(BERTS[task]), tmp_path)))
