@@ -16,11 +16,11 @@ from pathlib import Path
 
 from inference_recommender.load_generator.process import COMMAND
 from local_aws import machine
-from local_aws.account import Account, Settings
+from local_aws.account import Account, AccountSettings
 from local_aws.process.neuron import NeuronStandIn
 from local_aws.process.triton import remove_leftovers
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from local_aws.sagemaker.processing_jobs import Runner
+from local_aws.sagemaker.processing_jobs import ContainerRunner
 from local_aws.server import AccountServer, as_shell, exports
 from local_aws.state_folder import PRIVATE, StateFolder
 from workloads import ROOT, ProjectError
@@ -47,7 +47,7 @@ def main(
     arguments: list[str] | None = None,
     generator: Sequence[str] = COMMAND,
     neuron: NeuronStandIn | None = None,
-    processing: Runner | None = None,
+    processing: ContainerRunner | None = None,
     *,
     images_must_exist: bool = False,
 ) -> int:
@@ -58,7 +58,7 @@ def main(
     _allow_open_files()
     toolchain = Path(os.environ.get(TOOLCHAIN_VARIABLE) or DEFAULT_TOOLCHAIN)
     account = Account(
-        Settings(
+        AccountSettings(
             state=options.state.resolve(),
             region=options.region,
             toolchain=toolchain,
@@ -102,7 +102,7 @@ def _serve(account: Account, folder: StateFolder, port: int, stop: threading.Eve
     log.info("stopped; nothing is left running")
 
 
-def _introduce(settings: Settings, port: int, exports_file: Path) -> None:
+def _introduce(settings: AccountSettings, port: int, exports_file: Path) -> None:
     log.info(f"account {settings.account_id}, {settings.region}, http://localhost:{port}; state: {settings.state}")
     log.info(f"measures on {machine.description()}; Ctrl-C stops it and its processes")
     log.info(

@@ -20,7 +20,7 @@ from moto.sagemaker.responses import SageMakerResponse
 
 from local_aws import service_model
 from local_aws.sagemaker.endpoint import Guardrails, LocalEndpoint
-from local_aws.sagemaker.endpoint_fleet import Variant
+from local_aws.sagemaker.endpoint_fleet import EndpointVariant
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.processing_jobs import ProcessingJobs
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs, tags_of
@@ -203,10 +203,10 @@ class LocalSageMakerBackend(SageMakerModelBackend):
             raise ValidationError(f'Could not find endpoint configuration "{arn}".')
         return self.endpoint_configs[config_name].production_variants
 
-    def _resolver(self, variants: list[dict[str, Any]]) -> Callable[[Mapping[str, Any]], Variant]:
+    def _resolver(self, variants: list[dict[str, Any]]) -> Callable[[Mapping[str, Any]], EndpointVariant]:
         # The models are read now, because they may be deleted while the endpoint starts, as the service allows.
         models = {item["ModelName"]: self.describe_model(item["ModelName"]).response_object for item in variants}
-        return lambda item: Variant.of(item, models[item["ModelName"]])
+        return lambda item: EndpointVariant.of(item, models[item["ModelName"]])
 
 
 class LocalSageMakerResponse(SageMakerResponse):

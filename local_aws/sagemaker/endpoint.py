@@ -16,7 +16,7 @@ from moto.core.utils import utcnow
 from moto.logs.models import logs_backends
 from moto.sagemaker.models import FakeEndpoint
 
-from local_aws.sagemaker.endpoint_fleet import Fleet, Variant
+from local_aws.sagemaker.endpoint_fleet import EndpointVariant, Fleet
 from local_aws.sagemaker.endpoint_log import EndpointLog
 from local_aws.sagemaker.model_host import ModelHost
 from workloads import ProjectError, Unavailable
@@ -28,7 +28,7 @@ INVOCATIONS_URL = "local-aws:invocations-url"
 """Key of the tag with the address of an endpoint's only server, for a load generator. InvokeEndpoint would measure this
 process, which answers for every endpoint."""
 
-Resolve = Callable[[Mapping[str, Any]], Variant]
+Resolve = Callable[[Mapping[str, Any]], EndpointVariant]
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ class LocalEndpoint(FakeEndpoint):
             if unused is not None:
                 unused.stop()
 
-    def _with_counts(self, variants: list[Variant], retain: bool) -> list[Variant]:
+    def _with_counts(self, variants: list[EndpointVariant], retain: bool) -> list[EndpointVariant]:
         """Returns the variants with the counts that they have now where those are retained."""
         counts = {each["VariantName"]: each.get("DesiredInstanceCount") for each in self.production_variants}
         return [replace(each, count=(retain and counts.get(each.name)) or each.count) for each in variants]

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Variant:
+class EndpointVariant:
     name: str
     instance_type: str
     weight: float
@@ -36,7 +36,7 @@ class Variant:
     """Instances."""
 
     @classmethod
-    def of(cls, production_variant: Mapping[str, Any], model: Mapping[str, Any]) -> "Variant":
+    def of(cls, production_variant: Mapping[str, Any], model: Mapping[str, Any]) -> "EndpointVariant":
         """Combines a ProductionVariant with its model as DescribeModel shows it. Raises `Unavailable`."""
         name = production_variant["VariantName"]
         types = instance_types_of(production_variant)
@@ -74,14 +74,14 @@ class Fleet:
         self._log = log
         self._on_death = on_death
         self._servers: dict[str, tuple[ModelServer, ...]] = {}
-        self._variants: dict[str, Variant] = {}
+        self._variants: dict[str, EndpointVariant] = {}
         self._retired: set[ModelServer] = set()
         self._leases: Counter[ModelServer] = Counter()
         self._changed = threading.Condition()
         """Guards the fields above. Notified at the end of a lease."""
         self._stopping = threading.Event()
 
-    def start(self, endpoint: str, variants: Sequence[Variant]) -> None:
+    def start(self, endpoint: str, variants: Sequence[EndpointVariant]) -> None:
         """Starts all and returns when all answer. Raises `Unavailable`, with nothing left running."""
         try:
             for variant in variants:
@@ -163,7 +163,7 @@ class Fleet:
             self._changed.wait_for(lambda: not self._leases[server] or self._stopping.is_set(), DRAIN_S)
             del self._leases[server]
 
-    def _started(self, endpoint: str, variant: Variant, count: int) -> tuple[ModelServer, ...]:
+    def _started(self, endpoint: str, variant: EndpointVariant, count: int) -> tuple[ModelServer, ...]:
         """Starts `count` servers in parallel. Raises `Unavailable`, with none of them left running."""
         with ThreadPoolExecutor(count) as threads:
             starting = [threads.submit(self._start, endpoint, variant) for _ in range(count)]
@@ -176,7 +176,7 @@ class Fleet:
             raise failed or Unavailable(f"Endpoint {endpoint} was deleted while its servers started.")
         return tuple(started)
 
-    def _start(self, endpoint: str, variant: Variant) -> ModelServer:
+    def _start(self, endpoint: str, variant: EndpointVariant) -> ModelServer:
         server = self._host.start(variant.container, f"{endpoint}-{variant.name}", variant.instance_type)
         self._log.keep(variant.name, server)
         log.info(f"endpoint {endpoint}: variant {variant.name} is answered by {server.KIND} (process {server.pid})")

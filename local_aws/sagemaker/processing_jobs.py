@@ -1,7 +1,7 @@
 """SageMaker Processing jobs: their statuses and descriptions in the API's shapes, one child process for each job.
 
-A `Runner`'s command gets the job's request in a file and a session of the job's role in its environment. It fetches the
-inputs, runs the container, uploads, and writes `outcome.json`. Without a runner the account rejects jobs.
+A `ContainerRunner`'s command gets the job's request in a file and a session of the job's role in its environment. It
+fetches the inputs, runs the container, uploads, and writes `outcome.json`. Without a runner the account rejects jobs.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Runner:
+class ContainerRunner:
     """The command that runs a job's container here; it gets the path of the request."""
 
     command: Sequence[str]
@@ -112,7 +112,7 @@ class ProcessingJobs:
     """The jobs of one region. `environment` are the account's exports, once it serves."""
 
     def __init__(
-        self, account_id: str, region: str, state: Path, runner: Runner | None, environment: Mapping[str, str]
+        self, account_id: str, region: str, state: Path, runner: ContainerRunner | None, environment: Mapping[str, str]
     ) -> None:
         self._account_id = account_id
         self._region = region
@@ -170,7 +170,7 @@ class ProcessingJobs:
         for thread in threads:
             thread.join()
 
-    def _run(self, job: LocalProcessingJob, runner: Runner) -> None:
+    def _run(self, job: LocalProcessingJob, runner: ContainerRunner) -> None:
         try:
             outcome = self._outcome(job, runner)
         except Exception as error:  # every error: a job must not stay InProgress for ever
@@ -180,7 +180,7 @@ class ProcessingJobs:
         outcome_words = filter(None, (job.processing_job_status, job.failure_reason))
         log.info(f"processing job {job.processing_job_name}: {', '.join(outcome_words)}")
 
-    def _outcome(self, job: LocalProcessingJob, runner: Runner) -> Mapping[str, Any]:
+    def _outcome(self, job: LocalProcessingJob, runner: ContainerRunner) -> Mapping[str, Any]:
         check_room(self._state)
         folder = self._state / "processing" / job.processing_job_name
         folder.mkdir(parents=True)

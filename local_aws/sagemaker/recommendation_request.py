@@ -14,7 +14,7 @@ from moto.sagemaker.exceptions import ValidationError
 
 from local_aws import machine
 from local_aws.process.model_server import ModelServer
-from local_aws.sagemaker.endpoint_fleet import Variant, instance_types_of
+from local_aws.sagemaker.endpoint_fleet import EndpointVariant, instance_types_of
 from local_aws.sagemaker.model_host import ModelContainer
 from workloads import Unavailable
 
@@ -130,7 +130,7 @@ def container_of(plane: Any, configuration: Mapping[str, Any], package: Mapping[
     else:
         model = plane.describe_model(configuration["ModelName"]).response_object
     try:  # the container does not depend on the instance type
-        return Variant.of({"VariantName": VARIANT, "InstanceType": "ml.c5.xlarge"}, model).container
+        return EndpointVariant.of({"VariantName": VARIANT, "InstanceType": "ml.c5.xlarge"}, model).container
     except Unavailable as error:
         raise ValidationError(str(error)) from error
 

@@ -22,7 +22,7 @@ from local_aws.owner_only import SIGNATURE, WsgiApplication
 from local_aws.permissions.api_request import INVOCATION
 from local_aws.process.model_server import ModelAnswer, ModelServer
 from local_aws.sagemaker.endpoint import LocalEndpoint
-from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
+from local_aws.sagemaker.endpoint_metrics import InvocationMetrics
 
 MAX_BODY_BYTES = 6_291_456
 """The service's limit for a request."""
@@ -54,7 +54,7 @@ class InvocationMiddleware:
         self,
         application: WsgiApplication,
         find_endpoint: Callable[[str], LocalEndpoint | None],
-        metrics: EndpointMetrics,
+        metrics: InvocationMetrics,
         account_id: str,
     ) -> None:
         self._application = application

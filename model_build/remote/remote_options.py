@@ -17,22 +17,22 @@ from workloads.set_option import with_settings
 
 
 def add_build_options(command: argparse.ArgumentParser) -> None:
-    add = _add_remote_options(command, "the machine that builds", "default: what the target needs").add_argument
+    image = "default: AWS's image of the target's runtime"
+    add = _add_remote_options(command, "the machine that builds", "default: what the target needs", image).add_argument
     add("--dry-run", action="store_true", help="print the requests as one JSON document, send nothing")
     add("--max-runtime-s", type=int, default=MAX_RUNTIME_S, metavar="N", help=f"default: {MAX_RUNTIME_S}")
 
 
 def add_verify_options(command: argparse.ArgumentParser) -> None:
-    _add_remote_options(
-        command, "the machine that runs the model: with sagemaker, a chip", "default: the target's first"
-    )
+    machine = "the machine that runs the model: with sagemaker, a chip"
+    _add_remote_options(command, machine, "default: the target's first", "the image of containers/neuron; required")
 
 
-def _add_remote_options(command: argparse.ArgumentParser, machine: str, instance: str) -> Any:
+def _add_remote_options(command: argparse.ArgumentParser, machine: str, instance: str, image: str) -> Any:
     command.add_argument("--on", choices=["local", "sagemaker"], default="local", help=machine)
     remote = command.add_argument_group("with --on sagemaker")
     remote.add_argument("--instance-type", metavar="TYPE", help=instance)
-    remote.add_argument("--image-uri", metavar="URI", help="default: AWS's image of the target's runtime")
+    remote.add_argument("--image-uri", metavar="URI", help=image)
     fact = "override a key of workload.toml, such as recommender.role_arn or .bucket; may be repeated"
     remote.add_argument("--set", action="append", default=[], dest="settings", metavar="KEY=VALUE", help=fact)
     return remote

@@ -17,7 +17,7 @@ from botocore.credentials import Credentials, ReadOnlyCredentials
 from containers.archive_reader import Limits
 from inference_recommender.load_generator import requests
 from inference_recommender.load_generator.load_run import Run
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, SageMakerEndpoint
+from inference_recommender.load_generator.plan import Arrivals, LoadPlan, NamedEndpoint
 from inference_recommender.load_generator.requests import CYCLE_S, Outgoing, Signer, Target, outgoing, read_payloads
 from inference_recommender.payloads import payload_archive
 from tests.inference_recommender.load_generator.virtual_run import drive
@@ -152,7 +152,7 @@ def _signature_of(path: str, headers: dict[str, str], body: bytes) -> str:
 def test_an_endpoint_by_name_gets_requests_that_are_signed(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     _credentials(monkeypatch)
     monkeypatch.setenv(variable, "http://127.0.0.1:9090")
-    endpoint = SageMakerEndpoint(name="spellcheck-endpoint", variant="Blue")
+    endpoint = NamedEndpoint(name="spellcheck-endpoint", variant="Blue")
     bodies = [BODY, b'{"text":"another"}']
     sent = outgoing(_plan(endpoint=endpoint), bodies)
     assert sent.signer is not None
@@ -191,7 +191,7 @@ def test_an_endpoint_without_credentials_or_region_says_so(monkeypatch: pytest.M
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.delenv("AWS_REGION", raising=False)
-    plan = _plan(endpoint=SageMakerEndpoint(name="e"))
+    plan = _plan(endpoint=NamedEndpoint(name="e"))
     with pytest.raises(ProjectError) as refused:
         outgoing(plan, [BODY])
     assert (refused.value.exit_code, str(refused.value)) == (

@@ -12,7 +12,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.iam.models import iam_backends
 
 from local_aws.permissions.actions import ApiCall
-from local_aws.permissions.enforced import CALLS_FILE, CallLog
+from local_aws.permissions.enforced import CALLS_FILE, PermissionLog
 from local_aws.permissions.service_roles import RecommendationWork, ServiceRoles
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import BUCKET, IMAGE, wait_until
@@ -94,7 +94,7 @@ def make() -> Iterator[Callable[..., str]]:
 
 @pytest.fixture
 def service(tmp_path: Path) -> ServiceRoles:
-    return ServiceRoles(CallLog(tmp_path / CALLS_FILE), DEFAULT_ACCOUNT_ID, "us-east-1")
+    return ServiceRoles(PermissionLog(tmp_path / CALLS_FILE), DEFAULT_ACCOUNT_ID, "us-east-1")
 
 
 def lines(folder: Path) -> list[tuple[str, str, bool]]:

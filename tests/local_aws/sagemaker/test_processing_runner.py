@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from local_aws.sagemaker import processing_jobs
-from local_aws.sagemaker.processing_jobs import ProcessingJobs, Runner
+from local_aws.sagemaker.processing_jobs import ContainerRunner, ProcessingJobs
 from tests.local_aws.conftest import wait_until
 
 REQUEST = {
@@ -20,7 +20,9 @@ PROGRAM = "import sys; sys.exit('Traceback: no room')"
 
 def test_the_job_fails_with_what_the_runner_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processing_jobs, "role_session", lambda *_: {})
-    jobs = ProcessingJobs("123456789012", "us-east-1", tmp_path, Runner(command=[sys.executable, "-c", PROGRAM]), {})
+    jobs = ProcessingJobs(
+        "123456789012", "us-east-1", tmp_path, ContainerRunner(command=[sys.executable, "-c", PROGRAM]), {}
+    )
     job = jobs.create(REQUEST)
     wait_until(lambda: job.processing_job_status != "InProgress")
     assert (job.processing_job_status, job.failure_reason) == (

@@ -12,7 +12,7 @@ import pytest
 
 from local_aws.process.local_account import LocalAccount
 from local_aws.process.model_server import ModelServer
-from local_aws.sagemaker.endpoint_fleet import Fleet, Variant
+from local_aws.sagemaker.endpoint_fleet import EndpointVariant, Fleet
 from local_aws.sagemaker.endpoint_log import EndpointLog
 from local_aws.sagemaker.model_host import ModelContainer, ModelHost
 from tests.local_aws import conftest
@@ -87,7 +87,8 @@ def fleet(
     made = Fleet(cast(ModelHost, host), cast(EndpointLog, log or Log()), died)
     container = ModelContainer(model_data_url="s3://models/model.tar.gz", environment={})
     made.start(
-        "shop", [Variant(name="only", instance_type="ml.c5.xlarge", weight=1.0, container=container, count=count)]
+        "shop",
+        [EndpointVariant(name="only", instance_type="ml.c5.xlarge", weight=1.0, container=container, count=count)],
     )
     return made
 
