@@ -105,9 +105,7 @@ def _highest(found: Sequence[Capacity]) -> int:
 
 @cache
 def true_capacity(seen: Service) -> float:
-    """Returns the capacity by long runs. The machine drifts, so a parabola through theirs may miss the limit: then
-    longer ones of another seed tell.
-    """
+    """Returns the capacity by long runs, repeated with longer ones if their parabola misses the limit."""
     assert LIMIT.latency_ms is not None
     for attempt in range(1, ATTEMPTS + 1):
         try:

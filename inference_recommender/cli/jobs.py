@@ -43,8 +43,8 @@ describe JOB      Shows a job and its tests.
 stop JOB          Stops a job and waits for its end.
 cleanup           Deletes the resources of tests that have expired.
 
-Resources of tests have the tag {TAG}: two hours after the planned end of their load. A test deletes its own resources;
-cleanup deletes those that killed processes left. Run it daily.
+Resources of tests have the tag {TAG}: two hours after the planned
+end of their load. A test deletes its own resources; cleanup deletes those that killed processes left. Run it daily.
 Exit code 3: AWS rejected a deletion or is unreachable."""
 
 

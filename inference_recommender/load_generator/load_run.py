@@ -1,9 +1,7 @@
-"""The run itself: its load is sent, and every `window_s` a window is reported, until something ends it.
+"""A run: sends its load and reports a window every `window_s`, until something ends it.
 
-`Run.drive` returns why it ended: "traffic ended", a stopping condition's name, "stopped", or "target failed: …".
-
-The stopping conditions are the three of the API. The service applies them to whole minutes; a run here may last one
-minute in all, so they are applied to intervals of `INTERVAL_S`.
+`Run.drive` returns why it ended: "traffic ended", a stopping condition's name, "stopped", or "target failed: …". The
+stopping conditions are the API's. The service applies them to whole minutes, a run here to intervals of `INTERVAL_S`.
 """
 
 import asyncio

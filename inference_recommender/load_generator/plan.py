@@ -97,7 +97,7 @@ class Arrivals(Document):
     connections: Annotated[int, Field(ge=1, description="Maximum of open requests. Further ones wait.")] = 256
 
 
-class SageMakerEndpoint(Document):
+class NamedEndpoint(Document):
     """An endpoint by name: requests to it are signed with the credentials that boto3 finds."""
 
     name: Annotated[str, Field(min_length=1)]
@@ -132,7 +132,7 @@ class LoadPlan(Document):
             description="http, https, or http+unix with the percent-encoded path of a Unix socket.",
         ),
     ] = None
-    endpoint: SageMakerEndpoint | None = None
+    endpoint: NamedEndpoint | None = None
     headers: dict[str, str] = {}
     """Sent with every request, beside the content type."""
     ca_file: Path | None = Field(default=None, description="Certificates to trust for https; default: the system's.")

@@ -39,7 +39,7 @@ class MeasuredRun:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunSummary:
+class LoadSummary:
     """The content of summary.json. Latencies are by percentile."""
 
     max_invocations_per_minute: float | None
@@ -86,7 +86,7 @@ def write_results(folder: Path, document: Mapping[str, Any], requests: SentReque
     requests.write(folder / "records.npz")
 
 
-def summarise(measured: MeasuredRun, conditions: StoppingConditions) -> RunSummary:
+def summarise(measured: MeasuredRun, conditions: StoppingConditions) -> LoadSummary:
     """Returns the summary of a run, with the latency threshold of `conditions` as the limit."""
     limit = conditions.latency
     percentile = limit.percentile if limit else DEFAULT_PERCENTILE
@@ -95,7 +95,7 @@ def summarise(measured: MeasuredRun, conditions: StoppingConditions) -> RunSumma
     )
     from_send, from_intended = _latencies(measured, best)
     unfinished = len(measured.requests.unfinished_intended_s)
-    return RunSummary(
+    return LoadSummary(
         max_invocations_per_minute=best.invocations_per_minute if best else None,
         max_invocations_interval=best.interval if best else None,
         model_latency_ms=best.latency_ms if best else None,
@@ -120,7 +120,7 @@ def summarise(measured: MeasuredRun, conditions: StoppingConditions) -> RunSumma
     )
 
 
-def why_invalid(summary: RunSummary, conditions: StoppingConditions) -> str | None:
+def why_invalid(summary: LoadSummary, conditions: StoppingConditions) -> str | None:
     """Returns why no verdict may be drawn from the run, or None. `Measurement.failure_code` reads its first words."""
     if complaint := summary.generator.complaint():
         return complaint
@@ -151,13 +151,13 @@ def why_invalid(summary: RunSummary, conditions: StoppingConditions) -> str | No
     return None
 
 
-def _without_answer(summary: RunSummary) -> str:
+def _without_answer(summary: LoadSummary) -> str:
     parts = (f"{summary.timed_out} timed out", f"{summary.unfinished} had no answer when the run was over")
     said = [part for part, count in zip(parts, (summary.timed_out, summary.unfinished), strict=True) if count]
     return f" ({', '.join(said)})" if said else ""
 
 
-def _first_error(summary: RunSummary) -> str:
+def _first_error(summary: LoadSummary) -> str:
     lost = summary.errors > summary.unfinished or not summary.unfinished
     return summary.first_error or ("the connection was lost" if lost else "no answer")
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.search import Bottleneck
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, SageMakerEndpoint, StoppingConditions
+from inference_recommender.load_generator.plan import Arrivals, LoadPlan, NamedEndpoint, StoppingConditions
 from inference_recommender.load_generator.process import Outcome, generate
 from inference_recommender.load_generator.self_watch import LAGGED, STALLED
 from inference_recommender.measure.system import SystemUnderTest
@@ -29,9 +29,9 @@ AROUND = 2.0
 """A stall delays the requests due within this many times its length before its start and after its end."""
 
 
-def endpoint_of(system: SystemUnderTest) -> SageMakerEndpoint | None:
+def endpoint_of(system: SystemUnderTest) -> NamedEndpoint | None:
     """Returns the generator's form of an endpoint; None for a system with a URL."""
-    return None if system.url else SageMakerEndpoint(name=system.name, region=system.region)
+    return None if system.url else NamedEndpoint(name=system.name, region=system.region)
 
 
 class GeneratorProbe:

@@ -19,7 +19,7 @@ from workloads import Interrupted, ModelArtifact, PayloadLengths, Provenance, Re
 
 
 class Source(Protocol):
-    """Measures a workload: `job.JobSource`, `load_test.LoadTest` or `search.OpenLoopSearch`."""
+    """Measures a workload: `job.JobSource`, `load_test.LoadTest` or `open_loop.OpenLoopSearch`."""
 
     def begin(self, run_folder: RunFolder) -> None:
         """Writes what the source adds to the run's folder. Sends nothing."""

@@ -75,6 +75,13 @@ def _json(file: Path) -> dict[str, Any]:
 def described_job(file: Path, text: str) -> Evidence:
     """Reads a response's text. Raises `UsageError`, which names `file`."""
     response = _response(file, text)
+    try:
+        return _evidence_of(file, response)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _not_a_description(file, f"it has an unexpected form ({error})") from error
+
+
+def _evidence_of(file: Path, response: Mapping[str, Any]) -> Evidence:
     results = [(key, each) for key in RESULTS for each in response.get(key) or ()]
     if not results:
         raise _not_a_description(file, _why_empty(response))

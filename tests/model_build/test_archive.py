@@ -40,7 +40,7 @@ def test_time_mode_and_order_of_writing_leave_no_trace(tree: dict[str, bytes], m
         folder = Path(scratch)
         written = write_tree(folder / "a", tree, sorted(tree), 0, 0o644)
         write_tree(folder / "b", written, sorted(written, reverse=True), mtime, mode)
-        # Folders of names that did not fit exist in `a` alone.
+        # Only `a` has the folders of names that did not fit.
         for path in (folder / "a").rglob("*"):
             if path.is_dir():
                 (folder / "b" / path.relative_to(folder / "a")).mkdir(parents=True, exist_ok=True)

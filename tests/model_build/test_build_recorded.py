@@ -20,7 +20,7 @@ def rewritten(root: Path, **changes: object) -> None:
     file.write_text(json.dumps({**document, **changes}))
 
 
-def test_what_the_build_recorded_passes_again(tiny_workload: WorkloadFolder, tiny_copy: Path) -> None:
+def test_the_record_of_a_build_passes_again(tiny_workload: WorkloadFolder, tiny_copy: Path) -> None:
     assert verify_recorded(plan(tiny_workload, "cpu", tiny_copy)).examples > 0
 
 

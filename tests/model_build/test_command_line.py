@@ -42,7 +42,7 @@ def run(tiny_copy: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return command_line.main
 
 
-def test_plan_prints_what_a_build_would_do(run: Run, tiny_copy: Path, capsys: Capture) -> None:
+def test_plan_prints_the_steps_of_a_build(run: Run, tiny_copy: Path, capsys: Capture) -> None:
     assert run(["plan", "tiny", "--target", "cpu", "--json"]) == 0
     out, err = capsys.readouterr()
     document = json.loads(out)
@@ -285,7 +285,7 @@ def test_an_error_before_libraries_have_a_log_is_in_one_of_its_own(
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-def test_a_tokenizer_that_is_none_ends_a_build_before_it_begins(run: Run, tiny_copy: Path, capsys: Capture) -> None:
+def test_an_invalid_tokenizer_ends_a_build_before_it_begins(run: Run, tiny_copy: Path, capsys: Capture) -> None:
     file = tiny_copy / "workloads" / "tiny" / "checkpoint" / "tokenizer.json"
     file.write_text("{}")
     assert run(["build", "tiny", "--target", "cpu", "--json"]) == 2

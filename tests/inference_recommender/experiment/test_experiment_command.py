@@ -142,7 +142,7 @@ def test_both_of_its_kinds_of_hardware_are_one_run_with_an_image_each(
     }
 
 
-def test_a_published_variant_that_was_not_built_is_told_with_the_command_that_builds_it(
+def test_a_missing_build_of_a_published_variant_is_named_with_its_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "ROOT", tmp_path)
@@ -167,7 +167,7 @@ def test_a_dry_run_prints_the_plan_and_every_request_and_sends_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dry_run_without_aws_or_builds_says_what_stands_in(cli: Cli) -> None:
+def test_a_dry_run_without_aws_or_builds_names_its_placeholders(cli: Cli) -> None:
     shown = cli("experiment", "question_answering", "--variants", "inf1-data-parallel", "inf1-pipeline", "--dry-run")
     assert shown.returncode == 0
     document = json.loads(shown.stdout)
@@ -220,7 +220,7 @@ def test_a_finished_experiment_is_shown_again_and_nothing_is_measured(
 
 
 @pytest.mark.usefixtures("built")
-def test_what_a_resumed_experiment_has_settled_cannot_be_changed(kept: ExperimentFolder) -> None:
+def test_a_resumed_experiment_takes_no_settings(kept: ExperimentFolder) -> None:
     with pytest.raises(UsageError) as caught:
         _run("--resume", str(kept.path), "--variants", "ort-db", "--traffic", "quick")
     assert str(caught.value) == (

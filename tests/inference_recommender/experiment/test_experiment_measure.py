@@ -113,7 +113,7 @@ def test_a_cell_that_proves_nothing_is_measured_again_on_resume(kept: Experiment
     assert account.models == {}
 
 
-def test_a_finished_experiment_asks_nothing_more(kept: ExperimentFolder, account: DiskAccount) -> None:
+def test_a_finished_experiment_creates_no_job(kept: ExperimentFolder, account: DiskAccount) -> None:
     planned = prepared(kept, ["ort-base"])
     first = run(planned, account, kept)
     assert run(planned, account, kept) == first

@@ -27,7 +27,6 @@ from tests.containers.hostile_archives import file, packed
 from tests.inference_recommender.load_generator.virtual_run import BODIES, plan_of, records_of, run_command, users
 from tests.inference_recommender.server import serving
 from tests.virtual_time import EPOCH, Serve, VirtualLoop, answering
-from workloads.errors import InvalidDocument
 
 P95 = StoppingConditions.model_validate(
     {"ModelLatencyThresholds": [{"Percentile": "P95", "ValueInMilliseconds": 500}]}, strict=False
@@ -104,15 +103,6 @@ def test_too_few_samples_make_the_run_invalid(run: Run) -> None:
     assert outcome.exit_code == 4
     assert events[-1]["reason"].startswith(
         "too few samples: P95 needs at least 59 independent requests at one load; the run"
-    )
-
-
-def test_a_latency_that_never_settles_makes_the_run_invalid(run: Run) -> None:
-    outcome, _ = run(answering(lambda request: 0.02 if request.at_s < 1009.5 else 0.01), users((4, 20)))
-    assert outcome.exit_code == 4
-    assert outcome.reason == (
-        "too few samples: none after the warm-up, since the latency was still falling midway through the run's 20 s; "
-        "give it longer, or a machine with no other work"
     )
 
 
@@ -237,55 +227,11 @@ def test_a_header_that_was_not_kept_has_to_be_given_again(
     )
 
 
-@pytest.mark.parametrize(
-    ("headers", "problem"),
-    [
-        ({"X-A": "1\r\nX-B: 2"}, "header X-A: has a character that none may have, such as a line break."),
-        ({"X A": "1"}, "got the header name 'X A'. Allowed: letters, digits and hyphens."),
-        ({"content-length": "1"}, "got the header content-length, which the generator sets itself."),
-    ],
-)
-def test_a_header_that_would_be_two_requests_is_refused(tmp_path: Path, headers: dict[str, str], problem: str) -> None:
-    plan = {"url": "http://h/", "payloads": "p", "headers": headers}
-    traffic = {"arrivals": {"invocations_per_minute": 60.0, "duration_in_seconds": 1.0}}
-    (tmp_path / "plan.json").write_text(json.dumps({**plan, **traffic}), "utf-8")
-    with pytest.raises(InvalidDocument) as refused:
-        LoadPlan.from_json(tmp_path / "plan.json")
-    assert str(refused.value) == f"{tmp_path / 'plan.json'}: (document): {problem}"
-
-
-@pytest.mark.parametrize("url", ["http://host:99999/", "http://host/a b", "http://host/\r\nX: 1"])
-def test_a_url_that_is_none_is_refused(tmp_path: Path, url: str) -> None:
-    plan = {"url": url, "payloads": "p", "arrivals": {"invocations_per_minute": 60.0, "duration_in_seconds": 1.0}}
-    (tmp_path / "plan.json").write_text(json.dumps(plan), "utf-8")
-    with pytest.raises(InvalidDocument):
-        LoadPlan.from_json(tmp_path / "plan.json")
-
-
 def test_the_plan_that_help_shows_is_one(tmp_path: Path) -> None:
     shown = str(command.__doc__)
     (tmp_path / "plan.json").write_text(shown[shown.index("{") : shown.rindex("}") + 1], "utf-8")
     plan = LoadPlan.from_json(tmp_path / "plan.json")
     assert plan.stopping_conditions.latency is not None
-
-
-@pytest.mark.parametrize("both", [True, False])
-def test_a_plan_has_one_kind_of_traffic(tmp_path: Path, both: bool) -> None:
-    traffic = {
-        "traffic_pattern": {
-            "TrafficType": "PHASES",
-            "Phases": [{"InitialNumberOfUsers": 1, "DurationInSeconds": 1}],
-        },
-        "arrivals": {"invocations_per_minute": 60.0, "duration_in_seconds": 1.0},
-    }
-    plan = {"url": "http://127.0.0.1/", "payloads": "p", **(traffic if both else {})}
-    (tmp_path / "plan.json").write_text(json.dumps(plan), "utf-8")
-    with pytest.raises(InvalidDocument) as refused:
-        LoadPlan.from_json(tmp_path / "plan.json")
-    assert str(refused.value) == (
-        f"{tmp_path / 'plan.json'}: (document): "
-        "give exactly one of traffic_pattern (closed loop) and arrivals (open loop)."
-    )
 
 
 def _start(folder: Path, url: str, seconds: int) -> "subprocess.Popen[str]":

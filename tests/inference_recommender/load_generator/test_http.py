@@ -10,8 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from inference_recommender.load_generator import http
 from inference_recommender.load_generator.http_answer import MOST_ANSWER_BYTES, BadAnswer, ParsedAnswer, whole_head
@@ -66,16 +64,6 @@ def test_a_connection_that_the_server_will_close_is_recognised() -> None:
 )
 def test_an_answer_that_these_bytes_alone_do_not_tell_is_left_to_the_parser(data: bytes) -> None:
     assert whole_head(data) is None
-
-
-@given(st.binary(max_size=400), st.sampled_from(["Content-Length", "content-length"]), st.booleans())
-def test_both_ways_find_the_same_end(body: bytes, name: str, closing: bool) -> None:
-    data = _answer("Server: x", f"{name}: {len(body)}", *(["Connection: close"] if closing else []), body=body)
-    parsed = ParsedAnswer()
-    parsed.feed(data)
-    assert parsed.complete
-    assert (parsed.status, parsed.body) == (200, body[:300])
-    assert whole_head(data) == (len(data), parsed.keep_alive)
 
 
 def test_the_parser_waits_for_the_answer_behind_a_continue() -> None:

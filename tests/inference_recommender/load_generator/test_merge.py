@@ -3,7 +3,6 @@
 The generators run in virtual time, one after the other, on one common clock.
 """
 
-import json
 import math
 from pathlib import Path
 from random import Random
@@ -19,7 +18,6 @@ from inference_recommender.load_generator.traffic import arrival_times
 from tests.inference_recommender.load_generator.builders import sent_requests
 from tests.inference_recommender.load_generator.virtual_run import START_S, plan_of, records_of, run_command, users
 from tests.virtual_time import EPOCH, Network, Serve, answering
-from workloads.errors import InvalidDocument
 
 GENERATORS = 3
 
@@ -142,15 +140,6 @@ def test_generators_that_never_ran_at_once_are_not_merged(tmp_path: Path) -> Non
     with pytest.raises(NothingToMerge) as refused:
         merge([crashed], plan, tmp_path / "merged")
     assert str(refused.value) == f"{tmp_path} has no summary: it said nothing"
-
-
-def test_a_share_is_of_the_generators_there_are(tmp_path: Path) -> None:
-    arrivals = {"invocations_per_minute": 60.0, "duration_in_seconds": 1.0}
-    plan = {"url": "http://h/", "payloads": "p", "arrivals": arrivals, "share": {"index": 2, "of": 2}}
-    (tmp_path / "plan.json").write_text(json.dumps(plan), "utf-8")
-    with pytest.raises(InvalidDocument) as refused:
-        LoadPlan.from_json(tmp_path / "plan.json")
-    assert str(refused.value) == f"{tmp_path / 'plan.json'}: share: index is 2; of 2 generators the last has 1."
 
 
 def test_each_stops_at_its_part_of_the_invocations() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from inference_recommender.load_generator.plan import ModelLatencyThreshold, StoppingConditions
 from inference_recommender.load_generator.self_watch import SelfWatch
-from inference_recommender.load_generator.summary import MeasuredRun, RunSummary, summarise, why_invalid
+from inference_recommender.load_generator.summary import LoadSummary, MeasuredRun, summarise, why_invalid
 from tests.inference_recommender.load_generator.builders import sent_requests
 
 WATCH = SelfWatch(cpu_share=0.1, lag_ms=0.1, peak_per_second=100)
@@ -35,7 +35,7 @@ def _measured(held_ms: float = 5.0, *, open_loop: bool = True, failed: float = 0
     return MeasuredRun(**{**given, **members})
 
 
-def _summary(measured: MeasuredRun) -> RunSummary:
+def _summary(measured: MeasuredRun) -> LoadSummary:
     return summarise(measured, LIMIT)
 
 

@@ -21,7 +21,7 @@ def one_of_each(**values: Any) -> Tune:
     return Tune(targets=("cpu",), **{**defaults, **rest, **values})
 
 
-def test_by_default_the_space_fits_the_machine_and_begins_with_what_is_served_now() -> None:
+def test_the_default_space_fits_the_machine_and_begins_with_the_current_configuration() -> None:
     found = space(SPELLCHECK, Tune(targets=("cpu",)), TWO_CORES)
     assert found.configurations[0] == own(SPELLCHECK, "cpu")
     assert len(set(found.configurations)) == len(found.configurations) == 30
@@ -44,7 +44,7 @@ def test_batches_that_do_not_hold_a_request_are_left_out() -> None:
     assert found.left_out[0].reason == "their batches do not hold the 8 rows of a request"
 
 
-def test_what_is_named_is_tried_even_where_it_is_more_than_the_cores() -> None:
+def test_named_values_are_tried_even_if_they_exceed_the_cores() -> None:
     tune = one_of_each(threads=(2,), model_instances=(4,), max_batch_sizes=(8,))
     found = space(SPELLCHECK, tune, TWO_CORES)
     assert [each.label for each in found.configurations] == ["cpu, 4 × 2 threads, batch 8, delay 0 ms"]

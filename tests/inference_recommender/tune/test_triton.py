@@ -33,7 +33,7 @@ TOLD = {
 }
 
 
-def test_a_configuration_is_edited_into_what_triton_told() -> None:
+def test_a_configuration_changes_the_one_of_triton() -> None:
     serving = Serving(max_batch_size=8, preferred_batch_sizes=(4,), max_queue_delay_ms=1.5, model_instances=2)
     changed = overridden(TOLD, serving, threads=2)
     assert changed == {
@@ -93,7 +93,7 @@ def triton(workload: WorkloadFolder, tmp_path: Path) -> Iterator[TunedTriton]:
 
 @pytest.mark.slow
 @pytest.mark.integration
-def test_what_is_loaded_is_what_a_build_of_the_variant_is(
+def test_a_loaded_configuration_equals_a_build_of_the_variant(
     workload: WorkloadFolder, triton: TunedTriton, tmp_path: Path
 ) -> None:
     artifact, repository = _build(workload, "faster")
@@ -125,7 +125,7 @@ def _threads(repository: Path) -> set[int]:
 
 @pytest.mark.slow
 @pytest.mark.integration
-def test_what_triton_does_not_load_is_refused_and_the_next_one_is_served(
+def test_a_configuration_that_triton_rejects_is_refused_and_the_next_one_is_served(
     workload: WorkloadFolder, triton: TunedTriton
 ) -> None:
     serving = own(workload.workload, "cpu").serving

@@ -150,14 +150,6 @@ def test_labels_that_the_checkpoint_does_not_name(
     plan(folder, "cpu", root)
 
 
-def test_an_unknown_architecture_names_the_nearest(refusal: Callable[..., str], brought: Path, tmp_path: Path) -> None:
-    changes = {"model_type": "robertina", "architectures": ["RobertinaForSequenceClassification"]}
-    folder = copy_of(brought / "bert_classifier", tmp_path / "other", **changes)
-    said = refusal(folder)
-    assert said.startswith(f'{folder / "config.json"}: model_type: got "robertina", which is no family of encoders')
-    assert "By its name RoBERTa is the nearest. docs/families.md says how to add one." in said
-
-
 def test_older_files_are_converted(init: Init, brought: Path, tmp_path: Path, root: Path) -> None:
     """A pickle of weights and WordPiece's vocabulary give the answers of safetensors and tokenizer.json."""
     folder = copy_of(brought / "bert_classifier", tmp_path / "older")

@@ -115,7 +115,7 @@ def record(planned: BuildPlan) -> Path:
 
 
 @pytest.mark.parametrize(("task", "target"), BUILDS)
-def test_what_a_chip_gave_is_compared_with_the_original_and_read_by_the_gate(
+def test_outputs_of_a_chip_are_compared_with_the_original_and_pass_the_gate(
     task: str, target: str, copied: Built
 ) -> None:
     planned = copied(task, target)

@@ -44,7 +44,7 @@ BUILDS = [
 
 
 class Original:
-    """An `Engine`: the checkpoint's network as it is here."""
+    """An `Engine`: the checkpoint's own network."""
 
     def __init__(self, source: WorkloadFolder) -> None:
         model: Any = source.workload.model

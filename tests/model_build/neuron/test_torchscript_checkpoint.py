@@ -1,4 +1,4 @@
-"""A TorchScript file is compiled for Inferentia as it is, called as the published deployment called it."""
+"""A TorchScript file is compiled for Inferentia unchanged, and called like the published deployment."""
 
 import shutil
 from pathlib import Path

@@ -153,7 +153,7 @@ def write_marian(folder: Path) -> None:
         (folder / name).unlink()
 
 
-def test_a_response_cache_does_not_know_what_requests_ask_for(tmp_path: Path) -> None:
+def test_a_response_cache_excludes_settings_in_requests(tmp_path: Path) -> None:
     toml = WORKLOAD_TOML.replace("max_queue_delay_ms", "response_cache_mb = 8\nmax_queue_delay_ms")
     workload = make_workload(tmp_path / "workloads", "bart", toml, num_beams=4)
     with pytest.raises(UsageError) as refused:
@@ -181,7 +181,7 @@ def test_a_response_cache_does_not_know_what_requests_ask_for(tmp_path: Path) ->
     ],
     ids=["a key that changes answers", "an answer longer than it may be"],
 )
-def test_what_cannot_be_decoded_is_refused_and_not_left_out(asked: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_unsupported_decoding_is_refused(asked: dict[str, Any], said: str, tmp_path: Path) -> None:
     workload = make_workload(tmp_path / "workloads", "bart", **asked)
     with pytest.raises(UsageError) as refused:
         plan(workload, "cpu", tmp_path)
