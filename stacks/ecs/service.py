@@ -42,12 +42,12 @@ NEURON = Server(command=("serve",), environment={"MODEL_FOLDER": MODEL_FOLDER, "
 CLOSED = "model-repository,model-config,shared-memory,statistics,trace,logging"
 """APIs of Triton that callers have no use for: they load code, map memory, write files, or tell of other callers.
 
-What is left is inference, health, and the metadata that says what a model takes."""
+The remaining APIs are inference, health, and the metadata that says what a model takes."""
 TRITON = Server(
     command=(
         "sh",
         "-c",
-        # The key is random and told to nobody. If there were none, Triton would refuse its flags and not start.
+        # The key is random and secret. If there were none, Triton would refuse its flags and not start.
         "key=$(cat /proc/sys/kernel/random/uuid); exec tritonserver"
         f" --model-repository={MODEL_FOLDER} --model-control-mode=none --http-port=8000 --grpc-port=8001"
         f" --allow-metrics=false --http-restricted-api={CLOSED}:key=$key --grpc-restricted-protocol={CLOSED}:key=$key",

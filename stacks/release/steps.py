@@ -18,7 +18,7 @@ LONGEST_JOB = Duration.hours(6)
 CDK_ASSETS = "4.7.3"
 """The version of cdk-assets that publishes archives: npm's latest, which reads assemblies up to schema 54."""
 RELABEL = r"""find cdk.out -name '*.assets.json' -exec sed -i 's/"version": "55\.0\.0"/"version": "54.0.0"/' {} +"""
-"""Lets cdk-assets read what aws-cdk-lib writes. Schema 55 changed integration tests alone: assets.schema.json and
+"""Lets cdk-assets read what aws-cdk-lib writes. Schema 55 changed only integration tests: assets.schema.json and
 cloud-assembly.schema.json of @aws-cdk/cloud-assembly-schema 54.26.0 and 55.3.0 are the same, byte for byte. The last
 aws-cdk-lib with schema 54, 2.273, cannot leave out CDK's own checks of templates, a third of a synthesis."""
 
@@ -57,9 +57,9 @@ class Model(Build):
     loaded: bool = False
     """True where beta's endpoint itself is loaded, because a job's hosts could not start the model."""
     proven: bool = False
-    """True where what was recommended is proven on beta's endpoint before the release goes on."""
+    """True if beta's endpoint must prove the recommendation before the release continues."""
     beside: tuple[Build, ...] = ()
-    """A shadow's build. No gate stops it: it gets copies of requests, and its answers reach nobody."""
+    """A shadow's build. No gate stops it: it gets copies of requests, and its answers are discarded."""
 
 
 def check(source: pipelines.IFileSetProducer) -> pipelines.CodeBuildStep:

@@ -66,7 +66,7 @@ def test_a_wrong_option_ends_as_argparse_has_it() -> None:
         (
             MemoryError(),
             3,
-            "There is not enough memory on this machine for what was asked. Free some, then try again.",
+            "There is not enough memory on this machine for this. Free some, then try again.",
         ),
     ],
     ids=str,
