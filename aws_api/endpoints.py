@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aws_api.errors import NotFound, translate_aws_errors
+from aws_api.errors import NotFound
 from aws_api.session import AwsSession
 
 LOG_GROUP = "/aws/sagemaker/Endpoints/{name}"
 """Each instance of an endpoint writes a stream there."""
+DELETED = {"Endpoint": "delete_endpoint", "EndpointConfig": "delete_endpoint_config", "Model": "delete_model"}
+"""Noun → operation, in the order of deletion."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,27 +60,17 @@ class Endpoint:
 
 def create(aws: AwsSession, endpoint: Endpoint) -> None:
     """Raises `AwsRefused` with code ResourceLimitExceeded for want of quota."""
-    sagemaker = aws.client("sagemaker")
-    with translate_aws_errors("CreateModel"):
-        sagemaker.create_model(**endpoint.model_request())
-    with translate_aws_errors("CreateEndpointConfig"):
-        sagemaker.create_endpoint_config(**endpoint.config_request())
-    with translate_aws_errors("CreateEndpoint"):
-        sagemaker.create_endpoint(**endpoint.endpoint_request())
+    aws.call("sagemaker", "create_model", **endpoint.model_request())
+    aws.call("sagemaker", "create_endpoint_config", **endpoint.config_request())
+    aws.call("sagemaker", "create_endpoint", **endpoint.endpoint_request())
 
 
 def describe(aws: AwsSession, name: str) -> dict[str, Any]:
-    with translate_aws_errors("DescribeEndpoint"):
-        return dict(aws.client("sagemaker").describe_endpoint(EndpointName=name))
+    return aws.call("sagemaker", "describe_endpoint", EndpointName=name)
 
 
 def delete(aws: AwsSession, name: str) -> None:
     """Deletes what there is of the endpoint, its configuration and its model."""
-    sagemaker = aws.client("sagemaker")
-    for noun, call, key in (
-        ("Endpoint", sagemaker.delete_endpoint, "EndpointName"),
-        ("EndpointConfig", sagemaker.delete_endpoint_config, "EndpointConfigName"),
-        ("Model", sagemaker.delete_model, "ModelName"),
-    ):
-        with contextlib.suppress(NotFound), translate_aws_errors(f"Delete{noun}"):
-            call(**{key: name})
+    for noun, operation in DELETED.items():
+        with contextlib.suppress(NotFound):
+            aws.call("sagemaker", operation, **{f"{noun}Name": name})

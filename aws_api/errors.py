@@ -32,6 +32,7 @@ BUSY = frozenset(
     }
 )
 EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
+NOT_IMPLEMENTED = 501
 MISSING = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
 ABSENT = "Could not find"
 """SageMaker's message for a name that is not there begins so, with the code of every wrong request."""
@@ -142,7 +143,7 @@ def refusal(operation: str, error: "ClientError") -> AwsRefused | ExpiredCredent
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
     if code in EXPIRED:
         return ExpiredCredentials()
-    if code in BUSY or status >= 500:
+    if code in BUSY or (status >= 500 and status != NOT_IMPLEMENTED):
         return AwsBusy(operation, code, message)
     missing = code in MISSING or (code == "ValidationException" and message.startswith(ABSENT))
     return (NotFound if missing else AwsRefused)(operation, code, message)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from aws_api.errors import translate_aws_errors
 from aws_api.session import AwsSession
 from workloads.instances import family
 
@@ -47,15 +46,11 @@ class ProcessingJob:
 
     def request(self) -> dict[str, Any]:
         """Returns the request of CreateProcessingJob."""
-        arguments = {"ContainerArguments": list(self.arguments)} if self.arguments else {}
+        app = {"ImageUri": self.image_uri, "ContainerEntrypoint": ["python3", f"{SOURCE}/entry.py"]}
         return {
             "ProcessingJobName": self.name,
             "RoleArn": self.role_arn,
-            "AppSpecification": {
-                "ImageUri": self.image_uri,
-                "ContainerEntrypoint": ["python3", f"{SOURCE}/entry.py"],
-                **arguments,
-            },
+            "AppSpecification": app | ({"ContainerArguments": list(self.arguments)} if self.arguments else {}),
             "ProcessingResources": {"ClusterConfig": self._cluster()},
             "ProcessingInputs": [{"InputName": "source", "S3Input": self._source()}],
             "ProcessingOutputConfig": self._output(),
@@ -99,15 +94,12 @@ class ProcessingJob:
 
 def create(aws: AwsSession, job: ProcessingJob) -> None:
     """Raises `AwsRefused` with code ResourceInUse for a name that is taken, ResourceLimitExceeded for want of quota."""
-    with translate_aws_errors("CreateProcessingJob"):
-        aws.client("sagemaker").create_processing_job(**job.request())
+    aws.call("sagemaker", "create_processing_job", **job.request())
 
 
 def describe(aws: AwsSession, name: str) -> dict[str, Any]:
-    with translate_aws_errors("DescribeProcessingJob"):
-        return dict(aws.client("sagemaker").describe_processing_job(ProcessingJobName=name))
+    return aws.call("sagemaker", "describe_processing_job", ProcessingJobName=name)
 
 
 def stop(aws: AwsSession, name: str) -> None:
-    with translate_aws_errors("StopProcessingJob"):
-        aws.client("sagemaker").stop_processing_job(ProcessingJobName=name)
+    aws.call("sagemaker", "stop_processing_job", ProcessingJobName=name)

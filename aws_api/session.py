@@ -1,12 +1,10 @@
-"""A session with one AWS account and region: clients made on first use, and the one way in which calls are retried.
+"""A session with one AWS account and region: lazily created clients, and the way calls are retried.
 
 botocore's standard mode tries a throttled or dropped call `ATTEMPTS` times, which takes some seconds. A session with
-`notify` outlasts an outage: it goes on asking for `GIVE_UP_S` and tells the user once that it does. More attempts of
-the standard mode cannot replace that: its retry quota (500, and 14 for each dropped call) is spent after 35 of them,
-which takes about four minutes, and then it gives up without a word.
+`notify` outlasts an outage: it retries for `GIVE_UP_S` and notifies the user once. More attempts of the standard mode
+cannot replace that: its retry quota is spent after 35 dropped calls, about four minutes, and then it fails silently.
 
-An account on this machine is reached through the same calls (AWS_ENDPOINT_URL). One that has ended does not come back:
-a call to it fails at once.
+A local account is reached through the same calls (AWS_ENDPOINT_URL). If it has ended, a call fails at once.
 """
 
 import random
@@ -93,8 +91,21 @@ class AwsSession:
             client.meta.events.register(event, OutageRetries(self))
         return self._clients[service]
 
-    def hurry(self) -> None:
-        """Stops outlasting outages, also for clients already made: after Ctrl-C the user waits for the prompt."""
+    def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Calls an operation, named as boto3 names it, and returns the response without its metadata."""
+        client = self.client(service)
+        with translate_aws_errors(client.meta.method_to_api_mapping[operation]):
+            response = getattr(client, operation)(**arguments)
+        return {key: value for key, value in response.items() if key != "ResponseMetadata"}
+
+    def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Any]:
+        """Returns the list `key` of all pages of a response."""
+        client = self.client(service)
+        with translate_aws_errors(client.meta.method_to_api_mapping[operation]):
+            return [item for page in client.get_paginator(operation).paginate(**arguments) for item in page[key]]
+
+    def stop_retrying(self) -> None:
+        """Makes calls fail at once in an outage, also with existing clients: after Ctrl-C the user expects a prompt."""
         self.notify = None
 
     @property
@@ -172,6 +183,5 @@ def _passing(operation: str, response: tuple[Any, Any] | None, caught: Exception
 
 def _outage(error: AwsUnavailable) -> str:
     return (
-        f"{str(error).rstrip('.')}. Asking again for up to {GIVE_UP_S / 60:.0f} minutes; a job under way is not "
-        "affected."
+        f"{str(error).rstrip('.')}. Asking again for up to {GIVE_UP_S / 60:.0f} minutes; a running job is not affected."
     )

@@ -46,7 +46,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="runs of each engine, in turn (default 3)")
     parser.add_argument("--rows", type=int, default=4_000, help="rows of a Hugging Face run (default 4000)")
-    parser.add_argument("--our-rows", type=int, default=32_000, help="rows of a run of ours (default 32000)")
+    parser.add_argument("--our-rows", type=int, default=32_000, help="rows of our run (default 32000)")
     parser.add_argument("--killed-rows", type=int, default=200_000, help="rows of the killed batch (default 200000)")
     parser.add_argument("--child", nargs=4, metavar=("ENGINE", "THREADS", "BATCH_ROWS", "ROWS"), help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -40,7 +40,7 @@ class Turn:
     cpu_ms: float
 
 
-class Engine:
+class EngineProcess:
     """The process of an engine."""
 
     def __init__(self, program: Path, *arguments: str, threads: int, python: Path) -> None:
@@ -82,7 +82,7 @@ class Engine:
 
 
 def answer_turns(load: Callable[[], Answer]) -> None:
-    """Serves an `Engine`. `load` loads one and returns its answer to a case, as JSON values."""
+    """Serves an `EngineProcess`. `load` loads one and returns its answer to a case, as JSON values."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # the output of libraries
     answer = load()
@@ -110,7 +110,7 @@ def timed(call: Callable[[], object], seconds: float, at_least: int = 1) -> list
     return milliseconds
 
 
-def in_turn(engines: Sequence[Engine], case: str, rounds: int) -> Turns:
+def in_turn(engines: Sequence[EngineProcess], case: str, rounds: int) -> Turns:
     """Returns the turns of each engine by name, one a round, after a round that does not count."""
     turns: dict[str, list[Turn]] = {engine.name: [] for engine in engines}
     for number in range(rounds + 1):

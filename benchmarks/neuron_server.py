@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import harness
 from benchmarks.harness import ROOT
 from benchmarks.plain_triton import plain_triton
-from containers.encoder.goldens import GOLDENS, PARITY, Golden, Limits, to_json
+from containers.encoder.goldens import GOLDENS, PARITY, Golden, ParityLimits, to_json
 from containers.encoder.settings import Settings
 from containers.neuron.server_settings import ServerSettings
 from inference_recommender.load_generator.plan import LoadPlan, Phase, TrafficPattern
@@ -141,7 +141,7 @@ def make_model(folder: Path, batch: int) -> None:
     (folder / "model.32.neuron.pt").touch()
     golden = Golden(row=1, length=32, token_ids=(2, 3), type_ids=(0, 0), outputs={"logits": [0.0, 0.0, 0.0]})
     (folder / GOLDENS).write_text(to_json([golden]))
-    (folder / PARITY).write_text(Limits(0.0, 0.0, 0.0).to_json())
+    (folder / PARITY).write_text(ParityLimits(0.0, 0.0, 0.0).to_json())
     (folder / "device.py").write_text(DEVICE)
     (folder / "sitecustomize.py").write_text("import device")
     serving = ServerSettings(

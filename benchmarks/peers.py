@@ -1,4 +1,4 @@
-"""Engines of ours and of other projects: starting them, making their models, and what their benchmarks share.
+"""Our engines and those of other projects: their processes, their models, and the comparison.
 
 Optimum and CTranslate2 need other versions of our dependencies. They have an environment of their own, `.venv-peers`,
 which `make peers` makes. Without it they are left out.
@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import BASELINE, ROOT, Engine, Goals, environment, finish, in_turn, summary, table
+from benchmarks.harness import BASELINE, ROOT, EngineProcess, Goals, environment, finish, in_turn, summary, table
 
 PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 
@@ -21,11 +21,13 @@ PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 @contextmanager
 def started(
     program: Path, names: Sequence[str], *arguments: str, threads: int, peers: Path = PEERS_PYTHON
-) -> Iterator[list[Engine]]:
+) -> Iterator[list[EngineProcess]]:
     """Starts an engine for each name. Those of other projects run in the peers' environment."""
     with ExitStack() as stack:
         yield [
-            stack.enter_context(Engine(program, name, *arguments, threads=threads, python=python_of(name, peers)))
+            stack.enter_context(
+                EngineProcess(program, name, *arguments, threads=threads, python=python_of(name, peers))
+            )
             for name in names
         ]
 

@@ -57,7 +57,8 @@ def build(folder: WorkloadFolder) -> None:
 def measure(folder: WorkloadFolder, account: LocalAccount) -> tuple[int, dict[str, Any], Path | None]:
     """Returns the experiment's exit code, its result and its folder, which is there without a verdict, too."""
     command = ["inference_recommender", "experiment", folder.workload.name, "--published", str(folder.published_name)]
-    command += ["--role-arn", make_role(account), "--image-uri", IMAGE, "--json"]
+    settings = (f"recommender.role_arn={make_role(account)}", f"recommender.images.all={IMAGE}")
+    command += [word for setting in settings for word in ("--set", setting)] + ["--json"]
     done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
     print(done.stderr, file=sys.stderr)
     named = re.search(r"^Experiment: (.+)$", done.stderr, re.MULTILINE)

@@ -233,7 +233,7 @@ async def _differences(asks: dict[str, Ask], model: str, texts: Texts) -> list[s
 
 
 def _same(one: dict[str, list[Any]], other: dict[str, list[Any]]) -> bool:
-    """Numbers may differ in their last digits: a row in a batch is added up in another order than alone."""
+    """Numbers may differ in their last digits, because a batch is summed in another order."""
     return one.keys() == other.keys() and all(
         np.allclose(one[key], other[key], atol=1e-4) if isinstance(one[key][0], float) else one[key] == other[key]
         for key in one

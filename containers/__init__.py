@@ -1,1 +1,1 @@
-"""The programs that run inside containers. They import only what their container has, and no other package of ours."""
+"""The programs that run inside containers. They import only what their container has."""

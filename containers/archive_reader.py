@@ -235,31 +235,27 @@ class _Tar:
             if not self._packed:
                 self._packed = self._source.read(READ_BYTES)
                 self._digest.update(self._packed)
+            if self._gzip is None and not self._packed and self._streams:
+                return b""
             if self._gzip is None:
-                if not self._packed and self._streams:
-                    return b""
-                self._begin_stream()
+                if not self._packed.startswith(b"\x1f\x8b"):
+                    raise ArchiveRefused("data follows its gzip stream" if self._streams else "it is not gzip")
+                self._streams += 1
+                if self._streams > self._limits.entries:
+                    raise ArchiveRefused(f"it has more than {self._limits.entries:,} gzip streams")
+                self._gzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
             if not self._packed:
                 raise ArchiveRefused("its gzip stream ends early")
             try:
                 piece = self._gzip.decompress(self._packed, min(PIECE_BYTES, self._left + 1))
             except zlib.error as error:
                 raise ArchiveRefused(f"its gzip stream is damaged ({error})") from None
-            ended = self._gzip.eof
-            self._packed = self._gzip.unused_data if ended else self._gzip.unconsumed_tail
-            self._gzip = None if ended else self._gzip
+            self._packed = self._gzip.unused_data if self._gzip.eof else self._gzip.unconsumed_tail
+            self._gzip = None if self._gzip.eof else self._gzip
         self._left -= len(piece)
         if self._left < 0:
             raise ArchiveRefused(f"it unpacks to more than {self._limits.bytes:,} bytes")
         return piece
-
-    def _begin_stream(self) -> None:
-        if not self._packed.startswith(b"\x1f\x8b"):
-            raise ArchiveRefused("data follows its gzip stream" if self._streams else "it is not gzip")
-        self._streams += 1
-        if self._streams > self._limits.entries:
-            raise ArchiveRefused(f"it has more than {self._limits.entries:,} gzip streams")
-        self._gzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
 
 
 def _pax_records(content: bytes) -> Iterator[tuple[str, str]]:

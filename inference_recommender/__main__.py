@@ -2,152 +2,59 @@
 
 examples:
   python -m inference_recommender run spellcheck --job advanced --traffic quick
-      runs an Inference Recommender job of about a minute, sizes the endpoint from it and writes a report
+      runs an Inference Recommender job of about a minute, sizes the endpoint and writes a report
   python -m inference_recommender size --from runs/NAME --peak-invocations-per-minute 60000
-      sizes a fleet from results you have, without AWS; --from also takes a job's description as JSON
+      sizes a fleet from existing results, without AWS
   python -m inference_recommender invoke spellcheck "runing sheos"
-      asks the deployed endpoint
+      sends a request to the deployed endpoint
 
-Each command tells more with --help. Read on in docs/measuring.md.
+Each command has --help. See docs/measuring.md.
 
 stdout is the result, stderr is progress and warnings. Exit codes: 0 the objective is met; 1 no candidate meets it;
-2 usage or a workload file; 3 AWS is not there or refuses; 4 the run is invalid; 70 unforeseen, a log is named;
-130 interrupted, what was measured is kept.
+2 usage error or error in a workload file; 3 AWS, the endpoint or the toolchain is unavailable; 4 inconclusive or
+invalid run; 70 internal error, a log is named; 130 interrupted, measurements are kept.
 """
 
 import argparse
 import sys
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from inference_recommender.output import Commands, tell
-from workloads import ProjectError
+from inference_recommender.renamed import renamed
+from workloads import ProjectError, UsageError
 from workloads.program import CommandParser, exit_code
 
+if TYPE_CHECKING:
+    from aws_api.sagemaker import SageMakerAccount
+    from inference_recommender.measure.run import Searching
+    from inference_recommender.measurement import Measurement
+    from inference_recommender.progress import Progress
+    from inference_recommender.run_folder import RunFolder
+    from workloads import WorkloadFolder
 
-def _run(commands: Commands) -> None:
-    from inference_recommender.cli import run
-
-    run.add(commands)
-
-
-def _experiment(commands: Commands) -> None:
-    from inference_recommender.cli import experiment
-
-    experiment.add(commands)
-
-
-def _capacity(commands: Commands) -> None:
-    from inference_recommender.cli import capacity
-
-    capacity.add(commands)
-
-
-def _prove(commands: Commands) -> None:
-    from inference_recommender.cli import prove
-
-    prove.add(commands)
-
-
-def _tune(commands: Commands) -> None:
-    from inference_recommender.cli import tune
-
-    tune.add(commands)
-
-
-def _simulate(commands: Commands) -> None:
-    from inference_recommender.cli import simulate
-
-    simulate.add(commands)
-
-
-def _cold_start(commands: Commands) -> None:
-    from inference_recommender.cli import cold_start
-
-    cold_start.add(commands)
-
-
-def _compare(commands: Commands) -> None:
-    from inference_recommender.cli import compare
-
-    compare.add(commands)
-
-
-def _size(commands: Commands) -> None:
-    from inference_recommender.cli import size
-
-    size.add(commands)
-
-
-def _report(commands: Commands) -> None:
-    from inference_recommender.cli import report
-
-    report.add(commands)
-
-
-def _invoke(commands: Commands) -> None:
-    from inference_recommender.cli import deployed
-
-    deployed.add_invoke(commands)
-
-
-def _register(commands: Commands) -> None:
-    from inference_recommender.cli import deployed
-
-    deployed.add_register(commands)
-
-
-def _list(commands: Commands) -> None:
-    from inference_recommender.cli import jobs
-
-    jobs.add_list(commands)
-
-
-def _describe(commands: Commands) -> None:
-    from inference_recommender.cli import jobs
-
-    jobs.add_describe(commands)
-
-
-def _stop(commands: Commands) -> None:
-    from inference_recommender.cli import jobs
-
-    jobs.add_stop(commands)
-
-
-def _sweep(commands: Commands) -> None:
-    from inference_recommender.cli import sweep
-
-    sweep.add(commands)
-
-
-COMMANDS: dict[str, Callable[[Commands], None]] = {
-    "run": _run,
-    "experiment": _experiment,
-    "capacity": _capacity,
-    "prove": _prove,
-    "tune": _tune,
-    "simulate": _simulate,
-    "cold-start": _cold_start,
-    "compare": _compare,
-    "size": _size,
-    "report": _report,
-    "invoke": _invoke,
-    "register": _register,
-    "list": _list,
-    "describe": _describe,
-    "stop": _stop,
-    "sweep": _sweep,
-}
-"""Adds each command's parser, which carries a `command(options, stderr) -> exit code`. The imports are local so that a
-command starts without what only others need: boto3, matplotlib, SciPy."""
+COMMANDS = (
+    "run",
+    "prove",
+    "tune",
+    "experiment",
+    "simulate",
+    "size",
+    "compare",
+    "report",
+    "invoke",
+    "register",
+    "jobs",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     stderr = Console(stderr=True)
     try:
+        if replaced := renamed(arguments):
+            raise UsageError(replaced)
         parser = _parser(arguments)
         if not arguments:
             parser.print_help()
@@ -160,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:
-    """Returns a parser of the named command alone, or of all commands where none is named."""
+    """Returns a parser of the named command, or of all commands if none is named."""
     parser = argparse.ArgumentParser(
         prog="python -m inference_recommender",
         description=__doc__,
@@ -169,8 +76,70 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands", parser_class=CommandParser)
     named = [name for name in arguments[:1] if name in COMMANDS]
     for name in named or COMMANDS:
-        COMMANDS[name](commands)
+        _add(name, commands)
     return parser
+
+
+def _add(name: str, commands: Commands) -> None:
+    """Adds a command's parser, which carries a `command(options, stderr) -> exit code`. The imports are local, so that
+    a command starts without the libraries of others: boto3, matplotlib, SciPy.
+    """
+    match name:
+        case "run":
+            from inference_recommender.cli import run
+
+            parts = run.RunParts(searching=_searching, generator=_run_generator, cold_start=_cold_start)
+            run.add(commands, parts)
+            return
+        case "prove":
+            from inference_recommender.cli import prove as added
+        case "tune":
+            from inference_recommender.cli import tune as added  # type: ignore[no-redef]
+        case "experiment":
+            from inference_recommender.cli import experiment as added  # type: ignore[no-redef]
+        case "simulate":
+            from inference_recommender.cli import simulate as added  # type: ignore[no-redef]
+        case "size":
+            from inference_recommender.cli import size as added  # type: ignore[no-redef]
+        case "compare":
+            from inference_recommender.cli import compare as added  # type: ignore[no-redef]
+        case "report":
+            from inference_recommender.cli import report as added  # type: ignore[no-redef]
+        case "jobs":
+            from inference_recommender.cli import jobs as added  # type: ignore[no-redef]
+        case _:
+            from inference_recommender.cli import deployed
+
+            (deployed.add_invoke if name == "invoke" else deployed.add_register)(commands)
+            return
+    added.add(commands)
+
+
+def _searching(account: "SageMakerAccount") -> "Searching":
+    """Returns the search of a job's candidates; the load generator is imported at its first use."""
+
+    def searching(measured: "Measurement", run_folder: "RunFolder", progress: "Progress") -> "Measurement":
+        from inference_recommender.measure.open_loop import CandidateSearch
+
+        return CandidateSearch(account=account)(measured, run_folder, progress)
+
+    return searching
+
+
+def _run_generator(
+    options: argparse.Namespace, account: "SageMakerAccount", folder: "WorkloadFolder", stderr: Console
+) -> int:
+    from inference_recommender.cli import run_generator
+
+    return run_generator.measure(options, account, folder, stderr)
+
+
+def _cold_start(
+    options: argparse.Namespace, account: "SageMakerAccount", folder: "WorkloadFolder", stderr: Console
+) -> int:
+    from inference_recommender.cli import cold_start
+
+    return cold_start.measure(options, account, folder, stderr)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from workloads.recommendation import ScalingAdvice
 SERVERLESS = "serverless"
 """Stands for the instance type of a measurement whose endpoint was serverless."""
 LIKELY_USERS = 500
-"""Requests under way: a closed loop of Inference Recommender's, of 3 users and 3 more a minute, has no more."""
+"""Concurrent requests: a closed loop of Inference Recommender's, of 3 users and 3 more a minute, has no more."""
 UNLIMITED = Limit(percentile=95.0, latency_ms=None)
 OUTSIDE = 3.0
 """A figure of the same test is never beyond CloudWatch's highest or lowest quantile by this factor."""
@@ -88,62 +88,23 @@ class Measurement(Document):
     @property
     def failure_code(self) -> FailureCode | None:
         """Set where the load generator refused a verdict, None for any other failure. Its reason comes as an API's
-        FailureReason, which has no field for a code beside it.
+        FailureReason, which has no field for a code.
         """
         reason = self.failure_reason or ""
         return next((code for words, code in _FAILURE_CODES.items() if reason.startswith(words)), None)
-
-
-def of_this_version(kept: dict[str, Any]) -> dict[str, Any]:
-    """Returns a kept measurement as it is kept now: before the rates of users and of open arrivals were told apart, one
-    that was searched for had its limit in `searched_within_ms`.
-    """
-    if "searched_within_ms" not in kept:
-        return kept
-    rest = {key: value for key, value in kept.items() if key != "searched_within_ms"}
-    if (limit_ms := kept["searched_within_ms"]) is None:
-        return rest
-    searched = {
-        "invocations_per_minute": rest.get("max_invocations_per_minute"),
-        "interval": rest.get("max_invocations_interval"),
-        "percentile": rest.get("percentile"),
-        "limit_ms": limit_ms,
-        "latency_ms": rest.get("model_latency_ms"),
-        "reason": "it was kept by an older version",
-    }
-    unknown = ("max_invocations_per_minute", "max_invocations_interval", "model_latency_ms", "percentile")
-    return {**rest, **dict.fromkeys(unknown), "open_loop": searched}
-
-
-class DeployedEndpoint(Document):
-    """An existing endpoint, with what a job's results on it do not say: the instances it runs on."""
-
-    name: str
-    variant_name: str
-    instance_type: str
-    instance_count: int
-
-    def configuration(self) -> dict[str, Any]:
-        """Returns the endpoint in the shape of a result's EndpointConfiguration."""
-        return {
-            "EndpointName": self.name,
-            "VariantName": self.variant_name,
-            "InstanceType": self.instance_type,
-            "InitialInstanceCount": self.instance_count,
-        }
 
 
 def measurements(
     describe: Mapping[str, Any],
     steps: Sequence[Mapping[str, Any]],
     series: Mapping[str, Series],
-    deployed: DeployedEndpoint | None = None,
+    deployed: Mapping[str, Any] | None = None,
     limit: Limit = UNLIMITED,
 ) -> tuple[Measurement, ...]:
-    """Returns every test of the job: an existing endpoint's, those recommended, then those that only the steps know.
+    """Returns every test of the job: an existing endpoint's, the recommendations, then tests that only the steps have.
 
-    `series` is by endpoint name; `deployed` is the existing endpoint that the job was to test, if any. `limit` is the
-    workload's: the interval of a rate is that of the rate within it.
+    `series` is by endpoint name. `deployed` is the EndpointConfiguration of an existing endpoint that the job tests.
+    The interval of a rate is that of the rate within `limit`.
     """
     by_endpoint: dict[str, Measurement] = {}
     for result in results(describe, steps, deployed):
@@ -153,7 +114,7 @@ def measurements(
 
 
 def results(
-    describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None = None
+    describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: Mapping[str, Any] | None = None
 ) -> Iterator[Mapping[str, Any]]:
     """Yields every result of the job in one shape, each with its EndpointConfiguration; a test may come twice."""
     for performance in describe.get("EndpointPerformances", []):
@@ -164,20 +125,18 @@ def results(
             yield _of_step(step["Status"], benchmark, number, deployed)
 
 
-def _of_existing(performance: Mapping[str, Any], deployed: DeployedEndpoint | None) -> dict[str, Any]:
+def _of_existing(performance: Mapping[str, Any], deployed: Mapping[str, Any] | None) -> dict[str, Any]:
     name = performance["EndpointInfo"].get("EndpointName")
-    if deployed is not None and name in (None, deployed.name):
-        return deployed.configuration()
+    if deployed is not None and name in (None, deployed["EndpointName"]):
+        return dict(deployed)
     return {"EndpointName": name or "the endpoint"}
 
 
 def _of_step(
-    status: str, benchmark: Mapping[str, Any], number: int, deployed: DeployedEndpoint | None
+    status: str, benchmark: Mapping[str, Any], number: int, deployed: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Completes a step, which does not name an existing endpoint, nor one where the test failed before it had any."""
-    unknown = {"EndpointName": f"test-{number}"}
-    on_existing = deployed is not None and "EndpointMetrics" in benchmark
-    endpoint = deployed.configuration() if deployed and on_existing else unknown
+    """Completes a step, which names no existing endpoint, and none for a test that failed before it had one."""
+    endpoint = deployed if deployed and "EndpointMetrics" in benchmark else {"EndpointName": f"test-{number}"}
     reason = benchmark.get("FailureReason") or "The test failed without a reason."
     return {
         "EndpointConfiguration": endpoint,

@@ -1,7 +1,6 @@
 """Terminal output of all commands: help, width, sentences, progress of jobs. `report.text` prints results."""
 
 import argparse
-import math
 import re
 import sys
 from types import TracebackType
@@ -16,9 +15,7 @@ from workloads.program import printable
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 LOG_WIDTH = 120
-"""Columns of a table where stdout is not a terminal."""
-MISSING = "-"
-"""Shown for an unknown figure; the lines below a table have the reason."""
+"""Columns of a table if stdout is no terminal."""
 
 
 def add_command(
@@ -40,7 +37,7 @@ def stdout_console(log_width: int = LOG_WIDTH) -> Console:
 
 
 class _LogConsole(Console):
-    """Prints tables without the blanks that pad their lines."""
+    """Prints tables without trailing blanks."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         with self.capture() as captured:
@@ -49,23 +46,12 @@ class _LogConsole(Console):
 
 
 def tell(console: Console, text: str, style: str | None = None) -> None:
-    """Prints a sentence whole, whatever the width, without markup or control characters."""
+    """Prints a sentence on one line, without markup or control characters."""
     console.print(printable(text), style=style, highlight=False, soft_wrap=True, markup=False)
 
 
 def warn(stderr: Console, text: str) -> None:
     tell(stderr, f"Warning: {text}", "yellow")
-
-
-def interval_text(low: float | None, high: float | None, spec: str, unit: str = "") -> str:
-    """Returns an interval such as "22 ms to unknown"; an end is unknown if it is None or infinite."""
-    ends = ("unknown" if end is None or math.isinf(end) else f"{end:{spec}}{unit}" for end in (low, high))
-    return " to ".join(ends)
-
-
-def number(value: float | None, spec: str) -> str:
-    """Formats a figure of a table's cell."""
-    return MISSING if value is None else format(value, spec)
 
 
 class JobProgress:

@@ -57,7 +57,7 @@ def tensors(*rows: Row) -> dict[str, list[list[str]]]:
 
 
 def answer(outputs: Mapping[str, npt.NDArray[Any]]) -> str:
-    """Returns the outputs for one row: a text alone, the others with their names.
+    """Returns the outputs for one row: a text without a name, the others with their names.
 
     Text comes first, because an ensemble returns its outputs in no fixed order.
     """
@@ -77,8 +77,8 @@ def _plain(values: npt.NDArray[Any]) -> str:
 
 
 def request_bodies(rows: Sequence[Row], rows_per_invocation: int = 1) -> list[bytes]:
-    """Returns the bodies of requests with so many rows each, in order: every row is in one of them, and the last is
-    filled up from the first row on.
+    """Returns the bodies of requests with `rows_per_invocation` rows each, in order. Every row is in one of them; the
+    last body is filled up with the first rows.
     """
     count = -(-len(rows) // rows_per_invocation)
     endless = itertools.cycle(rows)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProgressUpdate:
-    """A job's state now. The figures are those of the latest point of the test under way, None before its first."""
+    """A job's state now. The figures are those of the latest point of the running test, None before its first."""
 
     job_name: str
     status: str

@@ -1,4 +1,4 @@
-"""A run's folder: what was asked, what came back, what was concluded. Analysis starts again from here, without AWS."""
+"""A run's folder: its inputs, the measurements and the result. Analysis can run again from here, without AWS."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from inference_recommender.measurement import DeployedEndpoint, Measurement, of_this_version
+from inference_recommender.measurement import Measurement
 from workloads import NoVerdict, PayloadLengths, Recommendation, UsageError, Workload
 from workloads.document import Document
 from workloads.errors import InvalidDocument
@@ -14,11 +14,13 @@ from workloads.files import PRIVATE, from_here, replace_text, replacing
 
 T = TypeVar("T")
 
+PAYLOADS = "payloads.tar.gz"
+
 _MEASUREMENTS = TypeAdapter(tuple[Measurement, ...])
 
 
 class Jobs(Document):
-    """The content of `jobs.json`: what a run needs to go on after it was killed. Written before any job is created."""
+    """Contents of `jobs.json`: what a run needs to continue after it was killed. Written before any job is created."""
 
     token: str
     """Value of the tag `run` of every job of the run; it tells the run's own job from another of the same name."""
@@ -26,11 +28,12 @@ class Jobs(Document):
     expected_s: float
     """Expected seconds of one job's traffic."""
     payload_url: str
-    deployed: DeployedEndpoint | None = None
+    deployed: dict[str, Any] | None = None
+    """EndpointConfiguration of an existing endpoint that the job tests."""
 
 
 class RunInputs(Document):
-    """The content of `run.json`: which traffic and which archive the measurements are of, and payloads how long."""
+    """Contents of `run.json`: traffic profile, archive hash and payload lengths of the measurements."""
 
     traffic: str
     archive_sha256: str
@@ -56,22 +59,22 @@ class _InputConfig(BaseModel):
 
 
 class _Request(BaseModel):
-    """The members that are read of a kept request; the API has checked the rest when the job was created."""
+    """The members of a request that are read here; the API has checked the others."""
 
     InputConfig: _InputConfig
 
 
 class RunFolder:
     """Reads and writes workload.json, jobs.json, run.json, payloads.tar.gz, measurements.json, recommendation.json,
-    report.html, and of each job request.json, describe.json and steps.json. A second job's files are request-2.json and
-    so on. Every method that reads raises `UsageError` where its file is missing.
+    report.html, and for each job request.json, describe.json and steps.json. A second job's files are request-2.json
+    and so on. Every method that reads raises `UsageError` if its file is missing.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def __str__(self) -> str:
-        """Returns the path from the working folder, where it lies below it."""
+        """Returns the path, relative to the working folder if it is below it."""
         return str(from_here(self.path))
 
     @property
@@ -79,15 +82,15 @@ class RunFolder:
         return self.path / "report.html"
 
     def no_verdict(self, why: str) -> NoVerdict:
-        """Returns the error of a run that measured something from which nothing may be concluded."""
-        return NoVerdict(f"No verdict: {why} What was measured is kept in {self}.")
+        """Returns the error of a run whose measurements allow no conclusion."""
+        return NoVerdict(f"No verdict: {why} Measurements: {self}.")
 
     def keep(self, name: str, document: Any) -> None:
         """Writes one of the API's documents; datetimes become ISO 8601."""
         self._write(name, as_json(document) + "\n")
 
     def keep_bytes(self, name: str, content: bytes) -> None:
-        """Writes a file that only its owner reads: payloads are requests of real users."""
+        """Writes a file that only its owner can read: payloads are requests of real users."""
         with replacing(self.path / name, PRIVATE) as file:
             file.write(content)
 
@@ -110,11 +113,10 @@ class RunFolder:
         return Workload.from_json(self._existing("workload.json"))
 
     def recommendation(self) -> Recommendation:
-        """Raises `UsageError` where the job failed, was stopped or could not be believed."""
+        """Raises `UsageError` if the run has no verdict."""
         file = self.path / "recommendation.json"
         if not file.exists():
-            kept = " measurements.json has what was measured." if (self.path / "measurements.json").exists() else ""
-            raise UsageError(f"{self} has no recommendation: the run ended without a verdict.{kept}")
+            raise UsageError(f"{self} has no recommendation.json: the run ended without a verdict.")
         return Recommendation.from_json(file)
 
     def keep_jobs(self, jobs: Jobs, requests: tuple[dict[str, Any], ...]) -> None:
@@ -123,7 +125,7 @@ class RunFolder:
         jobs.write_json(self.path / "jobs.json")
 
     def keep_job(self, number: int, described: Any, steps: Any) -> None:
-        """Writes what became of job `number`, counted from 1."""
+        """Writes the result of job `number`, counted from 1."""
         self.keep(_numbered("steps", number), steps)
         self.keep(_numbered("describe", number), described)
 
@@ -132,21 +134,27 @@ class RunFolder:
 
     @property
     def begun(self) -> bool:
+        return any((self.path / name).exists() for name in ("jobs.json", "measurements.json"))
+
+    @property
+    def relative_name(self) -> str:
+        """The name that a recommendation has for this folder: runs/NAME."""
+        return f"{self.path.parent.name}/{self.path.name}"
+
+    @property
+    def _has_jobs(self) -> bool:
         return (self.path / "jobs.json").exists()
 
     def jobs(self) -> Jobs:
-        if not self.begun:
+        if not self._has_jobs:
             raise UsageError(
-                f"--resume: {self} holds no run that can be continued: it has no jobs.json. Runs are in the "
-                "folder that --runs names, runs/ by default."
+                f"--resume: {self} has no jobs.json, so there is no job to continue. Name a run folder below --runs "
+                "(default: runs/)."
             )
         return Jobs.from_json(self.path / "jobs.json")
 
     def inputs(self) -> RunInputs:
         return RunInputs.from_json(self._existing("run.json"))
-
-    def payloads(self) -> bytes:
-        return self._existing("payloads.tar.gz").read_bytes()
 
     def description(self, number: int = 1) -> dict[str, Any]:
         """Returns the last description of job `number`; its datetimes are ISO 8601."""
@@ -172,8 +180,7 @@ class RunFolder:
         file = self._existing("measurements.json")
         kept = _read(file, list)
         try:
-            current = [of_this_version(one) if isinstance(one, dict) else one for one in kept]
-            return _MEASUREMENTS.validate_json(json.dumps(current))
+            return _MEASUREMENTS.validate_json(json.dumps(kept))
         except ValueError as error:
             raise InvalidDocument(file, [str(error)]) from error
 
@@ -182,13 +189,13 @@ class RunFolder:
 
     def _existing(self, name: str) -> Path:
         file = self.path / name
-        if not file.exists() and self.begun:
+        if not file.exists() and self._has_jobs:
             raise UsageError(
                 f"{self} has no {name}: the run ended before it was written. Continue it with `python -m "
                 f"inference_recommender run --resume {self}`."
             )
         if not file.exists():
-            raise UsageError(f"{self} is no run folder: it has no {name}.")
+            raise UsageError(f"{self} is not a run folder: it has no {name}.")
         return file
 
     def _write(self, name: str, text: str) -> None:

@@ -17,7 +17,7 @@ from inference_recommender.load_generator import unix_socket
 TIMEOUT_S = 2.0
 MODELS = "/v2/models/"
 SETTLED_S, POLL_S = 1.0, 0.02
-"""Triton counts a request after it sent the answer: the last ones are waited for so long, and looked for so often."""
+"""Triton counts a request after it sent the answer. Longest wait for the last ones, and the interval, in seconds."""
 
 Fetch = Callable[[str], bytes]
 """Returns the body at a URL. Raises `urllib3.exceptions.HTTPError`, or OSError."""
@@ -56,7 +56,7 @@ class TritonStatistics:
             return None
 
     def since(self, before: Counters | None, requests: int) -> ServerTimes | None:
-        """Returns the means since a reading, when the answers to so many `requests` are counted, or a second later."""
+        """Returns the means since a reading, when the answers to `requests` requests are counted, or a second later."""
         if before is None:
             return None
         after = self.read()
@@ -66,6 +66,3 @@ class TritonStatistics:
             self._sleep(POLL_S)
             after = self.read()
         return None if after is None else server_times(before, after)
-
-
-UNREACHABLE = TritonStatistics(None)

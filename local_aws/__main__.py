@@ -1,8 +1,7 @@
-"""`python -m local_aws`: an AWS account on this machine, which serves until it is stopped.
+"""`python -m local_aws`: an AWS account on this machine.
 
-Standard output has the exports to use, once it is ready, and so has a file of the state folder, for as long as the
-account serves. They hold its key, which is made anew at each start. Standard error says what the account does. Ctrl-C
-and SIGTERM stop the account and everything it started.
+It prints the exports to standard output when it is ready, and writes them to the state folder until it ends. They hold
+its key, which is new at each start. Standard error is its log. Ctrl-C and SIGTERM stop the account and its processes.
 """
 
 import argparse
@@ -12,26 +11,25 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from inference_recommender.load_generator.process import COMMAND
 from local_aws import machine
-from local_aws.account import Account, Settings
+from local_aws.account import Account, AccountSettings
 from local_aws.process.neuron import NeuronStandIn
 from local_aws.process.triton import remove_leftovers
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from local_aws.sagemaker.processing_jobs import Runner
+from local_aws.sagemaker.processing_jobs import ContainerRunner
 from local_aws.server import AccountServer, as_shell, exports
 from local_aws.state_folder import PRIVATE, StateFolder
 from workloads import ROOT, ProjectError
 from workloads.program import exit_code, printable
 
 OPEN_FILES = 8192
-"""Enough for all that is bounded: S3 in objects of 5 MiB, and the connections."""
+"""Enough for S3 in objects of 5 MiB and for the connections."""
 HIGHEST_PORT = 65535
 MOST_SERVERS = 64
-"""Bound of --servers."""
 TOOLCHAIN_VARIABLE = "LOCAL_AWS_TRITON_VENV"
 EXAMPLES = f"""\
 examples:
@@ -40,7 +38,7 @@ examples:
   python -m local_aws --port 5055 --state /tmp/account serve on a port of your choice, with logs and jobs elsewhere
 
 {TOOLCHAIN_VARIABLE} names the virtual environment with nvidia-pytriton (default: .venv-triton).
-Read on in docs/local-account.md.
+See docs/local-account.md.
 """
 log = logging.getLogger("local_aws")
 
@@ -49,18 +47,18 @@ def main(
     arguments: list[str] | None = None,
     generator: Sequence[str] = COMMAND,
     neuron: NeuronStandIn | None = None,
-    processing: Runner | None = None,
+    processing: ContainerRunner | None = None,
     *,
     images_must_exist: bool = False,
 ) -> int:
-    """Serves until it is told to stop. What the account's own parts are replaced by, another program says."""
+    """Serves until Ctrl-C or SIGTERM. A rehearsal replaces the generator, Neuron's chips and processing containers."""
     options = parser().parse_args(arguments)
     _log_to_stderr()
-    os.umask(PRIVATE)  # logs, models and jobs are for their owner alone
+    os.umask(PRIVATE)  # logs, models and jobs are for their owner only
     _allow_open_files()
     toolchain = Path(os.environ.get(TOOLCHAIN_VARIABLE) or DEFAULT_TOOLCHAIN)
     account = Account(
-        Settings(
+        AccountSettings(
             state=options.state.resolve(),
             region=options.region,
             toolchain=toolchain,
@@ -104,15 +102,13 @@ def _serve(account: Account, folder: StateFolder, port: int, stop: threading.Eve
     log.info("stopped; nothing is left running")
 
 
-def _introduce(settings: Settings, port: int, exports_file: Path) -> None:
+def _introduce(settings: AccountSettings, port: int, exports_file: Path) -> None:
     log.info(f"account {settings.account_id}, {settings.region}, http://localhost:{port}; state: {settings.state}")
-    log.info(f"measures on {machine.description()}; Ctrl-C stops it and all it started")
-    log.info("an AWS account for this machine alone: moto answers the API, a real Triton every endpoint")
+    log.info(f"measures on {machine.description()}; Ctrl-C stops it and its processes")
     log.info(
         f"use it: `source {exports_file}` in another terminal, then `cdk deploy` or `python -m inference_recommender`"
     )
-    log.info("it answers to the key of those exports alone, and to no web page")
-    log.info("read on: docs/local-account.md, or `python -m local_aws --help` for examples")
+    log.info("only the key of those exports can call it. See docs/local-account.md")
 
 
 def _allow_open_files() -> None:
@@ -130,27 +126,26 @@ def _log_to_stderr() -> None:
     log.propagate = False
 
 
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > HIGHEST_PORT:
-        raise argparse.ArgumentTypeError(f"got '{text}'. Allowed: 0 to {HIGHEST_PORT}")
-    return int(text)
+def _number(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(f"got '{text}'. Allowed: {low} to {high}")
+        return int(text)
 
-
-def _servers(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_SERVERS:
-        raise argparse.ArgumentTypeError(f"got '{text}'. Allowed: 1 to {MOST_SERVERS}")
-    return int(text)
+    return read
 
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m local_aws",
-        description="An AWS account on this machine: moto for the control plane, a real Triton behind every endpoint, "
-        "Inference Recommender jobs run for real. Prints the exports to use; serves until stopped.",
+        description="An AWS account on this machine: moto provides the control plane, a real Triton serves every "
+        "endpoint, and Inference Recommender jobs send real load. Prints the exports; serves until stopped.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--port", type=_port, default=0, help="default: a free one, which the exports name")
+    parser.add_argument(
+        "--port", type=_number(0, HIGHEST_PORT), default=0, help="default: a free one, which the exports name"
+    )
     parser.add_argument(
         "--state",
         type=Path,
@@ -160,11 +155,10 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--servers",
-        type=_servers,
+        type=_number(1, MOST_SERVERS),
         default=1,
         metavar="N",
-        help="a variant has a server for each instance, N at most; with fewer they answer for all of its instances "
-        "(default 1)",
+        help="most servers of a variant, which answer for all of its instances (default 1)",
     )
     parser.add_argument("--region", default="us-east-1", help="default us-east-1")
     return parser

@@ -1,7 +1,6 @@
-"""An account: moto's backends with ours in their places, and everything that runs for them.
+"""An account: moto's backends with the project's own in their places, and the processes that they start.
 
-`install` must be called before the server's first request, because moto makes its backends on first use. This module
-knows neither the network nor signals.
+Call `install` before the server's first request, because moto makes its backends on first use.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,14 +23,14 @@ from local_aws.cloudformation.role_type import LocalIamBackend
 from local_aws.cloudformation.stacks import LocalCloudFormationBackend
 from local_aws.cloudwatch import LocalCloudWatchBackend
 from local_aws.moto_services import LocalS3Backend, refuse_operations
-from local_aws.permissions.enforced import CALLS_FILE, CallLog
+from local_aws.permissions.enforced import CALLS_FILE, PermissionLog
 from local_aws.permissions.service_roles import ServiceRoles
 from local_aws.process.neuron import NeuronStandIn
 from local_aws.sagemaker.control_plane import LocalSageMakerBackend
 from local_aws.sagemaker.endpoint import LocalEndpoint
-from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
+from local_aws.sagemaker.endpoint_metrics import InvocationMetrics
 from local_aws.sagemaker.model_host import ModelHost
-from local_aws.sagemaker.processing_jobs import ProcessingJobs, Runner
+from local_aws.sagemaker.processing_jobs import ContainerRunner, ProcessingJobs
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs
 from local_aws.scaling.scaler import Scaler
 from local_aws.scaling.service import LocalScalingBackend
@@ -39,30 +38,30 @@ from local_aws.scaling.variant_capacity import VariantCapacity
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class AccountSettings:
     state: Path
     region: str
     toolchain: Path
     most_servers: int = 1
-    """Most servers of a variant; with fewer than its instances they answer for all of them."""
+    """Most servers of a variant."""
     generator: Sequence[str] = COMMAND
     neuron: NeuronStandIn | None = None
-    """The server that answers in the place of Inferentia's chips; without one, their instance types are refused."""
-    processing: Runner | None = None
-    """The command that runs the containers of processing jobs; without it, CreateProcessingJob is refused."""
+    """Replaces Inferentia's chips. Without it, their instance types are rejected."""
+    processing: ContainerRunner | None = None
+    """Runs the containers of processing jobs. Without it, CreateProcessingJob is rejected."""
     images_must_exist: bool = False
-    """Whether a model's image has to be in ECR where it is of this account's registry. Nothing pulls it."""
+    """Whether a model's image in this account's registry has to exist. Nothing pulls it."""
     account_id: str = DEFAULT_ACCOUNT_ID
 
 
 class Account:
     """One account, used in one region; moto's other regions exist, too."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AccountSettings) -> None:
         self.settings = settings
-        self.calls = CallLog(settings.state / CALLS_FILE)
+        self.calls = PermissionLog(settings.state / CALLS_FILE)
         self.environment: dict[str, str] = {}
-        """The account's exports, with which its own processes reach it; the server fills them in."""
+        """The account's exports for its own processes. The server fills them in."""
         self.host = ModelHost(
             account_id=settings.account_id,
             state=settings.state,
@@ -73,7 +72,7 @@ class Account:
             roles=ServiceRoles(self.calls, settings.account_id, settings.region),
         )
         self._jobs: list[RecommendationJobs | ProcessingJobs] = []
-        self._metrics: EndpointMetrics | None = None
+        self._metrics: InvocationMetrics | None = None
         self._scaler: Scaler | None = None
 
     def install(self) -> None:
@@ -85,7 +84,7 @@ class Account:
         _replace(iam_backends, LocalIamBackend)
         _replace(s3_backends, LocalS3Backend)
         _replace(sagemaker_backends, self._sagemaker)
-        self._metrics = EndpointMetrics(self._cloudwatch(self.settings.region))
+        self._metrics = InvocationMetrics(self._cloudwatch(self.settings.region))
         self._metrics.start()
         scaling = applicationautoscaling_backends[self.settings.account_id][self.settings.region]
         assert isinstance(scaling, LocalScalingBackend), "just installed"
@@ -93,7 +92,7 @@ class Account:
         self._scaler.start()
 
     @property
-    def metrics(self) -> EndpointMetrics:
+    def metrics(self) -> InvocationMetrics:
         assert self._metrics is not None, "install() comes first"
         return self._metrics
 
@@ -105,7 +104,7 @@ class Account:
         return endpoint if isinstance(endpoint, LocalEndpoint) else None
 
     def close(self) -> None:
-        """Stops jobs and endpoints. No process of ours runs when it returns."""
+        """Stops jobs and endpoints, and returns when their processes have ended."""
         if self._scaler is not None:
             self._scaler.close()
         for jobs in self._jobs:
@@ -145,6 +144,6 @@ class Account:
 
 
 def _replace(backends: Any, make: Callable[..., Any]) -> None:
-    """Makes moto call `make` for the backend of each region. moto has no other place to put one."""
+    """Makes moto call `make` for the backend of each region."""
     backends.clear()
     backends.backend = make

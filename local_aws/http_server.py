@@ -1,8 +1,7 @@
-"""werkzeug's threaded server with the limits that it lacks: on connections, and on the time that each may take.
+"""werkzeug's threaded server with limits on connections and on the time of each.
 
-A connection has a thread. A caller that sends nothing, or a byte now and then, is cut off at a deadline; where all
-places are taken, the one that has been silent longest makes room. So callers that never send a request cannot keep out
-one that does. It logs no requests, and does not know what the application does.
+A connection has a thread. A caller that sends nothing, or a byte now and then, is cut off at a deadline. If all places
+are taken, the connection that has been silent longest is closed, so silent callers cannot keep out others.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class ConnectionLimits:
     connections: int = 256
     headers_s: float = 10.0
     """Within which the request's line and headers have arrived."""
@@ -33,7 +32,7 @@ class Limits:
     answer_s: float = 300.0
     """Within which the caller has taken the answer."""
     rest_s: float = 2.0
-    """How long what a caller sends beside its request is read and thrown away, so that it sees the answer."""
+    """How long bytes after the request are read and dropped, so that the caller sees the answer."""
 
 
 class LimitedServer(ThreadedWSGIServer):
@@ -41,8 +40,8 @@ class LimitedServer(ThreadedWSGIServer):
 
     daemon_threads = True
 
-    def __init__(self, bound: socket.socket, application: Any, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
+    def __init__(self, bound: socket.socket, application: Any, limits: ConnectionLimits | None = None) -> None:
+        self.limits = limits or ConnectionLimits()
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._silent: dict[socket.socket, None] = {}  # in the order in which they came
@@ -68,7 +67,7 @@ class LimitedServer(ThreadedWSGIServer):
         super().shutdown_request(request)
 
     def has_spoken(self, connection: socket.socket) -> None:
-        """Notes that a connection has sent a request, so that it is not cut off to make room."""
+        """Marks a connection that has sent a request, so that it is not closed for another."""
         with self._lock:
             self._silent.pop(connection, None)
 
@@ -87,7 +86,7 @@ class LimitedServer(ThreadedWSGIServer):
 
 
 class Handler(MotoRequestHandler):
-    """Reads a request until its deadline, and refuses what is no path before werkzeug looks at it."""
+    """Reads a request until its deadline, and rejects a target without a path before werkzeug reads it."""
 
     server: LimitedServer
     protocol_version = "HTTP/1.1"
@@ -126,7 +125,7 @@ class Handler(MotoRequestHandler):
         """Logs nothing: the account logs what it does itself."""
 
     def log(self, type: str, message: str, *args: Any) -> None:
-        """Logs nothing: what is malformed would fill the log."""
+        """Logs nothing: malformed requests would fill the log."""
 
 
 class _Receiving(io.RawIOBase):

@@ -1,8 +1,7 @@
-"""Describes this machine, and decides which instance types it can stand in for.
+"""Describes this machine, and decides which instance types it can replace.
 
-It refuses types with an Inferentia chip, and without a GPU of its own those with one, rather than imitate them; its own
-CPU answers for every other type. An NVIDIA GPU of this machine answers for every type with one, whatever it is, and
-results name it. Instance types come from botocore's service model, because moto's list is old.
+Its CPU replaces every type without a chip, and an NVIDIA GPU of this machine every type with a GPU. Types with an
+Inferentia chip are rejected, and so are types with a GPU if this machine has none.
 """
 
 import os
@@ -34,19 +33,19 @@ def instance_types() -> frozenset[str]:
 
 
 def refusal(instance_type: str) -> str | None:
-    """Returns in one sentence why this machine cannot stand in for `instance_type`, or None where it can."""
+    """Returns the reason why this machine cannot replace `instance_type`, or None."""
     kind = hardware(instance_type)
     if (chip := _CHIPS.get(kind)) is None or (kind == "GPU" and gpu() is not None):
         return None
     return (
-        f"{instance_type} has {chip} and this local account serves on the CPU alone: choose a CPU instance type here, "
+        f"{instance_type} has {chip} and this local account serves on the CPU only: choose a CPU instance type here, "
         f"or use a real AWS account."
     )
 
 
 @cache
 def description() -> str:
-    """Returns the CPU's model, the number of cores and the GPU, for readers of what was measured here."""
+    """Returns the CPU's model, the number of cores and the GPU."""
     cores = len(os.sched_getaffinity(0))
     parts = [f"{_cpu_model()} with {cores} core{'s' if cores != 1 else ''}", gpu()]
     return " and ".join(part for part in parts if part)

@@ -1,6 +1,6 @@
-"""The account's folder for logs, models, jobs and exports: for one account at a time, for its owner alone, and bounded.
+"""The account's folder for logs, models, jobs and exports: one account at a time, private to its owner, and limited.
 
-The lock is the kernel's (flock), so that of a killed account does not outlive it. It does not know what is kept there.
+The lock is the kernel's (flock), so it ends with the account.
 """
 
 import fcntl
@@ -33,7 +33,7 @@ class StateFolder:
 
     @classmethod
     def take(cls, path: Path) -> Self:
-        """Makes the folder, or makes it private. Raises `Unavailable` where it is another account's, or somebody's."""
+        """Makes the folder, or makes it private. Raises `Unavailable` if another account or user has it."""
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             found = path.stat()

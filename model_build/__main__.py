@@ -18,11 +18,11 @@ from typing import Any
 from rich.console import Console
 
 from model_build import matrix, render
-from model_build.init import command_line as initialising
-from model_build.lint import command_line as linting
+from model_build.init import init_command as initialising
+from model_build.lint import lint_command as linting
 from model_build.plan import BuildPlan, plan
 from model_build.progress import Progress, seldom
-from model_build.remote import command_line as remote
+from model_build.remote import remote_options as remote
 from workloads import ROOT, ProjectError, Unavailable, UsageError, WorkloadFolder, load_workload, workload_names
 from workloads.program import (
     CommandParser,
@@ -57,6 +57,14 @@ RENAMED = {
     "record": "verify WORKLOAD --target TARGET --on sagemaker --image-uri URI",
 }
 """Old commands, and what replaced them."""
+RENAMED_OPTIONS = {
+    "--role-arn": "--set recommender.role_arn=ARN",
+    "--bucket": "--set recommender.bucket=NAME",
+    "--kms-key": "--set recommender.kms_key_arn=ARN",
+    "--subnet": "--set recommender.subnets=ID,ID",
+    "--security-group": "--set recommender.security_groups=ID,ID",
+}
+"""Old options of `build`, and what replaced them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,6 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if arguments and (replacement := RENAMED.get(arguments[0])):
             raise UsageError(f"`{arguments[0]}` was replaced. Use `python -m model_build {replacement}`.")
+        for option in (argument.partition("=")[0] for argument in arguments):
+            if option in RENAMED_OPTIONS:
+                raise UsageError(f"{option} was replaced. Use {RENAMED_OPTIONS[option]}.")
         program = parser()
         options = program.parse_args(arguments)
         if options.command is None:
@@ -101,7 +112,6 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
         if name == "plan":
             command.add_argument("--families", action="store_true", help="print which target takes which model family")
-            command.add_argument("--markdown", action="store_true", help="with --families: as in docs/families.md")
         if name == "build":
             remote.add_build_options(command)
         if name == "verify":
@@ -155,7 +165,7 @@ def _lint(options: argparse.Namespace) -> int:
 def _build(options: argparse.Namespace) -> int:
     """Runs `plan`, `build` or `verify` on one build after another; a failure does not stop the others."""
     if options.command == "plan" and options.families:
-        print(json.dumps(matrix.document(), indent=2, ensure_ascii=False) if options.json else _families(options))
+        print(json.dumps(matrix.document(), indent=2, ensure_ascii=False) if options.json else matrix.markdown())
         return 0
     _check_usage(options)
     results, failures = [], []
@@ -172,10 +182,6 @@ def _build(options: argparse.Namespace) -> int:
     for subject, failure in failures:
         print(printable(f"{subject}: {failure}"), file=sys.stderr)
     return max((failure.exit_code for _, failure in failures), default=0)
-
-
-def _families(options: argparse.Namespace) -> str:
-    return matrix.markdown() if options.markdown else matrix.text()
 
 
 def _check_usage(options: argparse.Namespace) -> None:

@@ -1,12 +1,13 @@
-"""The code that compiles a plan's target and compares the result with the original: one backend per runtime and task.
+"""Backends: modules that compile a plan's target and compare the result with the original.
 
-A backend is a module. It is imported when it is chosen and not before: AWS's Neuron images have neither onnx nor
-transformers, and planning needs no torch.
+A backend is imported only when it is used: AWS's Neuron images have neither onnx nor transformers, and planning needs
+no torch.
 """
 
-from collections.abc import Callable, Mapping
+import importlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from model_build.compile_inputs import BackendName, CompileInputs
 from model_build.parity import Compare
@@ -19,53 +20,35 @@ class Backend(Protocol):
     def compile_graphs(self, inputs: CompileInputs, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
         """Writes the target's files into `graphs` and returns the versions of the tools that made them.
 
-        A portable export stays in `scratch`, and is used where it is there already.
+        A portable export stays in `scratch`, and is reused if it exists.
         """
 
     def check_engines(self, inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[Checked, ...]:
-        """Has NVIDIA's builder for machines without a GPU build what trtexec would get; none where that gets nothing.
+        """Builds the engines with NVIDIA's builder for machines without a GPU; none if the target has no engines.
 
-        Raises `Unavailable` where that builder is not installed.
+        Raises `Unavailable` if that builder is not installed.
         """
 
     def layers(self, inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:
-        """The layers that may be kept in fp32, in the order of the graphs; none where the runtime has no choice."""
+        """Returns the layers that can stay in fp32, in the order of the graphs; none if the runtime has no choice."""
 
     def served_folder(self, plan: BuildPlan, made: Path) -> Path:
-        """The folder of what was packed in `made` from which the serving code loads the graphs."""
+        """The folder in `made` from which the serving code loads the graphs."""
 
     def comparer(self, plan: BuildPlan, made: Path, progress: Progress) -> Compare | None:
-        """Loads the original, and what the repository `made` has besides the graphs, to compare compiled models with.
+        """Loads the original and the other files of the repository `made`, to compare compiled models with.
 
-        None where this machine cannot run what it compiles.
+        Returns None if this machine cannot run the compiled model.
         """
 
 
-def _text2text() -> Backend:
-    from model_build.text2text import backend
-
-    return backend
-
-
-def _encoder() -> Backend:
-    from model_build.encoder import backend
-
-    return backend
-
-
-def _neuron() -> Backend:
-    from model_build.neuron import backend
-
-    return backend
-
-
-BACKENDS: Mapping[BackendName, Callable[[], Backend]] = {
-    "text2text": _text2text,
-    "encoder": _encoder,
-    "neuron": _neuron,
+BACKENDS: Mapping[BackendName, str] = {
+    "text2text": "model_build.text2text.backend",
+    "encoder": "model_build.encoder.backend",
+    "neuron": "model_build.neuron.backend",
 }
 
 
 def backend(plan: BuildPlan) -> Backend:
-    """Raises ModuleNotFoundError where the build's tools are not installed."""
-    return BACKENDS[plan.compile_inputs.backend]()
+    """Raises ModuleNotFoundError if the build's tools are not installed."""
+    return cast(Backend, importlib.import_module(BACKENDS[plan.compile_inputs.backend]))

@@ -1,11 +1,11 @@
 """Runs a `BuildPlan`: compile, lay out, verify, pack, and record in artifact.json. Two builds give the same bytes.
 
     build/WORKLOAD/.compiled/TARGET/   the cache of compiled graphs, for all variants of a target (`compiled`)
-    build/WORKLOAD/VARIANT/            artifact.json, model.tar.gz, repository/ (what is packed, for a look or a Triton)
+    build/WORKLOAD/VARIANT/            artifact.json, model.tar.gz, repository/ (the packed files, unpacked)
 
-Build and verification hold the target's lock, work in a scratch folder and leave nothing half-made: files move into
-place at the end and artifact.json last. A model that fails a gate leaves no artifact.json, not even an older build's;
-an interrupted build leaves the older one as it was. What libraries print, warn and log goes to the plan's log file.
+Build and verification hold the target's lock and work in a scratch folder. Files move into place at the end,
+artifact.json last. A model that fails a gate leaves no artifact.json, not even an older build's. An interrupted build
+keeps the older build. The output of libraries goes to the plan's log file.
 """
 
 import contextlib
@@ -51,8 +51,8 @@ TENSORRT_BINDINGS = ("tensorrt", "tensorrt_bindings", "cuda")
 def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
     """Builds one variant of a target.
 
-    Raises `GateFailed`, `UsageError` for a workload that cannot be built, `Unavailable` where another build runs, the
-    disk is full or a compiler refuses, and ModuleNotFoundError where the build's tools are not installed.
+    Raises `GateFailed`, `UsageError` for a workload that cannot be built, `Unavailable` if another build runs, the disk
+    is full or a compiler fails, and ModuleNotFoundError if the build's tools are not installed.
     """
     with _scratch(plan) as scratch:
         compiled = _compile(plan, scratch, progress)
@@ -72,37 +72,33 @@ def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
 
 
 def verify_built(plan: BuildPlan, progress: Progress = silent) -> ParityReport | None:
-    """Compares the archive that a build left, which is what ships, with the checkpoint as it is now.
+    """Compares the archive of a finished build with the current checkpoint.
 
-    None where the model cannot run on this machine and nothing was compared when it was built either. Raises what
-    `build` raises, `UsageError` for an archive of another checkpoint, and `Unavailable` where it needs a GPU.
+    Returns None if the model cannot run on this machine. Raises what `build` raises, `UsageError` for an archive of
+    another checkpoint, and `Unavailable` if it needs a GPU.
     """
     if problem := _lacks_gpu(plan):
         raise Unavailable(problem)
     with _scratch(plan) as scratch:
-        artifact = _artifact_of_checkpoint(plan)
-        made = scratch / "repository"
-        archive.unpack(plan.folder / artifact.archive, made, artifact.archive_sha256)
+        _, made = _unpacked(plan, scratch)
         return _gate(plan, made, backend(plan).comparer(plan, made, progress), progress)
 
 
 def verify_outputs(plan: BuildPlan, outputs: Path, progress: Progress = silent) -> ParityReport:
-    """Compares what the built archive gave on the target's hardware with the checkpoint, and records the report.
+    """Compares the archive's outputs on the target's hardware with the checkpoint, and records the report.
 
-    `outputs` is a file of `containers.batch.record`. Raises what `verify_built` raises, and `UsageError` for outputs
-    of another build or a target that is compared where it is built.
+    `outputs` is a file of `containers.batch.record`. Raises what `verify_built` raises, and `UsageError` for outputs of
+    another build or a target that does not need them.
     """
     if not isinstance(plan.target, NeuronTarget):
         raise UsageError(
-            f"--outputs: {plan.variant_name} is not for Inferentia; `python -m model_build verify "
-            f"{plan.workload.name} --target {plan.variant_name}` runs it itself."
+            f"--outputs: {plan.variant_name} is not for Inferentia. `python -m model_build verify "
+            f"{plan.workload.name} --target {plan.variant_name}` runs it on this machine."
         )
     from model_build.neuron import recorded
 
     with _scratch(plan) as scratch:
-        artifact = _artifact_of_checkpoint(plan)
-        made = scratch / "repository"
-        archive.unpack(plan.folder / artifact.archive, made, artifact.archive_sha256)
+        artifact, made = _unpacked(plan, scratch)
         figures = _gate(plan, made, recorded.comparer(plan, made, outputs, progress), progress)
         artifact.model_copy(update={"parity": figures}).write_json(plan.artifact)
     assert figures is not None
@@ -110,9 +106,9 @@ def verify_outputs(plan: BuildPlan, outputs: Path, progress: Progress = silent) 
 
 
 def verify_recorded(plan: BuildPlan) -> ParityReport:
-    """Judges the figures that a build or `verify_outputs` recorded, for a machine that can't run the compiled model.
+    """Judges the figures that a build or `verify_outputs` recorded, without running the model.
 
-    Raises `GateFailed`, also where the build compared nothing, or `UsageError` for a build of another checkpoint.
+    Raises `GateFailed`, also if the build compared nothing, or `UsageError` for a build of another checkpoint.
     """
     artifact = _artifact_of_checkpoint(plan)
     if artifact.parity is None:
@@ -120,22 +116,21 @@ def verify_recorded(plan: BuildPlan) -> ParityReport:
         again = (
             f"Build it on a machine with an NVIDIA GPU: `python -m model_build build {named}`."
             if isinstance(plan.target, CudaTarget)
-            else "Run `python -m containers.batch.record` on the target's hardware and give what it writes to "
+            else "Run `python -m containers.batch.record` on the target's hardware, and then "
             f"`python -m model_build verify {named} --outputs FILE`."
         )
         raise GateFailed(
-            f"{plan.artifact}: parity: the build compared nothing, since the model could not run where it was "
-            f"compiled. {again}"
+            f"{plan.artifact}: parity: the build compared nothing, because its machine could not run the model. {again}"
         )
     _judge(plan, artifact.parity, ())
     return artifact.parity
 
 
 def check_engines(plan: BuildPlan, progress: Progress = silent) -> dict[str, Any]:
-    """Has the plan's engines built by TensorRT for RTX, for all GPUs of the target, and returns what is printed.
+    """Builds the plan's engines with TensorRT for RTX for all GPUs of the target, and returns the printed report.
 
-    Raises `UsageError` for a target without engines, `Unavailable` where TensorRT for RTX is not installed, and
-    `GateFailed` where it refuses what nothing says TensorRT takes.
+    Raises `UsageError` for a target without engines, `Unavailable` if TensorRT for RTX is not installed, and
+    `GateFailed` if it rejects an operator that is not known to be accepted by TensorRT.
     """
     if not isinstance(plan.target, TensorRtTarget):
         raise UsageError(
@@ -173,8 +168,15 @@ def _artifact_of_checkpoint(plan: BuildPlan) -> ModelArtifact:
     return artifact
 
 
+def _unpacked(plan: BuildPlan, scratch: Path) -> tuple[ModelArtifact, Path]:
+    """Unpacks the built archive."""
+    artifact, made = _artifact_of_checkpoint(plan), scratch / "repository"
+    archive.unpack(plan.folder / artifact.archive, made, artifact.archive_sha256)
+    return artifact, made
+
+
 def _compile(plan: BuildPlan, scratch: Path, progress: Progress) -> Compiled:
-    """Returns the graphs in the cache, compiled now where they are not there."""
+    """Returns the graphs in the cache; compiles them if they are missing."""
     key = plan.compiled_key
     cached = Compiled.load(plan.compiled, key)
     if cached and _loads_here(plan, cached):
@@ -187,7 +189,7 @@ def _compile(plan: BuildPlan, scratch: Path, progress: Progress) -> Compiled:
 
 
 def _loads_here(plan: BuildPlan, compiled: Compiled) -> bool:
-    """False for engines of another GPU or another TensorRT. Raises `Unavailable` where this machine has neither."""
+    """Returns False for engines of another GPU or TensorRT. Raises `Unavailable` if this machine has neither."""
     if not isinstance(plan.target, TensorRtTarget):
         return True
     here = Toolchain.find(plan.workload.name, plan.variant.target, plan.target).record()
@@ -195,7 +197,7 @@ def _loads_here(plan: BuildPlan, compiled: Compiled) -> bool:
 
 
 def _contents(plan: BuildPlan, compiled: Compiled) -> dict[str, repository.Content]:
-    """The files to pack, without the engines of other GPUs: `combine` adds them after all builds."""
+    """Returns the files to pack, without the engines of other GPUs, which `combine` adds."""
     contents = plan.contents(compiled.graphs)
     if not isinstance(plan.target, TensorRtTarget):
         return contents
@@ -216,8 +218,8 @@ def _gate(plan: BuildPlan, made: Path, compare: parity.Compare | None, progress:
     return figures
 
 
-def _judge(plan: BuildPlan, figures: ParityReport, comparisons: Sequence[parity.Comparison]) -> None:
-    """Raises `GateFailed`. Random weights know no label: only the numbers of their outputs are judged."""
+def _judge(plan: BuildPlan, figures: ParityReport, comparisons: Sequence[parity.ParityComparison]) -> None:
+    """Raises `GateFailed`. With random weights only the outputs' numbers are judged, not the answers."""
     limits, quality = plan.target.parity, plan.workload.quality
     if isinstance(plan.model.checkpoint, RandomWeights):
         limits = limits.model_copy(update={"max_metric_drop": 1.0})
@@ -229,7 +231,7 @@ def _judge(plan: BuildPlan, figures: ParityReport, comparisons: Sequence[parity.
 def _with_advice(
     plan: BuildPlan, failed: ParityFailed, compare: parity.Compare | None, scratch: Path, progress: Progress
 ) -> ParityFailed:
-    """Adds, for a low precision, the layers that would pass in fp32."""
+    """Adds the layers that need fp32, for a lower precision."""
     if compare is None or plan.target.precision == "fp32":
         return failed
     with _engine_errors_explained(plan):
@@ -238,7 +240,7 @@ def _with_advice(
 
 
 def _lacks_gpu(plan: BuildPlan) -> str:
-    """Returns why an archive for any NVIDIA GPU cannot be run here; empty where it can, and for all others."""
+    """Returns the reason why a CUDA target cannot run here; empty if it can, and for other targets."""
     if not isinstance(plan.target, CudaTarget):
         return ""
     from model_build.torch_threads import version_without_gpu  # `verify --recorded` needs no torch
@@ -254,7 +256,7 @@ def _lacks_gpu(plan: BuildPlan) -> str:
 
 @contextlib.contextmanager
 def _engine_errors_explained(plan: BuildPlan) -> Iterator[None]:
-    """Raises `Unavailable` in the words of workloads and targets where an engine speaks of plans and of CUDA."""
+    """Raises `Unavailable` with workload and target for an engine's error about plans or CUDA."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -289,7 +291,7 @@ def _artifact(plan: BuildPlan, packed: Path, compiled: Compiled, figures: Parity
 
 
 def _publish(plan: BuildPlan, made: Path, packed: Path, artifact: ModelArtifact) -> None:
-    """The old artifact.json goes first and the new one comes last: in between the target counts as not built."""
+    """Deletes the old artifact.json first and writes the new one last: in between the target is not built."""
     plan.artifact.unlink(missing_ok=True)
     shutil.rmtree(plan.repository, ignore_errors=True)
     made.replace(plan.repository)
@@ -299,10 +301,7 @@ def _publish(plan: BuildPlan, made: Path, packed: Path, artifact: ModelArtifact)
 
 @contextlib.contextmanager
 def _scratch(plan: BuildPlan) -> Iterator[Path]:
-    """Holds the target's lock and yields an empty folder, which is removed afterwards; libraries write to the log.
-
-    What a killed build left is swept away first.
-    """
+    """Holds the target's lock and yields an empty folder, which is deleted afterwards. Libraries write to the log."""
     with exclusive(plan.compiled, plan.workload.name, plan.variant.target), libraries_logged(plan.log):
         scratch = plan.folder / ".scratch"
         shutil.rmtree(scratch, ignore_errors=True)
@@ -312,7 +311,7 @@ def _scratch(plan: BuildPlan) -> Iterator[Path]:
         except OSError as error:
             if error.errno in NO_SPACE:
                 raise Unavailable(
-                    f"There is no room for the build in {plan.folder}: {error}. Nothing half-written was left. "
+                    f"There is no room for the build in {plan.folder}: {error}. No incomplete files remain. "
                     "Free some space and build again."
                 ) from error
             raise

@@ -1,7 +1,7 @@
 """Everything that a target's compiled graphs depend on, besides the code and the tools that compile them.
 
-Backends compile from this value and not from the whole plan, so the cache key cannot miss an input: what is not a field
-here does not reach a compiler. How the model is served and how far it may differ are no part of it.
+Backends compile from this value and not from the whole plan, so the cache key cannot miss an input: other values
+do not reach a compiler. Serving and parity settings are not among them.
 """
 
 from collections.abc import Mapping

@@ -6,11 +6,11 @@ TARGET/graphs/         the files
 TARGET/compiled.json   the key of what they were compiled from and with; without it, or with another key, they are
                        compiled again
 TARGET/.lock           held while the target is built or verified
-TARGET/build.log       what libraries said during the last build or verification
+TARGET/build.log       output of libraries during the last build or verification
 
 The key is a hash of three things: the inputs (`CompileInputs`), the versions of the tools, and the code that compiles,
 which is every module of `model_build` and `containers` that the backend's compiling module imports, directly or not.
-A change elsewhere, in a check of lint or in the words of the command line, compiles nothing again.
+A change elsewhere, such as in lint or the command line, compiles nothing again.
 """
 
 import ast
@@ -44,11 +44,11 @@ TOOLS: Mapping[BackendName, tuple[str, ...]] = {
     "encoder": (*EXPORTERS, "tokenizers"),
     "neuron": ("torch", "torch-neuron", "neuron-cc", "torch-neuronx", "neuronx-cc"),
 }
-"""Distributions that decide what is compiled. TensorRT is asked for its version where its engines are loaded."""
+"""Distributions whose versions change the compiled graphs. TensorRT reports its own version."""
 
 
 def compile_key(inputs: CompileInputs) -> str:
-    """Changes with anything that the compiled graphs depend on, and with nothing else."""
+    """Returns a hash of everything that the compiled graphs depend on."""
     tools = {tool: _version(tool) for tool in TOOLS[inputs.backend]}
     parts = [code_sha256(inputs.backend), tools, *inputs.facts()]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -64,7 +64,7 @@ def code_sha256(backend: BackendName, root: Path = ROOT) -> str:
 
 
 def imported_files(module: str, root: Path = ROOT) -> set[Path]:
-    """The module's file and those of all our modules that it imports, lazily or not; nothing is imported for it."""
+    """Returns the files of a module and of all own modules that it imports, also lazily, without importing them."""
     files: set[Path] = set()
     waiting = [module]
     while waiting:
@@ -81,7 +81,7 @@ def _imported_names(text: str, package: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _files(module: str, root: Path) -> set[Path]:
-    """The files that importing a dotted name runs: its packages' and its own. A name within a module adds none."""
+    """Returns the files that importing a dotted name runs: its packages' and its own."""
     parts = module.split(".")
     if parts[0] not in OWN_PACKAGES:
         return set()
@@ -95,7 +95,7 @@ def _package(file: Path, root: Path) -> tuple[str, ...]:
 
 
 def _imports(node: ast.AST, package: tuple[str, ...]) -> Iterator[str]:
-    """The dotted names of all imports but those for the type checker alone."""
+    """The dotted names of all imports, without those that only the type checker needs."""
     match node:
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return
@@ -124,7 +124,7 @@ class Record(Document):
 
 
 class Compiled:
-    """A target's graphs in the cache. `toolchain` has the versions of what made them."""
+    """A target's graphs in the cache. `toolchain` has the versions of the tools that compiled them."""
 
     def __init__(self, folder: Path, toolchain: dict[str, str]) -> None:
         self.graphs = folder / "graphs"
@@ -132,7 +132,7 @@ class Compiled:
 
     @classmethod
     def load(cls, folder: Path, key: str) -> Self | None:
-        """Returns None when nothing was compiled, or from something else, or by a version with another record."""
+        """Returns None if nothing was compiled, or with another key."""
         try:
             record = Record.from_json(folder / "compiled.json")
         except InvalidDocument:
@@ -141,7 +141,7 @@ class Compiled:
 
     @classmethod
     def keep(cls, folder: Path, key: str, graphs: Path, toolchain: dict[str, str]) -> Self:
-        """Moves `graphs` into the cache, over what was there."""
+        """Moves `graphs` into the cache, and replaces older ones."""
         (folder / "compiled.json").unlink(missing_ok=True)
         shutil.rmtree(folder / "graphs", ignore_errors=True)
         graphs.replace(folder / "graphs")

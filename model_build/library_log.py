@@ -1,4 +1,4 @@
-"""Sends to a file what libraries print, warn and log: a build speaks through its progress port alone.
+"""Sends the output, warnings and logs of libraries to a file: a build reports only through its progress port.
 
 torch, onnxscript and transformers write through Python; ONNX Runtime and the CUDA libraries write to the process's own
 descriptors 1 and 2, so those are redirected too. A caller that shows progress on a terminal keeps a copy of its
@@ -21,7 +21,7 @@ from typing import Any, TextIO
 def libraries_logged(file: Path) -> Iterator[None]:
     """Redirects standard output and error of this process into `file`, until the block ends.
 
-    The file is written anew, for its owner alone: libraries show data, and a traceback may be added.
+    Only its owner can read the new file: libraries print data, and a traceback may follow.
     """
     file.touch(mode=0o600)
     file.chmod(0o600)
@@ -35,7 +35,7 @@ def libraries_logged(file: Path) -> Iterator[None]:
     ):
         warnings.simplefilter("default")
         warnings.showwarning = partial(_warned, log)  # A caller may record or log warnings of its own.
-        logging.disable(logging.INFO)  # the exporter tells of every rewrite
+        logging.disable(logging.INFO)  # the exporter logs every rewrite
         try:
             yield
         finally:

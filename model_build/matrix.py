@@ -1,9 +1,7 @@
-"""Says which target takes which family of models for which task, and why another does not. Pure.
+"""Which target supports which family of models for which task, and why another does not. Pure.
 
-Out: one `Row` for each family and task, and the tables that `python -m model_build families` and docs/families.md show.
-`plan` refuses a target with the functions that the rows are made with, so a table cannot say other than a build does.
-
-A row says nothing of one checkpoint's own keys, its lengths or its activation: `checkpoint` judges those.
+The tables of `python -m model_build plan --families` and docs/families.md have a row for each family and task.
+`plan` rejects a target with the same functions. Keys of a single checkpoint are checked by `checkpoint`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,8 +33,8 @@ Refusal = Callable[[Target], str | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
-    """One family and task, and for each target that does not take it the reason, by the target's name."""
+class FamilyRow:
+    """One family and task, and the reason for each target that does not support it, by the target's name."""
 
     family: str
     model_type: str
@@ -49,32 +47,32 @@ class Row:
 
 
 def task_refusal(task: str, target: Target) -> str | None:
-    """Says why a target's runtime takes no model of the task; None where it does."""
+    """Returns the reason why a target's runtime does not support a task, or None."""
     if task != GENERATION or target.runtime in ENGINES:
         return None
     return f"A decoder with a cache has no plain trace, and no static graph for Neuron. Allowed: {', '.join(ENGINES)}."
 
 
 def network_refusal(family: Family, target: Target) -> str | None:
-    """Says why a target does not take the network that a family is built from; None where it does."""
+    """Returns the reason why a target does not support the network of a family, or None."""
     if family.fp32_alone and isinstance(target, OnnxRuntimeTarget) and target.precision == "int8":
-        return f"In int8 it would stay as it is: {family.fp32_alone}. Allowed: fp32."
+        return f"int8 would not change it: {family.fp32_alone}. Allowed: fp32."
     on_gpu = isinstance(target, CudaTarget) or (isinstance(target, TorchScriptTarget) and native(target))
     if family.own_network or not (on_gpu or isinstance(target, NeuronTarget)):
         return None
     ours = ", ".join(each.name for each in FAMILIES.values() if each.own_network)
     place, reason = (
-        ("PyTorch on a GPU", "a trace of transformers' module looks at its mask on the CPU, so that it stays there")
+        ("PyTorch on a GPU", "a trace of transformers' module keeps its mask on the CPU")
         if on_gpu
         else ("Inferentia", "AWS's Neuron images have no transformers")
     )
     return (
-        f"{place} takes networks of ours alone, of {ours}: {reason}. Allowed: onnxruntime, tensorrt, and torchscript "
-        "on CPU."
+        f"{place} takes only this project's own networks, of {ours}: {reason}. Allowed: onnxruntime, tensorrt, and "
+        "torchscript on CPU."
     )
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[FamilyRow]:
     """Yields encoders first, each family with every task of encoders, then encoder–decoders."""
     for family in FAMILIES.values():
         for task in HEADS:
@@ -106,17 +104,8 @@ def document() -> dict[str, Any]:
     return {"targets": targets, "families": families}
 
 
-def text() -> str:
-    """Returns the tables as a terminal shows them."""
-    notes: dict[str, int] = {}
-    lines = [("family", *TARGETS, "tasks"), *_lines(list(rows()), notes)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    return "\n".join([*padded, "", ALL, *_numbered(notes)])
-
-
 def markdown() -> str:
-    """Returns the table of docs/families.md."""
+    """Returns the table as Markdown, as in docs/families.md."""
     notes: dict[str, int] = {}
     head = ("family", *TARGETS, "tasks")
     lines = [head, ("---",) * len(head), *_lines(list(rows()), notes)]
@@ -124,9 +113,9 @@ def markdown() -> str:
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *(f"- {each}" for each in said)])
 
 
-def _row(family: str, model_type: str, task: str, refusal: Refusal) -> Row:
+def _row(family: str, model_type: str, task: str, refusal: Refusal) -> FamilyRow:
     left_out = {name: said for name, target in TARGETS.items() if (said := refusal(target))}
-    return Row(family=family, model_type=model_type, task=task, left_out=left_out)
+    return FamilyRow(family=family, model_type=model_type, task=task, left_out=left_out)
 
 
 def _of_encoder(family: Family, task: str) -> Refusal:
@@ -143,7 +132,7 @@ def _always(reason: str) -> Refusal:
     return lambda _: reason
 
 
-def _lines(all_rows: Sequence[Row], notes: dict[str, int]) -> Iterator[tuple[str, ...]]:
+def _lines(all_rows: Sequence[FamilyRow], notes: dict[str, int]) -> Iterator[tuple[str, ...]]:
     """Yields a line for each family, or one for each group of its tasks whose cells differ. Collects the notes."""
     for family, group in groupby(all_rows, key=lambda row: row.family):
         own = list(group)
@@ -158,7 +147,7 @@ def _lines(all_rows: Sequence[Row], notes: dict[str, int]) -> Iterator[tuple[str
             yield family, *cells, _tasks(same, nowhere, notes)
 
 
-def _distinct(taken: Sequence[Row]) -> list[Mapping[str, str]]:
+def _distinct(taken: Sequence[FamilyRow]) -> list[Mapping[str, str]]:
     distinct: list[Mapping[str, str]] = []
     for row in taken:
         if row.left_out not in distinct:
@@ -166,14 +155,14 @@ def _distinct(taken: Sequence[Row]) -> list[Mapping[str, str]]:
     return distinct
 
 
-def _tasks(taken: Sequence[Row], nowhere: Sequence[Row], notes: dict[str, int]) -> str:
+def _tasks(taken: Sequence[FamilyRow], nowhere: Sequence[FamilyRow], notes: dict[str, int]) -> str:
     if {row.task for row in (*taken, *nowhere)} != HEADS.keys():
         return ", ".join(row.task for row in taken)
     missing = ", ".join(f"{row.task}{_note(_reason(row), notes)}" for row in nowhere)
     return f"all but {missing}" if missing else "all"
 
 
-def _reason(nowhere: Row) -> str:
+def _reason(nowhere: FamilyRow) -> str:
     return next(iter(nowhere.left_out.values()))
 
 

@@ -1,7 +1,6 @@
-"""Measures answers against the labels of evaluation.jsonl, and tells how sure a figure of few rows is. Pure.
+"""Metrics of answers against the labels of evaluation.jsonl, with intervals for few rows. Pure.
 
-In: the examples with a model's answers. Out: a number for each metric that the rows can measure, under the names of
-`workloads.METRICS`. Where the definitions are from:
+The names are those of `workloads.METRICS`. Sources of the definitions:
 
     f1                  SQuAD's overlap of words (Rajpurkar et al., 2016), but articles and punctuation count as well
     entity_f1           seqeval's micro average: an entity counts where label, start and end are right
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from workloads import Example
 
 SMALL = 500
-"""Fewer examples have an interval beside each metric."""
+"""Metrics of fewer examples have an interval."""
 RESAMPLES = 400
 Z_95 = 1.959963984540054
 """The normal quantile of a 95 % interval."""
@@ -34,8 +33,8 @@ CUT = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """A model's answer: as it is shown, and what of it a metric reads."""
+class ScoredAnswer:
+    """A model's answer for people, and its values for metrics."""
 
     text: str
     score: float | None = None
@@ -51,7 +50,7 @@ class Answered(NamedTuple):
     """An example with a model's answer."""
 
     example: Example
-    answer: Answer
+    answer: ScoredAnswer
 
     @property
     def right(self) -> bool:
@@ -60,7 +59,7 @@ class Answered(NamedTuple):
 
 
 Metric = Callable[[Sequence[Answered]], float | None]
-"""A metric of a model's answers; None where these examples cannot measure it."""
+"""A metric of a model's answers; None if the examples cannot measure it."""
 Interval = tuple[float, float]
 
 
@@ -71,10 +70,10 @@ def measure(metrics: Sequence[str], answers: Sequence[Answered]) -> dict[str, fl
 
 
 def intervals(metrics: Sequence[str], answers: Sequence[Answered]) -> dict[str, Interval]:
-    """Returns the 95 % interval of each metric that the examples can measure: how it may be on other rows like them.
+    """Returns the 95 % interval of each metric, for fewer than SMALL examples.
 
-    Of a share it is Wilson's; of any other metric the middle 95 % of its values on rows drawn anew, and none where
-    these do not vary. Ranked texts are drawn by query. Of SMALL examples and more it returns none.
+    A share has Wilson's interval. Any other metric has the middle 95 % of its values on resampled rows, and none if
+    these do not vary. Ranked texts are resampled by query.
     """
     if len(answers) >= SMALL:
         return {}
@@ -111,7 +110,7 @@ def _correct(answers: Sequence[Answered]) -> list[bool]:
 
 
 def _unchanged(answers: Sequence[Answered]) -> list[bool]:
-    """Returns, of the texts that were right already, which came back as they were."""
+    """Returns for each text that needs no change whether it came back unchanged."""
     return [each.right for each in answers if each.example.label == each.example.row.get("text")]
 
 
@@ -121,7 +120,7 @@ def exact_match(answers: Sequence[Answered]) -> float:
 
 
 def unchanged_rate(answers: Sequence[Answered]) -> float | None:
-    """Returns the share of the texts that were right already and came back unchanged; None when no text was right."""
+    """Returns the share of texts that need no change and came back unchanged; None if all need one."""
     counted = _unchanged(answers)
     return fmean(counted) if counted else None
 
@@ -188,7 +187,7 @@ def cosine_to_original(answers: Sequence[Answered]) -> float:
 
 
 def _f1(pairs: Sequence[tuple[Set[Any], Set[Any]]]) -> float | None:
-    """Returns the F1 of what is wanted and what is given."""
+    """Returns the F1 of expected and given items."""
     hits = sum(len(wanted & given) for wanted, given in pairs)
     total = sum(len(wanted) + len(given) for wanted, given in pairs)
     return 2 * hits / total if total else None
@@ -262,7 +261,7 @@ _HITS: dict[str, Callable[[Sequence[Answered]], list[bool]]] = {
     "exact_match": _correct,
     "unchanged_rate": _unchanged,
 }
-"""The metrics that are a share of rows, with what is counted."""
+"""The metrics that are a share of rows, with the counted property."""
 _OF_QUERIES = ("ndcg_at_10", "mrr_at_10")
 _METRICS: dict[str, Metric] = {
     "accuracy": exact_match,

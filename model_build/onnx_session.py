@@ -7,7 +7,7 @@ import onnxruntime
 
 
 def save_as_run(source: Path, compiled: Path, inline_limit: int | None = None) -> None:
-    """Writes the fused graph of `source` to `compiled`; weights above `inline_limit` bytes go beside it."""
+    """Writes the fused graph of `source` to `compiled`; weights above `inline_limit` bytes go into a separate file."""
     options = onnxruntime.SessionOptions()
     # Not ALL: the last level is for the machine it runs on.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED

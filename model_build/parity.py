@@ -1,7 +1,6 @@
-"""Judges whether the compiled model is as good as the original, and the original as good as it must be. Pure.
+"""Judges the original model against the workload's minimums, and the compiled model against the original. Pure.
 
-In: one `Comparison` per example. Out: a `ParityReport`, or `GateFailed` with the reasons and the worst examples. It
-does not know how either model was run, nor what its metrics are (`metrics`).
+`ParityComparison`s of all examples become a `ParityReport`, or `GateFailed` with the reasons and the worst examples.
 """
 
 import math
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from model_build.metrics import Answer, Answered, intervals, measure
+from model_build.metrics import Answered, ScoredAnswer, intervals, measure
 from model_build.progress import Progress
 from model_build.render import compared
 from workloads import Example, Parity, ParityReport, ProjectError
@@ -26,16 +25,16 @@ class GateFailed(ProjectError):
 
 
 class ParityFailed(GateFailed):
-    """The original passes and the compiled model does not: another precision may."""
+    """The original passes but the compiled model does not. Another precision may pass."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
+class ParityComparison:
     """One example through both models. Differences are absolute, over all output numbers ("logits") compared."""
 
     example: Example
-    original: Answer
-    compiled: Answer
+    original: ScoredAnswer
+    compiled: ScoredAnswer
     identical: bool  # for a generated text, token by token
     max_logit_difference: float
     mean_logit_difference: float
@@ -47,16 +46,16 @@ class Comparison:
 
     @property
     def off(self) -> float:
-        """How far the original's score is from the labelled one; 0 where there are none."""
+        """Distance of the original's score from the labelled one; 0 without scores."""
         wanted, given = self.example.score, self.original.score
         return 0.0 if wanted is None or given is None else abs(wanted - given)
 
 
-Compare = Callable[[Path, Progress], Sequence[Comparison]]
-"""Compares the compiled graphs in a folder with the original, which is loaded already."""
+Compare = Callable[[Path, Progress], Sequence[ParityComparison]]
+"""Compares the compiled graphs in a folder with the loaded original."""
 
 
-def report(metrics: Sequence[str], comparisons: Sequence[Comparison]) -> ParityReport:
+def report(metrics: Sequence[str], comparisons: Sequence[ParityComparison]) -> ParityReport:
     """Returns the figures of both models, with those of `metrics` that the examples can measure."""
     compared = sum(c.logits for c in comparisons)
     original = [Answered(c.example, c.original) for c in comparisons]
@@ -73,12 +72,12 @@ def report(metrics: Sequence[str], comparisons: Sequence[Comparison]) -> ParityR
 
 
 def _agreement(metrics: Sequence[str], share: float) -> dict[str, float]:
-    """Returns the share of the answers that are the original's own, where that is asked for."""
+    """Returns the share of answers that equal the original's, if the metric is required."""
     return {AGREEMENT: share} if AGREEMENT in metrics else {}
 
 
-def check_quality(parity: ParityReport, quality: Mapping[str, float], comparisons: Sequence[Comparison]) -> None:
-    """Raises `GateFailed` where the original is not worth compiling."""
+def check_quality(parity: ParityReport, quality: Mapping[str, float], comparisons: Sequence[ParityComparison]) -> None:
+    """Raises `GateFailed` if the original misses a minimum."""
     reasons = [
         f"{name} is {value:.4f}, at least {quality[f'min_{name}']} is required (quality.min_{name})."
         for name, value in parity.original.items()
@@ -97,12 +96,12 @@ def check_quality(parity: ParityReport, quality: Mapping[str, float], comparison
 
 
 def check_parity(
-    parity: ParityReport, limits: Parity, comparisons: Sequence[Comparison], quality: Mapping[str, float] | None = None
+    parity: ParityReport,
+    limits: Parity,
+    comparisons: Sequence[ParityComparison],
+    quality: Mapping[str, float] | None = None,
 ) -> None:
-    """Raises `ParityFailed` where the compiled model does not answer as the original does.
-
-    `quality` may have the least agreement, of which the labels are the original's own answers.
-    """
+    """Raises `ParityFailed` if the compiled model differs too much. `quality` may have a minimum agreement."""
     if reasons := [*differences(parity, limits), *_disagreement(parity, quality or {})]:
         worst = sorted(comparisons, key=lambda c: (c.identical, -c.max_logit_difference))
         different = [c for c in worst if not c.identical] or worst[:SHOWN_MISTAKES]
@@ -112,7 +111,7 @@ def check_parity(
 
 
 def differences(parity: ParityReport, limits: Parity) -> list[str]:
-    """Returns the reasons why the compiled model is not the original's equal; none when it is."""
+    """Returns the differences that exceed the limits."""
     reasons = []
     different = parity.examples - parity.identical_answers
     if limits.max_metric_drop == 0 and different:
@@ -145,7 +144,7 @@ def _disagreement(parity: ParityReport, quality: Mapping[str, float]) -> list[st
 
 
 def _sentences(title: str, reasons: Sequence[str], mistakes: Sequence[tuple[str, str, str]], advice: str) -> str:
-    """The reasons and the worst examples: for each what was asked, what was expected and what the model said."""
+    """The reasons and the worst examples: each with its input, the expected answer and the model's answer."""
     shown = [f"  {text!r}: expected {expected!r}, got {got!r}" for text, expected, got in mistakes[:SHOWN_MISTAKES]]
     heading = [f"The {len(shown)} worst of {len(mistakes)} examples:"] if shown else []
     listed = (f"- {reason}" for reason in reasons)
@@ -153,5 +152,5 @@ def _sentences(title: str, reasons: Sequence[str], mistakes: Sequence[tuple[str,
 
 
 def _largest(differences: Sequence[float]) -> float:
-    """Returns the largest difference, and NaN if there is one: `max` would let it slip through."""
+    """Returns the largest difference, or NaN if there is one, which `max` may miss."""
     return math.nan if any(map(math.isnan, differences)) else max(differences)

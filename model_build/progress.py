@@ -1,4 +1,4 @@
-"""The port through which a build says what it is doing. The library never prints."""
+"""Progress of a build as a callback. The library never prints."""
 
 import time
 from collections.abc import Callable
@@ -7,17 +7,17 @@ Progress = Callable[[str], None]
 
 
 def silent(step: str) -> None:
-    """No-op: the default where no progress is shown."""
+    """Shows no progress."""
 
 
 def seldom(progress: Progress, every_s: float, clock_s: Callable[[], float] = time.monotonic) -> Progress:
-    """Passes on a step where the last one, or the beginning, is so long ago: short work says nothing."""
+    """Passes on a step only `every_s` seconds after the last one or the beginning, so that short work is silent."""
     last_s = clock_s()
 
-    def told(step: str) -> None:
+    def report(step: str) -> None:
         nonlocal last_s
         if (now_s := clock_s()) - last_s >= every_s:
             last_s = now_s
             progress(step)
 
-    return told
+    return report

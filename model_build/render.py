@@ -1,4 +1,4 @@
-"""Lays out as text the documents that --json prints. Pure."""
+"""Renders the documents of --json as text. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -71,7 +71,7 @@ def _artifact(artifact: Mapping[str, Any]) -> str:
 
 
 def _engines(document: Mapping[str, Any]) -> str:
-    """Says what came of each engine, and below them why TensorRT itself takes what was refused."""
+    """Returns the result of each engine, and why TensorRT itself accepts the refused ones."""
     head = f"{document['workload']} for {document['variant']} ({document['precision']}), {document['builder']}"
     lines, evidence = [head], []
     for engine in document["engines"]:
@@ -79,14 +79,14 @@ def _engines(document: Mapping[str, Any]) -> str:
         if engine["plan_bytes"] is not None:
             lines.append(f"{named:<20}  built, {engine['plan_bytes'] / 1e6:.2f} MB")
         else:
-            lines += [f"{named:<20}  refused by this builder alone", f"  {engine['refusal']}"]
+            lines += [f"{named:<20}  refused only by this builder", f"  {engine['refusal']}"]
             evidence.append(f"Not checked, therefore: {engine['evidence']}.")
     return "\n".join([*lines, *dict.fromkeys(evidence)])
 
 
 def _parity(parity: Mapping[str, Any] | None) -> str:
     if not parity:
-        return "not compared: this machine cannot run what was compiled"
+        return "not compared: this machine cannot run the compiled model"
     original, compiled, intervals = parity["original"], parity["compiled"], parity.get("intervals", {})
     return "\n".join(
         [
@@ -103,7 +103,7 @@ def _parity(parity: Mapping[str, Any] | None) -> str:
 
 
 def compared(metrics: Iterable[str]) -> str:
-    """Returns what parity compares, by the metrics of the task: the vectors of embeddings, or logits."""
+    """Returns the noun of the compared numbers, by the metrics of the task: vector or logit."""
     return "vector" if any(name.startswith("cosine_") for name in metrics) else "logit"
 
 

@@ -184,7 +184,7 @@ def measure_command(folder: WorkloadFolder) -> str:
     workload = folder.workload
     run = f"python -m inference_recommender run {workload.name}"
     if isinstance(workload.hosting, EcsServiceHosting):
-        return f"{run} --with load-test --url URL"  # Inference Recommender measures models on SageMaker only
+        return f"{run} --url URL --instances TYPE"  # Inference Recommender measures models on SageMaker only
     if any(needs_host_ami(name) for name in workload.instance_types):
-        return f"{run} --with load-test"  # on this stack's endpoint: the driver of a job's hosts is too old
+        return run  # on this stack's endpoint: the driver of a job's hosts is too old
     return f"{run} --job advanced"

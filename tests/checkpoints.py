@@ -179,7 +179,7 @@ KINDS: dict[str, Callable[..., None]] = {
 
 
 def texts(count: int, letters: int = 24, seed: int = 0) -> list[str]:
-    """Returns texts of words of up to five letters, of at most so many letters altogether."""
+    """Returns texts of words of up to five letters, of at most that many letters in all."""
     rng = Random(seed)
     drawn = ("".join(rng.choices(LETTERS, k=rng.randint(4, letters))) for _ in range(count))
     return [" ".join(text[start : start + 5] for start in range(0, len(text), 5)) for text in drawn]

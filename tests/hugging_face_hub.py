@@ -47,7 +47,7 @@ class Hub:
     sent: list[str] = field(default_factory=list)
     """The files that were downloaded, by their repository's names."""
     expired: set[str] = field(default_factory=set)
-    """Tokens that nobody has any longer."""
+    """Expired tokens."""
     tokens_at_cdn: list[str] = field(default_factory=list)
     url: str = ""
     cdn: str = ""

@@ -49,7 +49,7 @@ def statistics(server: TritonServer, model: str) -> dict[str, Any]:
 
 
 def await_counts(read: Callable[[], Any], expected: Any) -> None:
-    """Asserts that what `read` makes of the statistics is, or becomes, what is expected."""
+    """Asserts that what `read` makes of the statistics is, or becomes, the expected value."""
     deadline = time.monotonic() + COUNTED_WITHIN_S
     while (found := read()) != expected and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -6,13 +6,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aws_cdk import App, Environment, Stack
 from aws_cdk.assertions import Annotations, Match, Template
 
-import workloads
-from app import add_all, add_stacks, asked_for, cdk_command, deploying_to, on_this_machine
+from app import add_all, add_stacks, asked_for, on_this_machine
 from tests.stacks.miniature import Repository, candidate, make_repository
 from workloads import ROOT, artifact_file
 
@@ -59,28 +59,21 @@ def test_a_process_of_its_own_imports_neither_torch_nor_boto3_and_names_what_is_
 ACCOUNT = Environment(account="123456789012", region="eu-west-1")
 
 
-@pytest.mark.parametrize("command", [None, ["bootstrap"]])
-def test_without_any_build_one_line_names_the_stacks_that_are_not_built(
+NOTHING_BUILT = (
+    "Not built: SpellcheckStack, TextClassificationStack. Build a workload with `python -m model_build build WORKLOAD "
+    "--target TARGET`."
+)
+
+
+@pytest.mark.parametrize("command", [None, ["bootstrap"], ["deploy", "SpellcheckStack"]])
+def test_without_any_build_one_line_names_what_to_build(
     repository: Repository, capsys: pytest.CaptureFixture[str], command: list[str] | None
 ) -> None:
     repository.artifact_file("cpu").unlink()
     assert add_all(App(), repository.root, ACCOUNT, command) == 2
-    assert capsys.readouterr().err.splitlines() == [
-        "There is nothing to deploy:",
-        "Not built: SpellcheckStack, TextClassificationStack. Build a workload with `python -m model_build build "
-        "WORKLOAD --target TARGET`.",
-    ]
-
-
-def test_without_any_build_a_stack_that_is_asked_for_names_the_command_to_build_it(
-    repository: Repository, capsys: pytest.CaptureFixture[str]
-) -> None:
-    repository.artifact_file("cpu").unlink()
-    assert add_all(App(), repository.root, ACCOUNT, ["deploy", "SpellcheckStack"]) == 2
-    assert capsys.readouterr().err.splitlines() == [
-        "There is nothing to deploy:",
-        not_built(repository, "spellcheck", "cpu"),
-    ]
+    asked = command is not None and "deploy" in command
+    line = not_built(repository, "spellcheck", "cpu") if asked else NOTHING_BUILT
+    assert capsys.readouterr().err.splitlines() == ["There is nothing to deploy:", line]
 
 
 @pytest.mark.parametrize(("local", "environment"), [(False, Environment()), (True, Environment()), (False, ACCOUNT)])
@@ -144,10 +137,6 @@ def test_the_clis_command_line_says_which_stacks_are_asked_for(command: list[str
     assert asked_for(["AStack", "BStack", "CStack"], command) == asked
 
 
-def test_a_process_that_the_cli_did_not_start_has_no_command_line_of_it() -> None:
-    assert cdk_command(os.getpid()) is None
-
-
 def test_a_new_folder_is_a_new_stack(repository: Repository) -> None:
     """No code knows a workload's name."""
     folder = shutil.copytree(repository.workload_file.parent, repository.root / "workloads/typo_fixer")
@@ -157,12 +146,6 @@ def test_a_new_folder_is_a_new_stack(repository: Repository) -> None:
     app = App()
     assert list(add_stacks(app, repository.root)) == ["TextClassificationStack"]
     assert [child.node.id for child in app.node.children] == ["SpellcheckStack", "TypoFixerStack"]
-
-
-def test_account_and_region_are_what_the_cli_found_and_may_both_be_missing() -> None:
-    environment = deploying_to({"CDK_DEFAULT_ACCOUNT": "123456789012", "CDK_DEFAULT_REGION": "eu-west-1"})
-    assert (environment.account, environment.region) == ("123456789012", "eu-west-1")
-    assert (deploying_to({}).account, deploying_to({}).region) == (None, None)
 
 
 def test_the_cli_is_pinned_to_one_version_without_a_registry_of_this_machine() -> None:
@@ -194,22 +177,6 @@ def test_the_real_cli_synthesises_one_stack_offline_and_hears_nothing_of_the_oth
     assert "No stack" not in done.stdout + done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not CDK.exists(), reason="node_modules is missing: `npm ci`")
-@pytest.mark.parametrize("command", ["synth", "deploy"])
-def test_the_real_cli_refuses_an_account_that_lacks_the_image(
-    repository: Repository, tmp_path: Path, command: str
-) -> None:
-    """The CLI finds no account here, so that the app is told one."""
-    told = f"import os; os.environ['CDK_DEFAULT_ACCOUNT'] = '123456789012'; {RUN_APP}"
-    app = f'{sys.executable} -c "{told}" {repository.root}'
-    asked = [str(CDK), command, "SpellcheckStack", "--app", app, "--output", str(tmp_path / "out")]
-    done = subprocess.run(asked, cwd=ROOT, env=without_aws(), capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "does not exist: our image 'triton-25.09-cpu', which the workload needs, was not built." in done.stderr
-    assert done.stderr.splitlines()[-1] == "Synthesis finished with errors"
-
-
 @pytest.mark.parametrize(
     ("variables", "local"),
     [
@@ -239,7 +206,7 @@ def local_stack(repository: Repository, **context: str) -> Stack:
 
 
 def told(stack: Stack) -> list[str]:
-    """Returns what is said of the target."""
+    """Returns the notes about the target."""
     found = Annotations.from_stack(stack).find_info("*", Match.string_like_regexp(".*hosting:local"))
     return [str(message.entry.data) for message in found]
 
@@ -248,49 +215,47 @@ def hosted(stack: Stack) -> str:
     return str(Template.from_stack(stack).to_json()["Outputs"]["HostedTarget"]["Value"])
 
 
-def test_the_local_account_gets_the_build_for_cpus_and_one_line_says_so(repository: Repository) -> None:
-    repository.host("tensorrt", fallback_instance_types=["ml.g4dn.xlarge"])
-    stack = local_stack(repository)
-    assert hosted(stack) == "cpu"
-    assert told(stack) == [
-        f"{repository.workload_file}: the local account gets 'cpu' in place of hosting.target 'tensorrt', whose "
-        "hardware it lacks. -c hosting-target=NAME chooses another. [ack: hosting:local]"
-    ]
+LACKS = "the local account gets 'cpu' in place of hosting.target 'tensorrt', whose hardware it lacks"
+OWN_SHADOW = {"target": "cpu-int8", "instance_type": "ml.c5.xlarge"}
+CHOOSES = "-c hosting-target=NAME chooses another. [ack: hosting:local]"
 
 
-def test_the_local_account_gets_no_shadow_on_hardware_that_it_lacks(repository: Repository) -> None:
-    repository.host("tensorrt", shadow={"target": "tensorrt", "instance_type": "ml.g4dn.xlarge"})
-    stack = local_stack(repository)
-    Template.from_stack(stack).has_resource_properties(
-        "AWS::SageMaker::EndpointConfig", {"ShadowProductionVariants": Match.absent()}
-    )
-    assert told(stack) == [
-        f"{repository.workload_file}: the local account gets 'cpu' in place of hosting.target 'tensorrt', whose "
-        "hardware it lacks, and no shadow. -c hosting-target=NAME chooses another. [ack: hosting:local]"
-    ]
-
-
-def test_the_local_account_gets_a_shadow_on_its_own_hardware(repository: Repository) -> None:
+@pytest.mark.parametrize(
+    ("target", "hosting", "context", "expected", "note"),
+    [
+        ("tensorrt", {"fallback_instance_types": ["ml.g4dn.xlarge"]}, {}, "cpu", f"{LACKS}. {CHOOSES}"),
+        (
+            "tensorrt",
+            {"shadow": {"target": "tensorrt", "instance_type": "ml.g4dn.xlarge"}},
+            {},
+            "cpu",
+            f"{LACKS}, and no shadow. {CHOOSES}",
+        ),
+        (
+            "tensorrt",
+            {"shadow": {"target": "cpu-int8", "instance_type": "ml.c5.xlarge"}},
+            {},
+            "cpu",
+            f"{LACKS}. {CHOOSES}",
+        ),
+        ("tensorrt", {}, {"hosting_target": "tensorrt"}, "tensorrt", ""),
+        ("cpu-int8", {}, {}, "cpu-int8", ""),
+    ],
+)
+def test_the_local_account_gets_a_target_for_its_hardware(
+    repository: Repository, target: str, hosting: dict[str, Any], context: dict[str, str], expected: str, note: str
+) -> None:
     repository.build("cpu-int8")
-    repository.host("tensorrt", shadow={"target": "cpu-int8", "instance_type": "ml.c5.xlarge"})
-    stack = local_stack(repository)
-    shadows = Match.array_with([Match.object_like({"InstanceType": "ml.c5.xlarge"})])
+    repository.host(target, **hosting)
+    stack = local_stack(repository, **context)
+    assert hosted(stack) == expected
+    assert told(stack) == ([f"{repository.workload_file}: {note}"] if note else [])
+    shadow = hosting.get("shadow", {})
+    own = shadow.get("target") == "cpu-int8"
+    shadows = Match.array_with([Match.object_like({"InstanceType": "ml.c5.xlarge"})]) if own else Match.absent()
     Template.from_stack(stack).has_resource_properties(
         "AWS::SageMaker::EndpointConfig", {"ShadowProductionVariants": shadows}
     )
-    assert "and no shadow" not in told(stack)[0]
-
-
-def test_the_local_account_gets_the_target_that_the_option_names(repository: Repository) -> None:
-    repository.host("tensorrt")
-    stack = local_stack(repository, hosting_target="tensorrt")
-    assert (hosted(stack), told(stack)) == ("tensorrt", [])
-
-
-def test_the_local_account_gets_a_target_for_cpus_that_is_hosted_as_it_is(repository: Repository) -> None:
-    repository.host("cpu-int8")
-    stack = local_stack(repository)
-    assert (hosted(stack), told(stack)) == ("cpu-int8", [])
 
 
 def test_a_recommendation_of_the_accelerator_is_left_alone_on_the_local_account(repository: Repository) -> None:
@@ -310,11 +275,6 @@ def test_aws_gets_the_accelerator(repository: Repository) -> None:
     stack = app.node.find_child("SpellcheckStack")
     assert isinstance(stack, Stack)
     assert (hosted(stack), told(stack)) == ("tensorrt", [])
-
-
-def test_spellcheck_is_t5_on_tensorrt() -> None:
-    workload = workloads.load_workload("spellcheck").workload
-    assert (workload.hosted.runtime, workload.cpu_target) == ("tensorrt", "cpu")
 
 
 def without_aws() -> dict[str, str]:

@@ -1,8 +1,7 @@
-"""Build, recommend, deploy, ask: real commands, the real CDK CLI and a real Triton; nothing is measured.
+"""Build, recommend, deploy and invoke: real commands, the real CDK CLI and a real Triton, without measurements.
 
-What is deployed is spellcheck, and beside it a checkpoint that a team brings, which walks from `init` to a
-recommendation. Its job replays a load (tests/local_aws/replayed_load.py): tests/scripts/test_walk_measured.py and
-tests/test_own_model.py have those whose answers depend on how busy the machine is.
+Deploys spellcheck, and a team's own checkpoint from `init` to a recommendation, whose job replays a load
+(tests/local_aws/replayed_load.py). tests/scripts/test_walk_measured.py and tests/test_own_model.py measure.
 """
 
 import json
@@ -27,9 +26,7 @@ STEP = 12
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCopy]:
-    """Spellcheck, compared on a part of its evaluation and deployed with a recommendation that was chosen by hand, and
-    reviews, which `init` wrote, as it is.
-    """
+    """Deploys spellcheck, with a part of its evaluation and a given recommendation, and reviews, which `init` wrote."""
     root = tmp_path_factory.mktemp("deployed") / "repository"
     with repository_copy(root, "tests.local_aws.replaying_account") as copy:
         evaluation = copy.root / "workloads" / "spellcheck" / "evaluation.jsonl"
@@ -126,11 +123,7 @@ def test_json_and_binary_both_correct_a_query(deployed: RepositoryCopy) -> None:
 
 
 def test_a_teams_own_checkpoint_answers_and_is_recommended_an_instance(deployed: RepositoryCopy) -> None:
-    """The last two of the commands that `init` printed; nothing in the folder that it wrote was edited.
-
-    The run has a role's credentials, as a release's step has: with a user's own it would go on to search with real
-    arrivals what this machine bears.
-    """
+    """Runs the last two commands that `init` printed, with an unedited folder and a role's credentials."""
     built = ModelArtifact.from_json(deployed.root / "build" / "reviews" / "cpu" / "artifact.json")
     assert built.parity is not None
     assert built.parity.identical_answers == built.parity.examples == 20

@@ -28,48 +28,53 @@ def check(folder: Path, python: str, triton: str = sys.executable) -> "subproces
     return run("bash", str(ROOT / "scripts" / "check_machine.sh"), python, triton, folder=folder, PATH=path)
 
 
-def test_this_machine_has_what_an_installation_needs(tmp_path: Path) -> None:
-    checked = check(tmp_path, sys.executable)
-    assert (checked.returncode, checked.stderr) == (0, "")
-
-
-def test_another_system_is_told_where_this_runs(tmp_path: Path) -> None:
-    stand_in(tmp_path, "uname", 'case "$1" in -s) echo Darwin;; -m) echo arm64;; esac')
-    checked = check(tmp_path, sys.executable)
-    assert checked.returncode == 3
-    assert checked.stderr == (
+CHECKS = {
+    "uname": (
+        'case "$1" in -s) echo Darwin;; -m) echo arm64;; esac',
+        sys.executable,
+        sys.executable,
         "This needs Linux on x86-64, for the Triton server's wheel has no other build, and this is Darwin arm64: try "
-        '`docker run --rm -it --platform linux/amd64 -v "$PWD":/repo -w /repo python:3.13 make run`.\n'
-    )
-
-
-def test_a_machine_without_a_python_that_fits_is_told_how_to_get_one(tmp_path: Path) -> None:
-    checked = check(tmp_path, "")
-    assert checked.returncode == 3
-    assert checked.stderr == (
+        '`docker run --rm -it --platform linux/amd64 -v "$PWD":/repo -w /repo python:3.13 make run`.\n',
+    ),
+    "no python": (
+        None,
+        "",
+        sys.executable,
         "There is no Python 3.11, 3.12 or 3.13 on this machine's PATH: install one, on Debian and Ubuntu with "
-        "`sudo apt install python3 python3-venv`, or name one with `make run PYTHON=/path/to/python`.\n"
-    )
-
-
-def test_a_python_without_venv_is_told_the_package_that_has_it(tmp_path: Path) -> None:
-    stand_in(tmp_path, "python3.12", 'case "$2" in *ensurepip*) exit 1;; *) echo python3.12-venv;; esac')
-    checked = check(tmp_path, "python3.12")
-    assert checked.returncode == 3
-    assert checked.stderr == (
+        "`sudo apt install python3 python3-venv`, or name one with `make run PYTHON=/path/to/python`.\n",
+    ),
+    "python3.12": (
+        'case "$2" in *ensurepip*) exit 1;; *) echo python3.12-venv;; esac',
+        "python3.12",
+        sys.executable,
         "python3.12 cannot make virtual environments: install its venv, on Debian and Ubuntu with "
-        "`sudo apt install python3.12-venv`.\n"
-    )
-
-
-def test_a_machine_with_python_3_13_alone_is_told_what_triton_needs(tmp_path: Path) -> None:
-    checked = check(tmp_path, sys.executable, "")
-    assert checked.returncode == 3
-    assert checked.stderr == (
+        "`sudo apt install python3.12-venv`.\n",
+    ),
+    "no python for Triton": (
+        None,
+        sys.executable,
+        "",
         "The Triton server's Python backend needs numpy 1, which has no wheel for Python 3.13: install Python 3.12 or "
         "3.11 beside it, for example with `pip install uv && uv python install 3.12`, or name one with "
-        "`make run TRITON_PYTHON=/path/to/python3.12`.\n"
-    )
+        "`make run TRITON_PYTHON=/path/to/python3.12`.\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "case"), CHECKS.items(), ids=CHECKS)
+def test_a_machine_without_a_requirement_is_named_it(
+    name: str, case: tuple[str | None, str, str, str], tmp_path: Path
+) -> None:
+    script, python, triton, message = case
+    if script:
+        stand_in(tmp_path, name, script)
+    checked = check(tmp_path, python, triton)
+    assert (checked.returncode, checked.stderr) == (3, message)
+
+
+def test_this_machine_has_all_requirements(tmp_path: Path) -> None:
+    checked = check(tmp_path, sys.executable)
+    assert (checked.returncode, checked.stderr) == (0, "")
 
 
 def install(folder: Path, script: str) -> "subprocess.CompletedProcess[str]":

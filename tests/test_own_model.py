@@ -22,7 +22,7 @@ EXAMPLES = 60
 
 
 def write_examples(kind: str, folder: Path) -> Path:
-    """Writes a file of examples as somebody who brings such a model has one."""
+    """Writes a file of examples for such a model."""
     texts = checkpoints.texts(EXAMPLES)
     if kind == "reranker":
         texts = [f"{query}\t{text}" for query, text in zip(texts, checkpoints.texts(EXAMPLES, seed=1), strict=True)]

@@ -15,7 +15,7 @@ from inference_recommender.payloads import request_body
 from local_aws.process.triton import TritonServer
 from model_build.__main__ import main
 from model_build.build import build
-from model_build.metrics import Answer, Answered, measure
+from model_build.metrics import Answered, ScoredAnswer, measure
 from model_build.plan import plan
 from model_build.torch_threads import threads_kept
 from tests.quick_triton import start_triton
@@ -125,4 +125,4 @@ def test_its_archive_has_nothing_to_lint(served: Served, root: Path) -> None:
 
 
 def _answered(task: str, example: Example, answer: dict[str, Any]) -> Answered:
-    return Answered(example, Answer(text=answer[ANSWERS[task]], score=answer.get("DUPLICATE_SCORE")))
+    return Answered(example, ScoredAnswer(text=answer[ANSWERS[task]], score=answer.get("DUPLICATE_SCORE")))

@@ -39,7 +39,7 @@ class Classifier(torch.nn.Module):
         mask = given.pop("attention_mask")
         if (length := given.pop("valid_length", None)) is not None:
             mask = mask * (torch.arange(mask.shape[1]) < length[:, None]).long()
-        # A mask of four dimensions is taken as it is; transformers would make one with operators Neuron does not list.
+        # A mask of four dimensions is used unchanged; transformers would make one with operators Neuron does not list.
         additive = (1.0 - mask.float())[:, None, None, :] * -1e4
         return (cast(Tensor, self.head(self.bert(attention_mask=additive, **given).pooler_output)),)
 

@@ -194,7 +194,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual_s += seconds
 
     def clock(self, cpu_share: float = 0.1) -> Clock:
-        """Returns this loop's time as the clocks of a load generator that uses so much of its core."""
+        """Returns this loop's time as the clocks of a load generator that uses a part of its core."""
         return Clock(
             now=self.time,
             epoch=lambda: EPOCH + self.time(),

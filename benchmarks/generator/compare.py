@@ -152,7 +152,7 @@ def _measure(start: Start, latencies: Latencies, url: str, concurrency: int, sec
 
 
 def _ends(process: "subprocess.Popen[bytes]") -> bool:
-    """Returns whether the tool ends by itself: perf_analyzer at times goes on and on, and then has no report."""
+    """Returns whether the tool ends by itself. perf_analyzer sometimes does not, and then has no report."""
     try:
         status = process.wait(END_TIMEOUT_S)
     except subprocess.TimeoutExpired:

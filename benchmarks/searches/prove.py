@@ -20,17 +20,16 @@ from benchmarks import harness
 from benchmarks.searches.simulated_service import SERVICES, Service, SimulatedService, true_capacity_per_minute
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.cli.prove import DURATION_S
-from inference_recommender.measure.prove.proving import Origin, Proving
+from inference_recommender.measure.prove.proving import Proving
 from inference_recommender.measure.prove.sequential import SequentialTest, looks_s, warm_up
-from inference_recommender.measure.target import Target
+from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import limit_of
 from inference_recommender.sizing.fleet import Demand, fleet
-from tests.inference_recommender.measure.prove.recommended import a_recommendation
+from tests.builders import a_recommendation
 from workloads import Candidate, Recommendation, Workload, load_workload
 
 INFLATED = 1.3
 ENOUGH = 0.95
-NO_ORIGIN = Origin(machine="simulated", measured_at="", run="")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,15 +129,15 @@ def _proven(
     *,
     right: str,
 ) -> Row:
-    target = Target(name=name, instances=1, instance_type="simulated", archive_sha256=None, measured_on="local")
+    system = SystemUnderTest(name=name, instance_type="simulated", measured_on="local", machine="simulated")
     verdicts, spent_s = Counter[str](), list[float]()
     for seed in range(seeds):
         service = Timed(SERVICES[name], seed)
         proving = Proving(
-            recommendation=recommended, target=target, probe=service.probe, longest_s=longest_s, sizing=workload.sizing
+            recommendation=recommended, system=system, probe=service.probe, longest_s=longest_s, sizing=workload.sizing
         )
         proving.run()
-        verdicts[proving.proof(NO_ORIGIN).verdict] += 1
+        verdicts[proving.proof(machine="simulated", measured_at="", run="").verdict] += 1
         spent_s.append(service.spent_s)
     peak, loss = proving.peak.per_instance, proving.loss.per_instance
     assert recommended.recommended is not None

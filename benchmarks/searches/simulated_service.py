@@ -152,8 +152,8 @@ class SimulatedService:
         return Requests(sent_s=sent_s, finished_s=finished - begin)
 
     def closed_loop(self, joins_s: Sequence[float], duration_s: float, think_ms: float = 0.0) -> Requests:
-        """Lets users join at `joins_s` (ascending), who send again `think_ms` after each answer until the end; requests
-        then under way are left out.
+        """Lets users join at `joins_s` (ascending), who send again `think_ms` after each answer until the end; open
+        requests are left out.
         """
         begin, end = self.now_s, self.now_s + duration_s
         arrived = [begin + join for join in joins_s]
@@ -170,7 +170,7 @@ class SimulatedService:
     def _serve(self, arrived: list[float], end: float, think_s: float | None) -> Floats:
         """Returns when each request is done, batch by batch, up to the first batch that would start after `end`.
 
-        `arrived` ascends. With `think_s`, each answer is an arrival so many seconds later, which is added to the list.
+        `arrived` ascends. With `think_s`, each answer adds an arrival that many seconds later.
         """
         service, stalls, most = self.service, self._stalls, self.service.max_batch
         plain = not service.queue_delay_ms and not service.preferred
@@ -315,7 +315,7 @@ def true_capacity_per_minute(
     """Returns the rate at which the long run's percentile is the limit, of a warm service.
 
     A bisection by short runs finds where to look. A parabola through the logarithms of the shares of late requests in
-    long runs, at `AROUND` times that rate and of so many `requests` together, is then solved for the share allowed.
+    long runs, at `AROUND` times that rate and of `requests` in all, is then solved for the share allowed.
     """
     warm, allowed = replace(service, cold_factor=1.0), 1 - percentile / 100
 

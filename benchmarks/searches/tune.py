@@ -22,7 +22,7 @@ from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.search import Search
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import Race
-from inference_recommender.tune.space import Configuration
+from inference_recommender.tune.space import ServingConfiguration
 from workloads import Serving
 
 LIMIT = Limit(percentile=99.0, latency_ms=100.0)
@@ -30,7 +30,7 @@ WORK_MS = {"cpu": 2.5, "cpu-int8": 1.8}
 """Milliseconds per unit of work with one thread, by target."""
 THREADS, INSTANCES, BATCHES, DELAYS_MS = (1, 2), (1, 2), (2, 4, 8, 16, 32), (0.0, 1.0, 3.0, 8.0)
 SPEED_UP = 1.5
-"""Two threads are so many times as fast as one …"""
+"""Speed of two threads over one …"""
 CONTENTION = 0.15
 """… and model instances slow each other down by this share for each thread."""
 WARM_UP_S = 0.5
@@ -38,10 +38,10 @@ TRUE_REQUESTS, ATTEMPTS = 4_000_000, 4
 """Requests of the long runs that tell a true capacity, times the number of the attempt."""
 
 
-def configurations() -> list[Configuration]:
+def configurations() -> list[ServingConfiguration]:
     """Returns the 160 configurations of the simulated service."""
     return [
-        Configuration(
+        ServingConfiguration(
             target=target,
             threads=threads,
             serving=Serving(max_batch_size=batch, max_queue_delay_ms=delay, model_instances=instances),
@@ -54,7 +54,7 @@ def configurations() -> list[Configuration]:
     ]
 
 
-def service(configuration: Configuration) -> Service:
+def service(configuration: ServingConfiguration) -> Service:
     """Returns the service that a configuration makes; Triton's warm-up requests have warmed it."""
     threads, serving = configuration.threads or 1, configuration.serving
     return replace(
@@ -69,12 +69,12 @@ def service(configuration: Configuration) -> Service:
     )
 
 
-def race_simulated(configured: Sequence[Configuration], seed: int) -> Race:
+def race_simulated(configured: Sequence[ServingConfiguration], seed: int) -> Race:
     """Runs `tune` on services that are made anew whenever another configuration is loaded."""
-    running: tuple[Configuration | None, SimulatedService] = (None, SimulatedService(NOISY, 0))
+    running: tuple[ServingConfiguration | None, SimulatedService] = (None, SimulatedService(NOISY, 0))
     started = 0
 
-    def probe(configuration: Configuration, rate: float, duration_s: float) -> ProbeCounts:
+    def probe(configuration: ServingConfiguration, rate: float, duration_s: float) -> ProbeCounts:
         nonlocal running, started
         warm_up = 0
         if running[0] != configuration:
@@ -89,7 +89,7 @@ def race_simulated(configured: Sequence[Configuration], seed: int) -> Race:
     return race
 
 
-def brute_force_simulated(configured: Sequence[Configuration], seed: int) -> tuple[Configuration, int]:
+def brute_force_simulated(configured: Sequence[ServingConfiguration], seed: int) -> tuple[ServingConfiguration, int]:
     """Returns the configuration whose capacity was found highest, and the requests of all searches."""
     requests, found = 0, []
     for number, configuration in enumerate(configured):
@@ -105,9 +105,7 @@ def _highest(found: Sequence[Capacity]) -> int:
 
 @cache
 def true_capacity(seen: Service) -> float:
-    """Returns the capacity by long runs. The machine drifts, so a parabola through theirs may miss the limit: then
-    longer ones of another seed tell.
-    """
+    """Returns the capacity by long runs, repeated with longer ones if their parabola misses the limit."""
     assert LIMIT.latency_ms is not None
     for attempt in range(1, ATTEMPTS + 1):
         try:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from ..errors import INTERRUPTED, ContainerError, exit_code_of
+from ..container_errors import INTERRUPTED, ContainerError, exit_code_of
 from . import __doc__ as usage
 from .job import BatchOptions, run
 from .storage import write_to

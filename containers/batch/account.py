@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ..container_errors import ContainerError, exit_code_of
 from ..embedded_metrics import LogMetric, dimensions, document
-from ..errors import ContainerError, exit_code_of
 from . import manifest
 from .__main__ import add_max_bad_share, exit_code
 from .source import find, survey

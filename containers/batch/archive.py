@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from .. import archive_reader
-from ..errors import Unavailable, exit_code_of
+from ..container_errors import Unavailable, exit_code_of
 from .storage import open_bucket
 
 ENDING = ".tar.gz"
@@ -28,20 +28,13 @@ def not_a_model(location: str, reason: str) -> Unavailable:
     )
 
 
-def as_folder(location: str, scratch: Path) -> Path:
-    """Raises `Unavailable` if the archive is missing, cannot be unpacked or S3 fails."""
+def as_folder(location: str, scratch: Path) -> "tuple[Path, str | None]":
+    """Returns the model's folder and the archive's sha256, None for a folder. Raises `Unavailable`."""
     if not location.endswith(ENDING):
-        return Path(location)
-    folder = scratch / "model"
-    unpack(location, folder, scratch / "model.tar.gz")
-    return folder
-
-
-def archive_sha256(location: str, scratch: Path) -> "str | None":
-    """Returns the hash of the archive that `as_folder` unpacked, or None for a folder."""
-    if not location.endswith(ENDING):
-        return None
-    return _file_sha256(scratch / "model.tar.gz" if location.startswith("s3://") else Path(location))
+        return Path(location), None
+    folder, copy = scratch / "model", scratch / "model.tar.gz"
+    unpack(location, folder, copy)
+    return folder, _file_sha256(copy if location.startswith("s3://") else Path(location))
 
 
 def unpack(location: str, folder: Path, copy: Path) -> None:
@@ -61,7 +54,7 @@ def unpack(location: str, folder: Path, copy: Path) -> None:
 
 
 def _known_sha256(location: str) -> "str | None":
-    """Returns the sha256 in the archive's name, which CDK gives it in S3, or in the artifact.json beside it on disk."""
+    """Returns the sha256 in the archive's name, which CDK gives it in S3, or in its artifact.json on disk."""
     if (named := archive_reader.named_sha256(location)) or location.startswith("s3://"):
         return named
     file = Path(location)
@@ -72,7 +65,7 @@ def _known_sha256(location: str) -> "str | None":
         artifact = json.loads(beside.read_text("utf-8"))
         return str(artifact["archive_sha256"]) if artifact["archive"] == file.name else None
     except (ValueError, KeyError, TypeError):
-        raise not_a_model(location, "the artifact.json beside it is invalid. Build it again") from None
+        raise not_a_model(location, "its artifact.json is invalid. Build it again") from None
 
 
 def model_sha256(folder: Path) -> str:

@@ -3,11 +3,12 @@
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ContainerError
+from ..container_errors import ContainerError
 from . import archive, manifest
 from .answering import ChunkCounts
 from .chunks import Chunk, shard
@@ -71,14 +72,13 @@ def run(options: BatchOptions, environment: Mapping[str, str], progress: Progres
     started = time.monotonic()
     _refuse_output_inside_input(options)
     with tempfile.TemporaryDirectory(prefix="batch-") as scratch:
-        folder = archive.as_folder(options.model, Path(scratch))
+        folder, archive_sha256 = archive.as_folder(options.model, Path(scratch))
         model = find_model(folder)
         batch_rows = options.batch_rows or model.batch_rows
         environments = worker_environments(model, options.workers, environment)
         files = find(options.input, Path(scratch))
         sources, chunks = survey(files, options.chunk_rows)
         described = manifest.job(archive.model_sha256(folder), sources, options.chunk_rows, batch_rows)
-        archive_sha256 = archive.archive_sha256(options.model, Path(scratch))
         storage = open_storage(options.output)
         manifest.claim(storage, described)
         mine = shard(chunks, *options.shard)
@@ -111,7 +111,7 @@ def _answer(
     """Returns the counts, and the seconds of loading and of answering."""
     started = time.monotonic()
     counts = ChunkCounts()
-    with pool:
+    with closing(pool):
         pool.load()
         loaded = logged = time.monotonic()
         for done in pool.answer(chunks, files):

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..errors import ContainerError, RowsUnaccounted
+from ..container_errors import ContainerError, RowsUnaccounted
 from .chunks import Chunk
-from .source import Source
+from .source import InputFile
 from .storage import OutputStorage
 
 FORMAT = 1
@@ -23,7 +23,7 @@ def bad_name(number: int) -> str:
     return f"bad-{number:06}.jsonl"
 
 
-def job(model: str, sources: Sequence[Source], chunk_rows: int, batch_rows: int) -> dict[str, Any]:
+def job(model: str, sources: Sequence[InputFile], chunk_rows: int, batch_rows: int) -> dict[str, Any]:
     """Returns everything that determines the bytes of the output."""
     return {
         "format": FORMAT,

@@ -3,9 +3,9 @@
   python -m containers.batch.record --model FOLDER|ARCHIVE --input FILE --output FILE
 
 For a model for Neuron: on an inf1 or inf2 instance, in the container that serves it. The places may be s3:// addresses.
-The file is `encoder.goldens.Recorded`: the model's sha256, and each row's encoding with the model's outputs. `python -m
-model_build verify WORKLOAD --target TARGET --outputs FILE` compares them with the original and records the report. The
-rows are those of evaluation.jsonl, in order.
+The file is `encoder.goldens.RecordedOutputs`: the model's sha256, and each row's encoding with the model's outputs.
+`python -m model_build verify WORKLOAD --target TARGET --outputs FILE` compares them with the original and records the
+report. The rows are those of evaluation.jsonl, in order.
 
 Exit codes: 0 done; 2 a row or an argument is wrong; 3 no model, no device, or the cores fail; 70 internal error.
 """
@@ -19,14 +19,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..container_errors import ContainerError, exit_code_of
 from ..encoder import goldens, load_engine
-from ..encoder.goldens import Golden, Recorded
+from ..encoder.goldens import Golden, RecordedOutputs
 from ..encoder.predictor import Predictor
 from ..encoder.preprocess import Preprocessor
 from ..encoder.row import Refusal
 from ..encoder.settings import Settings
 from ..encoder.tensors import Encoding, padded_length, windows
-from ..errors import ContainerError, exit_code_of
 from . import archive
 from .predictor import find_model
 from .source import find
@@ -36,7 +36,7 @@ BATCHES = 16
 """Compiled batches that are run at once."""
 
 
-def record(folder: Path, lines: Sequence[str], name: str) -> Recorded:
+def record(folder: Path, lines: Sequence[str], name: str) -> RecordedOutputs:
     """Returns the outputs of the model in `folder` for each row. Raises `ContainerError` if it cannot read a row."""
     model = find_model(folder)
     preprocessor = Preprocessor.load(model.preprocessing)
@@ -58,7 +58,7 @@ def record(folder: Path, lines: Sequence[str], name: str) -> Recorded:
             batch = all_places[start : start + step]
             outputs = predictor.outputs([read[place][1] for place in batch])
             recorded |= {place: _golden(*read[place], length, own) for place, own in zip(batch, outputs, strict=True)}
-    return Recorded(archive.model_sha256(folder), [recorded[place] for place in range(len(read))])
+    return RecordedOutputs(archive.model_sha256(folder), [recorded[place] for place in range(len(read))])
 
 
 def _golden(row: int, code: Encoding, length: int, outputs: "Mapping[str, Any]") -> Golden:
@@ -96,7 +96,7 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
     parser.add_argument("--output", required=True, help="the file to write, on disk or s3://")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = archive.as_folder(options.model, Path(scratch))
+        folder, _ = archive.as_folder(options.model, Path(scratch))
         [(name, file), *others] = find(options.input, Path(scratch)).items()
         if others:
             raise ContainerError(f"--input {options.input}: has {len(others) + 1} files. Give one.")

@@ -18,7 +18,7 @@ from boto3.exceptions import Boto3Error
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ..errors import Unavailable
+from ..container_errors import Unavailable
 
 CONFIG = Config(
     retries={"mode": "standard", "total_max_attempts": 10},
@@ -31,7 +31,7 @@ CONFLICT_WAITS_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 
 
 class Bucket:
-    """An `OutputStorage` under a prefix. S3 shows an object only when it is complete."""
+    """An output under a prefix, with the methods of `storage.Folder`. S3 shows an object only when it is complete."""
 
     def __init__(self, client: Any, location: str, sleep: Callable[[float], None] = time.sleep) -> None:
         self.location = location.rstrip("/")

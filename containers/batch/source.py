@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import ContainerError
+from ..container_errors import ContainerError
 from .chunks import Chunk, cut
 from .storage import open_bucket
 
@@ -21,7 +21,7 @@ PLAIN, COMPRESSED = ".jsonl", ".jsonl.gz"
 
 
 @dataclass(frozen=True)
-class Source:
+class InputFile:
     """One file of the input. `name` is relative to --input; bytes and sha256 are those of the uncompressed text."""
 
     name: str
@@ -46,9 +46,9 @@ def find(location: str, scratch: Path) -> dict[str, Path]:
     return {name: _plain(files[name], name, scratch / f"text-{at}") for at, name in enumerate(names)}
 
 
-def survey(files: dict[str, Path], chunk_rows: int) -> tuple[list[Source], list[Chunk]]:
+def survey(files: dict[str, Path], chunk_rows: int) -> tuple[list[InputFile], list[Chunk]]:
     """Reads every file to its end, and returns the files and their chunks."""
-    sources: list[Source] = []
+    sources: list[InputFile] = []
     chunks: list[Chunk] = []
     for name, path in files.items():
         digest = hashlib.sha256()
@@ -56,7 +56,7 @@ def survey(files: dict[str, Path], chunk_rows: int) -> tuple[list[Source], list[
             cuts = list(cut(name, _hashed(handle, digest), chunk_rows, len(chunks)))
         rows, lines = sum(chunk.rows for chunk in cuts), sum(chunk.lines for chunk in cuts)
         size = cuts[-1].end if cuts else 0
-        sources.append(Source(name, size, digest.hexdigest(), rows, lines - rows))
+        sources.append(InputFile(name, size, digest.hexdigest(), rows, lines - rows))
         chunks += cuts
     return sources, chunks
 

@@ -3,30 +3,14 @@
 import os
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import Unavailable
+from ..container_errors import Unavailable
 
 if TYPE_CHECKING:
     from .s3 import Bucket
 
-
-class OutputStorage(Protocol):
-    location: str
-
-    def names(self) -> set[str]:
-        """Returns the names of the files."""
-
-    def read(self, name: str) -> bytes: ...
-
-    def write(self, name: str, content: bytes) -> None:
-        """Writes a file, replacing one of that name."""
-
-    def create(self, name: str, content: bytes) -> bytes:
-        """Writes a file unless one of that name exists. Returns the content afterwards."""
-
-    def tidy(self) -> None:
-        """Removes scratch files of killed writers."""
+OutputStorage: TypeAlias = "Folder | Bucket"
 
 
 def open_storage(location: str) -> OutputStorage:
@@ -52,23 +36,26 @@ def open_bucket(location: str) -> "Bucket":
 
 
 class Folder:
-    """An `OutputStorage` on disk: a file is written under a scratch name, synced to the disk, then renamed."""
+    """An output on disk. A file is written under a scratch name, synced to the disk, then renamed."""
 
     def __init__(self, folder: Path) -> None:
         self.location = str(folder)
         self._folder = folder
 
     def names(self) -> set[str]:
+        """Returns the names of the files."""
         return {entry.name for entry in os.scandir(self._folder) if not entry.name.startswith(".")}
 
     def read(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()
 
     def write(self, name: str, content: bytes) -> None:
+        """Writes a file, replacing one of that name."""
         self._scratch(name, content).replace(self._folder / name)
         self._sync()
 
     def create(self, name: str, content: bytes) -> bytes:
+        """Writes a file unless one of that name exists. Returns the content afterwards."""
         scratch = self._scratch(name, content)
         try:
             os.link(scratch, self._folder / name)
@@ -80,6 +67,7 @@ class Folder:
         return content
 
     def tidy(self) -> None:
+        """Removes scratch files of killed writers."""
         for scratch in self._folder.glob(".scratch-*"):
             scratch.unlink(missing_ok=True)
 

@@ -19,7 +19,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TextIO
 
-from ..errors import ContainerError
+from ..container_errors import ContainerError
 from .answering import ChunkAnswers, RunningChunk, finish, start
 from .chunks import Chunk
 from .manifest import bad_name, predictions_name

@@ -14,10 +14,9 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any
 
-from ..errors import ContainerError, Unavailable
+from ..container_errors import ContainerError, Unavailable
 from .answering import ChunkCounts
 from .chunks import Chunk
 from .predictor import ModelFolder
@@ -66,23 +65,17 @@ def on_neuron(
 
 
 class WorkerPool:
-    """A context manager that ends the workers. Their unfinished chunks are lost."""
-
     def __init__(self, arguments: Sequence[str], environments: Sequence[Mapping[str, str]]) -> None:
         self._workers = [_start(arguments, environment) for environment in environments]
         self._events: SimpleQueue[ChunkCounts | ContainerError | None] = SimpleQueue()
 
-    def __enter__(self) -> "WorkerPool":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Ends the workers. Their unfinished chunks are lost."""
         for worker in self._workers:
             worker.kill()
             worker.wait()
-            if worker.stdin:
-                with suppress(BrokenPipeError):
+            with suppress(BrokenPipeError):
+                if worker.stdin:
                     worker.stdin.close()
 
     def load(self) -> None:

@@ -1,11 +1,10 @@
-"""Runs the compiled model by CUDA graphs of PyTorch, on an NVIDIA GPU of any kind: an `Engine`.
+"""Runs the compiled model by CUDA graphs of PyTorch, on any NVIDIA GPU: an `Engine`. Not tested on a GPU.
 
-    model.cuda.pt   TorchScript as `torchscript_engine` takes it, which is moved to the GPU when it is loaded
+    model.cuda.pt   TorchScript as in `torchscript_engine`, moved to the GPU when it is loaded
 
-The kernels of a small batch take less time than their launches. So the model is captured at each size of batch when
-that first comes, over tensors that stay where they are, and is launched as a whole from then on. Rows are filled up to
-a power of two and tokens to a length of `settings.pad_to`, so that sizes are few. On CPU the same calls run as they
-are, which is how they are tested. Not run on a GPU where this was written: there is none.
+The kernels of a small batch take less time than their launches. So the model is captured at each size of batch over
+tensors at fixed addresses, and then launched as a whole. Rows are filled up to a power of two and tokens to a length of
+`settings.pad_to`, so that there are few sizes. Tests run the same calls on CPU.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from .engine import FixedBatch
 from .settings import Settings
 
 WARM_UPS = 3
-"""Runs before a capture, in which libraries take their workspaces: what allocates cannot be captured."""
+"""Runs before a capture, in which libraries allocate: an allocation cannot be captured."""
 
 
 class CudaEngine:
@@ -39,13 +38,13 @@ class CudaEngine:
         rows, length = tensors["input_ids"].shape
         most = 1 << (rows - 1).bit_length()
         if (program := self._programs.get((most, length))) is None:
-            made = Program(self._graph, self._settings, self._device, most, length)
+            made = CudaProgram(self._graph, self._settings, self._device, most, length)
             program = self._programs[most, length] = FixedBatch(made, most)
         return program.run(tensors)
 
 
-class Program:
-    """The model at one size of batch: an `Engine` over tensors that stay where they are."""
+class CudaProgram:
+    """The model at one size of batch: an `Engine` over tensors at fixed addresses."""
 
     def __init__(self, graph: Any, settings: Settings, device: torch.device, rows: int, length: int) -> None:
         self._graph, self._settings, self._device = graph, settings, device
@@ -64,7 +63,7 @@ class Program:
             for place, name in zip(self._given, self._settings.inputs, strict=True):
                 place.copy_(torch.from_numpy(tensors[name]))
             self._launch()
-            # To copy them to the host is to wait for them. On CPU they would be the next batch's memory.
+            # The copy to the host waits for them. On CPU it keeps them from the next batch.
             outputs = [output.cpu().numpy().copy() for output in self._made]
         return dict(zip(self._settings.graph_outputs, outputs, strict=True))
 
@@ -73,7 +72,7 @@ class Program:
         self._made = made if isinstance(made, tuple) else (made,)
 
     def _captured(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Returns `work` as a CUDA graph, which runs it again over the same memory; on CPU as it is."""
+        """Returns `work` as a CUDA graph, which runs it again over the same memory; unchanged on CPU."""
         if self._device.type != "cuda":
             return work
         make_stream: Any = torch.cuda.Stream

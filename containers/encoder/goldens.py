@@ -1,16 +1,14 @@
-"""Golden rows: a few encodings with what the original gives for them, which travel in an archive for Neuron.
+"""Golden rows: a few encodings with the original's outputs, in an archive for Neuron.
 
-A build for Neuron cannot run what it compiles. So it packs, beside the graphs:
+A build for Neuron cannot run what it compiles, so it adds two files to the graphs:
 
-goldens.json   for each compiled length a few encodings of evaluation.jsonl, with what the original gives for them in
-               fp32 on a CPU
-parity.json    how far the compiled model may be from that: the target's `parity` of workload.toml
+goldens.json   for each compiled length a few encodings of evaluation.jsonl with the original's fp32 outputs
+parity.json    the allowed differences: the target's `parity` of workload.toml
 
-Both sides of the files are here: the build writes `to_json`, the container reads `load`. Before a model serves, `check`
-compares it on its NeuronCores with these rows. The numbers are held to max_logit_difference and
-max_mean_logit_difference. max_metric_drop is held to the share of outputs whose largest number is at another place: the
-build packs rows of which the original is sure, so that rounding alone moves none. It costs one batch on each core and
-each compiled length.
+Before a model serves, `check` compares its NeuronCores with these rows: the numbers by max_logit_difference and
+max_mean_logit_difference, and the share of outputs with another largest number by max_metric_drop. The build chooses
+rows of which the original is sure, so rounding alone moves no largest number. This costs one batch on each core and
+length.
 """
 
 import json
@@ -24,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import Unavailable
+from ..container_errors import Unavailable
 from .engine import Engine
 from .load_engine import NEURON_GRAPHS
 from .settings import Settings
@@ -32,17 +30,15 @@ from .tensors import Encoding, own_tokens, tensors
 
 GOLDENS, PARITY = "goldens.json", "parity.json"
 PLACEMENT, COUNT = "NEURON_PLACEMENT", "NEURON_RT_NUM_CORES"
-"""The variables by which the launcher tells a worker of its cores (`neuron.cores`)."""
+"""The variables that tell a worker its cores (`neuron.cores`)."""
 
 
 @dataclass(frozen=True)
 class Golden:
-    """A row and the original's outputs for it: one number for each label, or for each of the row's tokens."""
+    """A row and a model's outputs for it: one number per label, or per token of the row."""
 
-    row: int
-    """The row's line in evaluation.jsonl, from 1."""
-    length: int
-    """The compiled length in tokens on which it is run; it may be shorter itself."""
+    row: int  # the line in evaluation.jsonl, from 1
+    length: int  # the compiled length; the row may be shorter
     token_ids: "tuple[int, ...]"
     type_ids: "tuple[int, ...]"
     outputs: "dict[str, list[float]]"
@@ -53,8 +49,8 @@ class Golden:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The target's `parity`, whose words and meaning these are; None is no limit."""
+class ParityLimits:
+    """The target's `parity`. None is no limit."""
 
     max_logit_difference: "float | None"
     max_mean_logit_difference: "float | None"
@@ -64,50 +60,46 @@ class Limits:
         return json.dumps(asdict(self), indent=2) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> "Limits":
+    def from_json(cls, text: str) -> "ParityLimits":
         return cls(**json.loads(text))
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """The answers of a model on its own hardware, row for row of evaluation.jsonl: here `outputs` are the model's.
+class RecordedOutputs:
+    """A model's outputs on its own hardware for evaluation.jsonl: `batch.record` writes, `model_build verify` reads."""
 
-    `containers.batch.record` writes it, and `model_build verify --outputs` reads it.
-    """
-
-    model_sha256: str
-    """The sha256 of all files of the unpacked archive (`batch.archive.model_sha256`)."""
+    model_sha256: str  # of all files of the unpacked archive (`batch.archive.model_sha256`)
     rows: "list[Golden]"
 
     def to_json(self) -> str:
         return f'{{"model_sha256": {json.dumps(self.model_sha256)}, "rows": {to_json(self.rows).rstrip()}}}\n'
 
     @classmethod
-    def from_json(cls, text: str) -> "Recorded":
+    def from_json(cls, text: str) -> "RecordedOutputs":
         values = json.loads(text)
         return cls(str(values["model_sha256"]), _goldens(values["rows"]))
 
 
 def to_json(goldens: Iterable[Golden]) -> str:
-    """Returns goldens.json, one row on each line."""
+    """Returns goldens.json, one row per line."""
     lines = ",\n".join(json.dumps(asdict(golden)) for golden in goldens)
     return f"[\n{lines}\n]\n"
 
 
 def from_json(text: str) -> "list[Golden]":
-    """Raises ValueError, TypeError or KeyError for what is no goldens.json."""
+    """Raises ValueError, TypeError or KeyError if the text is not goldens.json."""
     return _goldens(json.loads(text))
 
 
-def load(folder: Path) -> "tuple[list[Golden], Limits]":
-    """Raises `Unavailable` for a model without them, or with files that cannot be read."""
+def load(folder: Path) -> "tuple[list[Golden], ParityLimits]":
+    """Raises `Unavailable` if a file is missing or cannot be read."""
     try:
         goldens = from_json((folder / GOLDENS).read_text("utf-8"))
-        return goldens, Limits.from_json((folder / PARITY).read_text("utf-8"))
+        return goldens, ParityLimits.from_json((folder / PARITY).read_text("utf-8"))
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise Unavailable(
-            f"{folder}: {GOLDENS} and {PARITY}, with which a NeuronCore is compared with the original before it "
-            f"serves, cannot be read ({type(error).__name__}: {error}). Build the model again."
+            f"{folder}: {GOLDENS} and {PARITY}, which a NeuronCore is compared with before it serves, cannot be read "
+            f"({type(error).__name__}: {error}). Build the model again."
         ) from None
 
 
@@ -119,22 +111,18 @@ def _goldens(rows: "Iterable[Mapping[str, Any]]") -> "list[Golden]":
 class Deviation:
     """One output of one row on one copy of the model, against the original. Differences are absolute."""
 
-    copy: int
-    """Counted from 1 over the copies that the engine spreads a batch over."""
+    copy: int  # from 1, of the copies that the engine spreads a batch over
     where: str
     largest: float
     total: float
-    count: int
-    """Numbers compared."""
-    moved: bool
-    """Whether the largest number is at another place."""
+    count: int  # numbers compared
+    moved: bool  # whether the largest number is at another place
 
 
 def check(engine: Engine, settings: Settings, folder: Path) -> None:
-    """Runs the golden rows on every copy of the model that this process spreads a batch over.
+    """Runs the golden rows on every copy of the model in this process. Does nothing for a model for CPU.
 
-    It does nothing for a model for CPU, which was compared when it was built. Raises `Unavailable` with the figures
-    where a copy is further from the original than parity.json allows.
+    Raises `Unavailable` with figures if a copy differs from the original by more than parity.json allows.
     """
     if not any(folder.glob(NEURON_GRAPHS)):
         return
@@ -152,42 +140,40 @@ def check(engine: Engine, settings: Settings, folder: Path) -> None:
         if problem := refusal([each for each in compared if each.copy == copy], limits):
             which = f"copy {copy} of {copies}, " if copies > 1 else ""
             raise Unavailable(
-                f"on its NeuronCores it does not compute what the original does: {which}{problem}. Replace this "
-                "machine where others serve the same archive; otherwise build the model again, with a finer cast if "
-                "need be."
+                f"the outputs of its NeuronCores differ from the original's: {which}{problem}. Replace this machine if "
+                "others serve the same archive. Otherwise build the model again, if necessary with a finer cast."
             )
 
 
-def refusal(compared: Sequence[Deviation], limits: Limits) -> str:
-    """Returns the worst of what is beyond the limits, with its figures; empty where nothing is."""
+def refusal(compared: Sequence[Deviation], limits: ParityLimits) -> str:
+    """Returns the worst difference beyond the limits, with figures; empty if there is none."""
     if broken := [each for each in compared if not math.isfinite(each.largest)]:
-        return f"{broken[0].where}: some numbers are infinite or none at all (NaN)"
+        return f"{broken[0].where}: some numbers are infinite or NaN"
     worst = max(compared, key=lambda each: each.largest)
     most = limits.max_logit_difference
     if most is not None and worst.largest > most:
-        return f"{worst.where}: {worst.largest:.3g} off, at most {most:g} is allowed (parity.max_logit_difference)"
+        return f"{worst.where}: difference {worst.largest:.3g} (parity.max_logit_difference {most:g})"
     mean = sum(each.total for each in compared) / sum(each.count for each in compared)
     most = limits.max_mean_logit_difference
     if most is not None and mean > most:
         return (
-            f"{mean:.3g} off in the mean, at most {most:g} is allowed (parity.max_mean_logit_difference); the worst is "
-            f"{worst.where}, {worst.largest:.3g} off"
+            f"mean difference {mean:.3g} (parity.max_mean_logit_difference {most:g}); worst {worst.where}, "
+            f"{worst.largest:.3g}"
         )
     movable = [each for each in compared if each.count > 1]
     moved = sorted((each for each in movable if each.moved), key=lambda each: -each.largest)
     if len(moved) > limits.max_metric_drop * len(movable):
         return (
-            f"{moved[0].where}: another number is the largest, {moved[0].largest:.3g} off; it is so in {len(moved)} of "
-            f"{len(movable)} outputs, and in a share of at most {limits.max_metric_drop:g} it may be "
-            "(parity.max_metric_drop)"
+            f"{moved[0].where}: another number is the largest, difference {moved[0].largest:.3g}; so in {len(moved)} "
+            f"of {len(movable)} outputs (parity.max_metric_drop {limits.max_metric_drop:g})"
         )
     return ""
 
 
 def _compare(engine: Engine, settings: Settings, goldens: Sequence[Golden], copies: int) -> "list[Deviation]":
-    """Runs the rows of one length over and over, until each copy of the model has had a whole batch of them.
+    """Runs the rows of one length repeatedly until each copy has had a whole batch.
 
-    A call has one batch for each copy, in the order of the copies: which computed a row of more is the engine's matter.
+    A call has one batch per copy, in the order of the copies.
     """
     batch = max(1, settings.batch_size)
     step = batch * copies
@@ -196,24 +182,24 @@ def _compare(engine: Engine, settings: Settings, goldens: Sequence[Golden], copi
     for start in range(0, len(rows), step):
         call = rows[start : start + step]
         encodings = [golden.encoding for golden in call]
-        given = engine.run(tensors(encodings, settings.inputs, (call[0].length,), settings.pad_token_id))
+        outputs = engine.run(tensors(encodings, settings.inputs, (call[0].length,), settings.pad_token_id))
         compared += [
             _deviation(golden, index // batch + 1, name, output[index])
-            for name, output in given.items()
+            for name, output in outputs.items()
             for index, golden in enumerate(call)
         ]
     return compared
 
 
 def _deviation(golden: Golden, copy: int, name: str, output: "NDArray[Any]") -> Deviation:
-    wanted = np.array(golden.outputs[name], np.float64)
-    given = own_tokens(name, np.atleast_1d(output), len(golden.token_ids)).astype(np.float64).ravel()
-    differences = np.abs(given - wanted)
+    expected = np.array(golden.outputs[name], np.float64)
+    actual = own_tokens(name, np.atleast_1d(output), len(golden.token_ids)).astype(np.float64).ravel()
+    differences = np.abs(actual - expected)
     return Deviation(
         copy=copy,
         where=f"row {golden.row} of evaluation.jsonl on {golden.length} tokens, {name}",
         largest=float(differences.max()),
         total=float(differences.sum()),
         count=differences.size,
-        moved=bool(given.argmax() != wanted.argmax()),
+        moved=bool(actual.argmax() != expected.argmax()),
     )

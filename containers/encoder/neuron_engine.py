@@ -1,19 +1,13 @@
-"""Runs graphs compiled for Neuron, one graph for each sequence length.
+"""Runs graphs compiled for Neuron, one graph per sequence length. Not tested on a chip.
 
-Every graph takes exactly `settings.batch_size` rows of one of the lengths `settings.pad_to`: `Predictor` pads to the
-length, and `FixedBatch` fills up the rows. NEURON_RT_VISIBLE_CORES decides which NeuronCores the process has, before it
-starts. With NEURON_PLACEMENT=data-parallel they are all used; otherwise the graphs take the first core, or as many as
-their pipeline was compiled for.
+A graph takes exactly `settings.batch_size` rows of one of the lengths `settings.pad_to`: `Predictor` pads to the
+length, `FixedBatch` adds rows. NEURON_RT_VISIBLE_CORES sets the process's NeuronCores. With data-parallel placement all
+of them are used, otherwise the first, or those of the compiled pipeline.
 
-Under data parallelism each chip runs batches of its own, at the same time as the others: one call for all cores would
-leave those idle that its rows do not fill, until the slowest of the others is done. Within a chip a batch is split over
-the cores. It runs with Neuron's dynamic batching off, and then the documentation of both chips asks for one number of
-rows, cores × batch: so many a chip gets, filled up with copies. DataParallel takes a graph from the core that it was
-loaded onto, so each chip has one of its own. Where the process has one core there is nothing to spread. Not run on a
-chip where this was written.
-
-Sources: archive/torch-neuron/api-torch-neuron-dataparallel-api and api-torch-neuronx-data-parallel of AWS's Neuron
-documentation, read 2026-11-22.
+With data parallelism each chip runs its own batches: one call for all cores would leave cores idle until the slowest is
+done. Within a chip a batch is split over the cores. Without Neuron's dynamic batching both chips require cores × batch
+rows, so rows are filled up with copies. DataParallel removes a graph from its core, so each chip loads its own.
+Sources: api-torch-neuron-dataparallel-api and api-torch-neuronx-data-parallel of AWS's Neuron documentation.
 """
 
 import importlib
@@ -49,7 +43,7 @@ def load(folder: Path, settings: Settings) -> Engine:
 
 
 def _import_neuron() -> Any:
-    """Imports AWS's package for this chip, of which an image has one; the import teaches torch to load the graphs."""
+    """Imports AWS's package for this chip, with which torch can load the graphs. An image has one."""
     for name in ("torch_neuronx", "torch_neuron"):
         if importlib.util.find_spec(name):
             return importlib.import_module(name)
@@ -64,7 +58,7 @@ def _load(files: Mapping[int, Path]) -> dict[int, Any]:
 
 
 def _over(neuron: Any, graphs: Mapping[int, Any], settings: Settings, cores: Sequence[int]) -> Engine:
-    """Returns an engine over `cores`, which count from the first that the process has."""
+    """Returns an engine over `cores`, numbered within the process."""
     spread = {length: neuron.DataParallel(graph, device_ids=list(cores)) for length, graph in graphs.items()}
     for parallel in spread.values():
         parallel.disable_dynamic_batching()
@@ -74,8 +68,7 @@ def _over(neuron: Any, graphs: Mapping[int, Any], settings: Settings, cores: Seq
 class NeuronEngine:
     """Runs each batch on the graph of its length.
 
-    It uses `no_grad` and not torch's inference mode: that mode belongs to one thread, and `DataParallel` runs the
-    graphs in threads of its own.
+    Uses `no_grad`: torch's inference mode belongs to one thread, and `DataParallel` uses several.
     """
 
     def __init__(self, graphs: Mapping[int, Any], settings: Settings) -> None:

@@ -1,6 +1,6 @@
 """Answers rows in one process: for the batch program, the HTTP server and the build's parity gate.
 
-All rows of a call form one batch, so a caller with many rows of mixed lengths sorts them and makes its own batches.
+All rows of a call form one batch, so a caller with rows of mixed lengths makes its own batches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class Predictor:
         return [code if isinstance(code, Refusal) else next(answers) for code in encoded]
 
     def answer(self, encodings: Sequence[Encoding], rows: Sequence[Mapping[str, object]]) -> list[Answer]:
-        """Returns the answers of rows that have been encoded already."""
+        """Returns the answers of encoded rows."""
         return answer(self.settings, self.run(encodings), encodings, rows) if encodings else []
 
     def outputs(self, encodings: Sequence[Encoding]) -> list[dict[str, NDArray[Any]]]:

@@ -1,7 +1,6 @@
-"""Runs the compiled model on TensorRT: an `Engine` over one plan.
+"""Runs a TensorRT plan outside Triton: an `Engine` for the build's parity gate, and for any `Predictor` on the GPU.
 
-Triton serves the plan with its own backend, and this module is not packed. It runs a plan outside Triton: for the
-build's parity gate, and for any `Predictor` on a machine with the GPU. Not run where this was written: there is no GPU.
+Triton serves the plan with its own backend, so this module is not packaged. Not tested on a GPU.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Tokenises by a TorchScript module, for models whose tokenizer is one: it stands in for one of the tokenizers library.
+"""Tokenises by a TorchScript module, in place of a tokenizer of the tokenizers library.
 
-The module takes rows, each of one or two texts (`List[List[str]]`), and returns two lists with an entry for each row:
-its token ids, special ones included, and for each of these the number of the text that it belongs to, 0 or 1.
+The module takes rows of one or two texts (`List[List[str]]`) and returns two lists with an entry per row: its token
+ids, with special ones, and for each of these the number of its text, 0 or 1.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class TorchScriptTokenizer:
         self._module = jit.load(str(file), map_location="cpu").eval()
 
     def no_truncation(self) -> None:
-        """Is the module's own affair, as padding is."""
+        """Does nothing: the module decides, also about padding."""
 
     no_padding = no_truncation
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import uvloop
 
+from ..container_errors import ContainerError, Unavailable, exit_code_of
 from ..encoder.load_engine import NEURON_GRAPHS
 from ..encoder.settings import Settings
-from ..errors import ContainerError, Unavailable, exit_code_of
 from . import cores, launcher
 from .server_settings import ServerSettings
 

@@ -1,7 +1,7 @@
 """The HTTP routes: SageMaker's /ping and /invocations, and KServe v2's names for ECS.
 
-Errors are JSON, {"error": sentence}: 4xx for an error of the client, 500 for an error of the model, 503 while the
-model loads, the queue is full or a core does not answer. The log has a line for each, up to a limit per minute.
+Errors are JSON, {"error": sentence}: 4xx for the client's, 500 for the model's, 503 while the model loads, the queue is
+full or a core does not answer. Each is a line of the log, up to a limit per minute.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class ErrorResponses:
 class InferenceRoutes:
     """Answers requests with a worker's model, and records their latencies.
 
-    `encode` tokenises rows, or refuses them. `unwell` returns what is wrong with any worker's cores.
+    `encode` tokenises rows, or refuses them. `unwell` returns the fault of any worker's cores.
     """
 
     def __init__(

@@ -30,17 +30,15 @@ QUIET_S = 5.0
 
 
 class Steps(Protocol):
-    """The steps of a batch."""
+    """The steps of a batch: `run` in a thread, then `answers` in the event loop, one per row and in order."""
 
-    def run(self, rows: Rows) -> Any:
-        """Runs the model in a thread and returns its outputs."""
+    def run(self, rows: Rows) -> Any: ...
 
-    def answers(self, outputs: Any, rows: Rows) -> Sequence[Any]:
-        """Returns one answer per row, in order. Runs in the event loop, so it must be quick."""
+    def answers(self, outputs: Any, rows: Rows) -> Sequence[Any]: ...
 
 
 class QueueFull(Exception):
-    """More rows wait than will be answered soon; becomes HTTP 503."""
+    """Too many rows wait; becomes HTTP 503."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +123,7 @@ class CoreWatch:
         return not self._began and (self._suspected or self._now() - self._answered > QUIET_S)
 
     def complaint(self) -> str:
-        """Returns what is wrong, to follow the worker's name; empty while its cores answer."""
+        """Returns the fault, to follow the worker's name; empty while its cores answer."""
         if self._now() - min(self._began.values(), default=self._now()) > STUCK_S:
             return f"has not answered for {STUCK_S:.0f} s"
         return f"fails: {self._failure}" if self._failure else ""

@@ -8,7 +8,7 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..errors import ContainerError, Unavailable
+from ..container_errors import ContainerError, Unavailable
 
 VISIBLE, COUNT = "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES"
 PLACEMENT = "NEURON_PLACEMENT"  # also read by `encoder.neuron_engine`

@@ -91,6 +91,8 @@ class _Incoming:
 
 
 class ClientConnection(asyncio.Protocol):
+    """Called by the event loop, by httptools' parser (`on_…`) and by the server (`overdue`, `leave`, `cut`)."""
+
     def __init__(self, server: "NeuronHttpServer") -> None:
         self.due_s = inf  # when the server calls `overdue`, by the loop's clock
         self._server = server
@@ -104,8 +106,6 @@ class ClientConnection(asyncio.Protocol):
         self._held = 0  # bytes of bodies without an answer
         self._used = False  # whether a request has begun
         self._last = False  # whether further bytes are dropped
-
-    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -148,8 +148,6 @@ class ClientConnection(asyncio.Protocol):
             self._writable.set_result(None)
         self._writable = None
 
-    # Called by the server
-
     def overdue(self) -> None:
         """Ends the connection, with an answer if a request has begun."""
         if self._incoming and not self._writable:
@@ -167,8 +165,6 @@ class ClientConnection(asyncio.Protocol):
     def cut(self) -> None:
         self._last = True
         self._transport.abort()
-
-    # Called by the parser
 
     def on_message_begin(self) -> None:
         if not self._last:
@@ -232,8 +228,6 @@ class ClientConnection(asyncio.Protocol):
         self._last = not request.keep_alive
         self._answer(request)
 
-    # Reading
-
     def _expect(self, seconds: float) -> None:
         self.due_s = self._loop.time() + seconds
 
@@ -258,8 +252,6 @@ class ClientConnection(asyncio.Protocol):
             self._release(len(self._incoming.body))
         self._last, self._incoming, self.due_s = True, None, inf
         self._answer(self._server.refuse(status, sentence))
-
-    # Answering
 
     def _answer(self, what: "HttpRequest | HttpResponse") -> None:
         if not self._answering:
@@ -375,8 +367,6 @@ class NeuronHttpServer:
         """Ends the connections whose time is over at `now_s` of the loop's clock."""
         for connection in [each for each in self.open if each.due_s <= now_s]:
             connection.overdue()
-
-    # Called by connections
 
     def admit(self, connection: ClientConnection) -> bool:
         if len(self.open) >= self.limits.connections:

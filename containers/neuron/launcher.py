@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import Unavailable
+from ..container_errors import Unavailable
 from .application import ErrorResponses, loading
 from .http_server import HttpLimits, NeuronHttpServer, bind
 from .telemetry import TaskReports, ticks
@@ -77,13 +77,13 @@ class WorkerProcess:
                 reports.add(report)
 
     def unwell(self, now_s: float) -> str:
-        """Returns what is wrong in a sentence; empty if nothing is."""
+        """Returns its fault as a sentence; empty if it has none."""
         silent = now_s - self._last_line_s > SILENT_S
         complaint = f"has sent no report for {SILENT_S:.0f} s" if silent else self.complaint
         return f"{self._name} {complaint}." if complaint else ""
 
     def send(self, unwell: str) -> None:
-        """Sends what is wrong with any worker. The first line lets it serve."""
+        """Sends the faults of all workers. The first line lets it serve."""
         assert self._process.stdin
         self._process.stdin.write(json.dumps({"unwell": unwell}).encode() + b"\n")
 
@@ -137,7 +137,7 @@ async def _log_start(workers: Sequence[WorkerProcess]) -> None:
 
 
 async def send_unwell(workers: Sequence[WorkerProcess]) -> None:
-    """Sends every worker what is wrong with any, whenever that changes."""
+    """Sends the faults of all workers to each, whenever they change."""
     sent = ""
     async for _ in ticks(1.0, first_after_s=1.0):
         now_s = asyncio.get_running_loop().time()

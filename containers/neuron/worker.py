@@ -6,10 +6,10 @@ descriptor. It writes lines of JSON to standard output and reads lines from stan
     loaded       the model is loaded, warm, and computes what its original does (`encoder.goldens`); the worker then
                  waits for a line before it accepts connections
     serving      it accepts connections
-    complaint    every 2 s: what is wrong with its cores, or nothing
+    complaint    every 2 s: the fault of its cores, or nothing
     requests …   every minute: its requests
 
-Each further line that it reads is what is wrong with any worker, which /ping returns. It ends on SIGTERM, or when its
+Each further line that it reads has the faults of all workers, which /ping returns. It ends on SIGTERM, or when its
 standard input ends and so also with the launcher, after it has answered its requests.
 """
 
@@ -28,13 +28,13 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 import uvloop
 
+from ..container_errors import ContainerError
 from ..encoder import goldens
 from ..encoder.answers import Answer, answer
 from ..encoder.engine import Lanes
 from ..encoder.predictor import Predictor
 from ..encoder.row import Refusal
 from ..encoder.tensors import Encoding
-from ..errors import ContainerError
 from .application import ErrorResponses, InferenceRoutes
 from .batching import Batcher, CoreWatch
 from .http_server import NeuronHttpServer, limits
@@ -104,8 +104,7 @@ class EncoderSteps:
         return self._predictor.run([row.encoding for row in rows])
 
     def answers(self, outputs: Any, rows: Sequence[TokenisedRow]) -> "list[Answer]":
-        encodings, texts = [each.encoding for each in rows], [each.row for each in rows]
-        return answer(self._predictor.settings, outputs, encodings, texts)
+        return answer(self._predictor.settings, outputs, [each.encoding for each in rows], [each.row for each in rows])
 
 
 class WorkerServer:
@@ -116,7 +115,7 @@ class WorkerServer:
         self._reports = reports
         self._record, self._errors = RequestRecord(), ErrorResponses()
         self._serving, self._concurrency = serving, concurrency
-        self._unwell = ""  # what is wrong with any worker, by the launcher's last line
+        self._unwell = ""  # the faults of all workers, by the launcher's last line
         self._probing: asyncio.Task[None] | None = None
 
     async def run(self, listener: socket.socket) -> None:

@@ -1,15 +1,11 @@
-"""Loads TensorRT plans and runs them with their tensors in device memory, for all engines that use TensorRT.
+"""Loads TensorRT plans and runs them with their tensors in device memory. Not tested on a GPU.
 
-    encoder.7.5.plan   built for compute capability 7.5; a folder may hold the plans of several GPUs
+    encoder.7.5.plan   built for compute capability 7.5; a folder may have the plans of several GPUs
 
-All work goes to one stream: what was read is there only after `Cuda.wait`. Memory and captured graphs are freed with
-the `Cuda` that made them.
-
-Needs the packages `cuda-bindings` and `tensorrt`, or the latter's bindings alone beside an image's own libraries, in
-the exact version that built the plan. The calls are those of NVIDIA's samples (samples/python/common_runtime.py), and
-for CUDA graphs those of its guide: one context for each captured graph, and activations in memory that contexts share.
-An address is never null, because TensorRT wants one even for an empty tensor. Not run where this was written: there is
-no GPU.
+All work goes to one stream, so results are there only after `Cuda.wait`. Memory and captured graphs are freed with the
+`Cuda` that made them. Needs `cuda-bindings` and `tensorrt` (or only its bindings and an image's libraries) in the
+version that built the plan. The calls follow NVIDIA's samples (samples/python/common_runtime.py) and its guide to CUDA
+graphs: one context per captured graph, and activations in memory that contexts share.
 """
 
 import ctypes

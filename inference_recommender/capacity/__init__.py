@@ -1,7 +1,7 @@
-"""The statistics of capacity: what load a service bears within a latency limit, and how surely.
+"""Statistics of capacity: the load that a service sustains within a latency limit, with an interval. Pure.
 
-All of it is pure: arrays and ports in, values out. It imports nothing of ours but the contract (`workloads`).
-
-    closed_loop   the highest rate that a run sustained     search       the highest rate of arrivals, by probing
-    time_series   the same from a job's CloudWatch series   compare      whether a candidate is slower than a baseline
+limit, probe, rate   the limit, a probe and the capacity          search        the highest rate, by probing
+closed_loop          the highest rate that users reached          rate_at_limit the statistics of the search
+time_series          the same from CloudWatch's series            compare       regressions between two runs
+flow_equivalent      an estimate for open arrivals from users
 """

@@ -1,20 +1,14 @@
-"""The highest rate that a run sustained within a latency limit, and how surely. Pure: arrays in, one value out.
+"""The highest rate that a run sustained within a latency limit, with its interval. Pure.
 
-1. The time that the service took to warm up is left out (`warm_up`).
-2. The rest is cut into blocks of time, and these are sorted into levels of equal load (`levels`), each of at least
-   `INTERVAL_S` and enough requests: a rate is sustained over a level, and levels do not overlap.
-3. The share of late requests can only rise with the load. Where the levels say otherwise it is noise, and neighbours
-   are pooled (`statistics.isotonic`), so that neither one lucky level nor one stall decides.
-4. A level keeps the limit if no more requests are late than the percentile allows, and if a percentile that is
-   `MARGIN` over the limit can be excluded with 95 % confidence, by an exact binomial test on the effective sample size.
-5. The capacity is the rate at the highest load that keeps the limit; at a lower one only where that carried clearly
-   more, since the highest of several noisy rates would be the luckiest. Its interval comes from the bootstrap: blocks
-   are drawn again within each level, and the highest load that keeps the limit is determined again (Künsch, Annals of
-   Statistics 17, 1989, for blocks; Efron and Tibshirani, An Introduction to the Bootstrap, 1993, 13.3, for the
-   percentiles).
+1. The warm-up is left out (`levels.warm_up_s`).
+2. The rest is cut into blocks of time and sorted into levels of equal load, each of at least `INTERVAL_S`.
+3. The late share cannot fall with the load, so neighbours that say otherwise are pooled (`statistics.isotonic`).
+4. A level keeps the limit if its late share is within what the percentile allows, and if a percentile `MARGIN` over the
+   limit can be excluded with 95 % confidence, by a binomial test on the effective sample size.
+5. The capacity is the rate at the highest such load, or at a lower one that carried clearly more. Its interval is a
+   bootstrap of the blocks within each level (Künsch, Annals of Statistics 17, 1989; Efron and Tibshirani, 1993, 13.3).
 
-Loads between and above those that were tried are unknown: where every level keeps the limit, the service may bear more.
-`sustained` does the same for a run at one load, such as arrivals at a fixed rate.
+`sustained` does the same for a run at one load.
 """
 
 from collections.abc import Sequence

@@ -34,11 +34,11 @@ Z95 = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Result:
+class ComparedRun:
     """The figures of one configuration in one run."""
 
     configuration: str
-    """Names what was tested, in messages too; results of the same name are compared."""
+    """Name of the configuration. Results with the same name are compared."""
     invocations_per_minute: float | None
     """The capacity."""
     interval: tuple[float, float] | None = None
@@ -72,7 +72,7 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
+class RunComparison:
     differences: tuple[Difference, ...]
     not_compared: tuple[str, ...]
     """Sentences: why a figure could not be compared, though a verdict can be given without it."""
@@ -85,7 +85,9 @@ class Comparison:
         return tuple(difference for difference in self.differences if difference.is_regression)
 
 
-def compare(baseline: Sequence[Result], candidate: Sequence[Result], objective: LatencyObjective) -> Comparison:
+def compare(
+    baseline: Sequence[ComparedRun], candidate: Sequence[ComparedRun], objective: LatencyObjective
+) -> RunComparison:
     """Compares every configuration of the baseline; those that only the candidate has are ignored."""
     of_candidate = {result.configuration: result for result in candidate}
     pairs = [(result, of_candidate.get(result.configuration)) for result in baseline]
@@ -112,10 +114,10 @@ def compare(baseline: Sequence[Result], candidate: Sequence[Result], objective: 
             differences.append(latency)
         else:
             not_compared.append(f"{before.configuration}: latency was not compared: {latency}")
-    return Comparison(differences=tuple(differences), not_compared=tuple(not_compared), unfit=tuple(unfit))
+    return RunComparison(differences=tuple(differences), not_compared=tuple(not_compared), unfit=tuple(unfit))
 
 
-def _unfit(which: str, result: Result) -> Iterator[str]:
+def _unfit(which: str, result: ComparedRun) -> Iterator[str]:
     name = result.configuration
     if result.failure_reason:
         yield f"The {which}'s test of {name} failed: {result.failure_reason.rstrip('.')}. Measure it again."
@@ -136,7 +138,7 @@ def _too_noisy(capacity: Difference) -> str:
     )
 
 
-def _capacity(before: Result, after: Result, error: float) -> Difference:
+def _capacity(before: ComparedRun, after: ComparedRun, error: float) -> Difference:
     b_low, b, b_high = _logs(before)
     c_low, c, c_high = _logs(after)
     scale = NormalDist().inv_cdf(1 - error) / Z95
@@ -154,7 +156,7 @@ def _capacity(before: Result, after: Result, error: float) -> Difference:
     )
 
 
-def _logs(result: Result) -> tuple[float, float, float]:
+def _logs(result: ComparedRun) -> tuple[float, float, float]:
     """Returns the logarithms of the interval's low end, the rate and the high end.
 
     An end on the wrong side of the rate counts as the rate.
@@ -165,7 +167,7 @@ def _logs(result: Result) -> tuple[float, float, float]:
     return log(min(interval[0], rate)), log(rate), log(max(interval[1], rate))
 
 
-def _latency(before: Result, after: Result, objective: LatencyObjective, error: float) -> Difference | str:
+def _latency(before: ComparedRun, after: ComparedRun, objective: LatencyObjective, error: float) -> Difference | str:
     """Returns the difference, or why there is none."""
     percentile = f"p{objective.percentile_rank:g}"
     b, c = _periods(before, percentile), _periods(after, percentile)
@@ -199,7 +201,7 @@ class _Periods:
     """Variance of a single period's logarithm."""
 
 
-def _periods(result: Result, percentile: str) -> _Periods | None:
+def _periods(result: ComparedRun, percentile: str) -> _Periods | None:
     """Returns None without users or the percentile, or with too few periods."""
     series = result.series and result.series.complete()
     if series is None or percentile not in series.latency_ms:

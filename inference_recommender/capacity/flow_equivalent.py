@@ -1,28 +1,23 @@
-"""Estimates from closed-loop records what a service would do with open arrivals: its flow-equivalent server. Pure.
+"""Estimates the behaviour with open arrivals from closed-loop records: the flow-equivalent server. Pure.
 
-Users of a closed loop wait for their answers, so they slow down when the service does; callers in production don't.
-Chandy, Herzog and Woo (IBM Journal of Research and Development 19, 1975) replace a service by one queue whose rate of
-completions X(n) depends on the number of requests in it alone, and measure X(n) as the throughput of n closed-loop
-users. With Poisson arrivals at a rate λ that queue is a birth-death process, and an arrival finds n requests with
+Users of a closed loop wait for their answers, so they slow down with the service. Callers in production do not.
+Chandy, Herzog and Woo (IBM Journal of Research and Development 19, 1975) replace a service by a queue whose rate of
+completions X(n) depends on the number of requests in it, and measure X(n) as the throughput of n closed-loop users.
+With Poisson arrivals at a rate λ that queue is a birth-death process. An arrival finds n requests with
 
-    p(n) / p(n - 1) = (λ / X(n)) ^ ((λ + X(n)) / (λ + J · X(n)))          X(n) = X(N) beyond the N users that there were
+    p(n) / p(n - 1) = (λ / X(n)) ^ ((λ + X(n)) / (λ + J · X(n)))          X(n) = X(N) beyond the N users
     J = 1 + (I - 1) · λ / X(N)
 
-where I is the index of dispersion of the completions: the variance of their number over its mean, 1 for a Poisson
-process. With I = 1 this is the birth-death process; otherwise it decays in heavy traffic as the diffusion with the
-completions' own variance does (Newell, Applications of Queueing Theory, 1982), which it has while it is busy, λ / X(N)
-of the time. I grows with the time over which it is counted, from that of a Poisson process to what the series'
-periods show, and is taken at the queue's own relaxation time (λ + I · X) / (X - λ)², as Whitt and You do
-(Operations Research 66, 2018). So stalls and batches count.
+I is the index of dispersion of the completions: the variance of their number over its mean, 1 for a Poisson process.
+With I ≠ 1 the queue decays in heavy traffic as the diffusion with the completions' variance (Newell, Applications of
+Queueing Theory, 1982). I grows with the time over which it is counted. It is taken at the relaxation time of the queue,
+(λ + I · X) / (X - λ)² (Whitt and You, Operations Research 66, 2018). So stalls and batches count.
 
-An arrival that finds n < N requests takes as long as a request did beside n other users. One that finds more waits
-until N - 1 are left, which takes an exponential time of the rate λ · (1 / r - 1) where r is the tail's ratio: that is
-the wait whose arrivals would leave such a queue (distributional Little's law: Keilson and Servi, Operations Research
-Letters 7, 1988). For exponential services at any number of servers all of this is exact.
+An arrival that finds n < N requests takes as long as a request beside n other users. One that finds more waits until
+N - 1 are left: an exponential time of the rate λ · (1 / r - 1) with the tail's ratio r (distributional Little's law:
+Keilson and Servi, Operations Research Letters 7, 1988). For exponential services this is exact.
 
-It is an estimate: that a service is slower for a queue that arrivals built than for one of as many users, no closed
-loop can show. The interval is that of the records (bootstrap of the periods at each number of users) and of the model's
-error on simulated services.
+The interval has the error of the records (bootstrap of the periods at each number of users) and of the model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,16 +38,16 @@ Z = np.linspace(-4.0, 4.0, 161)
 WEIGHTS = np.exp(-(Z**2) / 2) / np.exp(-(Z**2) / 2).sum()
 SHARES = np.array([NormalDist().cdf(z) for z in Z])
 SATURATED = 0.9
-"""Numbers of users that complete so much of what most users do are taken for equal: of several noisy rates the highest
-would be the luckiest. Their periods tell how much a busy service varies."""
+"""Numbers of users with this share of the highest throughput count as equal, because the highest of several noisy rates
+is biased. Their periods show the variance of a busy service."""
 FEWEST_PERIODS = 5
-"""From fewer periods no variance is taken: completions count as a Poisson process."""
+"""With fewer periods completions count as a Poisson process."""
 BRIEF_S = 1.0
-"""The variance over periods up to so long is there at once; over longer ones it builds up with time."""
+"""The variance of longer periods builds up with time."""
 MODEL_ERROR = 0.15
-"""The model's own share of the interval: as far as it is off on simulated services (test_flow_equivalent.py)."""
+"""The model's share of the interval: its error on simulated services (test_flow_equivalent.py)."""
 MOST_USERS = 10_000
-"""A file that tells of more closed-loop users at one service is no record of any."""
+"""Records with more closed-loop users at one service are not valid."""
 RESAMPLES = 50
 HALVINGS = 24
 """A rate or a latency is then known to a ten-millionth of the range."""
@@ -71,7 +66,7 @@ class Dispersion:
     index: float
 
     def at(self, seconds: float) -> float:
-        """Returns the index over `seconds`: what is more than a Poisson process has builds up with time."""
+        """Returns the index over `seconds`. The excess over a Poisson process builds up with time."""
         if self.index <= 1 or self.over_s <= BRIEF_S:
             return self.index
         return 1 + (self.index - 1) * min(seconds / self.over_s, 1.0)
@@ -182,7 +177,7 @@ class Records:
         means[busy] = np.average(means[busy], weights=periods[busy])
         latencies = np.stack([_mixture(self.latencies_ms[of_level == level]) for level in range(len(levels))])
         every = np.arange(1.0, levels[-1] + 1)
-        # One user alone completes its share of what the fewest did, where no user was ever alone.
+        # Without a period of one user, its throughput is interpolated from 0.
         known_users = levels if levels[0] <= 1 else np.concatenate([[0.0], levels])
         known_means = means if levels[0] <= 1 else np.concatenate([[0.0], means])
         return FlowEquivalentServer(

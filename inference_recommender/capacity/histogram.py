@@ -1,16 +1,11 @@
-"""Latency histograms that merge exactly: counts in bins of a logarithmic scale. Pure.
+"""Latency histograms with logarithmic bins. Pure.
 
-Bin b holds the latencies in [exp((b - ½)·w), exp((b + ½)·w)) ms and stands for exp(b·w), with w = `BIN_WIDTH`. So a
-latency read back is at most `RELATIVE_ERROR` (exp(w/2) - 1, about 0.5 %) off, whatever its size. A percentile is the
-latency of a request (nearest rank), so the same holds for it. Bins are the same everywhere, so adding counts is exact
-in any order and any grouping. The scheme is that of DDSketch (Masson, Rim, Lee, VLDB 2019) without a bound on its bins.
-
-Latencies below `LOWEST_MS` count as `LOWEST_MS`.
+Bin b holds the latencies in [exp((b - ½)·w), exp((b + ½)·w)) ms with w = `BIN_WIDTH`. So a latency is at most
+`RELATIVE_ERROR` (about 0.5 %) off, and so is a percentile (nearest rank). The scheme is that of DDSketch (Masson, Rim,
+Lee, VLDB 2019) without a bound on its bins. Latencies below `LOWEST_MS` count as `LOWEST_MS`.
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,9 +44,6 @@ class Histogram:
         bins, counts = np.unique(bins_of(latencies_ms), return_counts=True)
         return cls(tuple(zip(bins.tolist(), counts.tolist(), strict=True)))
 
-    def __add__(self, other: "Histogram") -> "Histogram":
-        return merged([self, other])
-
     def __len__(self) -> int:
         return sum(count for _, count in self.counts)
 
@@ -68,12 +60,3 @@ class Histogram:
     def pairs(self) -> tuple[tuple[float, int], ...]:
         """Returns (latency in ms, count) for each occupied bin, ascending."""
         return tuple((round(math.exp(number * BIN_WIDTH), 6), count) for number, count in self.counts)
-
-
-def merged(histograms: Iterable[Histogram]) -> Histogram:
-    """Returns the histogram of all latencies of `histograms`."""
-    total: Counter[int] = Counter()
-    for histogram in histograms:
-        for number, count in histogram.counts:
-            total[number] += count
-    return Histogram(tuple(sorted(total.items())))

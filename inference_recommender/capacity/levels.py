@@ -1,17 +1,13 @@
-"""Cuts a run into blocks of time, sorts the blocks into levels of equal load, and detects the warm-up. Pure.
+"""Blocks of time, levels of equal load, and detection of the warm-up. Pure.
 
-Load is the mean number of requests in flight; in a closed loop that is the number of users, read from the requests
-themselves. A rate counts as sustained only over a level: blocks that last at least `enough_s` together and have as many
-requests as the percentile needs. Levels are formed from the highest load downwards, so that blocks left over are at the
-lowest load, where no capacity lies.
+Load is the mean number of requests in flight, in a closed loop the number of users. Levels are formed from the highest
+load downwards, so that blocks left over are at the lowest load.
 
-The warm-up is how long a service was slower at first than later under the same load. It is found by MSER, the
-marginal standard error rule (White, Simulation 69, 1997; as MSER-5 on means of batches: White, Cobb and Spratt,
-Winter Simulation Conference 2000): of n observations, leave out the first d for which sum((y_i - mean)^2) / (n - d)^2
-over the rest is least, with d at most n / 2. Here an observation is the logarithm of the median latency in a window
-of time, so that one stall is not taken for a warm-up. MSER leaves a little out even where nothing warms up; so a cut
-stands only where the part left out was plainly slower. Only the first load is looked at: where the load rises, so
-does the latency.
+The warm-up is how long a service was slower at first than later under the same load. It is found by the marginal
+standard error rule (MSER: White, Simulation 69, 1997; White, Cobb and Spratt, Winter Simulation Conference 2000): leave
+out the first d of n observations for which sum((y_i - mean)^2) / (n - d)^2 over the rest is least, d ≤ n / 2. An
+observation is the logarithm of the median latency in a window. A cut counts only if the part left out was clearly
+slower. Only the first load is used, because latency rises with the load.
 """
 
 from dataclasses import dataclass
@@ -185,7 +181,7 @@ def _differ_clearly(slower: Floats, faster: Floats, spread: float) -> bool:
 
 
 def _window_medians(finished_s: Floats, latencies_ms: Floats, width: float, windows: int) -> Floats:
-    """Returns the median latency by window; where nothing finished, that of the next to finish, then under way."""
+    """Returns the median latency by window; without a finish, that of the next request to finish."""
     parts = np.split(latencies_ms, np.searchsorted(finished_s, width * np.arange(1, windows)))
     medians: list[float] = []
     next_first: float | None = None

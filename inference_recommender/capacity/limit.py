@@ -1,10 +1,14 @@
-"""The latency limit of a measurement and the confidence of its statistics."""
+"""The latency limit of a measurement, the confidence of its statistics, and the limits of the load generator itself."""
 
 from dataclasses import dataclass
 
 MARGIN = 0.10
 """A service whose percentile is over the limit by this share passes in at most 5 % of runs."""
 CONFIDENCE = 0.95
+MAX_CPU_SHARE = 0.9
+"""CPU time of the load generator as a share of a core. Above it, the generator is the bottleneck."""
+MAX_LAG_MS = 50.0
+"""The generator's 90th percentile of the delay of its ticks and of an open loop's requests, outside stalls."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,29 +1,22 @@
-"""The rate at which the share of late requests is what a percentile allows, from probes at several rates. Pure.
+"""The rate at which the late share is what a percentile allows, from probes at several rates. Pure.
 
-Near that rate the logarithm of the odds of being late is a straight line of the logarithm of the rate:
+Near that rate the log-odds of being late are a straight line of the logarithm of the rate:
 
     logit(share of a probe) = logit(allowed) + slope * (log(rate) - log(rate at the limit)) + noise of the probe
 
-A logistic regression, with a random effect of each probe (McCullagh and Nelder, Generalized Linear Models, 1989,
-chapters 4 and 14): a machine that does other work, too, makes one probe unlike the next at the same rate, and no number
-of requests within a probe tells by how much. Within a probe, requests that wait behind each other are late together. So
-its counts are divided by the design effect, which is pooled over all probes from the spread of their blocks
-(Wedderburn's quasi-likelihood, Biometrika 61, 1974). The straight line holds only near the limit: the farther a probe
-is off, the more noise it is given, so that it tells hardly more than the side on which the limit is.
+This is a logistic regression with a random effect of each probe (McCullagh and Nelder, Generalized Linear Models, 1989,
+chapters 4 and 14), because other work on a machine makes one probe unlike the next. Requests that wait behind each
+other are late together, so counts are divided by the design effect, pooled over all probes (Wedderburn, Biometrika 61,
+1974). The farther a probe is from the limit, the more noise it is given.
 
-The posterior is summed over a grid of the rate, the slope and the deviation of the noise, so that a few probes already
-give an interval, a wide one. Its priors:
+The posterior is summed over a grid of the rate, the slope and the deviation of the noise. Its priors:
 
-- ten per cent more load makes late requests some six times as many, give or take a factor of three;
-- the noise of a probe is mostly less than a factor of e in its late requests; its mean is 1, since the percentile is
-  that of all requests together;
-- where the most that the service can answer is known, the capacity is so far below it that late requests fall off as in
-  an M/M/1 queue: latency is over a limit L for the share exp(-(saturation - rate) * L / c) with c near 1. In heavy
-  traffic that exponential law holds for any queue, c being its variability (Kingman, Proceedings of the Cambridge
-  Philosophical Society 57, 1961). It tells the slope, too: its product with the distance (saturation / rate - 1) is
-  log(1 / allowed). The prior of c is Student's t on its logarithm, whose tails let any c win with few probes. What was
-  taken for the saturation may have been a moment of a stall or of a cold service: with the probability `MISTAKEN` it
-  tells nothing.
+- ten per cent more load gives some six times as many late requests, within a factor of three;
+- the noise of a probe is mostly below a factor of e, with mean 1;
+- if the saturation is known, late requests fall off below it as in an M/M/1 queue: the share over a limit L is
+  exp(-(saturation - rate) * L / c) with c near 1, which holds for any queue in heavy traffic with c as its variability
+  (Kingman, Proceedings of the Cambridge Philosophical Society 57, 1961). The prior of log(c) is Student's t. The
+  saturation may be that of a stall or of a cold service: with the probability `MISTAKEN` it carries no information.
 """
 
 from collections.abc import Sequence
@@ -38,7 +31,7 @@ from inference_recommender.capacity.statistics import Floats
 STEP, MOST_STEPS = 0.001, 1500
 """The grid of rates, in logarithms."""
 BEYOND, NEAR_END = 0.35, 0.02
-"""How far that grid goes on beyond the rates that were tried; an end of the interval so near to its end is none."""
+"""Extent of the grid beyond the tried rates. An end of the interval this near to its end counts as unknown."""
 SLOPES = np.geomspace(4.0, 160.0, 22)
 SLOPE, SLOPE_SPREAD = 18.0, 0.9
 """Median of the slope's log-normal prior, and the deviation of its logarithm, where the saturation is not known."""
@@ -180,7 +173,7 @@ def _log_likelihoods(probe: Probe, effect: float, at_limit: float) -> Floats:
 def design_effects(probes: Sequence[Probe], allowed: float, expected: float) -> list[float]:
     """Returns how many requests of each probe say as much as one independent request: at least 1.
 
-    `expected` is what is assumed beforehand for a probe at the limit.
+    `expected` is the prior for a probe at the limit.
     """
     squares, degrees = expected * expected * EFFECT_GROUPS, expected * EFFECT_GROUPS
     scales = []

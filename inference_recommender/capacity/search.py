@@ -1,22 +1,19 @@
-"""Searches the highest rate of arrivals at which a service keeps a latency limit. Pure: a `SendProbe` is its one port.
+"""Searches the highest rate of open arrivals at which a service keeps a latency limit. Pure: `SendProbe` is its port.
 
-Requests arrive in an open loop, as a Poisson process whatever the answers do, and latency counts from the intended
-send, so that an overloaded service cannot slow down its own measurement (coordinated omission).
+Requests arrive as a Poisson process and latency counts from the intended send, so an overloaded service cannot slow
+down its own measurement (coordinated omission).
 
-1. The start rate is kept up until the service has warmed up (`warm_up`).
-2. Short probes raise the rate fourfold (or lower it) until one is over the limit. If that one was too much for the
-   service altogether, the rate at which it answered then tells where the limit is, as that of an M/M/1 queue would;
-   else the rate between is interpolated, rate and latency in logarithms, until the bracket is narrow.
-3. Then all probes near the limit are read together (`rate_at_limit`), and probes are added a little below and a little
-   above the rate at the limit, each as long as what is not known yet asks for, until the interval is within
-   `RESOLUTION`. No single probe decides, so that probing often is no way to pass.
+1. The start rate lasts until the service has warmed up.
+2. Short probes raise or lower the rate fourfold until one is over the limit. If that probe saturated the service, its
+   rate of answers gives the rate at the limit of an M/M/1 queue. Otherwise the bracket is narrowed by interpolation of
+   rate and latency in logarithms.
+3. All probes near the limit are evaluated together (`rate_at_limit`). Probes are added a little below and above the
+   rate at the limit until its interval is within `RESOLUTION`. No single probe decides.
 4. The capacity is that rate, or the lower one at which a percentile `MARGIN` over the limit can be excluded with 95 %
-   confidence: noise makes the result smaller, never larger.
+   confidence.
 
-If the time is over before that, the result is the interval or the lower bound known by then, and a capacity if the
-interval is within `ACCEPTABLE`. `benchmarks/searches/capacity.py` prints how often the result is right, and for how
-many requests and probes, on simulated services of known capacity. The search assumes that the service stays as fast as
-it is now.
+If the time ends before that, the result is the interval or a lower bound, and a capacity if the interval is within
+`ACCEPTABLE`. `benchmarks/searches/capacity.py` measures the errors on simulated services of known capacity.
 """
 
 from collections.abc import Callable
@@ -36,44 +33,39 @@ from inference_recommender.capacity.statistics import Floats
 RESOLUTION = 0.05
 """Half the interval over the rate at the limit, at which a search ends."""
 ACCEPTABLE = 0.15
-"""The same where the search ended before: a capacity less sure is not reported."""
+"""The same for a search that ended early. A less certain capacity is not reported."""
 FEWEST_PROBES = 3
-"""The refinement has at least so many: from fewer, the noise of a probe is only assumed."""
+"""Fewest probes of the refinement."""
 BELOW, ABOVE, FARTHEST = 0.5, 1.2, 0.08
-"""Probes are added so far below and above the rate at the limit that the logarithm of the late share is less or more
-by this much, and at most this share of the rate. Above, more requests are late, and tell more."""
+"""Distance of probes from the rate at the limit: change of the logarithm of the late share below and above it, and the
+largest share of the rate. Above it, more requests are late and carry more information."""
 WIDE = 0.15
-"""Half an interval from which on probes go where the limit is most likely."""
+"""Half an interval above which probes go to the most likely rate."""
 FAR_OFF = log(10)
 """A latency more than ten times over or under the limit counts as ten times."""
 FACTOR, SMALL_FACTOR = 4.0, 1.5
-"""Step of the rate while the limit is not yet bracketed; and where the latency is already more than half the limit."""
+"""Step of the rate while the limit is not bracketed, and if the latency is already more than half the limit."""
 NARROW = 1.5
-"""The bracket in which the refinement begins."""
+"""The bracket at which the refinement starts."""
 IN_FLIGHT = 2.0
-"""The first step may be larger: to where so many requests are in flight, if the latency stays as it is."""
+"""The first step may be larger: up to this number of requests in flight at the current latency."""
 SATURATED = 0.9
-"""A service that answers a smaller share of what arrives, and late, is saturated: that is the most it can answer."""
-FILLING = 0.2
-"""Share of a probe after which a saturated service answers as much as it can."""
+"""A service that answers a smaller share of late arrivals is saturated at that rate of answers."""
 GLANCE_S, GLANCE_LIMITS, GLANCE_REQUESTS, LONGEST_GLANCE_S = 0.5, 10, 200, 100.0
-"""A probe of the bracket lasts at least so many seconds, times the limit, and requests, and at most so many seconds."""
+"""Shortest probe of the bracket in seconds, in multiples of the limit and in requests; its longest in seconds."""
 PROBE_S, PROBE_LIMITS, LATE_EXPECTED = 1.0, 15, 10
-"""A probe of the refinement lasts at least so many seconds, so many times the limit, and so long that at the limit
-this many requests are late …"""
+"""Shortest probe of the refinement in seconds, in multiples of the limit, and in late requests at the limit."""
 LEAST_GROWTH, GROWTH, OF_LONGEST = 0.5, 4.0, 1 / 8
-"""… at least this share of all probes of the refinement before it, at most so many times as long as the longest of
-them, and at most this share of the time for all probes, or an equal share of the time left where `MOST_PROBES` would
-not do."""
+"""Bounds of the next probe: at least this share of all probes of the refinement, at most this multiple of the longest
+of them, and at most this share of the time of the search."""
 MOST_PROBES = 12
-"""Probes that the whole search should not need more of; it goes on where it does."""
+"""The usual maximum of probes. A search may need more."""
 WARMING_PER_MINUTE = 600.0
-"""A service warms up at this rate where the start rate is higher: requests that a cold one cannot answer would pile
-up."""
+"""Highest rate of the warm-up, at which a cold service can keep up."""
 SETTLING_S, LONGEST_WARM_UP_S = 10.0, 180.0
-"""The first probe lasts at least so long; warming up takes at most so long."""
+"""Shortest first probe and longest warm-up."""
 SLOWEST_PER_MINUTE = 60.0
-"""The lowest rate that is tried: below one a second, enough requests for a percentile take hours."""
+"""The lowest rate. Below it, enough requests for a percentile take hours."""
 KEPT_OFF = 0.15
 """Interpolation stays this share of the bracket off its ends."""
 SendProbe = Callable[[float, float], ProbeRecords]
@@ -206,7 +198,7 @@ class Search:
         return exp(x1 + (x2 - x1) * min(max(share, KEPT_OFF), 1 - KEPT_OFF))
 
     def _below_saturation(self, most: float) -> float:
-        """Returns the rate that an M/M/1 queue which can answer `most` a minute bears within the limit."""
+        """Returns the rate within the limit of an M/M/1 queue that can answer `most` a minute."""
         return max(most + 60_000 * log(self.limit.allowed) / self._limit_ms, most / 2, SLOWEST_PER_MINUTE)
 
     def _refine(self, rate: float) -> None:
@@ -227,8 +219,8 @@ class Search:
             rate = self._next_rate(found)
 
     def _saturation(self) -> float | None:
-        """Returns the most that the service answered of what was too much for it; None where nothing was, or where it
-        has borne more at another time.
+        """Returns the highest rate of answers of a saturated probe. Returns None without one, or if the service
+        sustained more in another probe.
         """
         most = max((_answered(near) for near in self.probes if self._is_saturated(near)), default=None)
         borne = max((near.invocations_per_minute for near in self.probes if not self._is_over(near)), default=0.0)
@@ -248,7 +240,7 @@ class Search:
         return min(max(middle * (1 + apart), SLOWEST_PER_MINUTE), self.most)
 
     def _duration_s(self, rate: float) -> float:
-        """Returns the seconds of the next probe: half of what is still needed, if what is known grows with the time."""
+        """Returns the seconds of the next probe: half of the time that the interval still needs."""
         longest, left = self.longest_s * OF_LONGEST, self.longest_s - self.spent_s
         enough = max(PROBE_S, PROBE_LIMITS * self._limit_ms / 1000, LATE_EXPECTED / self.limit.allowed / rate * 60)
         least = min(enough, longest)

@@ -1,17 +1,8 @@
-"""Where a request's time goes inside Triton, waiting or computing, from what it has counted. Pure.
+"""Waiting and computing time of requests inside Triton, from its counters. Pure.
 
-Triton counts nanoseconds since its start, by model (the statistics extension of KServe's protocol, docs/protocol/
-extension_statistics.md of triton-inference-server/server). Two readings give the means of the requests between them:
-
-    queue_ms              waiting for a model's instance, in all models that a request passes
-    compute_ms.input      placing the inputs, in the model that answers
-    compute_ms.infer      running it
-    compute_ms.output     taking the outputs
-
-A request's computing is that of the whole batch that it was in. An ensemble's counters hold its models' computing, but
-not their waiting; so the waiting is summed over all models, and the one with the most computing is the one that
-answers. Together they are the time in Triton, without the HTTP before and after it. It does not know who asked: the
-means are of everybody's requests.
+Triton counts nanoseconds by model (statistics extension of KServe's protocol). Two readings give means of the requests
+between them. `queue_ms` is the wait for model instances, summed over all models of an ensemble. `compute_ms` is that of
+the whole batch of a request, in the model with the most computing, which answers. HTTP is not included.
 """
 
 from collections.abc import Mapping, Sequence

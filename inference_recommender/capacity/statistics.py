@@ -1,13 +1,11 @@
-"""Statistics of requests that depend on their neighbours. Pure: arrays in, numbers out.
+"""Statistics of requests that depend on their neighbours. Pure.
 
-A batching server answers requests in groups and a stall delays many at once, so n requests say less than n independent
-ones would. How much less is the design effect, measured on blocks of time long enough to be nearly independent: the
-variance of a share between blocks over the variance it would have in independent requests. n divided by it is the
-effective sample size (Kish, Survey Sampling, 1965, 8.2), to which exact binomial tests then apply (Korn and Graubard,
-Survey Methodology 24, 1998: the same with Student's t for the few blocks that the variance was estimated from).
+A batching server answers requests in groups and a stall delays many, so n requests carry less information than n
+independent ones. The design effect is the ratio of two variances of a share between blocks of time: the measured one,
+and that of independent requests. n divided by it is the effective sample size (Kish, Survey Sampling, 1965, 8.2) of
+exact binomial tests (Korn and Graubard, Survey Methodology 24, 1998, with Student's t for few blocks).
 
-Distributions and isotonic regression are SciPy's. It takes a few tenths of a second to import, so the functions that
-call it do so: a process that only sends load, or prints a request, never waits for it.
+Distributions and isotonic regression are SciPy's, which is imported where it is called, because that takes time.
 """
 
 from collections.abc import Sequence
@@ -22,13 +20,13 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 ONE_SIDED = 0.05
-"""The error that a one-sided test may make; its bound is one end of a 90 % interval."""
+"""Error of a one-sided test. Its bound is one end of a 90 % interval."""
 LEAST_WEIGHT = 1e-9
-"""The weight of a value that has none: SciPy's isotonic regression wants weights above 0."""
+"""Lowest weight that SciPy's isotonic regression accepts."""
 
 
 def samples_needed(percentile: float, error: float = ONE_SIDED) -> int:
-    """Returns the fewest independent samples whose largest bounds the percentile from above, but for a chance `error`.
+    """Returns the fewest independent samples whose largest is above the percentile with probability 1 - `error`.
 
     The largest of n samples lies below the percentile q with probability q^n (Wilks, Annals of Mathematical Statistics
     12, 1941).
@@ -38,7 +36,7 @@ def samples_needed(percentile: float, error: float = ONE_SIDED) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EffectiveShare:
-    """A share of dependent requests, as the share of so many independent ones that says as much."""
+    """A share of dependent requests with its effective sample size."""
 
     share: float
     requests: float
@@ -69,12 +67,12 @@ def effective_share(events: Floats, requests: Floats) -> EffectiveShare:
 
 
 def few_blocks_effect(blocks: int, error: float) -> float:
-    """Returns what a design effect that was measured on so few blocks is multiplied by, in a one-sided test."""
+    """Returns the factor for a design effect that was measured on few blocks, in a one-sided test."""
     return float((student_t(1 - error, blocks - 1) / NormalDist().inv_cdf(1 - error)) ** 2)
 
 
 def design_effect(events: Floats, requests: Floats) -> float:
-    """Returns how many dependent requests say as much as one independent request.
+    """Returns how many dependent requests carry the information of one independent request.
 
     Arrays are counts by block, at least two blocks. 0 where every request or none is an event. The numerator is the
     variance of a ratio by linearisation (Cochran, Sampling Techniques, 1977, 6.3).

@@ -1,14 +1,9 @@
-"""A test's time series in CloudWatch: how sure the capacity is, and how long the warm-up took. Pure.
+"""A test's time series in CloudWatch: interval of the capacity, and length of the warm-up. Pure.
 
-CloudWatch has no requests, but for each period their number and percentiles. So the periods are the blocks: sorted into
-levels of equal users (`levels`). The spread of a single period's rate and latency is estimated from how much it
-differs from the mean of its two neighbours, which the ramp hardly touches (Gasser, Sroka and Jennen-Steinmetz,
-Biometrika 73, 1986; by the median of these, for the load may jump between phases). The interval runs from the highest
-load that surely keeps the limit to the highest that may keep it. Whether a load keeps an objective is judged by the
-endpoint's own model latency alone (`highest_within`), since a job's one figure has no documented percentile.
-
-Not taken into account: the dependence between periods, which is little in periods of a minute, and the exact percentile
-over several periods, for which the mean of theirs is taken.
+The periods are the blocks, sorted into levels of equal users. The spread of a period's rate and latency is estimated
+from its difference to the mean of its neighbours (Gasser, Sroka and Jennen-Steinmetz, Biometrika 73, 1986; by the
+median). The interval runs from the highest load that surely keeps the limit to the highest that may keep it.
+`highest_within` judges by the endpoint's own model latency, because a job's figure has no documented percentile.
 """
 
 from dataclasses import dataclass
@@ -72,7 +67,7 @@ class Series(Document):
     def complete(self) -> "Series":
         """Returns the series without its first and last points, which cover only a part of their period.
 
-        A series of fewer than three points is returned as it is.
+        A series of fewer than three points is returned unchanged.
         """
         if len(self.seconds) < 3:
             return self

@@ -1,5 +1,1 @@
-"""One module per command of `python -m inference_recommender`: parse, load, choose, call, render, return."""
-
-DEFAULT_TRAFFIC = "production"
-GENERATOR_TYPE = "ml.c5.2xlarge"
-"""A generator uses one core; the second is for the network."""
+"""One module per command of `python -m inference_recommender`: parse, load, call, render, return."""

@@ -1,34 +1,66 @@
-"""Parses the values of options that several commands have; argparse prints the error with the option."""
+"""Options that several commands have: --set, the workload that is measured, and values that argparse checks."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import tomllib
-
-from workloads import UsageError
+from workloads import ModelArtifact, UsageError, WorkloadFolder, load_workload
 from workloads.document import Document
+from workloads.files import from_here
+from workloads.set_option import set_keys
+
+if TYPE_CHECKING:
+    from aws_api.sagemaker import SageMakerAccount
 
 Settings = TypeVar("Settings", bound=Document)
+DEFAULT_TRAFFIC = "production"
+
+
+def add_settings(parser: argparse.ArgumentParser, key: str = "KEY", example: str = "recommender.role_arn") -> None:
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar=f"{key}=VALUE",
+        help=f"override a key of workload.toml, such as {example}; may be repeated",
+    )
 
 
 def with_settings(settings: Sequence[str], table: str, document: Settings) -> Settings:
-    """Returns the table of workload.toml with the keys that `--set TABLE.KEY=VALUE` replaces. Raises `UsageError`."""
-    changed = document.model_dump(mode="json")
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        prefix, *parents = name.strip().split(".")
-        if not equals or prefix != table or not parents:
-            raise UsageError(f"--set: got '{setting}'. Allowed: {table}.KEY=VALUE.")
-        parent, key = changed, parents.pop()
-        for each in parents:
-            parent = parent.setdefault(each, {})
-        try:
-            parent[key] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            parent[key] = text.strip()
-    return type(document).from_table(Path(f"--set {table}"), changed) if settings else document
+    """Returns a table of workload.toml with the keys that `--set TABLE.KEY=VALUE` replaces. Raises `UsageError`."""
+    if not settings:
+        return document
+    tables = {table: document.model_dump(mode="json")}
+    set_keys(tables, settings, f"{table}.KEY=VALUE")
+    return type(document).from_table(Path(f"--set {table}"), tables[table])
+
+
+def check_archives(run: Path, recorded: Mapping[str, str], artifacts: Mapping[str, ModelArtifact]) -> None:
+    """Raises `UsageError` if a build is another than the one that a resumed run has measured."""
+    for name, then in recorded.items():
+        if (now := artifacts[name].archive_sha256) != then:
+            raise UsageError(
+                f"--resume: {from_here(run)} measured an archive of '{name}' with sha256 {then}, but build/ has {now}. "
+                "Start a new one: measurements of different archives cannot be compared."
+            )
+
+
+def deployed_workload(
+    name: str, target: str | None, account: "SageMakerAccount | None", endpoint: str | None = None
+) -> WorkloadFolder:
+    """Returns a workload on `target`, or on what its stack has deployed if `account` knows, or on hosting.target.
+
+    Raises `UsageError` for an unknown target.
+    """
+    folder = load_workload(name)
+    if target is None and account is not None:
+        target = account.hosted_target(folder.workload.stack_name, endpoint)
+    if target is None or target == folder.workload.hosting.target:
+        return folder
+    folder.variant(target)
+    return folder.hosted_on(target)
 
 
 def positive(text: str) -> float:

@@ -2,32 +2,31 @@
 
 import argparse
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
-from inference_recommender.capacity.compare import Comparison, Difference, Result, compare
+from inference_recommender.capacity.compare import ComparedRun, compare
 from inference_recommender.measurement import Measurement
-from inference_recommender.output import Commands, add_command, stdout_console, tell
+from inference_recommender.output import Commands, add_command, stdout_console
+from inference_recommender.report.comparison_report import comparison_report
+from inference_recommender.report.document import as_json
+from inference_recommender.report.text import show
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.verdict import sustained_rate
 from workloads import LatencyObjective, UsageError
 
-REGRESSION, NO_VERDICT = 1, 4
-
+EXIT_CODES = {"met": 0, "missed": 1, "unknown": 4}
 DESCRIPTION = """Compares two run folders of the same workload and traffic: capacity, and latency at equal load. Exit
-code 0: no regression is shown; 1: a regression beyond the noise; 4: no verdict, with the reason."""
+code 0: no regression was found; 1: a regression beyond the noise; 4: inconclusive, with the reason."""
 
 
 def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "compare",
-        "compare two runs: is the second slower beyond the noise",
+        "compare two runs: is the second one slower beyond the noise",
         "compare runs/OLD runs/NEW",
         DESCRIPTION,
     )
@@ -39,30 +38,28 @@ def add(commands: Commands) -> None:
 
 def _compare(options: argparse.Namespace, stderr: Console) -> int:
     baseline, candidate = RunFolder(options.baseline), RunFolder(options.candidate)
-    if (why := unlike(baseline, candidate)) is not None:
-        raise why
-    objective = candidate.workload().latency_objective
-    comparison = compare(results(baseline, objective), results(candidate, objective), objective)
+    _check_comparable(baseline, candidate)
+    workload = candidate.workload()
+    objective = workload.latency_objective
+    comparison = compare(_results(baseline, objective), _results(candidate, objective), objective)
+    report = comparison_report(str(baseline), str(candidate), workload, comparison)
     if options.json:
-        print(json.dumps(document(comparison), indent=2, ensure_ascii=False))
+        print(as_json(report))
     else:
-        _show(comparison)
-    for reason in (*comparison.unfit, *comparison.not_compared):
-        tell(stderr, reason, "yellow")
-    tell(stderr, advice(comparison))
-    return exit_code(comparison)
+        show(report, stdout_console())
+    return EXIT_CODES[report.verdict]
 
 
-def results(run: RunFolder, objective: LatencyObjective) -> list[Result]:
+def _results(run: RunFolder, objective: LatencyObjective) -> list[ComparedRun]:
     return [result(measured, objective) for measured in run.measurements()]
 
 
-def result(measured: Measurement, objective: LatencyObjective) -> Result:
-    """Returns a measurement as the comparison takes it, named by variant, instance type and environment. Its rate keeps
-    the objective, as its interval's does; a job's own may keep a P95 alone.
+def result(measured: Measurement, objective: LatencyObjective) -> ComparedRun:
+    """Returns a measurement for the comparison, named by variant, instance type and environment. The rate meets the
+    objective; that of a job may meet only a P95.
     """
     environment = " ".join(f"{name}={value}" for name, value in sorted(measured.environment.items()))
-    return Result(
+    return ComparedRun(
         configuration=" ".join(part for part in (measured.variant, measured.instance_type, environment) if part),
         invocations_per_minute=sustained_rate(measured, objective),
         interval=measured.max_invocations_interval,
@@ -72,79 +69,17 @@ def result(measured: Measurement, objective: LatencyObjective) -> Result:
     )
 
 
-def exit_code(comparison: Comparison) -> int:
-    """Returns 1 for a regression, even if the runs cannot tell something else, 4 if they carry no verdict, else 0."""
-    if comparison.regressions:
-        return REGRESSION
-    return NO_VERDICT if comparison.unfit else 0
-
-
-def advice(comparison: Comparison) -> str:
-    """Returns what the comparison means and what to do."""
-    match exit_code(comparison):
-        case 0:
-            return "No regression is shown."
-        case 1:
-            worse = "; ".join(_changed(difference) for difference in comparison.regressions)
-            return (
-                f"Regression beyond the noise: {worse}. Do not release the candidate. Find the cause; "
-                "or, if the loss is intended, size the fleet again and use this run as the baseline."
-            )
-        case _:
-            return "No verdict: do not accept or reject the candidate by these runs. See above, and compare again."
-
-
-def document(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "verdict": {0: "no regression shown", 1: "regression", 4: "none"}[exit_code(comparison)],
-        "differences": [
-            {**asdict(difference), "is_regression": difference.is_regression} for difference in comparison.differences
-        ],
-        "unfit": list(comparison.unfit),
-        "not_compared": list(comparison.not_compared),
-    }
-
-
-def unlike(baseline: RunFolder, candidate: RunFolder) -> UsageError | None:
-    """Returns why two runs do not compare, or None."""
-    names = baseline.workload().name, candidate.workload().name
-    if names[0] != names[1]:
-        return _unlike(candidate, "workload", names[1], baseline, names[0])
+def _check_comparable(baseline: RunFolder, candidate: RunFolder) -> None:
+    """Raises `UsageError` for runs of different workloads or traffic."""
+    names = [run.workload().name for run in (baseline, candidate)]
     traffic = [run.request().get("InputConfig", {}).get("TrafficPattern") for run in (baseline, candidate)]
-    if traffic[0] != traffic[1]:
-        return _unlike(candidate, "traffic", _short(traffic[1]), baseline, _short(traffic[0]))
-    return None
-
-
-def _unlike(candidate: RunFolder, what: str, got: str, baseline: RunFolder, wanted: str) -> UsageError:
-    return UsageError(
-        f"{candidate}: its {what} is {got}, but that of the baseline {baseline} is {wanted}. Only runs of "
-        f"the same workload and traffic compare: measure the candidate with the baseline's {what}."
-    )
+    for what, (base, other) in (("workload", names), ("traffic", [_short(each) for each in traffic])):
+        if base != other:
+            raise UsageError(
+                f"{candidate}: its {what} is {other}, but that of the baseline {baseline} is {base}. Only runs of the "
+                f"same workload and traffic compare: measure the candidate with the baseline's {what}."
+            )
 
 
 def _short(traffic: Any) -> str:
     return json.dumps(traffic, separators=(",", ":"))
-
-
-def _changed(difference: Difference) -> str:
-    low, high = sorted((difference.worst, difference.best))
-    change = f"{difference.ratio - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
-    return f"{difference.configuration}: {difference.figure} {change}"
-
-
-def _show(comparison: Comparison) -> None:
-    table = Table("configuration", "figure", box=SIMPLE_HEAD)
-    for name in ("baseline", "candidate", "change", "at least", "at most", ""):
-        table.add_column(name, justify="right")
-    for difference in comparison.differences:
-        low, high = sorted((difference.worst, difference.best))
-        changes = [f"{value - 1:+.1%}" for value in (difference.ratio, low, high)]
-        figures = (_figure(difference.baseline), _figure(difference.candidate))
-        verdict = "worse" if difference.is_regression else ""
-        table.add_row(difference.configuration, difference.figure, *figures, *changes, verdict)
-    stdout_console().print(table)
-
-
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -1,22 +1,21 @@
-"""`invoke` and `register`: ask a workload's deployed endpoint; make its model a version in the model registry, ready
-for a job and for approval.
-"""
+"""`invoke` and `register`: send texts to a deployed endpoint, and register its model in the model registry."""
 
 import argparse
 import json
 
 from rich.console import Console
 
+from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.cli import arguments
 from inference_recommender.client import InferenceClient, SageMakerEndpoint
-from inference_recommender.measure.aws import Aws
-from inference_recommender.measure.job_requests import group_request, package_request
 from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.payloads import answer, check_payloads, payload_archive, row_of, tensors
 from workloads import load_workload
 from workloads.program import printable
+from workloads.set_option import with_settings
 
-LONGEST_S = 60.0
-"""SageMaker gives an invocation up after this many seconds."""
+TIMEOUT_S = 60.0
+"""SageMaker's limit of an invocation, in seconds."""
 
 
 def add_invoke(commands: Commands) -> None:
@@ -27,17 +26,17 @@ def add_invoke(commands: Commands) -> None:
         'invoke spellcheck "runing sheos" "waterprof jacket"',
     )
     parser.add_argument("workload", metavar="WORKLOAD")
-    parser.add_argument("texts", nargs="+", metavar="TEXT", help="a JSON object where the model has several fields")
-    parser.add_argument("--endpoint", metavar="NAME", help="default: the one that the workload's stack deployed")
+    parser.add_argument("texts", nargs="+", metavar="TEXT", help="a JSON object if the model has several fields")
+    parser.add_argument("--endpoint", metavar="NAME", help="default: the endpoint of the workload's stack")
     parser.set_defaults(command=_invoke)
 
 
 def _invoke(options: argparse.Namespace, stderr: Console) -> int:
     workload = load_workload(options.workload).workload
     rows = [row_of(text, workload.model.fields) for text in options.texts]
-    endpoint = options.endpoint or Aws().endpoint_name(workload.stack_name, "--endpoint NAME")
-    with SageMakerEndpoint(endpoint, timeout_s=LONGEST_S) as server:
-        client = InferenceClient(server, deadline_s=LONGEST_S)
+    endpoint = options.endpoint or SageMakerAccount().endpoint_name(workload.stack_name)
+    with SageMakerEndpoint(endpoint, timeout_s=TIMEOUT_S) as server:
+        client = InferenceClient(server, deadline_s=TIMEOUT_S)
         for text, row in zip(options.texts, rows, strict=True):
             print(printable(f"{text} -> {answer(client.infer(tensors(row)))}"))
     return 0
@@ -48,28 +47,28 @@ def add_register(commands: Commands) -> None:
         commands, "register", "register the deployed model in the model registry", "register spellcheck"
     )
     parser.add_argument("workload", nargs="?", default="spellcheck", metavar="WORKLOAD", help="default: spellcheck")
-    parser.add_argument("--model-name", metavar="NAME", help="SageMaker model; default: the one the stack deployed")
-    parser.add_argument("--payload-bucket", metavar="BUCKET", help="default: SageMaker's bucket of account and region")
-    parser.add_argument("--description", metavar="TEXT", help="of the version; default: the workload's")
+    arguments.add_settings(parser)
     parser.add_argument("--json", action="store_true", help="print the version's ARN as one JSON document")
     parser.set_defaults(command=_register)
 
 
 def _register(options: argparse.Namespace, stderr: Console) -> int:
-    from inference_recommender.measure.job import payload_key  # reports and their plots, which `invoke` does without
+    from inference_recommender.measure.job import payload_key  # reports and plots, which `invoke` does not need
+    from inference_recommender.measure.model_registry import group_request, package_request
 
-    aws, folder = Aws(), load_workload(options.workload)
-    workload, rows = folder.workload, folder.payloads()
-    of_each = workload.latency_objective.rows_per_invocation
-    check_payloads(workload.name, rows, of_each)
-    model = aws.model(options.model_name or aws.stack_outputs(workload.stack_name).model_name)
-    url = f"s3://{options.payload_bucket or aws.default_bucket()}/{payload_key(workload.name)}"
-    package = package_request(workload, model, url, options.description or workload.description)
-    aws.upload(url, payload_archive(rows, of_each))
-    arn = aws.register(group_request(workload), package)
+    account, folder = SageMakerAccount(), with_settings(load_workload(options.workload), options.settings)
+    workload, payloads = folder.workload, folder.payloads()
+    rows = workload.latency_objective.rows_per_invocation
+    check_payloads(workload.name, payloads, rows)
+    model = account.model(workload.recommender.model or account.stack_output(workload.stack_name, "ModelName"))
+    url = f"s3://{workload.recommender.bucket or account.default_bucket()}/{payload_key(workload.name)}"
+    package = package_request(workload, model, url)
+    account.upload(url, payload_archive(payloads, rows))
+    arn = account.register(group_request(workload), package)
     print(json.dumps({"model_package_arn": arn}) if options.json else arn)
     tell(
         stderr,
-        f"Test it by `python -m inference_recommender run {workload.name} --job advanced --model-package {arn}`.",
+        f"Test it with `python -m inference_recommender run {workload.name} --job advanced --set "
+        f"recommender.model={arn}`.",
     )
     return 0

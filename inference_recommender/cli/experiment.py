@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
-from inference_recommender.cli import DEFAULT_TRAFFIC, arguments
+from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.cli import arguments
+from inference_recommender.cli.arguments import DEFAULT_TRAFFIC
 from inference_recommender.cli.folder_report import write_experiment as write_report
-from inference_recommender.experiment.aws import ExperimentAws
 from inference_recommender.experiment.cells import baseline_cell, cells
 from inference_recommender.experiment.experiment_report import experiment_report
 from inference_recommender.experiment.experiment_run import ExperimentRun, PreparedExperiment
@@ -21,7 +21,7 @@ from inference_recommender.experiment.images import host_ami, resolved, stand_in
 from inference_recommender.experiment.measure import measure
 from inference_recommender.experiment.plan import Experiment, batches, job_plan, lifetime
 from inference_recommender.experiment.resources import ExperimentAccess, model_request
-from inference_recommender.measure.tested_model import TestedModel
+from inference_recommender.measure.job_requests import TestedModel
 from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.text import show
@@ -86,14 +86,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; default: production")
     parser.add_argument("--baseline", metavar="TYPE[/VARIANT]", help="the cell for ratios; default: none")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="recommender.KEY=VALUE",
-        help="replace a key of [recommender], such as recommender.load=load-test; may be repeated",
-    )
+    arguments.add_settings(parser, "recommender.KEY", "recommender.load")
     parser.add_argument("--runs", type=Path, metavar="DIR", help="parent of the experiment's folder; default: runs")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue an experiment; finished cells are kept")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and its requests as JSON, send nothing")
@@ -102,17 +95,17 @@ def add(commands: Commands) -> None:
 
 
 def _experiment(options: argparse.Namespace, stderr: Console) -> int:
-    aws = ExperimentAws()
+    aws = SageMakerAccount()
     source, folder = _resumed(options) if options.resume else _begun(options)
     local = aws.is_on_this_machine()
     experiment = folder.experiment() if options.resume else _planned(options, source, folder, local=local)
-    if experiment.load == "sagemaker":
-        _refuse_old_drivers(experiment, source, local=local)
+    if experiment.load == "sagemaker" and not local:
+        _refuse_old_drivers(experiment, source)
     if options.dry_run:
         print(json.dumps(_plan_document(options, aws, experiment, source, stderr), indent=2))
         return 0
     artifacts, root = _artifacts(experiment, source), source.builds(ROOT)
-    _refuse_other_archives(folder, experiment, artifacts)
+    arguments.check_archives(folder.path, experiment.archives, artifacts)
     experiment = experiment.model_copy(update={"archives": {n: a.archive_sha256 for n, a in artifacts.items()}})
     prepared = PreparedExperiment(
         experiment=experiment,
@@ -126,7 +119,7 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
 
 
 def _measure(
-    prepared: PreparedExperiment, aws: ExperimentAws, folder: ExperimentFolder, stderr: Console, *, as_json: bool
+    prepared: PreparedExperiment, aws: SageMakerAccount, folder: ExperimentFolder, stderr: Console, *, as_json: bool
 ) -> int:
     tell(stderr, f"Experiment: {folder}")
     try:
@@ -178,12 +171,11 @@ def _source(workload: str, published: str | None) -> WorkloadFolder:
     return folder.as_published(published or next(iter(folder.workload.published), "NAME"))
 
 
-def _refuse_old_drivers(experiment: Experiment, source: WorkloadFolder, *, local: bool) -> None:
+def _refuse_old_drivers(experiment: Experiment, source: WorkloadFolder) -> None:
     """Raises `UsageError` before anything is made for cells that no job could start."""
-    instead = f"python -m inference_recommender experiment {experiment.workload} --set recommender.load=load-test"
     for batch in batches(experiment, experiment.cells, ()):
-        stand_in = TestedModel(model_name=batch.name, role_arn=STAND_IN_ROLE, payload_url="s3://bucket/payloads")
-        job_plan(experiment, batch, source.workload, stand_in).refuse_old_drivers(instead, local=local)
+        stand_in = TestedModel(model=batch.name, role_arn=STAND_IN_ROLE, payload_url="s3://bucket/payloads")
+        job_plan(experiment, batch, source.workload, stand_in).check_drivers()
 
 
 def _planned(
@@ -248,18 +240,7 @@ def _artifacts(experiment: Experiment, source: WorkloadFolder) -> dict[str, Mode
     return artifacts
 
 
-def _refuse_other_archives(
-    folder: ExperimentFolder, experiment: Experiment, artifacts: Mapping[str, ModelArtifact]
-) -> None:
-    for variant, then in experiment.archives.items():
-        if (now := artifacts[variant].archive_sha256) != then:
-            raise UsageError(
-                f"--resume: {folder} measured an archive of '{variant}' with sha256 {then}, but build/ has {now}. "
-                "Start a new experiment: cells of different archives cannot be compared."
-            )
-
-
-def _access(aws: ExperimentAws, source: WorkloadFolder, experiment: Experiment) -> ExperimentAccess:
+def _access(aws: SageMakerAccount, source: WorkloadFolder, experiment: Experiment) -> ExperimentAccess:
     """Returns role, bucket and images of [recommender], or those of the stack and the project."""
     stack, workload = source.workload.stack_name, source.workload
     settings = workload.recommender
@@ -267,12 +248,12 @@ def _access(aws: ExperimentAws, source: WorkloadFolder, experiment: Experiment) 
         experiment.cells,
         workload,
         settings.images,
-        stacks=lambda: aws.image_uri(aws.stack_outputs(stack).model_name),
+        stacks=lambda: aws.image_uri(aws.stack_output(stack, "ModelName")),
         region=lambda: aws.region,
         root=ROOT,
     )
     return ExperimentAccess(
-        role_arn=settings.role_arn or aws.stack_outputs(stack).role_arn,
+        role_arn=settings.role_arn or aws.stack_output(stack, "RecommenderRoleArn"),
         images=images,
         bucket=settings.bucket or aws.default_bucket(),
         host_ami=settings.host_ami or host_ami(workload, images),
@@ -280,7 +261,7 @@ def _access(aws: ExperimentAws, source: WorkloadFolder, experiment: Experiment) 
 
 
 def _plan_document(
-    options: argparse.Namespace, aws: ExperimentAws, experiment: Experiment, source: WorkloadFolder, stderr: Console
+    options: argparse.Namespace, aws: SageMakerAccount, experiment: Experiment, source: WorkloadFolder, stderr: Console
 ) -> dict[str, Any]:
     """Returns the plan and its requests, with placeholders for names from AWS if AWS is unavailable."""
     settings = source.workload.recommender
@@ -305,7 +286,7 @@ def _plan_document(
         job_plan(experiment, batch, source.workload, access.tested_model(source.workload.name, batch.name))
         for batch in planned
     ]
-    for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings_for(local=False)):
+    for warning in dict.fromkeys(warning for plan in plans for warning in (*plan.undocumented, *plan.warnings)):
         warn(stderr, warning)
     return {
         "experiment": experiment.model_dump(mode="json"),

@@ -11,12 +11,10 @@ from inference_recommender.report import plots
 from inference_recommender.report.document import Plot, Report, ReportKind
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.page import page, render
-from inference_recommender.report.run_report import capacity_report, draw, proof_report, run_report
-from inference_recommender.report.simulation_report import simulation_page, simulation_report
+from inference_recommender.report.run_report import draw, proof_report, run_report
+from inference_recommender.report.simulation_report import simulation_figures, simulation_report
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate.simulation_file import SIMULATION, Simulation
-from inference_recommender.sizing.open_loop import NAME as CAPACITY
-from inference_recommender.sizing.open_loop import CapacityFound
 from inference_recommender.tune.folder import PLAN, TuneFolder
 from inference_recommender.tune.tune_report import tune_figures, tune_report
 from workloads import ProjectError, Proof
@@ -29,14 +27,13 @@ FILES: dict[str, ReportKind] = {
     PLAN: "tune",
     "recommendation.json": "run",
     PROOF: "proof",
-    CAPACITY: "capacity",
 }
 """A file of a folder → the folder's kind; the first that exists decides."""
 
 
 def kind_of(path: Path) -> ReportKind:
     """Returns the kind of a folder by its files; the default is a run."""
-    if ExperimentFolder(path).begun:
+    if ExperimentFolder(path).has_plan:
         return "experiment"
     return next((kind for name, kind in FILES.items() if (path / name).exists()), "run")
 
@@ -55,8 +52,6 @@ def read_report(path: Path) -> Report:
             return tune_report(name, TuneFolder(path), inputs)
         case "proof":
             return proof_report(name, Proof.from_json(path / PROOF), workload, inputs)
-        case "capacity":
-            return capacity_report(name, CapacityFound.from_json(path / CAPACITY), workload, inputs)
         case _:
             measured = run_folder.measurements() if (path / "measurements.json").exists() else ()
             return run_report(name, run_folder.workload(), run_folder.recommendation(), inputs, measured)
@@ -70,9 +65,6 @@ def write_page(path: Path) -> Path:
             write_experiment(ExperimentFolder(path))
         case "run":
             draw(run_folder)
-        case "simulation":
-            report, simulation = read_report(path), Simulation.from_json(path / SIMULATION)
-            run_folder.keep_report(simulation_page(report, simulation, run_folder.workload()))
         case _:
             run_folder.keep_report(page(read_report(path), _plots(path)))
     return run_folder.report
@@ -83,7 +75,7 @@ def write_experiment(folder: ExperimentFolder) -> ExperimentResult:
     result, inputs = conclude(folder), read_inputs(folder.path)
     folder.keep_result(result)
     report = experiment_report(folder.path.name, result, folder.workload(), inputs)
-    folder.keep_page(page(report, experiment_plots(result)))
+    folder.keep_report(page(report, experiment_plots(result)))
     return result
 
 
@@ -91,11 +83,10 @@ def _plots(path: Path) -> dict[str, Plot]:
     match kind_of(path):
         case "tune":
             return tune_figures(TuneFolder(path))
-        case "proof":
-            return {"Latency by load": plots.of_proof(Proof.from_json(path / PROOF))}
+        case "simulation":
+            return simulation_figures(Simulation.from_json(path / SIMULATION), RunFolder(path).workload())
         case _:
-            search = CapacityFound.from_json(path / CAPACITY).open_loop()
-            return {"Latency against load": plots.of_search(search)}
+            return {"Latency by load": plots.of_proof(Proof.from_json(path / PROOF))}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +100,8 @@ class IndexEntry:
     @property
     def made_at(self) -> str:
         environment = self.report.environment if self.report else {}
-        return environment.get("simulated at") or environment.get("measured at", "")
+        time = environment.get("simulated at") or environment.get("measured at", "")
+        return "" if time == "unknown" else time
 
 
 def write_index(runs: Path) -> Path:

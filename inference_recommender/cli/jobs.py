@@ -1,84 +1,138 @@
-"""`list`, `describe` and `stop`: the Inference Recommender jobs of the account and region.
-
-`describe` tells what came of each test so far; the service keeps what a stopped job measured.
-"""
+"""`jobs`: list, describe and stop Inference Recommender jobs, and delete what tests have left behind."""
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
-from inference_recommender.measure.aws import Aws
-from inference_recommender.measure.job_wait import TERMINAL, stop_and_wait
+from aws_api.expiry import TAG
+from aws_api.sagemaker import MEASURED_ON_TAG, SageMakerAccount
+from inference_recommender.measure.cleanup import CleanupResult, cleanup
+from inference_recommender.measure.job_service import TERMINAL, stop_and_wait
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.output import (
-    MISSING,
     Commands,
     add_command,
-    number,
     stdout_console,
     tell,
 )
 from inference_recommender.report.candidates import cores, cpu_utilization
+from inference_recommender.report.document import Report, Table, table
+from inference_recommender.report.text import show
 from inference_recommender.run_folder import as_json
+from workloads import Interrupted, Unavailable, UsageError
 from workloads.instances import instance_shape
 
+JOBS = tuple((name, name, "") for name in ("job", "kind", "status", "created, UTC", "model"))
+TESTS = (
+    ("test", "test", ""),
+    ("max_invocations_per_minute", "max inv/min per instance", ",.0f"),
+    ("model_latency_ms", "model latency, ms", ".4g"),
+    ("cpu", "CPU %", ""),
+    ("memory_percent", "memory %", ".0f"),
+)
+RESOURCES = tuple((name, name, "") for name in ("kind", "name", "expires, UTC", "outcome"))
+LATEST = 20
+"""Default number of jobs that `list` shows."""
+DESCRIPTION = f"""list [WORKLOAD]   Shows the latest jobs, or those whose name contains the workload's.
+describe JOB      Shows a job and its tests.
+stop JOB          Stops a job and waits for its end.
+cleanup           Deletes the resources of tests that have expired.
 
-def add_list(commands: Commands) -> None:
-    parser = add_command(commands, "list", "the jobs of this account and region, the newest first", "list spellcheck")
-    parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="only jobs whose name contains the workload's")
-    parser.add_argument("--limit", type=int, default=20, metavar="N", help="how many at most; default: 20")
-    parser.add_argument("--json", action="store_true", help="print them as one JSON document")
-    parser.set_defaults(command=_list)
+Resources of tests have the tag {TAG}: two hours after the planned
+end of their load. A test deletes its own resources; cleanup deletes those that killed processes left. Run it daily.
+Exit code 3: AWS rejected a deletion or is unreachable."""
 
 
-def _list(options: argparse.Namespace, stderr: Console) -> int:
-    jobs = Aws().jobs(options.workload and options.workload.replace("_", "-"), options.limit)
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands, "jobs", "list, describe and stop jobs, clean up after them", "jobs list", DESCRIPTION
+    )
+    parser.add_argument("action", choices=tuple(ACTIONS))
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the job, or for list a workload")
+    parser.add_argument("--limit", type=int, default=LATEST, metavar="N", help=f"of list; default: {LATEST}")
+    parser.add_argument("--dry-run", action="store_true", help="of cleanup: show what would be deleted")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(command=_jobs)
+
+
+def _jobs(options: argparse.Namespace, stderr: Console) -> int:
+    if options.action in ("describe", "stop") and options.name is None:
+        raise UsageError(f"jobs {options.action}: needs the name of a job. `jobs list` shows the names.")
+    account = SageMakerAccount()
+    if options.action == "cleanup":
+        account.notify = lambda text: tell(stderr, text, "yellow")
+    return ACTIONS[options.action](options, account, stderr)
+
+
+def _list(options: argparse.Namespace, account: SageMakerAccount, stderr: Console) -> int:
+    jobs = account.list_jobs(options.name and options.name.replace("_", "-"), options.limit)
     if options.json:
         print(as_json(jobs))
         return 0
     if not jobs:
         tell(stderr, "No jobs.")
         return 0
-    table = Table(box=SIMPLE_HEAD)
-    for head in ("job", "kind", "status", "created, UTC", "model"):
-        table.add_column(head, overflow="fold")
-    for job in jobs:
-        model = job.get("ModelName") or job.get("ModelPackageVersionArn", "").rpartition("model-package/")[2]
-        created = f"{job['CreationTime']:%Y-%m-%d %H:%M}"
-        table.add_row(job["JobName"], job["JobType"], job["Status"], created, model)
-    stdout_console().print(table)
+    rows = [
+        (
+            job["JobName"],
+            job["JobType"],
+            job["Status"],
+            f"{job['CreationTime']:%Y-%m-%d %H:%M}",
+            job.get("ModelName") or job.get("ModelPackageVersionArn", "").rpartition("model-package/")[2],
+        )
+        for job in jobs
+    ]
+    show(_report("latest first", table("jobs", "Jobs", JOBS, rows), f"{len(jobs)} jobs."), stdout_console())
     return 0
 
 
-def add_describe(commands: Commands) -> None:
-    parser = add_command(
-        commands, "describe", "a job and its tests, as they are now", "describe spellcheck-production-1"
-    )
-    parser.add_argument("job", metavar="NAME", help="as `list` shows it")
-    parser.add_argument("--json", action="store_true", help="print job and steps as one JSON document, in AWS's shapes")
-    parser.set_defaults(command=_describe)
-
-
-def _describe(options: argparse.Namespace, stderr: Console) -> int:
-    aws = Aws()
-    described, steps = aws.existing_job(options.job), aws.job_steps(options.job)
+def _describe(options: argparse.Namespace, account: SageMakerAccount, stderr: Console) -> int:
+    described, steps = account.existing_job(options.name), account.job_steps(options.name)
     if options.json:
         print(as_json({"job": described, "steps": steps}))
         return 0
-    console = stdout_console()
-    tell(console, _head(described))
     tests = measurements(described, steps, {})
-    machine = aws.measured_on(described["JobArn"])
-    console.print(_table(tests, cores(machine) if machine else None))
-    for test in tests:
-        if test.failure_reason:
-            tell(console, f"{_name(test)}: {test.failure_reason}")
+    machine = account.tags(described["JobArn"]).get(MEASURED_ON_TAG)
+    failures = tuple(f"{_name(test)}: {test.failure_reason}" for test in tests if test.failure_reason)
+    report = _report(
+        _head(described), _tests(tests, cores(machine) if machine else None), described["Status"], failures
+    )
+    show(report, stdout_console())
     return 0
+
+
+def _stop(options: argparse.Namespace, account: SageMakerAccount, stderr: Console) -> int:
+    account.existing_job(options.name)
+    status = stop_and_wait(account, options.name)["Status"]
+    if options.json:
+        print(json.dumps({"job_name": options.name, "status": status}))
+    else:
+        print(f"{options.name}: {status}")
+    if status not in TERMINAL:
+        stderr.print("The job is stopping. `jobs describe` shows when it has ended.", style="yellow")
+    return 0
+
+
+def _cleanup(options: argparse.Namespace, account: SageMakerAccount, stderr: Console) -> int:
+    results: list[CleanupResult] = []
+    try:
+        results.extend(cleanup(account, datetime.now(UTC), dry_run=options.dry_run))
+    except KeyboardInterrupt:
+        raise Interrupted("Interrupted. Run it again for the resources that are left.") from None
+    finally:
+        _show(results, as_json=options.json)
+    if rejected := [one for one in results if one.outcome == "rejected"]:
+        reasons = "\n".join(f"{one.kind} {one.name}: {one.reason}" for one in rejected)
+        raise Unavailable(f"{reasons}\nAll others are deleted. Run it again for these.")
+    return 0
+
+
+ACTIONS = {"list": _list, "describe": _describe, "stop": _stop, "cleanup": _cleanup}
 
 
 def _head(described: Mapping[str, Any]) -> str:
@@ -98,49 +152,53 @@ def _head(described: Mapping[str, Any]) -> str:
     return "\n".join(f"{name:<10}{value}" for name, value in facts.items() if value)
 
 
-def _table(tests: tuple[Measurement, ...], local_vcpus: int | None) -> Table:
+def _tests(tests: tuple[Measurement, ...], local_vcpus: int | None) -> Table:
     """Returns a row for each test; `local_vcpus` is of the machine that stands in for every instance type, if any."""
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("test", overflow="fold")
-    for head in ("max inv/min\nper instance", "model latency\nms", "CPU\n%", "memory\n%"):
-        table.add_column(head, justify="right")
+    rows = []
     for test in tests:
-        table.add_row(
-            _name(test),
-            number(test.max_invocations_per_minute, ",.0f"),
-            number(test.model_latency_ms, ".4g"),
-            cpu_utilization(test.cpu_utilization_percent, local_vcpus or _vcpus(test.instance_type)) or MISSING,
-            number(test.memory_utilization_percent, ".0f"),
+        shape = instance_shape(test.instance_type)
+        vcpus = local_vcpus or (shape.vcpus if shape else None)
+        cpu = cpu_utilization(test.cpu_utilization_percent, vcpus)
+        rows.append(
+            (
+                _name(test),
+                test.max_invocations_per_minute,
+                test.model_latency_ms,
+                cpu or None,
+                test.memory_utilization_percent,
+            )
         )
-    return table
-
-
-def _vcpus(instance_type: str) -> int | None:
-    shape = instance_shape(instance_type)
-    return shape.vcpus if shape else None
+    return table("tests", "Tests", TESTS, rows)
 
 
 def _name(test: Measurement) -> str:
-    """Returns what the test ran on: the endpoint's name where the job does not say the type (an existing endpoint)."""
+    """Returns what the test ran on: the endpoint's name if the job does not report the type."""
     known = test.endpoint_name if test.instance_type == "unknown" else test.instance_type
     return " ".join([known, *(f"{key}={value}" for key, value in test.environment.items())])
 
 
-def add_stop(commands: Commands) -> None:
-    parser = add_command(commands, "stop", "stop a job and wait until it has ended", "stop spellcheck-production-1")
-    parser.add_argument("job", metavar="NAME", help="as `list` shows it")
-    parser.add_argument("--json", action="store_true", help="print name and status as one JSON document")
-    parser.set_defaults(command=_stop)
+def _show(results: Sequence[CleanupResult], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"resources": [one.model_dump(mode="json") for one in results]}, indent=2))
+        return
+    rows = [(one.kind, one.name, f"{one.expires_at.astimezone(UTC):%Y-%m-%d %H:%M}", one.outcome) for one in results]
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in _count(results).items())
+    decision = f"{counts}." if counts else f"No resource has the tag {TAG}."
+    show(_report("expiring resources", table("resources", "Resources", RESOURCES, rows), decision), stdout_console())
 
 
-def _stop(options: argparse.Namespace, stderr: Console) -> int:
-    aws = Aws()
-    aws.existing_job(options.job)
-    status = stop_and_wait(aws, options.job)["Status"]
-    if options.json:
-        print(json.dumps({"job_name": options.job, "status": status}))
-    else:
-        print(f"{options.job}: {status}")
-    if status not in TERMINAL:
-        stderr.print("It has been told to stop and takes its time: `describe` shows when it has.", style="yellow")
-    return 0
+def _count(results: Sequence[CleanupResult]) -> Counter[str]:
+    return Counter(one.outcome for one in results)
+
+
+def _report(objective: str, table: Table, decision: str, notes: tuple[str, ...] = ()) -> Report:
+    return Report(
+        kind="jobs",
+        name="jobs",
+        workload=None,
+        objective=objective,
+        verdict="unknown",
+        decision=decision,
+        tables=(table,),
+        notes=notes,
+    )

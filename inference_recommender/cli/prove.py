@@ -7,13 +7,11 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
+from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.cli import arguments
-from inference_recommender.measure.load_test import machine_description
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.prove import PROOF
 from inference_recommender.measure.prove.checks import (
@@ -24,14 +22,21 @@ from inference_recommender.measure.prove.checks import (
 )
 from inference_recommender.measure.prove.loads import Load
 from inference_recommender.measure.prove.percentile_interval import PercentileInterval
-from inference_recommender.measure.prove.proving import Origin, Proving, interval_in_words, late_in_words, milliseconds
+from inference_recommender.measure.prove.proving import Proving, late_in_words, milliseconds
 from inference_recommender.measure.prove.sequential import LONGEST_WARM_UP_S, WARM_UP_PROBE_S
-from inference_recommender.measure.target import Target, TargetAws, endpoint_target, url_target
-from inference_recommender.output import Commands, add_command, number, stdout_console, tell, warn
+from inference_recommender.measure.system import (
+    SystemUnderTest,
+    machine_description,
+    system_at_url,
+    system_of_endpoint,
+)
+from inference_recommender.output import Commands, add_command, stdout_console, tell, warn
 from inference_recommender.payloads import payload_archive
+from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.rewrite import rewrite
-from inference_recommender.report.run_report import PROOF_VERDICTS
-from inference_recommender.run_folder import RunFolder
+from inference_recommender.report.run_report import proof_report
+from inference_recommender.report.text import show
+from inference_recommender.run_folder import PAYLOADS, RunFolder
 from workloads import (
     ROOT,
     Interrupted,
@@ -46,7 +51,6 @@ from workloads import (
 from workloads.files import from_here
 
 EXIT_CODES = {"kept": 0, "missed": 1, "unclear": 4}
-PAYLOADS = "payloads.tar.gz"
 DURATION_S = 900.0
 OVERHEAD_SHARE = 0.1
 """The share of the load's seconds that starting the generator and draining it take beside them."""
@@ -80,9 +84,7 @@ def add(commands: Commands) -> None:
     server = parser.add_mutually_exclusive_group()
     server.add_argument("--endpoint", metavar="NAME", help="endpoint to load; default: the stack's")
     server.add_argument("--url", metavar="URL", help="KServe v2 server to load, or the infer URL of its model")
-    parser.add_argument("--model", metavar="NAME", help="model in the server; default: the workload's name")
-    parser.add_argument("--instance-type", metavar="TYPE", help="instance type behind the URL; default: unknown")
-    parser.add_argument("--instances", type=int, metavar="N", help="instances behind the URL; default: 1")
+    parser.add_argument("--instances", metavar="[Nx]TYPE", help="instances behind --url, such as 2xml.inf2.xlarge")
     parser.add_argument("--fleet", action="store_true", help="require as many instances as the recommended fleet has")
     parser.add_argument(
         "--max-duration-s",
@@ -111,25 +113,20 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
             f"{from_here(file)} was measured for another objective than workload.toml has now. The proof is for the "
             "measured objective.",
         )
-    target = _target(options, workload, recommendation)
-    check_artifact(target, recommendation, chosen, file)
+    system = _system(options, workload, recommendation)
+    check_artifact(system, recommendation, chosen, file)
     if options.fleet:
-        check_fleet(target, chosen, recommendation.objective.peak_invocations_per_minute)
+        check_fleet(system, chosen, recommendation.objective.peak_invocations_per_minute)
     longest_s = (options.max_duration_s + LONGEST_WARM_UP_S) * (1 + OVERHEAD_SHARE)
-    check_endpoint_lifetime(target, longest_s, datetime.now(UTC))
-    if target.archive_sha256 is None:
-        warn(stderr, f"The archive that {target.name} serves is unknown, so the proof cannot check it.")
+    check_endpoint_lifetime(system, longest_s, datetime.now(UTC))
+    if system.archive_sha256 is None:
+        warn(stderr, f"The archive that {system.name} serves is unknown, so the proof cannot check it.")
     run_folder = RunFolder(options.runs / _name(options.workload))
     proving = Proving(
         recommendation=recommendation,
-        target=target,
+        system=system,
         probe=GeneratorProbe(
-            run_folder.path / PAYLOADS,
-            run_folder.path,
-            url=target.url,
-            endpoint=target.endpoint,
-            tell=partial(tell, stderr),
-            seed=int(time.time()),
+            run_folder.path / PAYLOADS, run_folder.path, system, tell=partial(tell, stderr), seed=int(time.time())
         ),
         longest_s=options.max_duration_s,
         sizing=workload.sizing,
@@ -143,7 +140,9 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     if options.json:
         print(json.dumps(proof.model_dump(mode="json"), indent=2, ensure_ascii=False))
     else:
-        _show(proof, recommendation)
+        show(proof_report(run_folder.path.name, proof, workload, read_inputs(run_folder.path)), stdout_console())
+    for sentence in proof.not_tested:
+        tell(stderr, sentence)
     if report:
         tell(stderr, f"Report: {from_here(report)}")
     elif recommendation.provenance.run:
@@ -154,20 +153,15 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     return EXIT_CODES[proof.verdict]
 
 
-def _target(options: argparse.Namespace, workload: Workload, recommendation: Recommendation) -> Target:
+def _system(options: argparse.Namespace, workload: Workload, recommendation: Recommendation) -> SystemUnderTest:
     """Returns the server at --url, the endpoint --endpoint, or the stack's. Raises `UsageError` or `Unavailable`."""
-    if options.url is None:
-        for name in ("model", "instance_type", "instances"):
-            if getattr(options, name) is not None:
-                raise UsageError(f"--{name.replace('_', '-')}: is only for --url. AWS knows it for an endpoint.")
-        aws = TargetAws()
-        endpoint = options.endpoint or aws.endpoint_name(workload.stack_name)
-        return endpoint_target(aws.described(endpoint), aws.region, on_this_machine=aws.is_on_this_machine())
-    instances = 1 if options.instances is None else options.instances
-    if instances < 1:
-        raise UsageError(f"--instances: got {instances}. Allowed: 1 or more.")
-    archive = _built(recommendation)
-    return url_target(options.url, options.model or workload.name, instances, options.instance_type, archive)
+    if options.url is not None:
+        return system_at_url(options.url, workload.name, options.instances, archive_sha256=_built(recommendation))
+    if options.instances is not None:
+        raise UsageError("--instances: only with --url. AWS reports it for an endpoint.")
+    account = SageMakerAccount()
+    endpoint = options.endpoint or account.endpoint_name(workload.stack_name)
+    return system_of_endpoint(account.endpoint_description(endpoint), account.region)
 
 
 def _built(recommendation: Recommendation) -> str | None:
@@ -180,12 +174,10 @@ def _built(recommendation: Recommendation) -> str | None:
 
 def _run(proving: Proving, run_folder: RunFolder) -> Proof:
     """Raises `Interrupted`, `NoVerdict` or `Unavailable`. proof.json is written in the first two cases, too."""
-    path = run_folder.path
 
     def so_far() -> Proof:
         ended = datetime.now(UTC).isoformat(timespec="seconds")
-        origin = Origin(machine=machine_description(), measured_at=ended, run=f"{path.parent.name}/{path.name}")
-        proof = proving.proof(origin)
+        proof = proving.proof(machine=machine_description(), measured_at=ended, run=run_folder.relative_name)
         run_folder.keep(PROOF, proof.model_dump(mode="json"))
         return proof
 
@@ -222,46 +214,6 @@ def _print_look(
         f"    {_words(load.name)}: {objective.percentile} {milliseconds(latency)} at {rate:,.0f} invocations/min "
         f"(limit {objective.model_latency_ms:g} ms): {late_in_words(interval)}",
     )
-
-
-def _show(proof: Proof, recommendation: Recommendation) -> None:
-    console, chosen = stdout_console(), recommendation.recommended
-    assert chosen is not None, "checked before the proof"
-    table = Table(
-        title=f"{recommendation.workload}: {chosen.instance_count} × {chosen.instance_type}, {proof.percentile} ≤ "
-        f"{proof.limit_ms:g} ms at {recommendation.objective.peak}",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-    )
-    table.add_column("load")
-    percentile = f"{proof.percentile}\nlatency"
-    for head in (
-        "instances\nleft",
-        "invocations\n/min",
-        percentile,
-        "95 %\ninterval",
-        "requests\nlate",
-        "late\nallowed",
-    ):
-        table.add_column(head, justify="right")
-    table.add_column("seconds", justify="right")
-    table.add_column("verdict")
-    for each in proof.scenarios:
-        table.add_row(
-            _words(each.name),
-            str(each.instances_left),
-            number(each.invocations_per_minute, ",.0f"),
-            milliseconds(each.latency_ms),
-            interval_in_words(each.latency_interval_ms),
-            number(each.late, ",d"),
-            number(each.late_allowed, ",d"),
-            f"{each.duration_s:.0f}",
-            PROOF_VERDICTS[each.verdict],
-        )
-    console.print(table)
-    for sentence in proof.not_tested:
-        tell(console, sentence)
-    tell(console, f"{PROOF_VERDICTS[proof.verdict].capitalize()}: {proof.reason}")
 
 
 def _words(name: str) -> str:

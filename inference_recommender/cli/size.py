@@ -22,8 +22,8 @@ from inference_recommender.sizing.batch import (
     read_throughput,
     size_batch,
 )
-from inference_recommender.sizing.decision import cheapest, size_candidates
-from inference_recommender.sizing.evidence import Evidence, read_evidence
+from inference_recommender.sizing.decision import Evidence, cheapest, size_candidates
+from inference_recommender.sizing.evidence import read_evidence
 from inference_recommender.sizing.fleet import Demand
 from inference_recommender.sizing.prices import Catalogue
 from workloads import (
@@ -69,7 +69,7 @@ DESCRIPTION = """Prints the instances that a peak needs, their cost, and the che
 objective. The file or folder decides what the evidence is.
 
 - a job: the JSON of DescribeInferenceRecommendationsJob
-- a run: its folder, that of an experiment or a search, or capacity.json
+- a run: its folder, or that of an experiment
 - a batch: the reports of `python -m containers.batch --summary`, one for each shard, or their folder
 - a rate: JSON with rows_per_second and source; instance_type and price_per_hour_usd may be there too
 
@@ -102,14 +102,7 @@ def add(commands: Commands) -> None:
         metavar="[P99=]N",
         help="limit of model latency; default percentile: the folder's, else the job's one figure is judged",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="sizing.KEY=VALUE",
-        help="replace a key of [sizing], such as sizing.headroom=0.3; may be repeated",
-    )
+    arguments.add_settings(parser, "sizing.KEY", "sizing.headroom")
     parser.add_argument(
         "--baseline", nargs="+", metavar="[TYPE=]PATH", help="reports or a rate to compare a batch with"
     )
@@ -224,7 +217,7 @@ def _size_batch(options: argparse.Namespace, stderr: Console) -> int:
             f"{folder.file}: hosting.kind: is not scheduled-batch. Measure it with `python -m inference_recommender "
             f"run {workload.name}`."
         )
-    from inference_recommender.measure.load_test import machine_description  # needs SciPy
+    from inference_recommender.measure.system import machine_description  # needs SciPy
 
     def read(sources: Sequence[str]) -> Throughput:
         paths, instance_type = _typed(sources)

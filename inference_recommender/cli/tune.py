@@ -10,16 +10,16 @@ from aws_api.errors import AwsUnavailable
 from aws_api.session import AwsSession
 from inference_recommender.capacity.limit import Limit
 from inference_recommender.cli import arguments
-from inference_recommender.measure.load_test import cores, machine_description
+from inference_recommender.measure.system import cores, machine_description
 from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.payloads import payload_archive
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.text import show
 from inference_recommender.sizing.prices import listed_price
 from inference_recommender.tune.folder import ProbeLine, TuneFolder, TunePlan, resumed
-from inference_recommender.tune.race import Race, Reason
+from inference_recommender.tune.race import EndReason, Race
 from inference_recommender.tune.result import TuneResult, patch, result
-from inference_recommender.tune.space import Machine, Space, default_targets, space
+from inference_recommender.tune.space import Space, default_targets, space
 from inference_recommender.tune.triton import SHORTEST_PROBE_S, Built, TritonProbe, TunedTriton
 from inference_recommender.tune.tune_report import tune_report
 from workloads import (
@@ -47,7 +47,7 @@ arrivals at the best rate so far. Overloaded ones drop out, and the others get l
 A Triton of this machine (`make triton`) serves them. It starts once and loads the built model with each configuration,
 so build the targets first.
 
-The values to try are those of [tune] in workload.toml, which --set replaces: --set 'tune.threads=[1, 2]'. Values that
+The values to try are those of [tune] in workload.toml, which --set replaces: --set tune.threads=1,2. Values that
 neither names are chosen for this machine. --dry-run prints what would be tried.
 
 RUN/patch.toml has the best as [variants.tuned]. Append it to workload.toml, build it, and set hosting.target to it. It
@@ -71,18 +71,11 @@ def add(commands: Commands) -> None:
         commands,
         "tune",
         "search the serving configuration with the highest capacity",
-        "tune spellcheck --set 'tune.targets=[\"cpu\", \"cpu-int8\"]' --set 'tune.threads=[1, 2]'",
+        "tune spellcheck --set tune.targets=cpu,cpu-int8 --set tune.threads=1,2",
         DESCRIPTION,
     )
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="tune.KEY=VALUE",
-        help="replace a key of [tune], such as tune.max_duration_s=600; may be repeated",
-    )
+    arguments.add_settings(parser, "tune.KEY", "tune.max_duration_s")
     parser.add_argument(
         "--instance-type",
         metavar="TYPE",
@@ -104,7 +97,7 @@ def _tune(options: argparse.Namespace, stderr: Console) -> int:
         _show_space(plan, as_json=options.json)
         return 0
     artifacts = {each.target: load_artifact(ROOT, plan.workload, each.target) for each in plan.configurations}
-    _refuse_other_archives(options, plan, artifacts)
+    arguments.check_archives(folder.path, plan.archives, artifacts)
     plan = plan.model_copy(update={"archives": {name: each.archive_sha256 for name, each in artifacts.items()}})
     rows = source.workload.latency_objective.rows_per_invocation
     folder.begin(plan, source.workload, payload_archive(source.payloads(), rows))
@@ -184,7 +177,7 @@ def _tune_table(options: argparse.Namespace, source: WorkloadFolder) -> Tune:
 
 
 def _space(tune: Tune, source: WorkloadFolder) -> Space:
-    found = space(source.workload, tune, Machine(cores=cores()))
+    found = space(source.workload, tune, cores())
     if not found.configurations:
         reasons = "; ".join(each.reason for each in found.left_out) or "the values exclude each other"
         raise UsageError(f"{source.file}: tune: no configuration is left to try: {reasons}.")
@@ -202,15 +195,6 @@ def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, T
     source = load_workload(plan.workload)
     source.workload = folder.workload()  # the version of the first probe
     return source, folder, plan
-
-
-def _refuse_other_archives(options: argparse.Namespace, plan: TunePlan, artifacts: dict[str, ModelArtifact]) -> None:
-    for name, then in plan.archives.items():
-        if (now := artifacts[name].archive_sha256) != then:
-            raise UsageError(
-                f"--resume: {options.resume} began with an archive of '{name}' whose sha256 is {then}; the one in "
-                f"build/ now has {now}. Probes of different archives cannot be compared: start a new search."
-            )
 
 
 def _repository(plan: TunePlan, target: str) -> Path:
@@ -233,7 +217,7 @@ def _keep(race: Race, plan: TunePlan, workload: Workload, folder: TuneFolder) ->
         machine=machine_description(),
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    folder.keep(found, patch(workload, found) if found.is_known else None)
+    folder.keep_result(found, patch(workload, found) if found.is_known else None)
     return found
 
 
@@ -249,12 +233,12 @@ def _price(instance_type: str | None) -> float | None:
 
 
 def _conclude(found: TuneResult, race: Race, folder: TuneFolder, *, as_json: bool) -> int:
-    if race.reason is Reason.BOTTLENECK:
+    if race.reason is EndReason.BOTTLENECK:
         raise NoVerdict(
             f"No verdict: {race.complaint}. Run it on a machine with more cores or without other work. The "
             f"measurements are kept in {folder}."
         )
-    if race.reason is not Reason.NOTHING_KEEPS and not found.is_known:
+    if race.reason is not EndReason.NOTHING_KEEPS and not found.is_known:
         raise NoVerdict(
             f"No verdict: after {found.load_s:,.0f} s of probes the best is not known to 15 %. Raise "
             f"tune.max_duration_s, on a machine without other work. The measurements are kept in {folder}."

@@ -2,14 +2,13 @@
 
 from datetime import UTC, datetime
 
-from aws_api.errors import is_this_machine
 from inference_recommender.experiment.experiment_run import ExperimentRun
 from inference_recommender.experiment.folder import ExperimentOrigin
-from inference_recommender.experiment.plan import Batch, cell_lifetime, failed
-from inference_recommender.experiment.resources import PRODUCTION_VARIANT, EndpointPlan, plan_endpoint
-from inference_recommender.measure import load_test
-from inference_recommender.measure.load_test import LoadTestFailed, machine_description
-from inference_recommender.measure.served import endpoint_served, load_plan
+from inference_recommender.experiment.plan import CellBatch, cell_lifetime, failed
+from inference_recommender.experiment.resources import PRODUCTION_VARIANT, CellEndpoint, plan_endpoint
+from inference_recommender.measure.load_test import LoadTest, LoadTestFailed
+from inference_recommender.measure.run import measure
+from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import ProgressUpdate
 from inference_recommender.run_folder import RunFolder
@@ -18,7 +17,7 @@ from workloads import Interrupted, NoVerdict
 POLL_S = 10.0
 
 
-def measure_by_load_test(run: ExperimentRun, batch: Batch) -> None:
+def measure_by_load_test(run: ExperimentRun, batch: CellBatch) -> None:
     """Measures each remaining cell of the batch, and records it before the next one starts.
 
     Uses the endpoint that a killed run left behind. Raises `Interrupted` or an `AwsUnavailable`.
@@ -32,44 +31,43 @@ def measure_by_load_test(run: ExperimentRun, batch: Batch) -> None:
         planned = plan_endpoint(batch.name, number, cell.instance_type, prepared.access.host_ami, expires_at)
         run_folder = RunFolder(run.folder.job(batch).path / cell.instance_type)
         try:
-            measured = _measured(run, batch, planned, run_folder)
+            system = _started(run, planned)
+            run.folder.keep_origin(_origin(system))
+            measured = _measured(run, batch, system, run_folder)
         except (LoadTestFailed, NoVerdict) as error:
             measured = _failed(batch, cell.instance_type, run_folder, str(error))
         finally:
             run.account.delete_endpoint(planned.name)
         measured = run.with_gpus(measured, PRODUCTION_VARIANT, began, datetime.now(UTC))
-        run.folder.keep_origin(_origin(run))
         run.folder.keep_cells([measured.model_copy(update={"variant": batch.variant})], prepared.experiment.cells)
 
 
-def _measured(run: ExperimentRun, batch: Batch, planned: EndpointPlan, run_folder: RunFolder) -> Measurement:
-    account, source, experiment = run.account, run.prepared.source, run.prepared.experiment
+def _started(run: ExperimentRun, planned: CellEndpoint) -> SystemUnderTest:
     try:
-        account.make_endpoint(planned.config, planned.endpoint)
+        run.account.make_endpoint(planned.config, planned.endpoint)
         _wait(run, planned.name)
-        deployed = account.deployed_endpoint(planned.name)
+        return system_of_endpoint(run.account.endpoint_description(planned.name), run.account.region)
     except KeyboardInterrupt:
         raise Interrupted(f"Interrupted: endpoint {planned.name} was deleted before it was measured.") from None
-    served = endpoint_served(deployed, account.region, account.runtime_host())
-    traffic = source.traffic(experiment.traffic)
-    payloads = (run_folder.path / load_test.PAYLOADS).absolute()
-    prepared = load_test.Prepared(
-        source=source,
-        artifact=run.prepared.artifacts[batch.variant],
-        traffic_name=experiment.traffic,
-        traffic=traffic,
-        served=served,
-        plan=load_plan(traffic, source.workload.latency_objective, served, payloads),
-        machine=machine_description(),
+
+
+def _measured(run: ExperimentRun, batch: CellBatch, system: SystemUnderTest, run_folder: RunFolder) -> Measurement:
+    source, experiment = run.prepared.source, run.prepared.experiment
+    test = LoadTest(
+        system=system,
+        traffic=source.traffic(experiment.traffic),
+        request_timeout_s=source.workload.recommender.request_timeout_s,
     )
-    return load_test.measure(prepared, load_test.alone, run_folder, run.progress)
+    (measured,) = measure(test, run_folder, run.progress, run.subject(batch.variant))
+    return measured
 
 
 def _wait(run: ExperimentRun, name: str) -> None:
     """Returns when the endpoint is in service. Raises `LoadTestFailed`."""
     elapsed_s = 0.0
     while True:
-        status, reason = run.account.endpoint_status(name)
+        described = run.account.describe_endpoint(name)
+        status, reason = described["EndpointStatus"], described.get("FailureReason")
         update = ProgressUpdate(job_name=name, status=f"endpoint {status}", elapsed_s=elapsed_s, expected_s=600)
         run.progress.update(update)
         if status == "InService":
@@ -80,7 +78,7 @@ def _wait(run: ExperimentRun, name: str) -> None:
         elapsed_s += POLL_S
 
 
-def _failed(batch: Batch, instance_type: str, run_folder: RunFolder, why: str) -> Measurement:
+def _failed(batch: CellBatch, instance_type: str, run_folder: RunFolder, why: str) -> Measurement:
     """Returns the generator's own measurement, if it got so far, with the reason of the failure."""
     if (run_folder.path / "measurements.json").exists():
         (measured,) = run_folder.measurements()
@@ -88,11 +86,10 @@ def _failed(batch: Batch, instance_type: str, run_folder: RunFolder, why: str) -
     return failed(batch, instance_type, why)
 
 
-def _origin(run: ExperimentRun) -> ExperimentOrigin:
-    local, machine = is_this_machine(run.account.runtime_host()), machine_description()
+def _origin(system: SystemUnderTest) -> ExperimentOrigin:
     return ExperimentOrigin(
-        measured_on="local" if local else "sagemaker",
-        machine=machine if local else f"SageMaker endpoints, load from {machine}",
-        region=run.account.region,
+        measured_on="local" if system.stands_in else "sagemaker",
+        machine=system.machine,
+        region=system.region,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )

@@ -7,17 +7,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from aws_api.sagemaker import EndpointDescription
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.plan import Experiment
 from inference_recommender.experiment.resources import ExperimentAccess
-from inference_recommender.measure.job_wait import Service, Sleep
-from inference_recommender.measurement import DeployedEndpoint, Measurement
+from inference_recommender.measure.job_service import JobService, Sleep
+from inference_recommender.measure.run import RunSubject
+from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress
 from workloads import ModelArtifact, WorkloadFolder
 from workloads.instances import instance_shape
 
 
-class ExperimentAccount(Service, Protocol):
+class ExperimentAccount(JobService, Protocol):
     """The port to AWS. Every method raises `AwsUnavailable` if the service is unavailable."""
 
     def upload_archive(self, url: str, file: Path) -> None:
@@ -32,20 +34,15 @@ class ExperimentAccount(Service, Protocol):
     def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
         """Calls CreateEndpointConfig and CreateEndpoint, or uses existing ones of those names."""
 
-    def endpoint_status(self, name: str) -> tuple[str, str | None]:
-        """Returns EndpointStatus and FailureReason."""
+    def describe_endpoint(self, name: str) -> dict[str, Any]: ...
 
     def delete_endpoint(self, name: str) -> None:
         """Deletes an endpoint and its configuration of the same name, if they exist."""
 
-    def deployed_endpoint(self, name: str) -> DeployedEndpoint:
-        """Raises `AwsUnavailable` for an endpoint that cannot be measured."""
+    def endpoint_description(self, name: str) -> EndpointDescription: ...
 
     def gpu_utilization(self, endpoint: str, variant: str, start: datetime, end: datetime) -> float | None:
         """Returns the mean utilisation of the busiest minute, 0 to 100 × GPUs, or None without a metric."""
-
-    def runtime_host(self) -> str:
-        """Returns the host that receives the requests of endpoints."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +67,15 @@ class ExperimentRun:
     folder: ExperimentFolder
     progress: Progress
     sleep: Sleep = time.sleep
+
+    def subject(self, variant: str) -> RunSubject:
+        source = self.prepared.source
+        return RunSubject(
+            workload=source.workload,
+            payloads=source.payloads(),
+            artifact=self.prepared.artifacts[variant],
+            traffic=self.prepared.experiment.traffic,
+        )
 
     def with_gpus(
         self, measured: Measurement, production_variant: str | None, began: datetime, ended: datetime

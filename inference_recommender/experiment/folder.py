@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from inference_recommender.experiment.cells import Cell
-from inference_recommender.experiment.plan import Batch, Experiment
+from inference_recommender.experiment.plan import CellBatch, Experiment
 from inference_recommender.experiment.resources import ExperimentAccess
 from inference_recommender.measure.job_requests import traffic_pattern
 from inference_recommender.measurement import Measurement
@@ -17,7 +17,6 @@ from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import why_invalid
 from workloads import LatencyObjective, UsageError, Workload
 from workloads.document import Document
-from workloads.files import from_here
 
 
 class ExperimentOrigin(Document):
@@ -31,57 +30,42 @@ class ExperimentOrigin(Document):
     """The end of the last job, ISO 8601 in UTC."""
 
 
-class ExperimentFolder:
+class ExperimentFolder(RunFolder):
     """Files: experiment.json, access.json, origin.json, cells/VARIANT/INSTANCE_TYPE.json, jobs/NAME/ with batch.json
     and a run's files, and workload.json, request.json, measurements.json, result.json, report.html."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._run = RunFolder(path)
-
-    def __str__(self) -> str:
-        """Returns the path relative to the working folder, if it is inside."""
-        return str(from_here(self.path))
-
     @property
-    def report(self) -> Path:
-        return self.path / "report.html"
-
-    @property
-    def begun(self) -> bool:
+    def has_plan(self) -> bool:
         return (self.path / "experiment.json").exists()
 
     def begin(self, experiment: Experiment, workload: Workload, access: ExperimentAccess) -> None:
         """Writes the plan, and the traffic as `compare` reads it in a run's request."""
-        self._run.keep_workload(workload)
+        self.keep_workload(workload)
         pattern = traffic_pattern(workload.traffic[experiment.traffic])
-        self._run.keep("request.json", {"InputConfig": {"TrafficPattern": pattern}})
+        self.keep("request.json", {"InputConfig": {"TrafficPattern": pattern}})
         access.write_json(self.path / "access.json")
         experiment.write_json(self.path / "experiment.json")
 
     def experiment(self) -> Experiment:
         """Raises `UsageError` or `InvalidDocument`."""
-        if not self.begun:
+        if not self.has_plan:
             raise UsageError(f"--resume: {self} is not the folder of an experiment: it has no experiment.json.")
         return Experiment.from_json(self.path / "experiment.json")
 
     def access(self) -> ExperimentAccess:
         return ExperimentAccess.from_json(self.path / "access.json")
 
-    def workload(self) -> Workload:
-        return self._run.workload()
-
-    def job(self, batch: Batch) -> RunFolder:
+    def job(self, batch: CellBatch) -> RunFolder:
         return RunFolder(self.path / "jobs" / batch.name)
 
-    def keep_batch(self, batch: Batch) -> None:
+    def keep_batch(self, batch: CellBatch) -> None:
         """Records a batch before it is sent. Deletes earlier failures of its cells, which are measured again."""
         for cell in batch.cells:
             self._cell(cell).unlink(missing_ok=True)
         batch.write_json(self.job(batch).path / "batch.json")
 
-    def batches(self) -> tuple[Batch, ...]:
-        return tuple(Batch.from_json(file) for file in sorted(self.path.glob("jobs/*/batch.json")))
+    def batches(self) -> tuple[CellBatch, ...]:
+        return tuple(CellBatch.from_json(file) for file in sorted(self.path.glob("jobs/*/batch.json")))
 
     def keep_origin(self, origin: ExperimentOrigin) -> None:
         origin.write_json(self.path / "origin.json")
@@ -106,7 +90,7 @@ class ExperimentFolder:
         for measurement in measured:
             cell = Cell(variant=measurement.variant or "", instance_type=measurement.instance_type)
             measurement.write_json(self._cell(cell))
-        self._run.keep_measurements(self.measured(cells))
+        self.keep_measurements(self.measured(cells))
 
     def measured(self, cells: Iterable[Cell]) -> tuple[Measurement, ...]:
         """Returns the measurements of the cells whose test has ended, also of failed ones."""
@@ -119,9 +103,6 @@ class ExperimentFolder:
         """Returns the cells without a measurement, and those with a failed or invalid test."""
         objective = self.workload().latency_objective
         return tuple(cell for cell in cells if not self.ended(cell) or _is_bad(self._measured(cell), objective))
-
-    def keep_page(self, page: str) -> None:
-        self._run.keep_report(page)
 
     def keep_result(self, result: Document) -> None:
         result.write_json(self.path / "result.json")

@@ -8,13 +8,14 @@ lives as long as the batch.
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from aws_api.sagemaker import MEASURED_ON_TAG
 from inference_recommender.experiment.by_load_test import measure_by_load_test
 from inference_recommender.experiment.experiment_run import ExperimentRun
 from inference_recommender.experiment.folder import ExperimentOrigin
-from inference_recommender.experiment.plan import Batch, batches, failed, job_plan, lifetime
+from inference_recommender.experiment.plan import CellBatch, batches, failed, job_plan, lifetime
 from inference_recommender.experiment.resources import model_request
-from inference_recommender.measure.job import JobFailed
-from inference_recommender.measure.job import measure as run_job
+from inference_recommender.measure.job import JobFailed, JobSource
+from inference_recommender.measure.run import measure as measure_by
 from inference_recommender.measurement import Measurement, results
 from inference_recommender.run_folder import RunFolder
 from workloads import Interrupted, NoVerdict
@@ -30,13 +31,16 @@ def measure(run: ExperimentRun) -> tuple[Measurement, ...]:
         if not all(folder.ended(cell) for cell in batch.cells):
             _measure_batch(run, batch)
     names = [batch.name for batch in folder.batches()]
-    for batch in batches(experiment, folder.left(experiment.cells), names):
+    left = batches(experiment, folder.left(experiment.cells), names)
+    if left and names:
+        run.account.delete_model(names[-1])  # a killed run may have left it after its last cell
+    for batch in left:
         folder.keep_batch(batch)
         _measure_batch(run, batch)
     return folder.measured(experiment.cells)
 
 
-def _measure_batch(run: ExperimentRun, batch: Batch) -> None:
+def _measure_batch(run: ExperimentRun, batch: CellBatch) -> None:
     prepared, account = run.prepared, run.account
     artifact = prepared.artifacts[batch.variant]
     account.upload_archive(prepared.access.archive_url(artifact), prepared.archives[batch.variant])
@@ -53,7 +57,7 @@ def _measure_batch(run: ExperimentRun, batch: Batch) -> None:
     account.delete_model(batch.name)
 
 
-def _measure_by_job(run: ExperimentRun, batch: Batch) -> None:
+def _measure_by_job(run: ExperimentRun, batch: CellBatch) -> None:
     """Creates or continues the batch's job, and records every cell; if interrupted, those whose test has ended.
 
     Raises `Interrupted`, or an `AwsUnavailable` that is not about this job.
@@ -62,7 +66,8 @@ def _measure_by_job(run: ExperimentRun, batch: Batch) -> None:
     workload = prepared.source.workload
     plan = job_plan(prepared.experiment, batch, workload, prepared.access.tested_model(workload.name, batch.name))
     try:
-        run_job(plan, prepared.source, run.account, job, run.progress, run.sleep)
+        source = JobSource(plan=plan, service=run.account, sleep=run.sleep)
+        measure_by(source, job, run.progress, run.subject(batch.variant))
     except (JobFailed, NoVerdict) as error:
         why = str(error)
     except Interrupted:
@@ -72,11 +77,11 @@ def _measure_by_job(run: ExperimentRun, batch: Batch) -> None:
     _record(run, batch, why)
 
 
-def _record(run: ExperimentRun, batch: Batch, why: str | None) -> None:
+def _record(run: ExperimentRun, batch: CellBatch, why: str | None) -> None:
     """Records the job's cells and their origin; without a `why`, only cells whose test has ended."""
     job = run.folder.job(batch)
     described = job.description()
-    machine = run.account.measured_on(described["JobArn"])
+    machine = run.account.tags(described["JobArn"]).get(MEASURED_ON_TAG)
     ended = datetime.fromisoformat(described.get("CompletionTime") or described["LastModifiedTime"])
     run.folder.keep_origin(
         ExperimentOrigin(
@@ -93,7 +98,7 @@ def _record(run: ExperimentRun, batch: Batch, why: str | None) -> None:
     run.folder.keep_cells(tests, run.prepared.experiment.cells)
 
 
-def _tests(job: RunFolder, batch: Batch, why: str | None) -> Iterator[Measurement]:
+def _tests(job: RunFolder, batch: CellBatch, why: str | None) -> Iterator[Measurement]:
     """Yields the cells whose test has ended; with a `why`, also the others, failed for that reason."""
     by_type = {measurement.instance_type: measurement for measurement in job.measurements()}
     cut_short = {

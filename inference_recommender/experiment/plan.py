@@ -11,8 +11,7 @@ from typing import Literal
 
 from aws_api.expiry import GRACE_S
 from inference_recommender.experiment.cells import Cell
-from inference_recommender.measure.job_requests import JobPlan, plan_job
-from inference_recommender.measure.tested_model import TestedModel
+from inference_recommender.measure.job_requests import JobPlan, TestedModel, plan_job
 from inference_recommender.measurement import Measurement
 from workloads import Workload
 from workloads.document import Document
@@ -21,7 +20,7 @@ LARGEST_JOB = 10
 LONGEST_NAME = 63
 
 
-class Batch(Document):
+class CellBatch(Document):
     """Cells of one variant that one job measures with one model."""
 
     name: str
@@ -50,7 +49,7 @@ class Experiment(Document):
     """The workload's [published.NAME] that is measured."""
 
 
-def batches(experiment: Experiment, left: Sequence[Cell], taken: Collection[str]) -> tuple[Batch, ...]:
+def batches(experiment: Experiment, left: Sequence[Cell], taken: Collection[str]) -> tuple[CellBatch, ...]:
     """Returns the batches that measure the cells `left`, with names that are not `taken`."""
     names = set(taken)
     planned = []
@@ -59,17 +58,17 @@ def batches(experiment: Experiment, left: Sequence[Cell], taken: Collection[str]
         for first in range(0, len(types), LARGEST_JOB):
             name = next(name for name in _names(experiment.name, variant) if name not in names)
             names.add(name)
-            planned.append(Batch(name=name, variant=variant, instance_types=types[first : first + LARGEST_JOB]))
+            planned.append(CellBatch(name=name, variant=variant, instance_types=types[first : first + LARGEST_JOB]))
     return tuple(planned)
 
 
-def job_plan(experiment: Experiment, batch: Batch, workload: Workload, tested: TestedModel) -> JobPlan:
+def job_plan(experiment: Experiment, batch: CellBatch, workload: Workload, tested: TestedModel) -> JobPlan:
     """Returns the advanced job of a batch."""
     traffic = workload.traffic[experiment.traffic]
     return plan_job(as_hosted(workload, batch), experiment.traffic, traffic, tested, batch.name)
 
 
-def lifetime(experiment: Experiment, batch: Batch, workload: Workload) -> timedelta:
+def lifetime(experiment: Experiment, batch: CellBatch, workload: Workload) -> timedelta:
     """Returns the longest duration of a batch. Its resources may be deleted after that."""
     return len(batch.instance_types) * cell_lifetime(experiment, workload)
 
@@ -78,7 +77,7 @@ def cell_lifetime(experiment: Experiment, workload: Workload) -> timedelta:
     return timedelta(seconds=workload.traffic[experiment.traffic].duration_s + GRACE_S)
 
 
-def as_hosted(workload: Workload, batch: Batch) -> Workload:
+def as_hosted(workload: Workload, batch: CellBatch) -> Workload:
     """Returns the workload with the batch's variant as hosted, and its instance types as candidates."""
     target = workload.variant(batch.variant).target
     candidates = workload.targets[target].model_copy(update={"instance_types": batch.instance_types})
@@ -86,7 +85,7 @@ def as_hosted(workload: Workload, batch: Batch) -> Workload:
     return workload.model_copy(update={"targets": {**workload.targets, target: candidates}, "hosting": hosting})
 
 
-def failed(batch: Batch, instance_type: str, why: str) -> Measurement:
+def failed(batch: CellBatch, instance_type: str, why: str) -> Measurement:
     """Returns the measurement of a cell whose test failed."""
     return Measurement(
         instance_type=instance_type,

@@ -6,9 +6,9 @@ from typing import Any
 
 from aws_api.expiry import expiry_tag
 from inference_recommender.experiment.images import Platform, platform
-from inference_recommender.experiment.plan import Batch
+from inference_recommender.experiment.plan import CellBatch
 from inference_recommender.measure.job import PAYLOAD_PREFIX, payload_key
-from inference_recommender.measure.tested_model import TestedModel
+from inference_recommender.measure.job_requests import TestedModel
 from workloads import ModelArtifact
 from workloads.document import Document
 from workloads.instances import instance_shape
@@ -28,13 +28,13 @@ class ExperimentAccess(Document):
     host_ami: str | None = None
     """InferenceAmiVersion of GPU instances in load tests. A job of Inference Recommender cannot choose it."""
 
-    def image(self, batch: Batch) -> str:
+    def image(self, batch: CellBatch) -> str:
         """Returns the image of a batch's model."""
         return self.images[platform(batch.instance_types[0])]
 
     def tested_model(self, workload: str, model_name: str) -> TestedModel:
         return TestedModel(
-            model_name=model_name, role_arn=self.role_arn, payload_url=f"s3://{self.bucket}/{payload_key(workload)}"
+            model=model_name, role_arn=self.role_arn, payload_url=f"s3://{self.bucket}/{payload_key(workload)}"
         )
 
     def archive_url(self, artifact: ModelArtifact) -> str:
@@ -43,7 +43,7 @@ class ExperimentAccess(Document):
 
 
 def model_request(
-    batch: Batch, artifact: ModelArtifact, access: ExperimentAccess, expires_at: datetime
+    batch: CellBatch, artifact: ModelArtifact, access: ExperimentAccess, expires_at: datetime
 ) -> dict[str, Any]:
     """Returns the request of CreateModel. The cleanup may delete the model from `expires_at` on."""
     return {
@@ -68,7 +68,7 @@ def model_request(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EndpointPlan:
+class CellEndpoint:
     config: dict[str, Any]
     """The request of CreateEndpointConfig."""
     endpoint: dict[str, Any]
@@ -81,7 +81,7 @@ class EndpointPlan:
 
 def plan_endpoint(
     model_name: str, number: int, instance_type: str, host_ami: str | None, expires_at: datetime
-) -> EndpointPlan:
+) -> CellEndpoint:
     """Plans an endpoint of one instance, named after the model and the cell's `number` in its batch.
 
     `host_ami` applies only to GPU instances. The cleanup may delete the endpoint from `expires_at` on.
@@ -96,7 +96,7 @@ def plan_endpoint(
         "InitialInstanceCount": 1,
         **({"InferenceAmiVersion": host_ami} if host_ami and shape and shape.gpus else {}),
     }
-    return EndpointPlan(
+    return CellEndpoint(
         config={"EndpointConfigName": name, "ProductionVariants": [variant], "Tags": [expiry_tag(expires_at)]},
         endpoint={"EndpointName": name, "EndpointConfigName": name, "Tags": [expiry_tag(expires_at)]},
     )

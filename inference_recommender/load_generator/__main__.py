@@ -4,7 +4,7 @@
 
 PLAN.json, for example (`load_generator/plan.py` has every key):
 
-  {"url": "http://127.0.0.1:8000/v2/models/spellcheck/infer", "payloads": "payloads.tar.gz", "calibrate": true,
+  {"url": "http://127.0.0.1:8000/v2/models/spellcheck/infer", "payloads": "payloads.tar.gz",
    "arrivals": {"invocations_per_minute": 6000.0, "duration_in_seconds": 60.0, "connections": 64},
    "stopping_conditions": {"ModelLatencyThresholds": [{"Percentile": "P99", "ValueInMilliseconds": 50}]}}
 
@@ -33,20 +33,18 @@ from pydantic import TypeAdapter
 
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
 from inference_recommender.load_generator.load_run import Run, Window
-from inference_recommender.load_generator.loops import most_connections
-from inference_recommender.load_generator.plan import REQUEST_TIMEOUT_S, LoadPlan
+from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.requests import Outgoing, outgoing, read_payloads
-from inference_recommender.load_generator.self_watch import SelfWatch, calibrate
-from inference_recommender.load_generator.summary import Measured, summarise, why_invalid
-from inference_recommender.load_generator.timeline import Timeline
+from inference_recommender.load_generator.self_watch import SelfWatch
+from inference_recommender.load_generator.summary import MeasuredRun, summarise, why_invalid, write_results
 from workloads import NoVerdict, ProjectError, Unavailable, UsageError
-from workloads.files import replace_text, replacing
+from workloads.files import replacing
 from workloads.program import exit_code, foreseen, printable
 
 TARGET_FAILED = Unavailable.exit_code
 INVALID = NoVerdict.exit_code
 PROBE_BYTES = 1 << 20
-"""So much is written to the folder of the results, and removed, before the load is sent."""
+"""Bytes that are written to the results folder and removed before the load is sent."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -59,23 +57,17 @@ def main(arguments: list[str] | None = None) -> int:
         "plan", type=Path, metavar="PLAN.json", help="a LoadPlan: target, payloads, traffic, conditions"
     )
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="folder for records.npz, timeline.npz and summary.json"
+        "--out", type=Path, required=True, metavar="DIR", help="folder for records.npz and summary.json"
     )
     parser.add_argument(
         "--headers",
         metavar="FILE",
         help="a JSON object of headers beside the plan's, or in place of those it does not keep; - is standard input",
     )
-    parser.add_argument(
-        "--request-timeout-s",
-        type=float,
-        metavar="S",
-        help=f"in place of the plan's request_timeout_s, which is {REQUEST_TIMEOUT_S:g} if it does not say",
-    )
     options = parser.parse_args(arguments)
     try:
         plan = LoadPlan.from_json(options.plan)
-        plan = plan.with_request_timeout(options.request_timeout_s).with_headers(_headers(options.headers))
+        plan = plan.with_headers(_headers(options.headers))
         sent = outgoing(plan, read_payloads(plan.payloads))
         _check(options.out)
     except ProjectError as error:
@@ -118,26 +110,23 @@ async def run_plan(plan: LoadPlan, sent: Outgoing, out: Path, clock: Clock = SYS
     run = Run(plan, sent, report, clock)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, run.stop)
-    calibration = await calibrate(sent.requests, most_connections(plan)) if plan.calibrate else None
     _print({"event": "started", "started_at": clock.epoch(), "payloads": len(sent.requests)})
     with _without_garbage_collection():
         cpu_before = clock.cpu()
         ended = await run.drive()
         cpu_s = clock.cpu() - cpu_before
-    rows = run.records.rows()
-    measured = Measured(
-        rows=rows,
-        unfinished_intended_s=run.records.unfinished_intended_s(),
-        unserved_s=run.records.unserved_s,
+    requests = run.log.requests(stalls_s=run.stalls_s)
+    measured = MeasuredRun(
+        requests=requests,
+        unserved_s=run.log.unserved_s,
         open_loop=plan.arrivals is not None,
         started_at=run.started_at,
         duration_s=run.duration_s,
-        stalls_s=run.stalls_s,
-        first_error=run.records.first_error,
+        first_error=run.log.first_error,
         ended=ended,
-        watch=SelfWatch.of(cpu_s, run.duration_s, run.lags_s, rows, calibration),
+        watch=SelfWatch.of(cpu_s, run.duration_s, run.lags_s, requests.finished_s),
     )
-    return _finish(measured, run, plan, out)
+    return _finish(measured, plan, out)
 
 
 @contextmanager
@@ -151,21 +140,18 @@ def _without_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _finish(measured: Measured, run: Run, plan: LoadPlan, out: Path) -> int:
+def _finish(measured: MeasuredRun, plan: LoadPlan, out: Path) -> int:
     summary = summarise(measured, plan.stopping_conditions)
     target_failed = summary.ended.startswith("target failed")
     invalid = None if target_failed or summary.ended == "stopped" else why_invalid(summary, plan.stopping_conditions)
     code = TARGET_FAILED if target_failed else INVALID if invalid else 0
-    document = {**summary.as_json(), "reason": invalid or summary.ended}
-    timeline = Timeline.of(measured.rows, measured.unfinished_intended_s, measured.started_at, measured.stalls_s)
-    try:  # What is small first: on a full disk there may be room for it. A summary tells that the timeline is there.
-        timeline.write(out / "timeline.npz")
-        replace_text(out / "summary.json", json.dumps(document, indent=2) + "\n")
-        run.records.write(out / "records.npz", measured.stalls_s)
+    reason = invalid or summary.ended
+    try:
+        write_results(out, {**summary.as_json(), "reason": reason}, measured.requests)
     except OSError as error:
-        code, document["reason"] = TARGET_FAILED, f"{error.filename} cannot be written: {error.strerror}"
-        print(f"{document['reason']}. Free some space; what was written before it is kept in {out}.", file=sys.stderr)
-    _print({"event": "finished", "reason": document["reason"]})
+        code, reason = TARGET_FAILED, f"{error.filename} cannot be written: {error.strerror}"
+        print(f"{reason}. Free some space. The files written before it are in {out}.", file=sys.stderr)
+    _print({"event": "finished", "reason": reason})
     return code
 
 

@@ -17,7 +17,7 @@ BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json"
 JSON_SIZE = re.compile(rb"json-header-size=([0-9]{1,15})")
 
 Complaint = Callable[[bytes, int | None], str | None]
-"""Returns what is wrong with a body whose JSON header has so many bytes (None: all of it), or None."""
+"""Returns the problem of a body with this size of its JSON header (None: all of it), or None."""
 
 
 class KeptAnswer(ParsedAnswer):
@@ -55,7 +55,7 @@ class AnswerCheck:
         return self._count % ONE_IN == 0 or payload in self._unread
 
     def problem(self, payload: int, answer: KeptAnswer) -> str | None:
-        """Returns what is wrong with the answer, or None."""
+        """Returns the problem of the answer, or None."""
         if complaint := self._complaint(bytes(answer.content), answer.header_size):
             self._unread = set(range(self._payloads))
             return f"the answer to payload {payload} {complaint}"

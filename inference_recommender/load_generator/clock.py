@@ -1,7 +1,6 @@
-"""The clocks that a run reads, and an alarm finer than an event loop's own timers.
+"""The clocks of a run, and an alarm finer than an event loop's timers.
 
-A run takes its clocks as one value, so that a test can put those of an event loop in virtual time in their place.
-Sleeping and time-outs go by the event loop and need no clock here.
+A run takes its clocks as one value, so that tests can use virtual time.
 """
 
 import asyncio
@@ -21,13 +20,13 @@ CORES = os.cpu_count() or 1
 
 
 class Alarm(Protocol):
-    """Calls a function at a moment of `Clock.now`."""
+    """Calls a function at a reading of `Clock.now`."""
 
     def set(self, moment: float) -> None:
-        """Ring at `moment`, or at once where it is past. An earlier setting is forgotten."""
+        """Rings at `moment`, or at once if it is past. Replaces an earlier setting."""
 
     def close(self) -> None:
-        """Never ring again."""
+        """Cancels the alarm."""
 
 
 class _Moment(ctypes.Structure):
@@ -39,14 +38,13 @@ class _Setting(ctypes.Structure):
 
 
 class TimerfdAlarm:
-    """An alarm on Linux's timerfd, which wakes the event loop to within tens of microseconds.
+    """An alarm by Linux's timerfd, exact to tens of microseconds. The loop's own timers count whole milliseconds.
 
-    The loop's own timers count whole milliseconds, which at a thousand requests a second is the gap between two of
-    them. Python has timerfd from 3.13 on; until then it is called in the C library.
+    Python has timerfd from 3.13 on. Until then it is called in the C library.
     """
 
     def __init__(self, ring: Callable[[], None]) -> None:
-        """Needs a running loop. `ring` is called once for each `set`."""
+        """Needs a running loop. Calls `ring` once for each `set`."""
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._fd = self._libc.timerfd_create(CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
         if self._fd < 0:
@@ -75,7 +73,7 @@ class TimerfdAlarm:
 
 
 def stolen_s() -> float:
-    """Returns the CPU time per core that a hypervisor took since boot; 0 if the kernel does not count it."""
+    """Returns the CPU time per core that a hypervisor took since boot, or 0 if the kernel does not count it."""
     with Path("/proc/stat").open() as stat:
         fields = stat.readline().split()
     return int(fields[8]) / TICKS_PER_S / CORES if len(fields) > 8 else 0.0
@@ -86,15 +84,12 @@ class Clock:
     """The clocks of one run, all in seconds."""
 
     now: Callable[[], float] = time.perf_counter
-    """Monotonic: requests are timed with it."""
     epoch: Callable[[], float] = time.time
-    """Since 1970, common to all machines: several generators start and are merged by it."""
+    """Seconds since 1970, common to all generators."""
     cpu: Callable[[], float] = time.process_time
-    """CPU time of this process."""
     stolen: Callable[[], float] = stolen_s
-    """CPU time per core that the hypervisor took from this machine."""
     alarm: Callable[[Callable[[], None]], Alarm] = TimerfdAlarm
-    """Makes an alarm on `now`, within a running loop."""
+    """Creates an alarm on `now`, within a running loop."""
 
 
 SYSTEM_CLOCK = Clock()

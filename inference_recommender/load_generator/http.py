@@ -1,13 +1,8 @@
-"""HTTP/1.1 as the generator speaks it: keep-alive connections with at most one open request each, and their pool.
+"""HTTP/1.1 connections of the generator, each with at most one open request, and their pool.
 
-An answer is read for its status and its end (`http_answer`); a sample is read as an inference response (`answers`).
-
-A `Connection` times and records its requests. It does not know when to send: whenever it is free it calls `on_free`,
-and the load (`loops`) calls `send`. A `Pool` opens connections, opens them again when they are lost, gives up requests
-that take longer than they may, and hangs up in the end.
-
-Whatever the server does, each request that was sent is recorded once: as a row with its status, or as unfinished where
-the run ended before its answer.
+A `Connection` times and records its requests. It calls `on_free` when it is free, and the load (`loops`) calls `send`.
+A `Pool` opens connections, reopens lost ones, times out late requests and closes all connections at the end. Each sent
+request is recorded once: with its status, or as unfinished if the run ended before its answer.
 """
 
 import asyncio
@@ -23,15 +18,14 @@ from inference_recommender.load_generator.http_answer import (
     ParsedAnswer,
     whole_head,
 )
-from inference_recommender.load_generator.records import CONNECTION_FAILED, TIMED_OUT, UNREADABLE, Records
+from inference_recommender.load_generator.records import CONNECTION_FAILED, TIMED_OUT, UNREADABLE, RequestLog
 from inference_recommender.load_generator.requests import Outgoing
 
 SWEEP_S = 0.1
-"""Seconds between two looks for requests that take too long. One look over all connections costs microseconds, a timer
-for each request would cost some at every request."""
+"""Seconds between two checks for late requests. That costs less than a timer for each request."""
 RECONNECT_S = 0.1
-"""Seconds between a connection's failure and the next attempt. A connection that lived longer, or was idle longer, is
-one that the target accepted: its close without a request is an idle close."""
+"""Seconds between a connection's failure and the next attempt. The close of a connection that was open or idle for
+longer, without a request, is an idle close."""
 CONNECT_TIMEOUT_S = 5.0
 
 
@@ -39,23 +33,21 @@ class Connection(asyncio.Protocol):
     def __init__(
         self,
         number: int,
-        records: Records,
+        log: RequestLog,
         on_free: Callable[["Connection"], None],
         on_lost: Callable[["Connection", str | None], None],
         on_unread: Callable[[float, bytes, int], None] | None,
         check: AnswerCheck | None,
         now: Callable[[], float],
     ) -> None:
-        """`on_lost` gets the reason; None if the server closed the connection without a request outstanding.
-
-        `on_unread` gets the arguments of `send` for a request that crossed an idle close, to send it again.
+        """`on_lost` gets the reason, or None for a close without an open request. `on_unread` gets the arguments of
+        `send` for a request that crossed an idle close.
         """
         self.number = number
         self.leaving = False
         self.free_since = now()
-        """The moment the connection was asked for, then the moment of its last answer."""
         self._now = now
-        self._records = records
+        self._log = log
         self._on_free = on_free
         self._on_lost = on_lost
         self._on_unread = on_unread
@@ -65,37 +57,31 @@ class Connection(asyncio.Protocol):
         self._request = b""
         self._payload = 0
         self._reads = False
-        """Whether the answer to the open request is read as an inference response."""
         self._may_resend = False
         self._opened: float | None = None
         self._answers = 0
         self._lost = False
         self._transport: asyncio.Transport | None = None
-        # State of the answer that is arriving:
         self._missing = 0
         self._keep_alive = True
         self._parsed: ParsedAnswer | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether a request is under way."""
         return self._sent is not None
 
     @property
     def open(self) -> bool:
-        """Whether a request may be sent, as far as this side knows."""
+        """Whether a request may be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property
     def lasted(self) -> bool:
-        """Whether the target kept the connection: it answered, or left it open for a while."""
+        """Whether the target answered on the connection or kept it open for a while."""
         return self._answers > 0 or (self._opened is not None and self._now() - self._opened >= RECONNECT_S)
 
     def send(self, intended: float, request: bytes, payload: int, *, again: bool = False) -> None:
-        """Sends `request`, with the payload of that number, which was due at the moment `intended`.
-
-        `again` means that an idle close lost it before.
-        """
+        """Sends a request that was due at `intended`. `again` means that an idle close lost it before."""
         assert self._transport is not None
         self._intended = intended
         self._request = request
@@ -106,7 +92,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(request)
 
     def leave(self) -> None:
-        """Hang up once the open request has returned."""
+        """Closes the connection after the answer to the open request."""
         self.leaving = True
         if self._sent is None and self._transport is not None:
             self._transport.close()
@@ -116,24 +102,21 @@ class Connection(asyncio.Protocol):
         return self._sent is not None and self._sent < moment
 
     def time_out(self, reason: str) -> None:
-        """Hang up: the open request has taken longer than it may, and is recorded as that."""
+        """Records the open request as timed out and closes the connection."""
         assert self._transport is not None
-        if self._records.first_error is None:
-            self._records.first_error = reason
+        if self._log.first_error is None:
+            self._log.first_error = reason
         self._record_failure(TIMED_OUT)
         self._transport.abort()
         self._tell_lost(None)
 
     def abandon(self, ended: float) -> None:
-        """Hang up now. A open request is recorded as unfinished: it has no answer and so no latency.
-
-        `ended` is the moment at which the run was over.
-        """
+        """Closes the connection. An open request is recorded as unfinished. `ended` is the end of the run."""
         self.leaving = True
         if self._sent is not None or self._transport is None:
-            self._records.unserved_s += max(ended - self.free_since, 0.0)
+            self._log.unserved_s += max(ended - self.free_since, 0.0)
         if self._sent is not None:
-            self._records.add_unfinished(self._intended)
+            self._log.add_unfinished(self._intended)
             self._sent = None
         if self._transport is not None:
             self._transport.abort()
@@ -171,7 +154,7 @@ class Connection(asyncio.Protocol):
             self._fail(str(exc) if exc else "the connection was closed")
 
     def _crossed_idle_close(self, sent: float) -> bool:
-        """Returns whether the server closed an idle connection before it can have read the request."""
+        """Returns whether the server closed an idle connection before it read the request."""
         assert self._opened is not None
         return (
             self._may_resend
@@ -201,15 +184,15 @@ class Connection(asyncio.Protocol):
                 problem = self._check.problem(self._payload, answer)
                 status = UNREADABLE if problem else status
             if problem:
-                self._records.unserved_s += finished - self.free_since
-                self._records.first_error = self._records.first_error or problem
+                self._log.unserved_s += finished - self.free_since
+                self._log.first_error = self._log.first_error or problem
             self._complete(status, finished)
         return None
 
     def _complete(self, status: int, finished: float) -> None:
         if self._sent is None:
             return self._refuse(MORE_THAN_AN_ANSWER)
-        self._records.add(self._intended, self._sent, finished, status, self.number)
+        self._log.add(self._intended, self._sent, finished, status, self.number)
         self.free_since, self._sent = finished, None
         self._answers += 1
         if self.leaving or not self._keep_alive:
@@ -230,48 +213,44 @@ class Connection(asyncio.Protocol):
         self._tell_lost(reason)
 
     def _record_failure(self, status: int) -> None:
-        """Records the open request, which ends without an answer."""
+        """Records the open request without an answer."""
         assert self._sent is not None
         now = self._now()
-        self._records.add(self._intended, self._sent, now, status, self.number)
-        self._records.unserved_s += now - self.free_since
+        self._log.add(self._intended, self._sent, now, status, self.number)
+        self._log.unserved_s += now - self.free_since
         self._sent = None
 
     def _tell_lost(self, reason: str | None) -> None:
-        """Calls `on_lost` once: a connection that was given up is closed a moment later, which is no reason."""
         if not self._lost:
             self._lost = True
             self._on_lost(self, reason)
 
 
 class Pool:
-    """The connections of a run. A lost one is followed by another of the same number."""
+    """The connections of a run. A lost one is replaced by another with the same number."""
 
     def __init__(
         self,
         outgoing: Outgoing,
-        records: Records,
+        log: RequestLog,
         on_free: Callable[[Connection], None],
         clock: Clock = SYSTEM_CLOCK,
         on_unread: Callable[[float, bytes, int], None] | None = None,
     ) -> None:
-        """For `on_unread` see `Connection`; without it, a request that crossed an idle close has failed."""
+        """Without `on_unread`, a request that crossed an idle close has failed."""
         self.lost_because: str | None = None
-        """Why the last connection failed; the run sets it to None when an answer arrives again. Idle closes are no
-        reason, nor is a request that timed out: the run waits longer before it takes silence for a failure."""
+        """Why the last connection failed, without idle closes and timeouts. The run resets it on the next answer."""
         self._target = outgoing.target
         self._tls = outgoing.tls
         self._timeout_s = outgoing.timeout_s
-        self._records = records
+        self._log = log
         self._on_free = on_free
         self._on_unread = on_unread
         self._check = outgoing.complaint and AnswerCheck(len(outgoing.requests), outgoing.complaint)
         self._now = clock.now
         self._lasted_at = -inf
-        """The latest moment at which a connection is known to have lasted."""
         self._connections: list[Connection] = []
         self._leaving: list[Connection] = []
-        """Those that hang up when their open request has returned."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -279,17 +258,15 @@ class Pool:
         return len(self._connections)
 
     def refused(self) -> bool:
-        """Returns whether connections fail, and none has lasted of late."""
+        """Returns whether connections fail and none has lasted recently."""
         now = self._now()
         if any(connection.open and connection.lasted for connection in self._connections):
             self._lasted_at = now
         return self.lost_because is not None and now - self._lasted_at > 2 * RECONNECT_S
 
     def open(self, number: int) -> asyncio.Task[None]:
-        """Begins to connect; the task ends when that has succeeded or failed."""
-        connection = Connection(
-            number, self._records, self._on_free, self._lose, self._on_unread, self._check, self._now
-        )
+        """Starts to connect. The task ends with success or failure."""
+        connection = Connection(number, self._log, self._on_free, self._lose, self._on_unread, self._check, self._now)
         self._connections.append(connection)
         if self._sweep is None:
             self._time_out_late_ones()
@@ -299,13 +276,13 @@ class Pool:
         return task
 
     def close_latest(self) -> None:
-        """Hangs up the latest connection once its open request has returned."""
+        """Closes the latest connection after the answer to its open request."""
         connection = self._connections.pop()
         self._leaving.append(connection)
         connection.leave()
 
     async def drain(self, patience_s: Callable[[], float]) -> None:
-        """Waits for the requests under way, but no longer than `patience_s` says at the time, then hangs up."""
+        """Waits for open requests for at most `patience_s()`, then closes all connections."""
         ended = self._now()
         leaving, self._connections = [*self._leaving, *self._connections], []
         self._leaving = leaving
@@ -321,7 +298,7 @@ class Pool:
             self._sweep.cancel()
 
     def _time_out_late_ones(self) -> None:
-        """Gives up the requests that take longer than they may, now and every `SWEEP_S` from now on."""
+        """Times out late requests, now and every `SWEEP_S`."""
         self._leaving = [connection for connection in self._leaving if connection.busy]
         latest = self._now() - self._timeout_s
         late = [each for each in (*self._connections, *self._leaving) if each.waits_since_before(latest)]
@@ -348,12 +325,12 @@ class Pool:
             self._miss(connection, f"{target.name} refuses connections ({why})")
 
     def _miss(self, connection: Connection, reason: str) -> None:
-        """Counts the time that was lost without a connection, and tries again."""
-        self._records.unserved_s += self._now() - connection.free_since + RECONNECT_S
+        """Adds the time without a connection and tries again."""
+        self._log.unserved_s += self._now() - connection.free_since + RECONNECT_S
         self._replace(connection, reason)
 
     def _lose(self, connection: Connection, reason: str | None) -> None:
-        """Replaces a lost connection, at once after an idle close."""
+        """Replaces a lost connection, immediately after an idle close."""
         if connection.lasted:
             self._lasted_at = self._now()
         if reason is None and not connection.lasted and connection in self._connections:

@@ -1,8 +1,6 @@
-"""HTTP/1.1 answers as the generator reads them.
+"""HTTP/1.1 answers. `whole_head` reads the usual ones: status 200 with a Content-Length in a head that arrives at once.
 
-Nearly every answer has status 200 and gives its Content-Length in a head that arrives in one piece: `whole_head` reads
-the length and nothing else. All other answers (errors, whose body is kept, chunked ones, heads in pieces) go through
-httptools (`ParsedAnswer`).
+All others (errors, chunked answers, heads in pieces) go through httptools (`ParsedAnswer`).
 """
 
 import re
@@ -11,29 +9,29 @@ from functools import lru_cache
 import httptools
 
 SHOWN_BYTES = 300
-"""At most so much of an error's body is kept."""
+"""Bytes of an error's body that are kept."""
 MOST_ANSWER_BYTES = 64 << 20
-"""A larger answer is an error; SageMaker's own are 6 MB at most, or 25 MB. None is kept in memory."""
+"""A larger answer is an error. SageMaker's limit is 25 MB."""
 MOST_HEAD_BYTES = 64 << 10
-"""An answer of more bytes without an end of its head is an error."""
+"""A larger head is an error."""
 OK = (b"HTTP/1.1 200 ", b"HTTP/1.1 200\r")
 DECISIVE = re.compile(rb"\n(content-length|connection|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*)")
-"""The headers, in lower case, that say where an answer ends and whether another may follow."""
+"""Headers that define the end of an answer and whether another may follow, in lower case."""
 LENGTH_DIGITS = 9
 MORE_THAN_AN_ANSWER = "it sends more than an answer to each request"
 
 
 def whole_head(data: bytes) -> tuple[int, bool] | None:
-    """Returns the length with the head of an answer of status 200, and whether its connection stays open.
+    """Returns the length of an answer of status 200 that starts with `data`, and whether its connection stays open.
 
-    `data` is the beginning of the answer. Returns None where these bytes alone do not tell.
+    Returns None if these bytes do not show it.
     """
     return _read(data[: data.find(b"\r\n\r\n") + 2])
 
 
 @lru_cache(maxsize=128)
 def _read(head: bytes) -> tuple[int, bool] | None:
-    """Reads a head for `whole_head`. Heads without a date or an id are few, so the cache saves half of all work."""
+    """Reads a head. Most heads repeat, so the cache saves half of the work."""
     if not head.startswith(OK):
         return None
     length, keep_alive = None, True
@@ -50,11 +48,11 @@ def _read(head: bytes) -> tuple[int, bool] | None:
 
 
 class BadAnswer(Exception):
-    """The bytes of a server are no answer to one request, or too many. Says why."""
+    """The bytes are not one answer. The message says why."""
 
 
 class ParsedAnswer:
-    """One answer of any form, fed with all of its bytes."""
+    """One answer of any form."""
 
     def __init__(self) -> None:
         self.complete = False
@@ -68,7 +66,7 @@ class ParsedAnswer:
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
-        """Reads the next bytes; not to be called again when the answer is complete. Raises `BadAnswer`."""
+        """Reads the next bytes of an incomplete answer. Raises `BadAnswer`."""
         assert self._parser is not None, "the answer is complete or refused"
         self._bytes += len(data)
         refused = None
@@ -85,7 +83,7 @@ class ParsedAnswer:
         elif not self._head_ended and self._bytes > MOST_HEAD_BYTES:
             refused = f"its answer has more than {MOST_HEAD_BYTES >> 10} KiB of headers"
         if refused or self.complete:
-            self._parser = None  # they hold each other, and a run collects no such pairs
+            self._parser = None  # a run collects no reference cycles
         if refused:
             raise BadAnswer(refused)
 

@@ -1,9 +1,7 @@
-"""The run itself: its load is sent, and every `window_s` a window is reported, until something ends it.
+"""A run: sends its load and reports a window every `window_s`, until something ends it.
 
-`Run.drive` returns why it ended: "traffic ended", a stopping condition's name, "stopped", or "target failed: …".
-
-The stopping conditions are the three of the API. The service applies them to whole minutes; a run here may last one
-minute in all, so they are applied to intervals of `INTERVAL_S`.
+`Run.drive` returns why it ended: "traffic ended", a stopping condition's name, "stopped", or "target failed: …". The
+stopping conditions are the API's. The service applies them to whole minutes, a run here to intervals of `INTERVAL_S`.
 """
 
 import asyncio
@@ -20,15 +18,14 @@ from inference_recommender.capacity.statistics import Floats, samples_needed
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
 from inference_recommender.load_generator.loops import load
 from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions
-from inference_recommender.load_generator.records import Records, Rows, percentiles
+from inference_recommender.load_generator.records import TIMED_OUT, RequestLog, SentRequests, percentiles
 from inference_recommender.load_generator.requests import Outgoing
 from inference_recommender.load_generator.stalls import StallWatch, stalled_between, touches_stall
 
 DEAD_WINDOWS = 2
 """After this many windows with failures and no success between them, the target has failed."""
 DRAIN_S = 5.0
-"""Seconds that requests under way may take to return once the run has ended. In a run that was not stopped they may
-also take as long as `DRAIN_FACTOR` of the slowest answer so far, so that a slow service has no unfinished requests."""
+"""Seconds for open requests after the end of a run. If it was not stopped, `DRAIN_FACTOR` times the slowest answer."""
 DRAIN_FACTOR = 2.0
 TRAFFIC_ENDED = "traffic ended"
 FLAT_GROWTH = 0.02
@@ -109,7 +106,7 @@ class Run:
         on_window: Callable[[Window], None],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.records = Records()
+        self.log = RequestLog()
         self.started_at = 0.0
         """Seconds since the epoch; 0 until the load begins."""
         self._plan = plan
@@ -120,7 +117,7 @@ class Run:
         self._server = outgoing.target.name
         self._timeout_s = outgoing.timeout_s
         self._signing: asyncio.Task[None] | None = None
-        self._load = load(plan, outgoing, self.records, clock)
+        self._load = load(plan, outgoing, self.log, clock)
         self._on_window = on_window
         self._stopped = asyncio.Event()
         self._ended = 0.0
@@ -143,7 +140,7 @@ class Run:
     def lags_s(self) -> Floats:
         """Delay in seconds of each tick of the run's own clock and each request of an open loop, outside stalls."""
         lags = np.concatenate([self._ticks, self._load.lags_s]).reshape(-1, 2)
-        due_s, delays_s = lags[:, 0] - self.records.started, lags[:, 1]
+        due_s, delays_s = lags[:, 0] - self.log.started, lags[:, 1]
         return delays_s[~touches_stall(self.stalls_s, due_s, due_s + delays_s)]
 
     @property
@@ -166,8 +163,8 @@ class Run:
             self._signing = asyncio.create_task(self._signer.keep_fresh(self._requests))
         await self._load.prepare()
         await self._wait_for_the_start()
-        self.records.started, self.started_at = self._clock.now(), self._clock.epoch()
-        self._stalls.start(self.records.started)
+        self.log.started, self.started_at = self._clock.now(), self._clock.epoch()
+        self._stalls.start(self.log.started)
         try:
             reason = await self._until_over()
         finally:
@@ -178,7 +175,7 @@ class Run:
             if self._signing is not None:
                 self._signing.cancel()
         self._report_what_did_not_return(users)
-        if reason == TRAFFIC_ENDED and self.records.unserved_s and not self.records.answered():
+        if reason == TRAFFIC_ENDED and self.log.unserved_s and not self.log.answered():
             return self._silence(self._elapsed_s())
         return reason
 
@@ -197,8 +194,8 @@ class Run:
         window_start = 0.0
         while True:
             window_end = await self._wait_through(window_start)
-            rows = self.records.rows(self._rows_in_windows)
-            self._rows_in_windows += len(rows.finished_s)
+            rows = self.log.requests(self._rows_in_windows)
+            self._rows_in_windows += len(rows)
             self._report(rows, window_start, window_end)
             if reason := self._reason_to_end(window_end):
                 return reason
@@ -220,7 +217,7 @@ class Run:
         try:
             await asyncio.wait_for(self._stopped.wait(), max(second - self._elapsed_s(), 0))
         except TimeoutError:
-            self._ticks += [self.records.started + second, self._elapsed_s() - second]
+            self._ticks += [self.log.started + second, self._elapsed_s() - second]
 
     def _reason_to_end(self, now: float) -> str | None:
         if self._stopped.is_set():
@@ -228,7 +225,7 @@ class Run:
         if self._signing is not None and self._signing.done():
             return f"target failed: its requests can no longer be signed: {self._signing.exception()}"
         if self._failed_windows >= DEAD_WINDOWS:
-            return f"target failed: {self.records.first_error or self._load.pool.lost_because}"
+            return f"target failed: {self.log.first_error or self._load.pool.lost_because}"
         if self._target_is_silent(now):
             return self._silence(now - self._last_success_s)
         if now >= self._load.end_s:
@@ -238,7 +235,7 @@ class Run:
 
     def _target_is_silent(self, now: float) -> bool:
         """Returns whether requests timed out and none succeeded for as long as one may take."""
-        timed_out = any(self.records.rows(self._rows_at_success).timed_out)
+        timed_out = bool((self.log.requests(self._rows_at_success).status == TIMED_OUT).any())
         return timed_out and now - self._last_success_s >= self._timeout_s
 
     def _silence(self, seconds: float) -> str:
@@ -249,8 +246,8 @@ class Run:
         if now < (len(self._intervals) + 1) * INTERVAL_S:
             return
         windows = [window for window in self._windows if window.start_s >= len(self._intervals) * INTERVAL_S]
-        rows = self.records.rows(self._rows_in_intervals)
-        self._rows_in_intervals += len(rows.finished_s)
+        rows = self.log.requests(self._rows_in_intervals)
+        self._rows_in_intervals += len(rows)
         delayed = touches_stall(self.stalls_s, rows.finished_s - rows.latencies_ms / 1000, rows.finished_s)
         self._intervals.append(
             Interval(
@@ -261,16 +258,13 @@ class Run:
         )
 
     def _report_what_did_not_return(self, users: int) -> None:
-        """Tells of requests that failed or never returned while the run drained, as one more window.
-
-        They are errors of the run as any others, and who counts the windows' errors has them from here.
-        """
-        rows = self.records.rows(self._rows_in_windows)
-        unfinished = len(self.records.unfinished_intended_s())
+        """Reports requests that failed or never returned after the end as one more window."""
+        rows = self.log.requests(self._rows_in_windows)
+        unfinished = len(rows.unfinished_intended_s)
         if rows.errors or unfinished:
             self._on_window(self._window(rows, self._ended, self._elapsed_s(), users, unfinished))
 
-    def _report(self, rows: Rows, start: float, end: float) -> None:
+    def _report(self, rows: SentRequests, start: float, end: float) -> None:
         window = self._window(rows, start, end, len(self._load.pool))
         if window.invocations > window.errors:
             self._load.pool.lost_because = None
@@ -282,13 +276,13 @@ class Run:
         self._windows.append(window)
         self._on_window(window)
 
-    def _window(self, rows: Rows, start: float, end: float, users: int, unfinished: int = 0) -> Window:
+    def _window(self, rows: SentRequests, start: float, end: float, users: int, unfinished: int = 0) -> Window:
         return Window(
             start_s=start,
             end_s=end,
             started_at=self.started_at + start,
             users=users,
-            invocations=len(rows.finished_s) + unfinished,
+            invocations=len(rows) + unfinished,
             errors=rows.errors + unfinished,
             latency_ms=percentiles(rows.successful_ms),
             stalled_s=stalled_between(self.stalls_s, start, end),
@@ -296,4 +290,4 @@ class Run:
         )
 
     def _elapsed_s(self) -> float:
-        return self._clock.now() - self.records.started
+        return self._clock.now() - self.log.started

@@ -1,11 +1,9 @@
-"""The two ways to send: users in a closed loop, and arrivals in an open one.
+"""The two kinds of load: users in a closed loop and arrivals in an open loop.
 
-Closed loop: users come and go by a schedule, and each sends its next request when its last one returned.
+Closed loop: users join and leave by a schedule. Each sends its next request when its last one returned.
 
-Open loop: requests are sent at moments fixed beforehand, whatever the answers do, so that a slow service cannot thin
-out its own measurement (coordinated omission). A request that is due while every connection is busy waits for the next
-one to come free; its latency from intended send shows that. Requests that were due and never sent, or never answered,
-are recorded as unfinished.
+Open loop: requests are due at moments that are fixed before the run, so a slow service cannot reduce the load
+(coordinated omission). A due request waits for a free connection; its latency from intended send includes the wait.
 """
 
 import asyncio
@@ -17,87 +15,74 @@ from typing import Protocol
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Alarm, Clock
 from inference_recommender.load_generator.http import Connection, Pool
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Share
-from inference_recommender.load_generator.records import Records
+from inference_recommender.load_generator.records import RequestLog
 from inference_recommender.load_generator.requests import Outgoing
 from inference_recommender.load_generator.traffic import Schedule, arrival_times, arrivals_end_s, schedule
 
 PRIME = 7919
-"""Users start this far apart in the payloads, so that no two send the same sequence at the same time."""
+"""Distance of the users' first payloads, so that no two send the same sequence at the same time."""
 BACKLOG_S = 1.0
-"""Seconds that requests which are due at the end may still wait for a connection."""
+"""Seconds that due requests may wait for a connection after the end."""
 CONNECTING_AT_ONCE = 16
-"""Connections opened together: a server's queue of connections not yet accepted may be short."""
+"""Connections opened together. A server's queue of new connections may be short."""
 
 
 class Load(Protocol):
-    """The traffic of a run, be it a closed or an open loop."""
+    """The traffic of a run."""
 
     @property
     def pool(self) -> Pool: ...
 
     @property
     def end_s(self) -> float:
-        """Seconds from the start until the traffic ends."""
+        """Seconds from the start to the end of the traffic."""
 
     @property
     def changes_s(self) -> Sequence[float]:
-        """The seconds after the start at which `change` is to be called, the first of them 0."""
+        """Seconds after the start at which `change` has to be called, beginning with 0."""
 
     @property
     def lags_s(self) -> Sequence[float]:
-        """For each action of the load two values: the moment at which it was due, and its delay in seconds."""
+        """Two values for each action: the moment at which it was due, and its delay in seconds."""
 
     async def prepare(self) -> None:
-        """Does what has to be done before the clock starts."""
+        """Prepares the load before the clock starts."""
 
     def change(self, second: float) -> None:
-        """Does what the schedule says at `second`."""
+        """Applies the schedule at `second`."""
 
     async def end(self, patience_s: Callable[[], float]) -> None:
-        """Lets nothing new become due, waits for requests under way, hangs up, and records the rest as unfinished.
-
-        `patience_s` says, at any moment of the waiting, how long it may take in all.
-        """
+        """Waits for open requests for at most `patience_s()` in all, and records the rest as unfinished."""
 
 
-def load(plan: LoadPlan, outgoing: Outgoing, records: Records, clock: Clock = SYSTEM_CLOCK) -> Load:
-    """Returns the traffic that `plan` asks for."""
+def load(plan: LoadPlan, outgoing: Outgoing, log: RequestLog, clock: Clock = SYSTEM_CLOCK) -> Load:
+    """Returns the load of a plan."""
     if plan.arrivals is not None:
-        return OpenLoop(plan.arrivals, plan.job_duration_s, outgoing, records, plan.share, clock)
+        return OpenLoop(plan.arrivals, plan.job_duration_s, outgoing, log, plan.share, clock)
     assert plan.traffic_pattern is not None, "held by LoadPlan"
-    return ClosedLoop(schedule(plan.traffic_pattern, plan.job_duration_s), outgoing, records, plan.share, clock)
-
-
-def most_connections(plan: LoadPlan) -> int:
-    """Returns the highest number of connections that the run will have."""
-    if plan.arrivals is not None:
-        return max(plan.share.count(plan.arrivals.connections), 1)
-    assert plan.traffic_pattern is not None, "held by LoadPlan"
-    changes = schedule(plan.traffic_pattern, plan.job_duration_s).changes
-    return max(plan.share.count(max(change.users for change in changes)), 1)
+    return ClosedLoop(schedule(plan.traffic_pattern, plan.job_duration_s), outgoing, log, plan.share, clock)
 
 
 class ClosedLoop:
     lags_s: Sequence[float] = ()
-    """Empty: a user's next request is due when its last one returns, so it cannot be late."""
+    """Empty: a user's next request is due when its last one returns."""
 
     def __init__(
-        self, schedule: Schedule, outgoing: Outgoing, records: Records, share: Share, clock: Clock = SYSTEM_CLOCK
+        self, schedule: Schedule, outgoing: Outgoing, log: RequestLog, share: Share, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self.pool = Pool(outgoing, records, self._send, clock)
+        self.pool = Pool(outgoing, log, self._send, clock)
         self.end_s = schedule.end_s
         self.changes_s = [change.at_s for change in schedule.changes]
         self._schedule = schedule
         self._share = share
         self._requests = outgoing.requests
         self._turns: list[int] = []
-        """The number of each user's next payload."""
 
     async def prepare(self) -> None:
-        """No-op: users connect when they join."""
+        """No-op. Users connect when they join."""
 
     def change(self, second: float) -> None:
-        """Lets users join or leave, until there are as many as the schedule says."""
+        """Adds or removes users."""
         count = self._share.count(self._schedule.users_at(second))
         while len(self.pool) > count:
             self.pool.close_latest()
@@ -123,32 +108,32 @@ class OpenLoop:
         arrivals: Arrivals,
         longest_s: float | None,
         outgoing: Outgoing,
-        records: Records,
+        log: RequestLog,
         share: Share,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.pool = Pool(outgoing, records, self._free, clock, self._send_again)
+        self.pool = Pool(outgoing, log, self._free, clock, self._send_again)
         self.end_s = arrivals_end_s(arrivals, longest_s)
         self.lags_s = array("d")
-        """For each request that found a connection free: the moment at which it was due, and the delay of its send."""
+        """Due moment and delay of each request that found a free connection."""
         self._clock = clock
         self._now = clock.now
         self._share = share
         self._times_s = arrival_times(arrivals, longest_s)[share.index :: share.of]
         self._connections = max(share.count(arrivals.connections), 1)
         self._requests = outgoing.requests
-        self._records = records
+        self._log = log
         self._moments: list[float] = []
-        """When each request is due, on the run's clock; empty until the run starts."""
+        """When each request is due on the run's clock. Empty before the start."""
         self._next = 0
-        """The number of the first request not yet sent."""
+        """The number of the next request."""
         self._again: list[tuple[float, bytes, int]] = []
-        """Requests that crossed an idle close and wait for a connection: the arguments of `Connection.send`."""
+        """Requests that crossed an idle close, as arguments of `Connection.send`."""
         self._idle: list[Connection] = []
         self._alarm: Alarm | None = None
 
     async def prepare(self) -> None:
-        """Connects, so that no latency holds a handshake. Where a connection fails, the rest is not waited for."""
+        """Connects, so that no latency includes a handshake. Does not wait after a failure."""
         for first in range(0, self._connections, CONNECTING_AT_ONCE):
             last = min(first + CONNECTING_AT_ONCE, self._connections)
             connecting = [self.pool.open(number) for number in range(first, last)]
@@ -157,12 +142,12 @@ class OpenLoop:
         self._alarm = self._clock.alarm(self._send_what_is_due)
 
     def change(self, second: float) -> None:
-        """Starts the arrivals; called once."""
-        self._moments = (self._times_s + self._records.started).tolist()
+        """Starts the arrivals."""
+        self._moments = (self._times_s + self._log.started).tolist()
         self._send_what_is_due()
 
     async def end(self, patience_s: Callable[[], float]) -> None:
-        """Lets due requests wait for a connection a little longer, as they would have if the run had gone on."""
+        """Gives due requests a little longer to get a connection."""
         ended = self._now()
         self._moments = self._moments[: bisect_right(self._moments, ended)]
         while (self._next < len(self._moments) or self._again) and self._now() < ended + BACKLOG_S:
@@ -170,14 +155,14 @@ class OpenLoop:
         unsent, self._moments = self._moments[self._next :] + [moment for moment, *_ in self._again], []
         self._again = []
         for moment in unsent:
-            self._records.add_unfinished(moment)
+            self._log.add_unfinished(moment)
         if self._alarm is not None:
             self._alarm.close()
             self._alarm = None
         await self.pool.drain(patience_s)
 
     def _free(self, connection: Connection) -> None:
-        """Sends the request that has waited longest, if there is one; otherwise the connection is idle."""
+        """Sends the request that has waited longest, or marks the connection as idle."""
         if self._again:
             connection.send(*self._again.pop(0), again=True)
         elif self._next < len(self._moments) and self._moments[self._next] <= self._now():
@@ -190,7 +175,7 @@ class OpenLoop:
                 self._set_alarm()
 
     def _send_again(self, moment: float, request: bytes, payload: int) -> None:
-        """Sends a request on another connection, or keeps it for the next that comes free."""
+        """Sends a request on another connection, or queues it."""
         while self._idle:
             connection = self._idle.pop()
             if connection.open:
@@ -210,7 +195,7 @@ class OpenLoop:
         self._set_alarm()
 
     def _set_alarm(self) -> None:
-        """Sets it for the next request if a connection is idle; else the next to come free looks by itself."""
+        """Sets the alarm for the next request if a connection is idle."""
         if self._alarm is not None and self._idle and self._next < len(self._moments):
             self._alarm.set(self._moments[self._next])
 

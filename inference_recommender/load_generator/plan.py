@@ -94,10 +94,10 @@ class Arrivals(Document):
     invocations_per_minute: Annotated[float, Field(gt=0)]
     duration_in_seconds: Annotated[float, Field(gt=0)]
     seed: int = 0
-    connections: Annotated[int, Field(ge=1, description="Requests under way at most; those beyond wait.")] = 256
+    connections: Annotated[int, Field(ge=1, description="Maximum of open requests. Further ones wait.")] = 256
 
 
-class SageMakerEndpoint(Document):
+class NamedEndpoint(Document):
     """An endpoint by name: requests to it are signed with the credentials that boto3 finds."""
 
     name: Annotated[str, Field(min_length=1)]
@@ -132,7 +132,7 @@ class LoadPlan(Document):
             description="http, https, or http+unix with the percent-encoded path of a Unix socket.",
         ),
     ] = None
-    endpoint: SageMakerEndpoint | None = None
+    endpoint: NamedEndpoint | None = None
     headers: dict[str, str] = {}
     """Sent with every request, beside the content type."""
     ca_file: Path | None = Field(default=None, description="Certificates to trust for https; default: the system's.")
@@ -149,9 +149,6 @@ class LoadPlan(Document):
     request_timeout_s: Annotated[float, Field(ge=LEAST_TIMEOUT_S, le=MOST_TIMEOUT_S)] = REQUEST_TIMEOUT_S
     """A request without its whole answer by then has failed."""
     window_s: Annotated[float, Field(gt=0)] = 1.0
-    calibrate: bool = Field(
-        default=False, description="Measure the generator itself against a null server first: about 1.5 s."
-    )
 
     @model_validator(mode="after")
     def _has_one_target_and_one_kind_of_traffic(self) -> Self:
@@ -174,7 +171,7 @@ class LoadPlan(Document):
         return self
 
     def without_secrets(self) -> Self:
-        """Returns the plan as it is written down: with the headers' names, and not their values."""
+        """Returns the plan for writing, with the headers' names but not their values."""
         return self.model_copy(update={"headers": dict.fromkeys(self.headers, NOT_KEPT)})
 
     def with_headers(self, headers: Mapping[str, str]) -> Self:
@@ -204,7 +201,7 @@ class LoadPlan(Document):
 
 
 def _why_unsendable(headers: Mapping[str, str]) -> str | None:
-    """Returns what is wrong with the first of `headers` that HTTP does not allow, or None. Never shows a value."""
+    """Returns the problem of the first of `headers` that HTTP does not allow, or None. Never shows a value."""
     for name, value in headers.items():
         if not TOKEN.fullmatch(name):
             return f"got the header name {name!r}. Allowed: letters, digits and hyphens."

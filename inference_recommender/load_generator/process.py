@@ -1,13 +1,13 @@
-"""The generator as a child process: started with a plan, listened to, stopped in good order, and read back.
+"""The generator as a child process: started with a plan, read while it runs, stopped in good order.
 
     with GeneratorProcess.start(plan, folder) as generator:
         for event in generator.events():
             ...
     outcome = generator.outcome()
 
-Leaving the `with` early, also by Ctrl-C or another exception, ends the run as a signal does: requests under way return,
-what was measured is kept, and `outcome()` returns it. A generator whose parent was killed ends at its next window.
-Everything here blocks; several threads may each have a generator, and `request_stop` may be called from another thread.
+Leaving the `with` early, also by Ctrl-C, ends the run as a signal does: the measurements are kept and `outcome()`
+returns them. A generator whose parent was killed ends at its next window. Several threads may each have a generator,
+and `request_stop` may be called from another thread.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ class GeneratorProcess:
     def start(cls, plan: LoadPlan, folder: Path) -> Self:
         """Writes `plan` to `folder`/plan.json and starts the generator on it. `folder`, its --out, is created.
 
-        The values of its headers go to the generator alone, by its standard input.
+        The values of its headers go to the generator by standard input only.
         """
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "summary.json").unlink(missing_ok=True)

@@ -1,59 +1,110 @@
-"""Every request as one row of numbers: intended send, send and finish, and the status.
+"""The requests of a run: when each was due, sent and answered, and its status.
 
-In a closed loop a user's next request is intended the moment its last one returned, and its first one when the schedule
-says that the user joins. In an open loop a request is intended at its arrival, fixed before the clock starts. The
-difference between intended and actual send is the time for which the generator, or a full set of connections, held the
-request back.
-
-Rows are added with readings of the run's clock and read as seconds since the start of the run.
+In a closed loop a user's next request is due when its last one returned. In an open loop a request is due at its
+arrival, which is fixed before the run. The delay of the send is the time for which the generator, or a full set of
+connections, held the request back.
 """
 
 from array import array
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_recommender.capacity.statistics import Bools, Floats
+from inference_recommender.load_generator.stalls import NO_STALLS, merge_stalls
 from workloads.files import replacing
 
 CONNECTION_FAILED = 0
-"""The status of a request whose connection failed, so that it got no HTTP answer."""
+"""Status of a request without an HTTP answer."""
 TIMED_OUT = -1
-"""The status of a request that had no whole answer within the plan's `request_timeout_s`."""
+"""Status of a request without a complete answer within the plan's `request_timeout_s`."""
 UNREADABLE = 1
-"""The status of a request whose answer of status 200 is no inference response."""
+"""Status of a request whose answer of status 200 is not an inference response."""
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rows:
-    """One entry per request, in order of finish. Latency is the client's."""
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class SentRequests:
+    """One entry per request, in order of finish. Times are seconds since the start of the run."""
 
+    intended_s: Floats
+    sent_s: Floats
     finished_s: Floats
-    """Seconds since the start of the run."""
-    latencies_ms: Floats
-    """Milliseconds since the actual send."""
-    from_intended_ms: Floats
-    """Milliseconds since the intended send."""
-    succeeded: Bools
-    timed_out: Bools
-    """Those that failed for want of an answer within the time that a request may take."""
+    status: npt.NDArray[np.int16]
+    user: npt.NDArray[np.int32]
+    unfinished_intended_s: Floats = field(default_factory=lambda: np.zeros(0))
+    """When each request was due that had no answer at the end of the run, sent or not."""
+    stalls_s: Floats = field(default_factory=lambda: NO_STALLS)
+    """Stalls of this machine: shape (k, 2), start and end."""
+
+    @property
+    def latencies_ms(self) -> Floats:
+        """The client's latency in milliseconds since the actual send."""
+        return (self.finished_s - self.sent_s) * 1000
+
+    @property
+    def from_intended_ms(self) -> Floats:
+        """The same since the intended send."""
+        return (self.finished_s - self.intended_s) * 1000
+
+    @property
+    def succeeded(self) -> Bools:
+        succeeded: Bools = self.status == 200
+        return succeeded
 
     @property
     def successful_ms(self) -> Floats:
-        """The latencies of the successful requests, in milliseconds since the actual send."""
+        """The latencies of the successful requests."""
         return self.latencies_ms[self.succeeded]
 
     @property
     def errors(self) -> int:
-        """The number of failed requests."""
-        return int(len(self.succeeded) - self.succeeded.sum())
+        """The number of failed requests, without the unfinished ones."""
+        return int((self.status != 200).sum())
+
+    def __len__(self) -> int:
+        return len(self.finished_s)
+
+    def shifted(self, seconds: float) -> Self:
+        """Returns the requests of a run that started `seconds` earlier."""
+        changes = {each.name: getattr(self, each.name) + seconds for each in fields(self) if each.name.endswith("_s")}
+        return replace(self, **changes)
+
+    def between(self, start_s: float, end_s: float) -> Self:
+        """Returns the requests that finished in [start_s, end_s), and the unfinished ones due before `end_s`."""
+        chosen = slice(*np.searchsorted(self.finished_s, [start_s, end_s]))
+        columns = ("intended_s", "sent_s", "finished_s", "status", "user")
+        due = self.unfinished_intended_s
+        return replace(
+            self, **{name: getattr(self, name)[chosen] for name in columns}, unfinished_intended_s=due[due < end_s]
+        )
+
+    def write(self, file: Path) -> None:
+        """Writes a numpy archive of plain arrays. Read it with allow_pickle=False."""
+        with replacing(file) as stream:
+            np.savez_compressed(stream, **{each.name: getattr(self, each.name) for each in fields(self)})
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        with np.load(file, allow_pickle=False) as columns:
+            return cls(**{each.name: columns[each.name] for each in fields(cls)})
+
+    @classmethod
+    def merge(cls, parts: Sequence[Self]) -> Self:
+        """Returns the requests of several generators with the same start."""
+        joined = {each.name: np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)}
+        order = np.argsort(joined["finished_s"], kind="stable")
+        columns = {name: joined[name][order] for name in ("intended_s", "sent_s", "finished_s", "status", "user")}
+        stalls = merge_stalls([part.stalls_s for part in parts])
+        return cls(**columns, unfinished_intended_s=np.sort(joined["unfinished_intended_s"]), stalls_s=stalls)
 
 
 def percentiles(latencies_ms: Floats) -> dict[str, float | None]:
-    """Returns p50, p90, p95, p99 and the maximum; None for each where there are no latencies."""
+    """Returns p50, p90, p95, p99 and the maximum, or None for each without latencies."""
     if not len(latencies_ms):
         return dict.fromkeys([*PERCENTILES, "max"])
     values = np.percentile(latencies_ms, list(PERCENTILES.values()))
@@ -63,17 +114,17 @@ def percentiles(latencies_ms: Floats) -> dict[str, float | None]:
     }
 
 
-class Records:
-    """Append-only columns, in order of finish."""
+class RequestLog:
+    """Collects the requests of a run as they finish, by readings of the run's clock."""
 
     def __init__(self) -> None:
         self.started = 0.0
-        """The moment the run began, on the run's clock."""
+        """The clock's reading at the start of the run."""
         self.first_error: str | None = None
-        """The answer to the first failed request, or that it had none in time."""
+        """Text of the first failure."""
         self.unserved_s = 0.0
-        """Seconds that connections spent on requests that failed or never returned, and on failing to connect. In a
-        closed loop that is time in which there were fewer users than the plan says."""
+        """Seconds that connections spent on requests without success and on failed connects. In a closed loop there
+        were fewer users than planned for this time."""
         self._intended = array("d")
         self._sent = array("d")
         self._finished = array("d")
@@ -82,7 +133,7 @@ class Records:
         self._unfinished = array("d")
 
     def add(self, intended: float, sent: float, finished: float, status: int, user: int) -> None:
-        """Appends a request that was answered, or whose connection failed; moments are on the run's clock."""
+        """Appends a request that was answered, or whose connection failed."""
         self._intended.append(intended)
         self._sent.append(sent)
         self._finished.append(finished)
@@ -90,66 +141,24 @@ class Records:
         self._user.append(user)
 
     def add_unfinished(self, intended: float) -> None:
-        """Appends a request that was due and had no answer when the run was over, sent or not."""
+        """Appends a request that was due and had no answer at the end of the run."""
         self._unfinished.append(intended)
 
     def __len__(self) -> int:
         return len(self._finished)
 
-    def rows(self, first: int = 0) -> Rows:
-        """Returns the rows from number `first` on."""
-        intended, sent, finished = (
-            np.array(column[first:], dtype=np.float64) for column in (self._intended, self._sent, self._finished)
-        )
-        return Rows(
-            finished_s=finished - self.started,
-            latencies_ms=(finished - sent) * 1000,
-            from_intended_ms=(finished - intended) * 1000,
-            succeeded=(status := np.array(self._status[first:])) == 200,
-            timed_out=status == TIMED_OUT,
+    def requests(self, first: int = 0, stalls_s: Floats = NO_STALLS) -> SentRequests:
+        """Returns the requests from number `first` on."""
+        return SentRequests(
+            intended_s=np.array(self._intended[first:]) - self.started,
+            sent_s=np.array(self._sent[first:]) - self.started,
+            finished_s=np.array(self._finished[first:]) - self.started,
+            status=np.array(self._status[first:], dtype=np.int16),
+            user=np.array(self._user[first:], dtype=np.int32),
+            unfinished_intended_s=np.array(self._unfinished) - self.started,
+            stalls_s=stalls_s,
         )
 
     def answered(self) -> bool:
-        """Returns whether any request had an HTTP answer, of whatever status."""
+        """Returns whether any request had an HTTP answer of any status."""
         return max(self._status, default=CONNECTION_FAILED) > CONNECTION_FAILED
-
-    def unfinished_intended_s(self) -> Floats:
-        """Returns when each unfinished request was due, in seconds since the start of the run."""
-        return np.array(self._unfinished, dtype=np.float64) - self.started
-
-    def write(self, file: Path, stalls_s: Floats) -> None:
-        """Writes all columns; see `write_columns`."""
-        write_columns(
-            file,
-            np.array(self._intended) - self.started,
-            np.array(self._sent) - self.started,
-            np.array(self._finished) - self.started,
-            np.array(self._status),
-            np.array(self._user),
-            self.unfinished_intended_s(),
-            stalls_s,
-        )
-
-
-def write_columns(
-    file: Path,
-    intended_s: Floats,
-    sent_s: Floats,
-    finished_s: Floats,
-    status: npt.NDArray[np.int16],
-    user: npt.NDArray[np.int32],
-    unfinished_intended_s: Floats,
-    stalls_s: Floats,
-) -> None:
-    """Writes a numpy archive of plain arrays (read it with allow_pickle=False), in seconds since the run began."""
-    with replacing(file) as stream:
-        np.savez_compressed(
-            stream,
-            intended_s=intended_s,
-            sent_s=sent_s,
-            finished_s=finished_s,
-            status=status,
-            user=user,
-            unfinished_intended_s=unfinished_intended_s,
-            stalls_s=stalls_s,
-        )

@@ -1,13 +1,10 @@
-"""The requests of a run and their target: payloads as whole HTTP/1.1 messages, made before the clock starts.
+"""The requests of a run as complete HTTP/1.1 messages, made before the clock starts, and their target.
 
-A target is any http or https URL, or a SageMaker endpoint by name. For an endpoint boto3 is asked for the address, the
-region and the credentials, so AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME, AWS_ENDPOINT_URL, AWS_CA_BUNDLE, profiles, roles and
-partitions hold as they do everywhere else; the requests themselves are not sent through it.
+A target is a URL or a SageMaker endpoint by name. boto3 gives the address, region and credentials of an endpoint, so
+its environment variables, profiles and roles apply. The requests themselves do not go through boto3.
 
-Requests to an endpoint carry an AWS Signature Version 4, which holds for five minutes. All of them are signed before
-the clock starts; from then on they are signed again one at a time, spread evenly over `CYCLE_S`. So the sending loop
-takes bytes that lie ready, and is held up for the time of one signature (about 0.1 ms) at most. The algorithm is
-botocore's own.
+Requests to an endpoint have a Signature Version 4, which is valid for five minutes. After the start they are signed
+again one at a time over `CYCLE_S`, so the sending loop is delayed by one signature (0.1 ms) at most.
 """
 
 import asyncio
@@ -20,11 +17,11 @@ from urllib.parse import unquote, urlsplit
 
 from containers.archive_reader import ArchiveRefused, Limits, read_files
 from inference_recommender.load_generator.answers import Complaint, complaint_for
-from inference_recommender.load_generator.plan import REQUEST_TIMEOUT_S, LoadPlan, SageMakerEndpoint
+from inference_recommender.load_generator.plan import REQUEST_TIMEOUT_S, LoadPlan, NamedEndpoint
 from workloads import UsageError
 
 if TYPE_CHECKING:
-    from botocore.credentials import Credentials, ReadOnlyCredentials
+    from botocore.credentials import ReadOnlyCredentials
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 SERVICE = "sagemaker"
@@ -71,7 +68,7 @@ class Target:
         return self.socket or self.authority
 
     def message(self, headers: Mapping[str, str], body: bytes) -> bytes:
-        """Returns one POST request as it is sent."""
+        """Returns one POST request as bytes."""
         parts = urlsplit(self.url)
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         lines = {"Host": self.authority, **headers, "Content-Length": str(len(body))}
@@ -95,7 +92,7 @@ class Outgoing:
 
 
 def outgoing(plan: LoadPlan, bodies: Sequence[bytes]) -> Outgoing:
-    """Returns the requests of `plan`. Asks boto3 where the target is an endpoint by name: see `endpoint_access`."""
+    """Returns the requests of `plan`."""
     headers = {"Content-Type": plan.content_type, **plan.headers}
     if plan.endpoint is not None:
         return _signed(plan, plan.endpoint, headers, bodies)
@@ -111,14 +108,30 @@ def outgoing(plan: LoadPlan, bodies: Sequence[bytes]) -> Outgoing:
     )
 
 
-def _signed(plan: LoadPlan, endpoint: SageMakerEndpoint, headers: dict[str, str], bodies: Sequence[bytes]) -> Outgoing:
-    access = endpoint_access(endpoint)
+def _signed(plan: LoadPlan, endpoint: NamedEndpoint, headers: dict[str, str], bodies: Sequence[bytes]) -> Outgoing:
+    """Gets address, region and credentials from boto3. Raises `AwsUnavailable` without credentials or a region."""
+    import boto3  # only a run against an endpoint by name needs it
+    from botocore.exceptions import NoRegionError
+    from botocore.httpsession import get_cert_path
+    from botocore.session import Session
+
+    from aws_api.errors import NO_CREDENTIALS, NO_REGION, AwsUnavailable
+
+    core = Session()
+    session = boto3.Session(botocore_session=core, region_name=endpoint.region)
+    if (credentials := session.get_credentials()) is None:
+        raise AwsUnavailable(NO_CREDENTIALS)
+    try:
+        client = session.client("sagemaker-runtime")
+    except NoRegionError:
+        raise AwsUnavailable(NO_REGION) from None
+    target = Target.of(f"{client.meta.endpoint_url}/endpoints/{endpoint.name}/invocations")
     variant = {} if endpoint.variant is None else {"X-Amzn-SageMaker-Target-Variant": endpoint.variant}
-    signer = Signer(access.target, headers | variant, bodies, access.region, access.credentials)
+    signer = Signer(target, headers | variant, bodies, client.meta.region_name, credentials.get_frozen_credentials)
     return Outgoing(
-        target=access.target,
+        target=target,
         requests=signer.sign_all(),
-        tls=_tls(access.target, plan.ca_file or access.ca_file),
+        tls=_tls(target, plan.ca_file or Path(core.get_config_variable("ca_bundle") or get_cert_path(True) or "")),
         signer=signer,
         complaint=complaint_for(bodies, plan.content_type, of_endpoint=True),
         timeout_s=plan.request_timeout_s,
@@ -162,45 +175,6 @@ def _from_folder(folder: Path) -> list[bytes]:
 def _from_archive(archive: Path) -> list[bytes]:
     with archive.open("rb") as stream:
         return [body for _, body in sorted(read_files(stream, limits=PAYLOAD_LIMITS).items())]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EndpointAccess:
-    """The way to a SageMaker endpoint, as boto3 finds it."""
-
-    target: Target
-    region: str
-    ca_file: Path
-    _credentials: "Credentials"
-
-    def credentials(self) -> "ReadOnlyCredentials":
-        """Returns the credentials that hold now; fetches new ones when they are about to expire."""
-        return self._credentials.get_frozen_credentials()
-
-
-def endpoint_access(endpoint: SageMakerEndpoint) -> EndpointAccess:
-    """Asks boto3 for the way to `endpoint`. Raises `AwsUnavailable` without credentials or a region."""
-    import boto3  # only a run against an endpoint by name needs it
-    from botocore.exceptions import NoRegionError
-    from botocore.httpsession import get_cert_path
-    from botocore.session import Session
-
-    from aws_api.errors import NO_CREDENTIALS, NO_REGION, AwsUnavailable
-
-    core = Session()
-    session = boto3.Session(botocore_session=core, region_name=endpoint.region)
-    if (credentials := session.get_credentials()) is None:
-        raise AwsUnavailable(NO_CREDENTIALS)
-    try:
-        client = session.client("sagemaker-runtime")
-    except NoRegionError:
-        raise AwsUnavailable(NO_REGION) from None
-    return EndpointAccess(
-        target=Target.of(f"{client.meta.endpoint_url}/endpoints/{endpoint.name}/invocations"),
-        region=client.meta.region_name,
-        ca_file=Path(core.get_config_variable("ca_bundle") or get_cert_path(True) or ""),
-        _credentials=credentials,
-    )
 
 
 class Signer:

@@ -1,7 +1,4 @@
-"""The stretches of a run in which this machine stalled: the event loop woke late, or a hypervisor took the cores.
-
-Latencies from such a stretch are the machine's, not the service's.
-"""
+"""Stretches of a run in which this machine stalled: the event loop woke late, or a hypervisor took the cores."""
 
 import asyncio
 from collections.abc import Sequence

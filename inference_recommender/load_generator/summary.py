@@ -1,38 +1,37 @@
-"""The summary of a run: its capacity and latencies, and whether a verdict may be drawn from it. Pure."""
+"""The summary of a run: its capacity and latencies, and whether it allows a verdict."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE, NeverSettled, SustainedLoad, capacity, sustained
 from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.statistics import Floats, samples_needed
+from inference_recommender.capacity.statistics import samples_needed
 from inference_recommender.load_generator.plan import StoppingConditions
-from inference_recommender.load_generator.records import Rows, percentiles
+from inference_recommender.load_generator.records import TIMED_OUT, SentRequests, percentiles
 from inference_recommender.load_generator.self_watch import MAX_STALLED_SHARE, STALLED, SelfWatch
 from inference_recommender.load_generator.stalls import stalled_between
+from workloads.files import replace_text
 
 DEFAULT_PERCENTILE = "P95"
 """The percentile reported when a job sets no latency threshold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
-    """The measurements of a run that is over."""
+class MeasuredRun:
+    """The measurements of a finished run."""
 
-    rows: Rows
-    unfinished_intended_s: Floats
-    """When each request was due that had no answer in the end, in seconds since the run began."""
+    requests: SentRequests
     open_loop: bool
-    """Whether requests arrived at a fixed rate: latency then counts from intended send, and the load is constant."""
+    """Whether requests arrived at a fixed rate. Latency then counts from the intended send."""
     unserved_s: float
-    """Seconds that connections spent on what failed: `Records.unserved_s`."""
     started_at: float
     """Seconds since the epoch."""
     duration_s: float
-    stalls_s: Floats
-    """The machine's stalls: shape (k, 2), start and end in seconds since the run began."""
     first_error: str | None
     ended: str
     """Why the run ended: "traffic ended", a stopping condition's name, "stopped", or "target failed: …"."""
@@ -40,40 +39,40 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Summary:
+class LoadSummary:
+    """The content of summary.json. Latencies are by percentile."""
+
     max_invocations_per_minute: float | None
     max_invocations_interval: tuple[float, float] | None
-    """95 % confidence interval of that rate, per minute."""
+    """95 % confidence interval of that rate."""
     model_latency_ms: float | None
     percentile: str
     warm_up_s: float | None
-    """Seconds; the whole run where its latency never settled, None where the run cannot tell."""
+    """The whole run if its latency never settled. None if the run does not show it."""
     interval_s: tuple[float, float] | None
-    """A stretch of time at that rate; the three latencies below are from it, by percentile."""
+    """A stretch of time at that rate. The three latencies below are from it."""
     client_latency_ms: dict[str, float | None]
-    """Milliseconds from actual send."""
+    """From the actual send."""
     client_latency_from_intended_ms: dict[str, float | None]
-    """Milliseconds from intended send; a request without an answer counts with its waiting time so far."""
+    """From the intended send. A request without an answer counts with its wait so far."""
     held_back_ms: dict[str, float | None]
-    """Milliseconds for which the generator, or a full set of connections, held requests back: the difference."""
+    """Time for which the generator, or a full set of connections, held requests back: the difference."""
     invocations: int
-    """Requests that were due: those that succeeded and the errors."""
+    """Requests that were due: successes and errors."""
     errors: int
-    """Requests that failed in any way, those of the next two lines included."""
+    """Failed requests, with those that timed out or were unfinished."""
     timed_out: int
-    """Requests without a whole answer in the time that one may take."""
     unfinished: int
-    """Requests that were due and had no answer when the run was over."""
+    """Requests without an answer at the end of the run."""
     unserved_s: float
-    """Seconds that connections spent on what failed."""
+    """Seconds that connections spent on requests without success."""
     unserved_share: float | None
-    """The same as a share of the users' time: they were so many fewer than the plan says. None in an open loop, where
-    requests are sent whatever became of others."""
+    """The same as a share of the users' time. None in an open loop."""
     first_error: str | None
     started_at: float
     duration_s: float
     stalled_s: float
-    """Seconds of the run in which the machine stalled."""
+    """Seconds in which the machine stalled."""
     generator: SelfWatch
     ended: str
 
@@ -81,7 +80,13 @@ class Summary:
         return asdict(self)
 
 
-def summarise(measured: Measured, conditions: StoppingConditions) -> Summary:
+def write_results(folder: Path, document: Mapping[str, Any], requests: SentRequests) -> None:
+    """Writes summary.json, then records.npz, which may be large. Raises `OSError`."""
+    replace_text(folder / "summary.json", json.dumps(document, indent=2) + "\n")
+    requests.write(folder / "records.npz")
+
+
+def summarise(measured: MeasuredRun, conditions: StoppingConditions) -> LoadSummary:
     """Returns the summary of a run, with the latency threshold of `conditions` as the limit."""
     limit = conditions.latency
     percentile = limit.percentile if limit else DEFAULT_PERCENTILE
@@ -89,8 +94,8 @@ def summarise(measured: Measured, conditions: StoppingConditions) -> Summary:
         measured, Limit(percentile=float(percentile[1:]), latency_ms=limit.value_in_milliseconds if limit else None)
     )
     from_send, from_intended = _latencies(measured, best)
-    unfinished = len(measured.unfinished_intended_s)
-    return Summary(
+    unfinished = len(measured.requests.unfinished_intended_s)
+    return LoadSummary(
         max_invocations_per_minute=best.invocations_per_minute if best else None,
         max_invocations_interval=best.interval if best else None,
         model_latency_ms=best.latency_ms if best else None,
@@ -100,24 +105,24 @@ def summarise(measured: Measured, conditions: StoppingConditions) -> Summary:
         client_latency_ms=from_send,
         client_latency_from_intended_ms=from_intended,
         held_back_ms={name: _difference(from_intended[name], value) for name, value in from_send.items()},
-        invocations=len(measured.rows.finished_s) + unfinished,
-        errors=measured.rows.errors + unfinished,
-        timed_out=int(measured.rows.timed_out.sum()),
+        invocations=len(measured.requests) + unfinished,
+        errors=measured.requests.errors + unfinished,
+        timed_out=int((measured.requests.status == TIMED_OUT).sum()),
         unfinished=unfinished,
         unserved_s=measured.unserved_s,
         unserved_share=_unserved_share(measured),
         first_error=measured.first_error,
         started_at=measured.started_at,
         duration_s=measured.duration_s,
-        stalled_s=stalled_between(measured.stalls_s, 0.0, measured.duration_s),
+        stalled_s=stalled_between(measured.requests.stalls_s, 0.0, measured.duration_s),
         generator=measured.watch,
         ended=measured.ended,
     )
 
 
-def why_invalid(summary: Summary, conditions: StoppingConditions) -> str | None:
+def why_invalid(summary: LoadSummary, conditions: StoppingConditions) -> str | None:
     """Returns why no verdict may be drawn from the run, or None. `Measurement.failure_code` reads its first words."""
-    if complaint := summary.generator.complaint(conditions.latency):
+    if complaint := summary.generator.complaint():
         return complaint
     if summary.stalled_s > summary.duration_s * MAX_STALLED_SHARE:
         return f"{STALLED} for {summary.stalled_s / summary.duration_s * 100:.0f} % of the run"
@@ -146,18 +151,18 @@ def why_invalid(summary: Summary, conditions: StoppingConditions) -> str | None:
     return None
 
 
-def _without_answer(summary: Summary) -> str:
+def _without_answer(summary: LoadSummary) -> str:
     parts = (f"{summary.timed_out} timed out", f"{summary.unfinished} had no answer when the run was over")
     said = [part for part, count in zip(parts, (summary.timed_out, summary.unfinished), strict=True) if count]
     return f" ({', '.join(said)})" if said else ""
 
 
-def _first_error(summary: Summary) -> str:
+def _first_error(summary: LoadSummary) -> str:
     lost = summary.errors > summary.unfinished or not summary.unfinished
     return summary.first_error or ("the connection was lost" if lost else "no answer")
 
 
-def _unserved_share(measured: Measured) -> float | None:
+def _unserved_share(measured: MeasuredRun) -> float | None:
     """Returns the share of the users' time that went to what failed.
 
     A user of a closed loop is always at a request or on its way to one, so its time from answer to answer is the time
@@ -165,14 +170,14 @@ def _unserved_share(measured: Measured) -> float | None:
     """
     if measured.open_loop:
         return None
-    served_s = float(measured.rows.from_intended_ms[measured.rows.succeeded].sum()) / 1000
+    served_s = float(measured.requests.from_intended_ms[measured.requests.succeeded].sum()) / 1000
     total_s = served_s + measured.unserved_s
     return measured.unserved_s / total_s if total_s else 0.0
 
 
-def _capacity(measured: Measured, limit: Limit) -> tuple[SustainedLoad | None, float | None]:
+def _capacity(measured: MeasuredRun, limit: Limit) -> tuple[SustainedLoad | None, float | None]:
     """Returns the capacity and the seconds for which the service warmed up."""
-    rows, end_s = measured.rows, measured.duration_s
+    rows, end_s = measured.requests, measured.duration_s
     latencies_ms = rows.from_intended_ms if measured.open_loop else rows.latencies_ms
     estimate = sustained if measured.open_loop else capacity
     try:
@@ -183,13 +188,13 @@ def _capacity(measured: Measured, limit: Limit) -> tuple[SustainedLoad | None, f
 
 
 def _latencies(
-    measured: Measured, best: SustainedLoad | None
+    measured: MeasuredRun, best: SustainedLoad | None
 ) -> tuple[dict[str, float | None], dict[str, float | None]]:
     """Returns the percentiles from actual and from intended send, of the stretch at the best rate or of all."""
-    rows = measured.rows
+    rows = measured.requests
     start_s, end_s = (best.start_s, best.end_s) if best else (0.0, np.inf)
     chosen = rows.succeeded & (rows.finished_s >= start_s) & (rows.finished_s < end_s)
-    waiting = measured.unfinished_intended_s
+    waiting = rows.unfinished_intended_s
     waited_ms = (measured.duration_s - waiting[(waiting >= start_s) & (waiting < end_s)]) * 1000
     return (
         percentiles(rows.latencies_ms[chosen]),

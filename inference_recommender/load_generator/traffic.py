@@ -1,11 +1,7 @@
-"""When users come and go, and when requests arrive. Pure: seconds since the start of the run, no clock.
+"""When users come and go, and when requests arrive, in seconds since the start of the run. Pure.
 
-Closed loop. A phase starts with exactly its InitialNumberOfUsers, whatever the phase before it had reached, and gains a
-user every 60 / SpawnRate seconds. A staircase has k · UsersPerStep users during its k-th step; all steps are equally
-long.
-
-Open loop. Requests arrive as a Poisson process of a constant rate: the gaps are exponential and come from a seed, so
-the same plan gives the same moments.
+Closed loop: a phase starts with its InitialNumberOfUsers and gains a user every 60 / SpawnRate seconds. A staircase has
+k · UsersPerStep users during its k-th step. Open loop: a Poisson process of a constant rate from a seed.
 """
 
 from collections.abc import Iterator

@@ -1,13 +1,12 @@
-"""Asks a server that has just come into service until it answers within the objective, and reads the start's stages.
+"""Times the start of an endpoint that has just come into service, until its first answer within the objective.
 
-Requests go one at a time, from this machine, with the workload's payloads: latency is the client's, which on AWS
-includes the network and SageMaker's overhead. Only here is a start asked and its log fetched.
+Requests with the workload's payloads go one at a time, from this machine. Latency is the client's, which on AWS
+includes the network and SageMaker's overhead.
 """
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -18,58 +17,52 @@ from inference_recommender.client import InferenceFailed, SageMakerEndpoint
 from inference_recommender.kserve import Body
 from inference_recommender.load_generator.unix_socket import connection_pool
 from inference_recommender.measure.start_stages import LogLine, Stages, stages
+from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.triton_statistics import TritonStatistics
 
 GIVE_UP_S = 120.0
-"""A server that has not answered within the objective by then is not waited for any longer."""
-ASK_TIMEOUT_S = 60.0
-"""SageMaker gives an invocation so long."""
+"""Longest wait for an answer within the objective, in seconds."""
+REQUEST_TIMEOUT_S = 60.0
 AFTER_FAILURE_S = 0.1
 LOG_S, LOG_POLL_S = 60.0, 2.0
-"""CloudWatch Logs has lines some seconds after they were written: they are waited for so long, and looked for so often.
-"""
+"""Longest wait for lines in CloudWatch Logs, which appear some seconds after they were written, and the interval."""
 
 Ask = Callable[[bytes], bool]
-"""Sends a request and returns whether it was answered, when the answer is there."""
+"""Sends a request and returns whether it succeeded."""
 Sleep = Callable[[float], None]
 Clock = Callable[[], float]
 
 
-class Account(Protocol):
+class StartAccount(Protocol):
     """The calls for an endpoint's start. Every method raises `AwsUnavailable`."""
 
     def client(self, service: str) -> Any: ...
 
-    def endpoint_times(self, name: str) -> tuple[datetime, datetime]:
-        """Returns when it was asked for, and when it was last changed."""
+    def describe_endpoint(self, name: str) -> Mapping[str, Any]: ...
 
-    def endpoint_log(self, name: str) -> list[list[LogLine]]:
-        """Returns the beginning of each server's log; none where there is no log."""
-
-    def invocations_url(self, endpoint: str) -> str | None:
-        """Returns the address of the server itself, which an account on this machine tells."""
+    def endpoint_log(self, name: str) -> list[list[tuple[float, str]]]:
+        """Returns the beginning of each server's log as Unix seconds and lines; none if there is no log."""
 
 
 def start_of(
-    account: Account,
-    endpoint: str,
+    account: StartAccount,
+    system: SystemUnderTest,
     bodies: Sequence[bytes],
     limit_ms: float,
     sleep: Sleep = time.sleep,
     clock: Clock = time.perf_counter,
 ) -> Stages:
-    """Returns the stages of the start of an endpoint of one server, which is in service since a moment ago and has not
-    been asked yet. Raises `AwsUnavailable`.
+    """Returns the stages of the start of an endpoint of one server, which came into service a moment ago and has had no
+    request. Raises `AwsUnavailable`.
     """
-    url = account.invocations_url(endpoint)
-    counters = TritonStatistics(url).read()
-    ask = ask_url(url) if url else ask_endpoint(endpoint, account.client("sagemaker-runtime"))
+    counters = TritonStatistics(system.url).read()
+    ask = ask_url(system.url) if system.url else ask_endpoint(system.name, account.client("sagemaker-runtime"))
     answered_s = first_answer_s(ask, bodies, limit_ms, sleep, clock)
-    requested_at, in_service_at = account.endpoint_times(endpoint)
+    described = account.describe_endpoint(system.name)
     return stages(
-        _whole_log(account, endpoint, sleep),
-        requested_at=requested_at.timestamp(),
-        in_service_at=in_service_at.timestamp(),
+        _whole_log(account, system.name, sleep),
+        requested_at=described["CreationTime"].timestamp(),
+        in_service_at=described["LastModifiedTime"].timestamp(),
         warm_up_s=None if counters is None else warm_up_s(counters),
         answered_s=answered_s,
     )
@@ -78,8 +71,8 @@ def start_of(
 def first_answer_s(
     ask: Ask, bodies: Sequence[bytes], limit_ms: float, sleep: Sleep = time.sleep, clock: Clock = time.perf_counter
 ) -> float | None:
-    """Returns the seconds from the first request to the end of the first answer within the limit; None: there was
-    none in `GIVE_UP_S`.
+    """Returns the seconds from the first request to the end of the first answer within the limit. Returns None if there
+    is none within `GIVE_UP_S`.
     """
     began = clock()
     for body in itertools.cycle(bodies):
@@ -91,11 +84,11 @@ def first_answer_s(
             return answered - began
         if not succeeded:
             sleep(AFTER_FAILURE_S)
-    raise ValueError("there is nothing to ask")
+    raise ValueError("no request bodies")
 
 
 def ask_url(url: str) -> Ask:
-    pool, path = connection_pool(url, retries=False, timeout=ASK_TIMEOUT_S), urlsplit(url).path
+    pool, path = connection_pool(url, retries=False, timeout=REQUEST_TIMEOUT_S), urlsplit(url).path
     headers = {"Content-Type": "application/json"}
 
     def ask(body: bytes) -> bool:
@@ -108,11 +101,11 @@ def ask_url(url: str) -> Ask:
 
 
 def ask_endpoint(name: str, client: Any) -> Ask:
-    server = SageMakerEndpoint(name, timeout_s=ASK_TIMEOUT_S, client=client)
+    server = SageMakerEndpoint(name, timeout_s=REQUEST_TIMEOUT_S, client=client)
 
     def ask(body: bytes) -> bool:
         try:
-            server.send(Body(content=body), ASK_TIMEOUT_S)
+            server.send(Body(content=body), REQUEST_TIMEOUT_S)
         except InferenceFailed:
             return False
         return True
@@ -120,11 +113,15 @@ def ask_endpoint(name: str, client: Any) -> Ask:
     return ask
 
 
-def _whole_log(account: Account, endpoint: str, sleep: Sleep) -> Sequence[LogLine]:
-    """Returns the log of the endpoint's server as soon as that says that its models are loaded."""
+def log_lines(events: Sequence[tuple[float, str]]) -> list[LogLine]:
+    return [LogLine(written_at=at, text=text) for at, text in events]
+
+
+def _whole_log(account: StartAccount, endpoint: str, sleep: Sleep) -> Sequence[LogLine]:
+    """Returns the log of the endpoint's server once it reports that its models are loaded."""
     waited_s = 0.0
     while True:
-        log = next(iter(account.endpoint_log(endpoint)), [])
+        log = log_lines(next(iter(account.endpoint_log(endpoint)), []))
         if stages(log).load_s is not None or waited_s >= LOG_S:
             return log
         sleep(LOG_POLL_S)

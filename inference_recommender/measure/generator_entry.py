@@ -2,16 +2,15 @@
 
     python3 entry.py
 
-It uses the standard library alone and Python 3.10, because the image's own Python starts it, and
-`containers.archive_reader`, which is uploaded beside it. The generator gets a
-Python and the packages that requirements/generator.txt locks, from the network. Results are copied to a folder named
-after the host below the output folder; the generator's exit status is in `exit.json`, because a run without a verdict
-is still a job that did its work. The reason of a failed job goes to /opt/ml/output/message, of which SageMaker shows
-the first kilobyte.
+It needs only the standard library of Python 3.10, which is the image's, and `containers.archive_reader`, which is
+uploaded with it. The generator gets a newer Python and the packages of requirements/generator.txt from the network.
+Results are copied to a folder named after the host in the output folder. The generator's exit status is in `exit.json`,
+because a job may succeed although its run has no verdict. The reason of a failed job goes to /opt/ml/output/message;
+SageMaker shows its first kilobyte.
 
-The meeting: the first host listens, every other host connects when it is ready and shows the token that came with the
-plan, and when all have done so each is told when to start. Who has no token, says too much, or says nothing for
-`PEER_S` is sent away and counts as no host. The hosts' clocks must agree; AWS keeps them within a millisecond or so.
+Start: the first host listens. Every other host connects when it is ready and sends the token of the plan. Once all
+have done so, the first host sends each of them the start time. A peer that has no token, sends too much or sends
+nothing for `PEER_S` is disconnected. The hosts' clocks must agree; AWS keeps them within about a millisecond.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ import time
 import traceback
 from pathlib import Path
 
-from containers.archive_reader import ArchiveRefused, unpack  # uploaded beside this program
+from containers.archive_reader import ArchiveRefused, unpack  # uploaded with this program
 
 PYTHON = "3.11"
 LOCKED = ("--require-hashes", "--only-binary", ":all:", "--no-deps")
-"""pip's and uv's options for wheels alone, each of them compared with the hash in a lock."""
+"""pip's and uv's options that allow only wheels with the hash in the lock."""
 MEETING_PORT = 29400
 MEETING_S = 1500
 NOTICE_S = 5.0
-"""Seconds between the meeting and the start, in which the generators calibrate and sign requests."""
+"""Seconds between the meeting and the start, in which the generators start and sign requests."""
 PEER_S = 5.0
-"""Seconds in which whoever connects must have shown its token."""
+"""Seconds in which a peer must have sent its token."""
 LINE_BYTES = 512
 """The longest line that is read of a peer."""
 MOST_PEERS = 256
@@ -49,7 +48,7 @@ TOKEN = "token"
 """The file beside the plan that holds the fleet's secret."""
 MESSAGE_BYTES = 1000
 UNAVAILABLE, UNFORESEEN = 3, 70
-RESULTS = ("generator.log", "summary.json", "timeline.npz", "exit.json")
+RESULTS = ("generator.log", "summary.json", "records.npz", "exit.json")
 """The files that are copied to the output. The last one tells that all are there."""
 
 
@@ -231,7 +230,7 @@ def _private(name: str, flags: int) -> int:
 
 
 def copy_results(measured: Path, output: Path) -> None:
-    """Copies all but the records of single requests, which may be gigabytes: merging needs the timeline alone."""
+    """Copies the result files."""
     output.mkdir(parents=True, exist_ok=True)
     for name in RESULTS:
         if (measured / name).exists():

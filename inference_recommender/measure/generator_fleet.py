@@ -1,6 +1,8 @@
-"""Several generators as one Processing job: send it, wait, fetch what each host measured, and merge.
+"""Several generators as one SageMaker Processing job: the request, the wait, and the merged results.
 
-`FleetAccount` is the port to AWS. The job was planned by `generator_request` before anything is sent.
+Every instance gets the same folder from S3: code, plan and payloads. It runs its share of the plan, by its place among
+the job's hosts. The hosts meet over the network to start together, so in a VPC the security group must allow traffic
+between its members on `generator_entry.MEETING_PORT`.
 """
 
 import gzip
@@ -10,6 +12,7 @@ import secrets
 import tarfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,24 +22,71 @@ from inference_recommender.load_generator.merge import NothingToMerge, merge
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.measure.generator_entry import TOKEN
-from inference_recommender.measure.load_test import PAYLOADS, OnEvent, Stopped
+from inference_recommender.measure.load_test import OnEvent, Stopped
 from inference_recommender.progress import Progress, ProgressUpdate
-from workloads import Unavailable
+from inference_recommender.run_folder import PAYLOADS
+from workloads import Unavailable, images
 from workloads.files import replacing
 
 ENTRY = Path(__file__).with_name("generator_entry.py")
 CODE = ("aws_api", "inference_recommender")
 LOCKS = ("requirements/generator.txt", "requirements/uv.txt")
 POLL_S = 15.0
+VOLUME_GB = 30
+SETUP_S = 1800
+"""Seconds for instances to start, install Python and meet, added to the traffic."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GeneratorInstances:
+    """The instances of the generators."""
+
+    generators: int
+    instance_type: str
+    image_uri: str
+    role_arn: str
+    bucket: str
+    region: str
+    kms_key: str | None = None
+    security_groups: tuple[str, ...] = ()
+    subnets: tuple[str, ...] = ()
+
+
+def plan_fleet(workload: str, name: str, duration_s: float, fleet: GeneratorInstances) -> ProcessingJob:
+    """Returns the Processing job called `name`. The stack's role may read below the prefix of the bucket."""
+    base = f"s3://{fleet.bucket}/inference-recommender/{workload}/load-test/{name}"
+    return ProcessingJob(
+        name=name,
+        role_arn=fleet.role_arn,
+        image_uri=fleet.image_uri,
+        instance_type=fleet.instance_type,
+        instances=fleet.generators,
+        volume_gb=VOLUME_GB,
+        source_url=f"{base}/source",
+        output_name="measured",
+        output_url=f"{base}/output",
+        upload="Continuous",  # a job that is stopped leaves what its generators wrote on their way out
+        max_runtime_s=int(duration_s) + SETUP_S,
+        environment={"AWS_DEFAULT_REGION": fleet.region},
+        tags={"workload": workload},
+        kms_key=fleet.kms_key,
+        security_groups=fleet.security_groups,
+        subnets=fleet.subnets,
+    )
+
+
+def default_image_uri(region: str) -> str:
+    """Returns AWS's PyTorch image for CPUs; the generator installs its own packages. Raises `Unavailable`."""
+    return images.pytorch_cpu_image(region, "--set recommender.generator_image_uri")
 
 
 class FleetAccount(Protocol):
-    """Every method raises `AwsUnavailable` where the service is not there."""
+    """The port to AWS. Every method raises `AwsUnavailable`."""
 
     def upload(self, url: str, body: bytes) -> None:
         """Puts `body` at an s3:// URL."""
 
-    def create_processing_job(self, job: ProcessingJob) -> None: ...
+    def create_processing_job(self, request: Mapping[str, Any]) -> None: ...
 
     def describe_processing_job(self, name: str) -> Mapping[str, Any]: ...
 
@@ -64,7 +114,7 @@ class FleetDrive:
         """Raises `Unavailable`, `NothingToMerge` or `Stopped`."""
         self._send(plan, folder)
         try:
-            self._account.create_processing_job(self._job)
+            self._account.create_processing_job(self._job.request())
             described = self._wait()
         except KeyboardInterrupt:
             self._stop()

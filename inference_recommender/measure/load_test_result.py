@@ -12,10 +12,10 @@ from inference_recommender.capacity.histogram import Histogram
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
+from inference_recommender.load_generator.records import SentRequests
 from inference_recommender.load_generator.stalls import stalled_between
-from inference_recommender.load_generator.timeline import Timeline
 from inference_recommender.load_generator.traffic import schedule
-from inference_recommender.measure.served import Served
+from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import Measurement
 from workloads import LatencyPercentiles
 
@@ -25,18 +25,18 @@ COARSER_S = {1: 900, 5: 5400}
 """Period of the time series in seconds → the longest run in seconds that has it; longer runs have 60."""
 
 
-def measurement(outcome: Outcome, plan: LoadPlan, served: Served) -> Measurement:
+def measurement(outcome: Outcome, plan: LoadPlan, system: SystemUnderTest) -> Measurement:
     """Without a summary, the measurement carries only the failure reason."""
     summary = outcome.summary
-    if summary is None:
-        return _nothing(served, outcome.reason)
-    series = time_series(Timeline.read(outcome.folder / "timeline.npz"), plan, summary)
+    if summary is None or not outcome.records.exists():
+        return _nothing(system, outcome.reason)
+    series = time_series(SentRequests.read(outcome.records), plan, summary)
     quantiles = series.model_latency_quantiles_ms
     return Measurement(
-        instance_type=served.instance_type,
-        endpoint_name=served.name,
-        max_invocations_per_minute=_per_instance(summary["max_invocations_per_minute"], served),
-        max_invocations_interval=_interval(summary, served),
+        instance_type=system.instance_type,
+        endpoint_name=system.name,
+        max_invocations_per_minute=_per_instance(summary["max_invocations_per_minute"], system),
+        max_invocations_interval=_interval(summary, system),
         model_latency_ms=summary["model_latency_ms"],
         percentile=summary["percentile"],
         percentiles_ms=LatencyPercentiles(**{name: quantiles.get(name) for name in LATENCIES}),
@@ -45,23 +45,23 @@ def measurement(outcome: Outcome, plan: LoadPlan, served: Served) -> Measurement
         client_latency_from_intended_ms=_percentiles(summary["client_latency_from_intended_ms"]),
         failure_reason=outcome.reason if outcome.exit_code else None,
         series=series,
-        instance_count=served.instance_count,
+        instance_count=system.instances,
     )
 
 
-def time_series(timeline: Timeline, plan: LoadPlan, summary: Mapping[str, float]) -> Series:
+def time_series(requests: SentRequests, plan: LoadPlan, summary: Mapping[str, float]) -> Series:
     """Returns a point for every period from the second of the run's start to that of its end, with the plan's users.
 
     A request without an answer is an error of the point in which it was due.
     """
     began, ended = summary["started_at"], summary["started_at"] + summary["duration_s"]
     start, end = math.floor(began), math.ceil(ended)
-    rows = timeline.rows(start, end)
+    rows = requests.shifted(began - start).between(0.0, float(end - start))
     step = next((step for step, longest in COARSER_S.items() if end - start <= longest), 60)
     points = np.arange(0, end - start, step)
     of_point = np.searchsorted(points, rows.finished_s, side="right") - 1
-    due_s = timeline.unfinished_at - start
-    unfinished = np.searchsorted(points, due_s[(due_s >= 0) & (due_s < end - start)], side="right") - 1
+    due_s = rows.unfinished_intended_s
+    unfinished = np.searchsorted(points, due_s[due_s >= 0], side="right") - 1
     invocations = np.bincount(np.concatenate([of_point, unfinished]), minlength=len(points))
     errors = np.bincount(np.concatenate([of_point[~rows.succeeded], unfinished]), minlength=len(points))
     histograms = [Histogram.of(rows.latencies_ms[(of_point == n) & rows.succeeded]) for n in range(len(points))]
@@ -72,7 +72,7 @@ def time_series(timeline: Timeline, plan: LoadPlan, summary: Mapping[str, float]
         users=tuple(_users(plan, max(float(point) - (began - start), 0.0)) for point in points),
         invocations=tuple(float(count) for count in invocations),
         errors=tuple(float(count) for count in errors),
-        stalled_s=tuple(stalled_between(timeline.stalls_at - start, float(at), float(at + step)) for at in points),
+        stalled_s=tuple(stalled_between(rows.stalls_s, float(at), float(at + step)) for at in points),
         latency_ms={
             name: tuple(histogram.percentile(float(name[1:])) for histogram in histograms) for name in LATENCIES
         },
@@ -86,16 +86,16 @@ def _users(plan: LoadPlan, second: float) -> float | None:
     return float(schedule(plan.traffic_pattern, plan.job_duration_s).users_at(second))
 
 
-def _interval(summary: Mapping[str, object], served: Served) -> tuple[float, float] | None:
+def _interval(summary: Mapping[str, object], system: SystemUnderTest) -> tuple[float, float] | None:
     match summary["max_invocations_interval"]:
         case [float() | int() as low, float() | int() as high]:
-            return low / served.instance_count, high / served.instance_count
+            return low / system.instances, high / system.instances
         case _:
             return None
 
 
-def _per_instance(rate: float | None, served: Served) -> float | None:
-    return None if rate is None else rate / served.instance_count
+def _per_instance(rate: float | None, system: SystemUnderTest) -> float | None:
+    return None if rate is None else rate / system.instances
 
 
 def _known(values: Mapping[str, float | None]) -> dict[str, float]:
@@ -107,10 +107,10 @@ def _percentiles(values: Mapping[str, float | None]) -> dict[str, float]:
     return _known({name: values.get(name) for name in LATENCIES})
 
 
-def _nothing(served: Served, why: str) -> Measurement:
+def _nothing(system: SystemUnderTest, why: str) -> Measurement:
     return Measurement(
-        instance_type=served.instance_type,
-        endpoint_name=served.name,
+        instance_type=system.instance_type,
+        endpoint_name=system.name,
         max_invocations_per_minute=None,
         model_latency_ms=None,
         failure_reason=why,

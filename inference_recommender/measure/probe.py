@@ -12,9 +12,10 @@ import numpy as np
 
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.search import Bottleneck
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, SageMakerEndpoint, StoppingConditions
+from inference_recommender.load_generator.plan import Arrivals, LoadPlan, NamedEndpoint, StoppingConditions
 from inference_recommender.load_generator.process import Outcome, generate
 from inference_recommender.load_generator.self_watch import LAGGED, STALLED
+from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.triton_statistics import TritonStatistics
 from workloads import Unavailable
 from workloads.files import from_here
@@ -28,29 +29,30 @@ AROUND = 2.0
 """A stall delays the requests due within this many times its length before its start and after its end."""
 
 
+def endpoint_of(system: SystemUnderTest) -> NamedEndpoint | None:
+    """Returns the generator's form of an endpoint; None for a system with a URL."""
+    return None if system.url else NamedEndpoint(name=system.name, region=system.region)
+
+
 class GeneratorProbe:
-    """Sends to a URL or an endpoint. Each probe has its own folder below `folder` and its own seed."""
+    """Sends to a system. Each probe has its own folder below `folder` and its own seed."""
 
     def __init__(
         self,
         payloads: Path,
         folder: Path,
+        system: SystemUnderTest,
         *,
-        url: str | None = None,
-        endpoint: SageMakerEndpoint | None = None,
-        served_at: str | None = None,
         tell: Callable[[str], None] = lambda text: None,
         seed: int = 0,
     ) -> None:
-        """`served_at` is the address of an endpoint's own server, where that is known."""
-        self._url = url
-        self._endpoint = endpoint
+        self._system = system
         self._payloads = payloads
         self._folder = folder
         self._tell = tell
         self._seed = seed
         self._count = 0
-        self._statistics = TritonStatistics(url or served_at)
+        self._statistics = TritonStatistics(system.url)
 
     def __call__(self, rate_per_minute: float, duration_s: float) -> ProbeRecords:
         """Returns the attempt with the least time in stalls. Raises `Bottleneck` if the generator was the limit in each
@@ -79,8 +81,8 @@ class GeneratorProbe:
     def _attempt(self, rate_per_minute: float, duration_s: float, folder: Path) -> tuple[float, ProbeRecords]:
         """Returns the share of the time in stalls, and the requests outside them."""
         plan = LoadPlan(
-            url=self._url,
-            endpoint=self._endpoint,
+            url=self._system.url,
+            endpoint=endpoint_of(self._system),
             payloads=self._payloads.resolve(),
             arrivals=Arrivals(
                 invocations_per_minute=rate_per_minute,
@@ -103,9 +105,8 @@ class GeneratorProbe:
         if outcome.reason.startswith((LAGGED, STALLED)):
             raise Bottleneck(outcome.reason)
         if outcome.summary is None or outcome.exit_code not in (0, INVALID):
-            why = outcome.reason.rstrip(".")
-            asked = self._endpoint.name if self._endpoint else self._url
-            raise Unavailable(f"{asked}: {why}. What was measured is kept in {from_here(self._folder)}.")
+            reason = outcome.reason.rstrip(".")
+            raise Unavailable(f"{self._system.name}: {reason}. Measurements: {from_here(self._folder)}.")
 
 
 def seen(records: Path, duration_s: float) -> tuple[float, ProbeRecords]:

@@ -1,19 +1,16 @@
 """The stages of a server's start, read from its endpoint's log and times. Pure.
 
-An endpoint's log is in CloudWatch Logs, with a stream for each of its servers. Triton's lines begin with a letter, the
-month and day, and the time of day in UTC to the microsecond. These end a stage:
+An endpoint's log is in CloudWatch Logs, with a stream for each server. Triton's lines begin with a letter, the month
+and day, and the time of day in UTC. These lines end a stage:
 
     "loading: NAME:VERSION"                    the server's start: it begins with the first model
-    "… is running warmup sample '…' …"         the load, where Triton's log is verbose: SageMaker's container has
-                                               SAGEMAKER_TRITON_LOG_VERBOSE=true unless the model says otherwise
-    "successfully loaded 'NAME'"               the warm-up, or the load without it; the last one counts
-    "Started …Service at …"                    nothing that follows is read
+    "... is running warmup sample '...' ..."   the load, if Triton's log is verbose, as in SageMaker's container
+    "successfully loaded 'NAME'"               the warm-up, or the load without it; the last line counts
+    "Started ...Service at ..."                later lines are ignored
 
-An account on this machine writes its own lines before them: when it fetched the archive, unpacked it and started the
-server. SageMaker tells of neither: ModelDownloadingTime and ModelLoadingTime in CloudWatch are of multi-model endpoints
-alone. There the time from the request to the container's first line is one figure, `provisioning_s`: the instance, the
-image, the archive. Where a log is not verbose, the server's own counters tell the warm-up (`warm_up_s`), if they can
-be asked; else the load has it. The endpoint's LastModifiedTime is when it came into service.
+A local account logs before them when it fetched the archive, unpacked it and started the server. SageMaker reports
+neither, so the time from the request to the container's first line is one figure, `provisioning_s`. If a log is not
+verbose, the server's own counters give the warm-up (`warm_up_s`); otherwise it counts as load.
 """
 
 import re
@@ -21,8 +18,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from statistics import median
-from typing import Literal
 
+from inference_recommender.measure.system import SystemUnderTest
 from workloads import ColdStart
 
 _TIME = re.compile(r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d\.\d+) ")
@@ -37,7 +34,7 @@ _SERVES = re.compile(r'\] "?Started \S+(?: \S+)? at ')
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogLine:
     written_at: float
-    """Unix seconds, as CloudWatch Logs has it: when the line was received, or later."""
+    """Unix seconds at which CloudWatch Logs received the line, or later."""
     text: str
 
     @property
@@ -60,7 +57,7 @@ def _moment(year: int, found: re.Match[str]) -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stages:
-    """Seconds of one start; None where nothing tells."""
+    """Seconds of one start; None if a stage is unknown."""
 
     provisioning_s: float | None = None
     fetch_s: float | None = None
@@ -80,11 +77,10 @@ def stages(
     warm_up_s: float | None = None,
     answered_s: float | None = None,
 ) -> Stages:
-    """Returns what is known of a start from its server's log, and from four figures that are not in it.
+    """Returns the stages of a start from its server's log and from four figures that are not in it.
 
-    `requested_at` and `in_service_at` are Unix seconds; `warm_up_s` is what the server counted before it was asked
-    anything; `answered_s` is how long a client that asked from `in_service_at` on waited for an answer within the
-    objective.
+    `requested_at` and `in_service_at` are Unix seconds, `warm_up_s` is the server's own count, and `answered_s` the
+    seconds from `in_service_at` to a client's first answer within the objective.
     """
     log = log[: _first(log, lambda line: _SERVES.search(line.text) is not None, len(log)) + 1]
     fetching, unpacking, starting = (_time(log, word) for word in (_FETCHING, _UNPACKING, _STARTING))
@@ -111,24 +107,18 @@ def stages(
 
 
 def cold_start(
-    starts: Sequence[Stages],
-    *,
-    measured_on: Literal["sagemaker", "local"],
-    machine: str,
-    instance_type: str,
-    archive_sha256: str | None,
-    measured_at: datetime,
+    starts: Sequence[Stages], system: SystemUnderTest, archive_sha256: str | None, measured_at: datetime
 ) -> ColdStart:
-    """Returns the median of each stage over the starts that tell it, and between what it was."""
+    """Returns the median and the range of each stage over the starts that report it."""
     rows = [asdict(each) for each in starts]
     known = {name: [row[name] for row in rows if row[name] is not None] for name in Stages.__dataclass_fields__}
     return ColdStart(
         **{name: median(values) if values else None for name, values in known.items()},
         starts=len(starts),
         ranges_s={name: (min(values), max(values)) for name, values in known.items() if len(values) > 1},
-        measured_on=measured_on,
-        machine=machine,
-        instance_type=instance_type,
+        measured_on="local" if system.stands_in else "sagemaker",
+        machine=system.machine,
+        instance_type=system.instance_type,
         archive_sha256=archive_sha256,
         measured_at=measured_at.isoformat(timespec="seconds"),
     )
@@ -143,5 +133,5 @@ def _time(log: Iterable[LogLine], words: str) -> float | None:
 
 
 def _between(begin: float | None, end: float | None) -> float | None:
-    """Returns the seconds from one moment to another; clocks of two machines may differ, and no stage is negative."""
+    """Returns the seconds between two moments, 0 if the clocks of two machines disagree."""
     return None if begin is None or end is None else max(end - begin, 0.0)

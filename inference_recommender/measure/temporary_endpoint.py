@@ -1,4 +1,4 @@
-"""A temporary endpoint for a model: created, waited for, and deleted whatever happens in between."""
+"""A temporary endpoint for a model. It is deleted however its use ends."""
 
 import time
 import uuid
@@ -13,13 +13,13 @@ from workloads import Unavailable
 
 POLL_S = 1.0
 START_S = 600.0
-"""An endpoint that is not in service by then is given up."""
+"""Longest wait until an endpoint is in service, in seconds."""
 VARIANT = "AllTraffic"
 
 Sleep = Callable[[float], None]
 
 
-class Account(Protocol):
+class EndpointAccount(Protocol):
     """The calls for a temporary endpoint. Every method raises `AwsUnavailable`."""
 
     def model(self, name: str) -> Mapping[str, Any]: ...
@@ -30,7 +30,7 @@ class Account(Protocol):
 
     def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None: ...
 
-    def endpoint_status(self, name: str) -> tuple[str, str | None]: ...
+    def describe_endpoint(self, name: str) -> Mapping[str, Any]: ...
 
     def delete_endpoint(self, name: str) -> None: ...
 
@@ -41,15 +41,15 @@ class EndpointSpec:
 
     model: str
     variant: Mapping[str, Any]
-    """Its ProductionVariant, without the members that are the same for all: its instance type, and what that needs."""
+    """The members of its ProductionVariant that depend on the instance type."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Where there is any, a copy of the model has it."""
-    lives_s: float
-    """Seconds that it is needed for once it is in service; it expires some time after them."""
+    """Environment of a copy of the model; if empty, the model itself is used."""
+    lifetime_s: float
+    """Seconds that it is needed once it is in service."""
 
 
 @contextmanager
-def temporary_endpoint(account: Account, spec: EndpointSpec, sleep: Sleep = time.sleep) -> Iterator[str]:
+def temporary_endpoint(account: EndpointAccount, spec: EndpointSpec, sleep: Sleep = time.sleep) -> Iterator[str]:
     """Yields the name of an endpoint that is in service. Raises `Unavailable`."""
     name = f"open-{uuid.uuid4().hex[:12]}"
     try:
@@ -62,8 +62,8 @@ def temporary_endpoint(account: Account, spec: EndpointSpec, sleep: Sleep = time
             account.delete_model(name)
 
 
-def _make(account: Account, name: str, spec: EndpointSpec) -> None:
-    tags = [expiry_tag(datetime.now(UTC) + timedelta(seconds=START_S + spec.lives_s + GRACE_S))]
+def _make(account: EndpointAccount, name: str, spec: EndpointSpec) -> None:
+    tags = [expiry_tag(datetime.now(UTC) + timedelta(seconds=START_S + spec.lifetime_s + GRACE_S))]
     if spec.environment:
         account.make_model(_with_environment(account.model(spec.model), name, spec.environment, tags))
     variant = {
@@ -78,14 +78,16 @@ def _make(account: Account, name: str, spec: EndpointSpec) -> None:
     )
 
 
-def _wait(account: Account, name: str, sleep: Sleep) -> None:
+def _wait(account: EndpointAccount, name: str, sleep: Sleep) -> None:
     waited_s = 0.0
     while waited_s < START_S:
-        status, reason = account.endpoint_status(name)
+        described = account.describe_endpoint(name)
+        status = described["EndpointStatus"]
         if status == "InService":
             return
         if status != "Creating":
-            raise Unavailable(f"endpoint {name} is {status}: {reason or 'the service gave no reason'}")
+            reason = described.get("FailureReason", "the service gave no reason")
+            raise Unavailable(f"endpoint {name} is {status}: {reason}")
         sleep(POLL_S)
         waited_s += POLL_S
     raise Unavailable(f"endpoint {name} was not in service after {START_S:.0f} s")
@@ -94,7 +96,7 @@ def _wait(account: Account, name: str, sleep: Sleep) -> None:
 def _with_environment(
     model: Mapping[str, Any], name: str, environment: Mapping[str, str], tags: list[dict[str, str]]
 ) -> dict[str, Any]:
-    """Returns the request of CreateModel for the same model with a candidate's environment, as a job makes one."""
+    """Returns the request of CreateModel for the same model with a candidate's environment."""
     container = model["PrimaryContainer"]
     return {
         "ModelName": name,

@@ -11,7 +11,7 @@ from workloads import Candidate, Serving, Workload
 
 DEFAULTS = "the defaults"
 NOT_SERVED = frozenset({"instance_types", "parity"})
-"""Keys of a target that change nothing of what serves."""
+"""Keys of a target that do not change how it serves."""
 COLUMNS = (
     ("configuration", "configuration", ""),
     ("base", "differs from", ""),
@@ -22,7 +22,9 @@ COLUMNS = (
 
 
 def configuration_table(workload: Workload, candidates: Sequence[Candidate], base: str | None = None) -> Table:
-    """Returns a row for each key that differs from its base. The others' base is `base`, by default what is hosted."""
+    """Returns a row for each key that differs from its base: the defaults for the hosted deployable, and `base` or the
+    hosted one for the others.
+    """
     hosted = base or workload.hosting.target
     rows = list(_rows(hosted, DEFAULTS, _defaults(workload, hosted), _settings(workload, hosted)))
     names = dict.fromkeys(candidate.variant for candidate in candidates if candidate.variant not in (None, hosted))
@@ -43,7 +45,7 @@ def configuration_table(workload: Workload, candidates: Sequence[Candidate], bas
 
 
 def _defaults(workload: Workload, name: str) -> dict[str, Any]:
-    """Returns the values that a key has where workload.toml does not name it; a target's other keys have none."""
+    """Returns the default values of a target's keys; required keys have none."""
     fields = type(workload.targets[workload.variant(name).target]).model_fields
     own = {name: info.get_default(call_default_factory=True) for name, info in fields.items() if not info.is_required()}
     return _plain({**own, **Serving().model_dump()})

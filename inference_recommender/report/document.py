@@ -32,9 +32,7 @@ from pydantic import Field
 from workloads import LatencyObjective, Proof
 from workloads.document import Document
 
-ReportKind = Literal[
-    "run", "proof", "capacity", "tune", "simulation", "experiment", "comparison", "cold-start", "jobs", "size"
-]
+ReportKind = Literal["run", "proof", "tune", "simulation", "experiment", "comparison", "cold-start", "jobs", "size"]
 ReportVerdict = Literal["met", "missed", "unknown"]
 Value = str | int | float | bool | None
 MISSING = "–"

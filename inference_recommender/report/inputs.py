@@ -15,15 +15,10 @@ INPUTS = {"workload": "workload.json", "payloads": "payloads.tar.gz", "traffic":
 FINGERPRINT_DIGITS = 16
 
 
-class _Calibration(BaseModel):
-    highest_per_second: float
-
-
 class _GeneratorWatch(BaseModel):
     cpu_share: float
     lag_ms: float
     peak_per_second: float
-    calibration: _Calibration | None = None
 
 
 class GeneratorSummary(BaseModel):

@@ -63,8 +63,10 @@ def _folded(title: str, body: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Escapes Markdown's characters and joins lines. Names such as max_batch_size stay readable."""
-    return re.sub(r"(?<=\w)\\_(?=\w)", "_", _SPECIAL.sub(r"\\\1", " ".join(text.split())))
+    """Escapes Markdown's characters and joins lines. Names such as max_batch_size and `code` stay readable."""
+    parts = re.split(r"(`[^`|<]+`)", " ".join(text.split()))
+    parts[::2] = [re.sub(r"(?<=\w)\\_(?=\w)", "_", _SPECIAL.sub(r"\\\1", part)) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _code(text: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from inference_recommender.report.document import Plot, Report, shown
 
@@ -18,24 +19,27 @@ FIRST_CAUTIONS = 3
 """Cautions on the first screen; the others are listed further down."""
 
 
-def page(
-    report: Report, plots: Mapping[str, Plot] | None = None, *, template: str = "report.html", **values: Any
-) -> str:
-    """Returns the page of a report with its plots by title. `values` are further variables of the template."""
-    return render(template, report=report, plots=plots or {}, first_cautions=FIRST_CAUTIONS, **values)
+def page(report: Report, plots: Mapping[str, Plot] | None = None) -> str:
+    """Returns the page of a report with its plots by title."""
+    return render("report.html", report=report, plots=plots or {}, first_cautions=FIRST_CAUTIONS)
 
 
-def render(template: str, *, folder: Path = HERE, **values: Any) -> str:
-    """Fills a template of `folder`; it may extend `base.html`. Missing values raise, and text is escaped."""
+def render(template: str, **values: Any) -> str:
+    """Fills a template, which extends `base.html`. Missing values raise, and text is escaped."""
     environment = Environment(
-        loader=FileSystemLoader([folder, HERE]),
+        loader=FileSystemLoader(HERE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shown": shown, "file_name": _file_name}
+    environment.filters |= {"shown": shown, "file_name": _file_name, "prose": _prose}
     return environment.get_template(template).render(values) + "\n"
+
+
+def _prose(text: str) -> Markup:
+    """Returns text with its `code` as elements."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _file_name(title: str) -> str:

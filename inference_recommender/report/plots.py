@@ -20,7 +20,6 @@ from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
@@ -66,9 +65,9 @@ SIZE_IN, WIDE_IN = (5.4, 3.4), (10.6, 3.2)
 WIDE_PAGE_IN = 10.0
 """Figures from this width on take the page's whole width."""
 MOST_LIMITS = 3.0
-"""Latencies beyond so many times the limit are cut off: an overloaded queue has no end."""
+"""Latencies above this multiple of the limit are cut off: an overloaded queue has no end."""
 MOST_PHASE_NAMES = 8
-"""Where a test has more phases, their numbers stand alone."""
+"""With more phases, only their numbers are shown."""
 
 
 def latency_against_rate(
@@ -150,22 +149,8 @@ def of_proof(proof: Proof) -> Plot:
     return drawn(figure)
 
 
-def of_search(found: Capacity) -> Plot:
-    """Draws the latency that each probe of a capacity search saw, the limit, and the rate that was found."""
-    figure, axes = new_figure(WIDE_IN)
-    known = [(probe.invocations_per_minute, probe.latency_ms) for probe in found.probes if probe.latency_ms is not None]
-    _points(axes, known, BLUE, "D", "open arrivals, measured")
-    if found.interval:
-        axes.axvspan(*found.interval, color=GREY, alpha=0.2, linewidth=0, label="95 % interval")
-    if rate := found.invocations_per_minute:
-        axes.axvline(rate, color=INK, linewidth=1.4, label=f"capacity {rate:,.0f}/min")
-    _limit(axes, found.percentile, found.limit_ms, [latency for _, latency in known])
-    legend(figure, axes, columns=4)
-    return drawn(figure)
-
-
 def _limit(axes: Axes, percentile: str, limit_ms: float, latencies: Sequence[float]) -> None:
-    """Draws the limit, and sets axes that show it and what is not far beyond it."""
+    """Draws the limit, and sets the axes to show it and points slightly above."""
     axes.axhline(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=f"limit {percentile} ≤ {limit_ms:g} ms")
     axes.set(xlabel="invocations per minute and instance", ylabel=f"{percentile}, ms", xlim=(0, None))
     axes.set_ylim(0, min(max([limit_ms, *latencies]) * 1.15, MOST_LIMITS * limit_ms))

@@ -1,4 +1,4 @@
-"""Adds something to a recommendation, in its file and in its run's folder with the report there."""
+"""Writes a changed recommendation to its file and to its run's folder, and draws the report again."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ from workloads import Recommendation
 
 
 def rewrite(recommendation: Recommendation, file: Path, runs: Path) -> Path | None:
-    """Writes a recommendation to which something was added back to `file`, and draws the report of its run again.
+    """Writes a changed recommendation to `file`, and draws the report of its run again.
 
-    Returns that report, or None where the run's folder is on another machine.
+    Returns that report, or None if the run's folder is on another machine.
     """
     recommendation.write_json(file)
     run_folder = next((each for each in _folders(file, recommendation, runs) if _holds(each, recommendation)), None)
@@ -22,7 +22,7 @@ def rewrite(recommendation: Recommendation, file: Path, runs: Path) -> Path | No
 
 
 def _folders(file: Path, recommendation: Recommendation, runs: Path) -> tuple[RunFolder, ...]:
-    """Returns where the run may be: its file beside it, as a release has it, or among the runs by its name."""
+    """Returns the places of the run: the folder of the file, as in a release, or a folder of its name in `runs`."""
     return RunFolder(file.parent), RunFolder(runs / Path(recommendation.provenance.run).name)
 
 

@@ -1,4 +1,4 @@
-"""The reports of a run with a recommendation, of a proof and of a capacity search. Pure, except for `draw`."""
+"""The reports of a run with a recommendation and of a proof. Pure, except for `draw`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -34,7 +34,6 @@ from inference_recommender.report.sections import (
     present,
 )
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.sizing.open_loop import CapacityFound
 from workloads import Candidate, ColdStart, LatencyObjective, Proof, Recommendation, Workload
 
 DETAILS = (
@@ -75,12 +74,6 @@ SCENARIOS = (
     ("errors", "failed", ",d"),
     ("duration_s", "seconds", ",.0f"),
     ("verdict", "verdict", ""),
-)
-PROBES = (
-    ("invocations_per_minute", "invocations/min per instance", ",.0f"),
-    ("duration_s", "seconds", ",.1f"),
-    ("latency_ms", "latency, ms", ",.4g"),
-    ("late_share", "late", ".2%"),
 )
 OUTCOMES: dict[str, ReportVerdict] = {"kept": "met", "missed": "missed", "unclear": "unknown"}
 """A proof's verdict → a report's."""
@@ -198,13 +191,13 @@ def _highlights(recommendation: Recommendation) -> Iterator[Highlight]:
     if (rate := chosen.max_invocations_per_minute) is not None:
         label = f"capacity of an instance, {chosen.capacity_basis} {limit}"
         yield Highlight(label=label, value=f"{rate:,.0f}/min")
+    per_hour, per_million = chosen.cost_per_hour_usd, chosen.cost_per_million_invocations_usd
+    yield Highlight(label="cost per hour", value=UNKNOWN if per_hour is None else f"${per_hour:,.2f}")
+    yield Highlight(label="cost per million", value=UNKNOWN if per_million is None else f"${per_million:,.2f}")
     if scaling := chosen.autoscaling:
         yield Highlight(label="instances, min to max", value=f"{scaling.min_capacity} to {scaling.max_capacity}")
         target = f"{scaling.target_invocations_per_instance:,.0f}/min"
         yield Highlight(label="scaling target per instance", value=target)
-    per_hour, per_million = chosen.cost_per_hour_usd, chosen.cost_per_million_invocations_usd
-    yield Highlight(label="cost per hour", value=UNKNOWN if per_hour is None else f"${per_hour:,.2f}")
-    yield Highlight(label="cost per million", value=UNKNOWN if per_million is None else f"${per_million:,.2f}")
 
 
 def _cautions(recommendation: Recommendation) -> Iterator[str]:
@@ -401,49 +394,6 @@ def proof_table(proof: Proof) -> Table:
     ]
     title = f"Proof: {PROOF_VERDICTS[proof.verdict]}"
     return table("proof", title, SCENARIOS, rows, f"{proof.reason} Latency is {proof.percentile}.")
-
-
-def capacity_report(name: str, capacity: CapacityFound, workload: Workload | None, inputs: FolderInputs) -> Report:
-    """Returns the report of a search of a server's capacity that was not sized."""
-    search, machine = capacity.open_loop(), capacity.machine or UNKNOWN
-    limit = f"{search.percentile} ≤ {search.limit_ms:g} ms"
-    rate, (low, high) = search.invocations_per_minute, search.interval or (None, None)
-    if not rate:
-        decision = f"No capacity within {limit} was found: {search.reason}."
-    else:
-        between = "" if low is None else f" (95 % interval {low:,.0f} to {high:,.0f})"
-        decision = f"An instance sustains {rate:,.0f} invocations/min within {limit}{between}."
-    probes = [
-        (probe.invocations_per_minute, probe.duration_s, probe.latency_ms, probe.late_share)
-        for probe in sorted(search.probes, key=lambda probe: probe.invocations_per_minute)
-    ]
-    return Report(
-        kind="capacity",
-        name=name,
-        workload=workload.name if workload else None,
-        description=workload.description if workload else "",
-        objective=limit,
-        verdict="met" if rate else "unknown" if rate is None else "missed",
-        decision=decision,
-        highlights=(Highlight(label=f"capacity of an instance ({limit})", value=f"{rate:,.0f}/min"),) if rate else (),
-        cautions=local_caution(capacity.measured_on, machine),
-        tables=present(
-            [
-                table("probes", "Probes", PROBES, probes),
-                queue_table(workload, [capacity.measurement()]) if workload else None,
-                generator_table(inputs),
-            ]
-        ),
-        not_tested=(OTHER_PAYLOADS, COLD_START, "A fleet: none was sized or proven."),
-        environment={
-            "fingerprint": inputs.fingerprint(capacity.instance_type, capacity.machine or "", capacity.measured_on),
-            "target": f"{capacity.instances} × {capacity.instance_type}: {capacity.url or UNKNOWN}",
-            "measured on": f"{capacity.measured_on}: {machine}",
-            "measured at": capacity.measured_at or UNKNOWN,
-            "warm-up": UNKNOWN if capacity.warm_up_s is None else f"{capacity.warm_up_s:.3g} s",
-            **inputs.facts(),
-        },
-    )
 
 
 def _untested(recommendation: Recommendation) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from inference_recommender.load_generator.self_watch import MAX_CPU_SHARE, MAX_LAG_MS, MAX_RATE_SHARE
+from inference_recommender.capacity.limit import MAX_CPU_SHARE, MAX_LAG_MS
 from inference_recommender.report.document import Table, table
 from inference_recommender.report.inputs import FolderInputs
 from workloads import ColdStart, PayloadLengths, TokenCounts
@@ -36,7 +36,7 @@ LENGTH_COLUMNS = (
     ("p99", "P99", "d"),
     ("maximum", "longest", "d"),
 )
-GENERATOR_COLUMNS = (("figure", "worst figure of all probes", ""), ("worst", "value", ".3g"), ("limit", "limit", ".3g"))
+GENERATOR_COLUMNS = (("figure", "worst of all probes", ""), ("worst", "value", ".3g"), ("limit", "limit", ".3g"))
 
 
 def present(tables: Iterable[Table | None]) -> tuple[Table, ...]:
@@ -102,11 +102,9 @@ def generator_table(inputs: FolderInputs) -> Table | None:
     if not inputs.generators:
         return None
     watches = [each.generator for each in inputs.generators]
-    shares = [each.peak_per_second / each.calibration.highest_per_second for each in watches if each.calibration]
     rows = [
         ("CPU time, share of a core", max(each.cpu_share for each in watches), MAX_CPU_SHARE),
         ("clock lag at P90, ms", max(each.lag_ms for each in watches), MAX_LAG_MS),
-        ("answers per second, share of the calibrated maximum", max(shares, default=None), MAX_RATE_SHARE),
     ]
     requests, errors = (sum(getattr(each, name) for each in inputs.generators) for name in ("invocations", "errors"))
     probes = f"{len(watches)} probe{'s' * (len(watches) != 1)}"

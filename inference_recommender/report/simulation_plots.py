@@ -1,161 +1,134 @@
-"""The plots of a simulation: each policy's course over the worst day, and cost against risk. Pure.
+"""The plots of a simulation: the worst day under the judged and the recommended policy, and cost against risk. Pure."""
 
-Every plot of the day has all policies in it, on the same axes, and the page shows one of them at a time: what belongs
-to a policy is in groups with its number (`data-policy`), and those of all but one are hidden. So the page needs no
-library to draw with, and shows the judged policy where no script runs. The recommended policy and the ideal fleet stay.
-"""
-
-import csv
-import io
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from inference_recommender.report.document import Plot
 from inference_recommender.report.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, drawn, legend, new_figure
-from inference_recommender.simulate.simulation_file import FIXED, RECOMMENDED, SimulatedPolicy, Simulation
+from inference_recommender.simulate.simulation_file import FIXED, RECOMMENDED, PolicyDay, Simulation
 from workloads import LatencyObjective
 
 SIZE_IN = (5.4, 3.0)
 RISK_IN = (5.4, 3.4)
 LEAST_LATE = 1e-5
-"""Shares below it are drawn at it: their axis is logarithmic."""
+"""Smaller shares are drawn at this one, because their axis is logarithmic."""
 LINEAR_MINUTES = 1.0
-"""Minutes over the objective below it are drawn to scale, and above it by their logarithm: 0 is on the axis, too."""
-MARKERS = {"chosen": "D", "best so far": "D", "asked for": "D", RECOMMENDED: "s", FIXED: "^"}
+"""Fewer minutes over the objective are drawn on a linear scale, more on a logarithmic one: 0 is on the axis, too."""
+MARKERS = {RECOMMENDED: "s", FIXED: "^"}
 TICKS_MINUTES, MOST_TICKS = (1, 2, 5, 10, 15, 30, 60, 120, 240), 7
 Series = Sequence[float | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Line:
-    """A line of each policy: its title and its values by policy."""
+class _PlotLine:
+    """A line of each policy, or of all policies together."""
 
     title: str
-    of: Callable[[SimulatedPolicy], Series]
-    colour: str
-    todays: bool = True
+    of: Callable[[PolicyDay], Series]
+    colour: str = BLUE
+    compared: bool = False
     """Whether the recommended policy's line is drawn, too."""
     steps: bool = False
+    dotted: bool = False
 
 
 def day_plots(simulation: Simulation, objective: LatencyObjective) -> dict[str, Plot]:
     """Returns the plots of the worst day by their titles."""
-    day, policies, unit = simulation.day, simulation.by_cost(), "USD"
-    price, each_h = simulation.subject.price_per_hour_usd, day.minutes_per_entry / 60
+    day, price, unit = simulation.day, simulation.subject.price_per_hour_usd, "$"
     if price is None:
         price, unit = 1.0, "instance hours"
+    hours, allowed = day.minutes_per_entry / 60, 1 - objective.percentile_rank / 100
 
-    def spent(instances: Series) -> Series:
-        total, sums = 0.0, []
-        for paid in instances:
-            total += (paid or 0.0) * each_h * price
-            sums.append(round(total, 3))
-        return sums
+    def spent(instances: Sequence[float]) -> Series:
+        return [round(float(total), 3) for total in np.cumsum(np.array(instances) * hours * price)]
 
-    attempts = _Line(title="requests sent", of=lambda each: each.day.attempts_per_second, colour=BLUE, todays=False)
-    serving = _Line(title="serving", of=lambda each: each.day.instances_serving, colour=BLUE, steps=True)
-    desired = _Line(title="wanted", of=lambda each: each.day.instances_desired, colour=ORANGE, todays=False, steps=True)
-    latency = _Line(title=f"{objective.percentile}, estimated", of=lambda each: each.day.latency_ms, colour=BLUE)
-    late = _Line(
-        title="late requests", of=lambda each: [max(one, LEAST_LATE) for one in each.day.late_shares], colour=BLUE
-    )
-    cost = _Line(title=unit, of=lambda each: spent(each.day.instances_paid), colour=BLUE)
+    def late(policy: PolicyDay) -> Series:
+        return [max(share, LEAST_LATE) for share in policy.late_shares]
+
+    def fixed(title: str, values: Series, colour: str) -> _PlotLine:
+        return _PlotLine(title=title, of=lambda _: values, colour=colour, dotted=True)
+
     bound = day.lower_bound_instances
-    draw = _Drawing(simulation=simulation, policies=policies)
-    limit = f"objective, {objective.model_latency_ms:g} ms"
-    allowed = 1 - objective.percentile_rank / 100
+    limit_ms = objective.model_latency_ms
     return {
-        "Load": draw.plot("requests per second", [attempts], {"asked for": (day.requests_per_second, GREY)}),
-        "Fleet": draw.plot("instances", [desired, serving], {"ideal": (bound, GREEN)}),
-        "Latency": draw.plot("latency, ms", [latency], {}, line=(objective.model_latency_ms, limit), log=True),
-        "Late requests": draw.plot(
-            "share of requests", [late], {}, line=(allowed, f"allowed, {100 * allowed:.3g} %"), log=True, spec="{x:.3%}"
+        "Load": _plot(
+            simulation,
+            "requests per second",
+            _PlotLine(title="sent", of=lambda each: each.attempts_per_second),
+            fixed("traffic", day.requests_per_second, GREY),
         ),
-        "Cost": draw.plot(f"{unit} since the day began", [cost], {"ideal": (spent(bound), GREEN)}),
+        "Fleet": _plot(
+            simulation,
+            "instances",
+            _PlotLine(title="desired", of=lambda each: each.instances_desired, colour=ORANGE, steps=True),
+            _PlotLine(title="serving", of=lambda each: each.instances_serving, compared=True, steps=True),
+            fixed("ideal", bound, GREEN),
+        ),
+        "Latency": _plot(
+            simulation,
+            "latency, ms",
+            _PlotLine(title=f"{objective.percentile}, estimated", of=lambda each: each.latency_ms, compared=True),
+            limit=(limit_ms, f"objective, {limit_ms:g} ms"),
+        ),
+        "Late requests": _plot(
+            simulation,
+            "share of requests",
+            _PlotLine(title="late requests", of=late, compared=True),
+            limit=(allowed, f"allowed, {100 * allowed:.3g} %"),
+            spec="{x:.3%}",
+        ),
+        "Cost": _plot(
+            simulation,
+            f"{unit} since the day began",
+            _PlotLine(title=unit, of=lambda each: spent(each.instances_paid), compared=True),
+            fixed("ideal", spent(bound), GREEN),
+        ),
     }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Drawing:
-    simulation: Simulation
-    policies: Sequence[SimulatedPolicy]
-
-    @property
-    def times(self) -> list[datetime]:
-        """When each entry begins."""
-        day = self.simulation.day
-        start = datetime.fromisoformat(day.start)
-        each = timedelta(minutes=day.minutes_per_entry)
-        return [start + number * each for number in range(len(day.requests_per_second))]
-
-    def plot(
-        self,
-        axis: str,
-        lines: Sequence[_Line],
-        fixed: Mapping[str, tuple[Series, str]],
-        line: tuple[float, str] | None = None,
-        *,
-        log: bool = False,
-        spec: str = "{x:,.6g}",
-    ) -> Plot:
-        """Draws lines of every policy, and those that are the same for all."""
-        figure, axes = new_figure(SIZE_IN)
-        today, day = self.simulation.recommended, self.simulation.day
-        times = [number * day.minutes_per_entry for number in range(len(day.requests_per_second))]
-        for title, (values, colour) in fixed.items():
-            axes.plot(times, _known(values), color=colour, linewidth=1.1, linestyle=":", label=title)
-        for each in lines:
-            style = "steps-post" if each.steps else "default"
-            if today and each.todays and len(self.policies) > 1:
-                label = f"{each.title}, {RECOMMENDED}"
-                values = _known(each.of(today))
-                axes.plot(times, values, color=GREY, linewidth=1.1, linestyle="--", label=label, drawstyle=style)
-            for number, policy in enumerate(self.policies):
-                label = each.title if policy is self.simulation.judged else "_"
-                values = _known(each.of(policy))
-                (course,) = axes.plot(times, values, color=each.colour, linewidth=1.5, label=label, drawstyle=style)
-                _belongs(course, number)
-        if line:
-            axes.axhline(line[0], color=RED, linewidth=1.2, linestyle="--", label=line[1])
-        _time_axis(axes, datetime.fromisoformat(day.start), day.minutes)
-        axes.set_ylabel(axis)
-        if log:
-            axes.set_yscale("log")
-        else:
-            axes.set_ylim(0, None)
-        axes.yaxis.set_major_formatter(spec)
-        legend(figure, axes, columns=2)
-        return self._shown(drawn(figure), lines, fixed)
-
-    def _shown(self, plot: Plot, lines: Sequence[_Line], fixed: Mapping[str, tuple[Series, str]]) -> Plot:
-        """Returns the plot with all but the judged policy hidden, and with the lines of all as its data."""
-        shown = str(self.policies.index(self.simulation.judged))
-        return Plot(svg=of_policies(plot.svg, shown), csv=self._csv(lines, fixed))
-
-    def _csv(self, lines: Sequence[_Line], fixed: Mapping[str, tuple[Series, str]]) -> str:
-        columns = {title: values for title, (values, _) in fixed.items()}
-        for number, policy in enumerate(self.policies, start=1):
-            columns |= {f"{number} {policy.name}: {each.title}": each.of(policy) for each in lines}
-        text = io.StringIO()
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(["time", *columns])
-        times = [each.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for each in self.times]
-        rows.writerows(zip(times, *columns.values(), strict=True))
-        return text.getvalue()
+def _plot(
+    simulation: Simulation,
+    axis: str,
+    *lines: _PlotLine,
+    limit: tuple[float, str] | None = None,
+    spec: str = "{x:,.6g}",
+) -> Plot:
+    """Draws lines of the judged policy over the worst day. With a limit, the axis is logarithmic."""
+    figure, axes = new_figure(SIZE_IN)
+    day, judged, recommended = simulation.day, simulation.judged, simulation.recommended
+    minutes = [number * day.minutes_per_entry for number in range(len(day.requests_per_second))]
+    for line in lines:
+        style = "steps-post" if line.steps else "default"
+        if line.compared and recommended is not None and recommended is not judged:
+            values, label = _known(line.of(recommended.day)), f"{line.title}, {RECOMMENDED}"
+            axes.plot(minutes, values, color=GREY, linewidth=1.1, linestyle="--", label=label, drawstyle=style)
+        dash, width = (":", 1.1) if line.dotted else ("-", 1.5)
+        values = _known(line.of(judged.day))
+        axes.plot(
+            minutes, values, color=line.colour, linewidth=width, linestyle=dash, label=line.title, drawstyle=style
+        )
+    if limit:
+        axes.axhline(limit[0], color=RED, linewidth=1.2, linestyle="--", label=limit[1])
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(0, None)
+    _time_axis(axes, datetime.fromisoformat(day.start), day.minutes)
+    axes.set_ylabel(axis)
+    axes.yaxis.set_major_formatter(spec)
+    legend(figure, axes, columns=2)
+    return drawn(figure)
 
 
 def cost_against_risk(simulation: Simulation) -> Plot:
-    """Draws the minutes over the objective against the cost: all policies that were tried, the frontier, those that
-    were compared, and the ideal fleet. The policy that the page shows has a ring.
+    """Draws the minutes over the objective against the cost: all tried policies, the frontier, the compared policies,
+    and the ideal fleet. The judged policy has a ring.
     """
     figure, axes = new_figure(RISK_IN)
-    price, unit = simulation.subject.price_per_hour_usd, "USD"
+    price, unit, judged = simulation.subject.price_per_hour_usd, "$", simulation.judged
     if price is None:
         price, unit = 1.0, "instance hours"
     tried = simulation.search.points if simulation.search else ()
@@ -171,44 +144,19 @@ def cost_against_risk(simulation: Simulation) -> Plot:
     for cost, minutes, each in points:
         if not each.on_frontier:
             axes.scatter([cost], [minutes], s=44, color=BLUE, marker=MARKERS.get(each.name, "D"), label=each.name)
-    for number, (cost, minutes, _) in enumerate(points):
-        ring = axes.scatter([cost], [minutes], s=150, facecolors="none", edgecolors=INK, linewidths=1.4)
-        _belongs(ring, number)
-    axes.axvline(
-        simulation.judged.lower_bound_instance_hours * price,
-        color=GREEN,
-        linewidth=1.2,
-        linestyle=":",
-        label="ideal",
-    )
+        if each is judged:
+            axes.scatter([cost], [minutes], s=150, facecolors="none", edgecolors=INK, linewidths=1.4)
+    ideal = judged.lower_bound_instance_hours * price
+    axes.axvline(ideal, color=GREEN, linewidth=1.2, linestyle=":", label="ideal")
     allowed = simulation.allowed_minutes
     axes.axhline(allowed, color=RED, linewidth=1.2, linestyle="--", label=f"tolerated, {allowed:g} minutes")
     axes.set_yscale("symlog", linthresh=LINEAR_MINUTES)
     axes.set(xlabel=f"{unit} for the whole trace, mean", ylabel="minutes over, mean", xlim=(0, None))
-    highest = max([allowed, *(minutes for _, minutes, _ in points), *(over for _, over in tried)])
-    axes.set_ylim(-0.15, 2 * highest)
+    axes.set_ylim(-0.15, 2 * max([allowed, *(minutes for _, minutes, _ in points), *(over for _, over in tried)]))
     axes.xaxis.set_major_formatter("{x:,.6g}")
     axes.yaxis.set_major_formatter("{x:,.6g}")
     legend(figure, axes, columns=2)
-    plot = drawn(figure)
-    shown = str(simulation.by_cost().index(simulation.judged))
-    return Plot(svg=of_policies(plot.svg, shown), csv=plot.csv)
-
-
-def of_policies(svg: str, shown: str) -> str:
-    """Marks the groups that belong to a policy, and hides those of all but one. Coordinates get two digits."""
-
-    def group(found: re.Match[str]) -> str:
-        hidden = "" if found[1] == shown else " hidden"
-        return f'<g data-policy="{found[1]}"{hidden}>'
-
-    marked = re.sub(r'<g id="policy-(\d+)-\d+">', group, svg)
-    return re.sub(r"(?<=[\d]\.\d\d)\d+", "", marked)
-
-
-def _belongs(artist: Artist, number: int) -> None:
-    """Names an artist, so that its group is found in the figure; no two may have a name."""
-    artist.set_gid(f"policy-{number}-{id(artist)}")
+    return drawn(figure)
 
 
 def _known(values: Series) -> list[float]:
@@ -216,7 +164,7 @@ def _known(values: Series) -> list[float]:
 
 
 def _time_axis(axes: Axes, start: datetime, minutes: float) -> None:
-    """Marks full hours, or what fits a short day: at most `MOST_TICKS` times of the clock."""
+    """Marks full hours, or shorter steps of a short day: at most `MOST_TICKS` times of the clock."""
     each = next((step for step in TICKS_MINUTES if minutes / step <= MOST_TICKS), TICKS_MINUTES[-1])
     first = -(start.hour * 60 + start.minute + start.second / 60) % each
     ticks = np.arange(first, minutes + 1e-9, each).tolist()

@@ -8,9 +8,8 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from inference_recommender.report.configuration import text_of
-from inference_recommender.report.document import Highlight, Report, ReportVerdict, Table, Value, table
+from inference_recommender.report.document import Highlight, Plot, Report, ReportVerdict, Table, Value, table
 from inference_recommender.report.inputs import FolderInputs
-from inference_recommender.report.page import page
 from inference_recommender.report.sections import OTHER_PAYLOADS, local_caution
 from inference_recommender.report.simulation_plots import cost_against_risk, day_plots
 from inference_recommender.simulate.policy import Policy
@@ -19,14 +18,6 @@ from inference_recommender.simulate.simulation_file import RECOMMENDED, Simulate
 from workloads import Workload
 
 IDEAL = "ideal"
-DAY = (
-    ("policy", "policy", ""),
-    ("minutes_over", "minutes over", ",.0f"),
-    ("late_share", "late", ".3%"),
-    ("most_instances", "most instances", ",d"),
-    ("instance_hours", "instance hours", ",.1f"),
-    ("cost_usd", "$", ",.2f"),
-)
 DETAILS = (
     ("policy", "policy", ""),
     ("settings", "instances, target, cooldowns", ""),
@@ -98,32 +89,12 @@ def simulation_report(name: str, simulation: Simulation, workload: Workload, inp
     )
 
 
-def simulation_page(report: Report, simulation: Simulation, workload: Workload) -> str:
-    """Returns the page of a simulation: the report, and the worst day under each policy with a slider between them."""
-    day, policies, recommended = simulation.day, simulation.by_cost(), simulation.recommended
-
-    def changed(policy: SimulatedPolicy) -> str:
-        rows = differences(recommended.policy, policy.policy) if recommended and policy is simulation.judged else ()
-        return "; ".join(f"{key} {there or 'none'} → {here or 'none'}" for key, there, here in rows)
-
-    return page(
-        report,
-        {
-            **day_plots(simulation, workload.latency_objective),
-            "Cost against risk": cost_against_risk(simulation),
-        },
-        template="simulation.html",
-        simulation=simulation,
-        policies=policies,
-        selected=policies.index(simulation.judged),
-        changed=changed,
-        day_text=(
-            f"{_day_text(simulation)}. All policies have the same arrivals and the same service. A point covers "
-            f"{day.minutes_per_entry:g} minutes: mean load, instances and cost; worst latency and share of late "
-            "requests. Latency is estimated from that share as if it were exponential, which is rough far below the "
-            "objective."
-        ),
-    )
+def simulation_figures(simulation: Simulation, workload: Workload) -> dict[str, Plot]:
+    """Returns the plots by title: the worst day, and cost against risk."""
+    return {
+        **day_plots(simulation, workload.latency_objective),
+        "Cost against risk": cost_against_risk(simulation),
+    }
 
 
 def _verdict(simulation: Simulation) -> ReportVerdict:
@@ -230,9 +201,6 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
             f"{frontier[0].seeds} seeds; other seeds decide."
         )
         yield table("frontier", "Cost against risk", columns, [_figures(each) for each in frontier], note)
-    day_rows = [(each.name, *_day_figures(each)) for each in simulation.by_cost()]
-    note = f"{_day_text(simulation)}. All policies have the same arrivals and the same service."
-    yield table("worst-day", "The worst day under each policy", DAY, day_rows, note, detail=True)
     yield _assumptions(simulation)
 
 
@@ -249,11 +217,6 @@ def _figures(each: SimulatedPolicy) -> tuple[Value, ...]:
     )
 
 
-def _day_figures(each: SimulatedPolicy) -> tuple[Value, ...]:
-    day = each.day
-    return day.minutes_over_objective, day.late_share, day.most_instances, day.instance_hours, day.cost_usd
-
-
 def _notes(simulation: Simulation, workload: Workload) -> Iterator[str]:
     trace, timing, search = simulation.trace, simulation.timing, simulation.search
     yield (
@@ -268,6 +231,11 @@ def _notes(simulation: Simulation, workload: Workload) -> Iterator[str]:
         f"{timing.model_load_s:.3g} s model load, {source}). An alarm sees a minute {timing.metric_delay_s} s late. "
         "[simulation] in workload.toml changes this."
     )
+    yield (
+        f"The plots show the worst day: {_day_text(simulation)}. A point covers "
+        f"{simulation.day.minutes_per_entry:g} min. Latency is estimated from the late share as if it were "
+        "exponential, which is rough far below the objective."
+    )
     if search and search.confirmed_on_seeds:
         yield (
             f"Chosen from {len(search.points)} policies. Confirmed on {search.confirmed_on_seeds:,} held-out seeds: "
@@ -278,7 +246,7 @@ def _notes(simulation: Simulation, workload: Workload) -> Iterator[str]:
 def _day_text(simulation: Simulation) -> str:
     day = simulation.day
     start = datetime.fromisoformat(day.start).astimezone(UTC).strftime("%Y-%m-%d %H:%M")
-    return f"Seed {day.seed}, the worst of the judged policy: {_length(day.minutes)} from {start} UTC"
+    return f"{_length(day.minutes)} of seed {day.seed} from {start} UTC"
 
 
 def _length(minutes: float) -> str:

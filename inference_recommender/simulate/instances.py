@@ -30,7 +30,7 @@ class SimulatedFleet:
         self._timing = timing
         self._random = random
         self._changes: list[tuple[float, int, int, int]] = []
-        """Second, a number that orders changes of one second, and what is added to `serving` and `paid`."""
+        """Second, a number that orders changes of one second, and the changes of `serving` and `paid`."""
         self._number = 0
 
     def advance(self, now_s: float) -> None:

@@ -58,13 +58,8 @@ FIGURES = (
 
 
 class PolicyDay(Document):
-    """The figures of a policy over the worst day, and its course, one entry per few minutes."""
+    """The course of a policy over the worst day, one entry per few minutes."""
 
-    minutes_over_objective: float
-    late_share: float
-    most_instances: int
-    instance_hours: float
-    cost_usd: float | None
     attempts_per_second: tuple[float, ...]
     instances_serving: tuple[float, ...]
     instances_paid: tuple[float, ...]
@@ -296,23 +291,14 @@ def _simulated(case: SimulationCase, named: NamedResult, judged: PolicyResult, d
         cost_usd=result.usd(result.instance_hours),
         lower_bound_instance_hours=result.lower_bound_hours,
         most_instances=max(each.most_instances for each in result.outcomes),
-        day=policy_day(result, result.course(case, judged.worst.seed), day, case.curve.allowed),
+        day=policy_day(result.course(case, judged.worst.seed), day, result.policy.step_s),
     )
 
 
-def policy_day(result: PolicyResult, course: Mapping[str, Floats], day: slice, allowed: float) -> PolicyDay:
-    """Returns figures and course of a policy over some steps."""
-    step_s = result.policy.step_s
-    of_day = {name: values[day] for name, values in course.items()}
-    arrivals, late = float(of_day["arrivals"].sum()), float((of_day["late_share"] * of_day["arrivals"]).sum())
-    hours = float(of_day["paid"].sum()) * step_s / 3600
+def policy_day(course: Mapping[str, Floats], day: slice, step_s: int) -> PolicyDay:
+    """Returns the course of a policy over some steps."""
     columns = _thinned(course, day)
     return PolicyDay(
-        minutes_over_objective=minutes_over(of_day["late_share"], of_day["attempts"], step_s, allowed),
-        late_share=late / arrivals if arrivals else 0.0,
-        most_instances=int(of_day["paid"].max()),
-        instance_hours=hours,
-        cost_usd=result.usd(hours),
         attempts_per_second=_rounded(columns["attempts"] / step_s),
         instances_serving=_rounded(columns["serving"]),
         instances_paid=_rounded(columns["paid"]),

@@ -38,7 +38,7 @@ from workloads.recommendation import KnownBy
 
 SHORTEST_S = 10.0
 """Shorter reports are dominated by the wait for the last chunk of a worker."""
-OF_A_RUN = {"workload.json", "measurements.json", "experiment.json", "capacity.json"}
+OF_A_RUN = {"workload.json", "measurements.json", "experiment.json"}
 NEITHER = (
     "is neither a report nor a stated rate. Give a file of `python -m containers.batch --summary FILE`, or one with "
     "rows_per_second and source."

@@ -8,12 +8,12 @@ Every candidate with a rate is sized and priced, also those that miss the object
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE
 from inference_recommender.capacity.statistics import samples_needed
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
-from inference_recommender.sizing.evidence import Evidence
 from inference_recommender.sizing.fleet import Demand, cost_per_million_usd, fleet
 from inference_recommender.sizing.prices import Price, price, price_elsewhere
 from inference_recommender.sizing.verdict import is_contradicted, judge
@@ -33,6 +33,20 @@ COPIED = (
 )
 """Fields that a candidate takes from its measurement unchanged."""
 MEASURE_LONGER = "Measure with longer traffic: another --traffic NAME, or longer phases in workload.toml."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """Measurements and their origin."""
+
+    measured: tuple[Measurement, ...]
+    region: str | None = None
+    """The region whose prices the measurements may hold."""
+    job_limit_per_minute: int | None = None
+    workload: Workload | None = None
+    """The workload that was measured; None for a job's description."""
+    cautions: tuple[str, ...] = ()
+    """Sentences that a user should read before trusting the result."""
 
 
 def decide(

@@ -1,4 +1,4 @@
-"""Evidence to size a fleet from: the folder of a run or an experiment, a search's result, or a job's description.
+"""Evidence to size a fleet from: the folder of a run or an experiment, or a job's description.
 
 A job's description is a response of DescribeInferenceRecommendationsJob as boto3 or the AWS CLI prints it. NaN,
 infinite, null and absent numbers are None. Its ModelLatency is in milliseconds today, but in microseconds in the
@@ -9,52 +9,35 @@ If milliseconds would mean an unlikely number of concurrent requests, a caution 
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BaseModel, BeforeValidator, ValidationError
+from typing import Any
 
 from inference_recommender.measurement import Measurement, latency_unit, measurements
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.sizing.open_loop import NAME, CapacityFound
-from workloads import UsageError, Workload
+from inference_recommender.sizing.decision import Evidence
+from workloads import UsageError
 from workloads.errors import InvalidDocument
 
 ON_EXISTING = (
     "The response does not name the instances of the existing endpoint. Its capacity counts as that of one instance."
 )
 
+UNFINISHED = "The job's Status is {status}: untested configurations are missing, and its rates may be too low."
+RESULTS = ("EndpointPerformances", "InferenceRecommendations")
 LONGEST_INVOCATION_MS = 60_000
 """The timeout of InvokeEndpoint: a larger latency must be in µs."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
-    """Measurements and their origin."""
-
-    measured: tuple[Measurement, ...]
-    region: str | None = None
-    """The region whose prices the measurements may hold."""
-    job_limit_per_minute: int | None = None
-    workload: Workload | None = None
-    """The workload that was measured; None for a job's description."""
-    cautions: tuple[str, ...] = ()
-    """Sentences that a user should read before trusting the result."""
 
 
 def read_evidence(path: Path) -> Evidence:
     """Reads a folder or a file. Raises `UsageError`, `NoSuchRun` or `InvalidDocument`."""
     if path.is_dir():
-        return _from_capacity(path / NAME, path) if (path / NAME).exists() else _from_folder(path)
-    if path.name == NAME and path.exists():
-        return _from_capacity(path, path.parent)
+        return _from_folder(path)
     try:
         return described_job(path, path.read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{path} cannot be read: {error}. Allowed: the JSON of DescribeInferenceRecommendationsJob, {NAME}, or the "
-            "folder of a run, an experiment or a search."
+            f"{path} cannot be read: {error}. Allowed: the JSON of DescribeInferenceRecommendationsJob, or the "
+            "folder of a run or an experiment."
         ) from error
 
 
@@ -77,16 +60,6 @@ def _from_folder(path: Path) -> Evidence:
     )
 
 
-def _from_capacity(file: Path, folder: Path) -> Evidence:
-    """Reads a search's result, and the workload in the same folder, if there is one."""
-    search = CapacityFound.from_json(file)
-    return Evidence(
-        measured=(search.measurement(),),
-        workload=RunFolder(folder).workload() if (folder / "workload.json").exists() else None,
-        cautions=_locality(search.measured_on, search.machine),
-    )
-
-
 def _locality(measured_on: str | None, machine: str | None) -> tuple[str, ...]:
     return (f"Measured on this machine ({machine}), not on SageMaker.",) if measured_on == "local" else ()
 
@@ -99,91 +72,30 @@ def _json(file: Path) -> dict[str, Any]:
         raise InvalidDocument(file, [f"cannot be read: {error}"]) from error
 
 
-def _finite(value: Any) -> Any:
-    """AWS's JSON writes NaN both as a literal and as text."""
-    number = float(value) if value in ("NaN", "Infinity", "-Infinity") else value
-    return None if isinstance(number, float) and not math.isfinite(number) else value
-
-
-Number = Annotated[float | None, BeforeValidator(_finite)]
-
-
-class _Metrics(BaseModel):
-    CostPerHour: Number = None
-    MaxInvocations: Number = None
-    MaximumInvocations: Number = None
-    ModelLatency: Number = None
-    CpuUtilization: Number = None
-    MemoryUtilization: Number = None
-
-
-class _Endpoint(BaseModel):
-    EndpointName: str = "unknown"
-    VariantName: str | None = None
-    InstanceType: str | None = None
-    InitialInstanceCount: Annotated[int | None, BeforeValidator(_finite)] = None
-    ServerlessConfig: dict[str, Any] | None = None
-
-
-class _Parameter(BaseModel):
-    Key: str
-    Value: str
-
-
-class _Model(BaseModel):
-    InferenceSpecificationName: str | None = None
-    EnvironmentParameters: tuple[_Parameter, ...] = ()
-
-
-class _Recommendation(BaseModel):
-    Metrics: _Metrics = _Metrics()
-    EndpointConfiguration: _Endpoint
-    ModelConfiguration: _Model = _Model()
-
-
-class _Info(BaseModel):
-    EndpointName: str | None = None
-
-
-class _Performance(BaseModel):
-    Metrics: _Metrics = _Metrics()
-    EndpointInfo: _Info = _Info()
-
-
-class _Stopping(BaseModel):
-    MaxInvocations: int | None = None
-
-
-class _Response(BaseModel):
-    JobArn: str | None = None
-    Status: str | None = None
-    FailureReason: str | None = None
-    StoppingConditions: _Stopping = _Stopping()
-    InferenceRecommendations: tuple[_Recommendation, ...] = ()
-    EndpointPerformances: tuple[_Performance, ...] = ()
-
-
-_KEYS = {_Recommendation: "InferenceRecommendations", _Performance: "EndpointPerformances"}
-
-
 def described_job(file: Path, text: str) -> Evidence:
     """Reads a response's text. Raises `UsageError`, which names `file`."""
     response = _response(file, text)
-    if not response.InferenceRecommendations and not response.EndpointPerformances:
+    try:
+        return _evidence_of(file, response)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _not_a_description(file, f"it has an unexpected form ({error})") from error
+
+
+def _evidence_of(file: Path, response: Mapping[str, Any]) -> Evidence:
+    results = [(key, each) for key in RESULTS for each in response.get(key) or ()]
+    if not results:
         raise _not_a_description(file, _why_empty(response))
-    results: list[_Recommendation | _Performance] = [*response.EndpointPerformances]
-    results += response.InferenceRecommendations
-    in_us = any((result.Metrics.ModelLatency or 0) > LONGEST_INVOCATION_MS for result in results)
-    measured = tuple(_measurement(result, in_us) for result in results)
+    measured = [_measurement(file, key, each) for key, each in results]
+    in_us = any((each.model_latency_ms or 0) > LONGEST_INVOCATION_MS for each in measured)
+    arn, status = str(response.get("JobArn", "")).split(":"), response.get("Status")
+    cautions = [] if status in (None, "COMPLETED") else [UNFINISHED.format(status=status)]
+    cautions += [ON_EXISTING] if response.get("EndpointPerformances") else []
+    cautions += [] if in_us else [_doubt(each) for each in measured if _is_doubtful(each)]
     return Evidence(
-        measured=measured,
-        region=_region(response.JobArn),
-        job_limit_per_minute=response.StoppingConditions.MaxInvocations,
-        cautions=(
-            *_unfinished(response.Status),
-            *((ON_EXISTING,) if response.EndpointPerformances else ()),
-            *(_doubt(measurement) for measurement in measured if _is_doubtful(measurement)),
-        ),
+        measured=tuple(_in_ms(each) for each in measured) if in_us else tuple(measured),
+        region=arn[3] if len(arn) > 3 and arn[3] else None,
+        job_limit_per_minute=response.get("StoppingConditions", {}).get("MaxInvocations"),
+        cautions=tuple(cautions),
     )
 
 
@@ -191,13 +103,7 @@ def _not_a_description(file: Path, why: str) -> UsageError:
     return UsageError(f"{file} is not a usable response of DescribeInferenceRecommendationsJob: {why}.")
 
 
-def _unfinished(status: str | None) -> tuple[str, ...]:
-    if status in (None, "COMPLETED"):
-        return ()
-    return (f"The job's Status is {status}: untested configurations are missing, and its rates may be too low.",)
-
-
-def _response(file: Path, text: str) -> _Response:
+def _response(file: Path, text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -205,66 +111,55 @@ def _response(file: Path, text: str) -> _Response:
         raise _not_a_description(file, f"it is not JSON ({error}){hint}") from error
     if not isinstance(document, dict):
         raise _not_a_description(file, f"it holds a {type(document).__name__}, not an object")
-    try:
-        return _Response.model_validate(_without_nulls(document))
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in problem["loc"])
-        got = "" if problem["type"] == "missing" else f", got {json.dumps(problem['input'], default=str)[:80]}"
-        raise _not_a_description(file, f"{key}: {problem['msg']}{got}") from error
+    return dict(_finite(document))
 
 
-def _without_nulls(value: Any) -> Any:
+def _finite(value: Any) -> Any:
+    """Removes null and numbers that are not finite, which AWS's JSON writes as literals or as text."""
     match value:
         case dict():
-            return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+            return {key: known for key, inner in value.items() if (known := _finite(inner)) is not None}
         case list():
-            return [_without_nulls(inner) for inner in value]
+            return [known for inner in value if (known := _finite(inner)) is not None]
+        case "NaN" | "Infinity" | "-Infinity":
+            return None
+        case float() if not math.isfinite(value):
+            return None
         case _:
             return value
 
 
-def _why_empty(response: _Response) -> str:
-    status = f" Its Status is {response.Status}." if response.Status else ""
-    reason = f" {response.FailureReason}" if response.FailureReason else ""
-    return f"it has no InferenceRecommendations.{status}{reason}".removesuffix(".")
+def _why_empty(response: Mapping[str, Any]) -> str:
+    status = f" Its Status is {response['Status']}." if "Status" in response else ""
+    return f"it has no InferenceRecommendations.{status} {response.get('FailureReason', '')}".strip().removesuffix(".")
 
 
-def _measurement(result: _Recommendation | _Performance, in_us: bool) -> Measurement:
-    plain = result.model_dump(exclude_none=True)
-    latency = plain["Metrics"].pop("ModelLatency", None)
-    (measured,) = measurements({_KEYS[type(result)]: [plain]}, [], {})
-    return measured.model_copy(
-        update={
-            "variant": _variant(result),
-            "model_latency_ms": latency / 1000 if latency is not None and in_us else latency,
-            "model_latency_unit": "µs" if in_us else "ms",
-        }
-    )
+def _measurement(file: Path, key: str, result: Mapping[str, Any]) -> Measurement:
+    """Reads one result. Its variant is the inference specification, which the user chose, or the production variant."""
+    try:
+        (measured,) = measurements({key: [{"Metrics": {}, "EndpointInfo": {}, **result}]}, [], {})
+        latency = result.get("Metrics", {}).get("ModelLatency")
+        named = result.get("ModelConfiguration", {}).get("InferenceSpecificationName")
+        variant = named or result.get("EndpointConfiguration", {}).get("VariantName")
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise _not_a_description(file, f"a result in {key} is damaged ({type(error).__name__}: {error})") from error
+    unit = {"model_latency_ms": latency, "model_latency_unit": "ms"}
+    return measured.model_copy(update={"variant": variant, **unit})
 
 
-def _variant(result: _Recommendation | _Performance) -> str | None:
-    """Returns the name of the inference specification, or else of the production variant."""
-    if isinstance(result, _Performance):
-        return None
-    return result.ModelConfiguration.InferenceSpecificationName or result.EndpointConfiguration.VariantName
+def _in_ms(measured: Measurement) -> Measurement:
+    latency = measured.model_latency_ms
+    converted = None if latency is None else latency / 1000
+    return measured.model_copy(update={"model_latency_ms": converted, "model_latency_unit": "µs"})
 
 
 def _is_doubtful(measured: Measurement) -> bool:
-    reported = measured.model_latency_ms if measured.model_latency_unit == "ms" else None
-    return latency_unit(reported, measured.max_invocations_per_minute, {}) == "µs"
+    return latency_unit(measured.model_latency_ms, measured.max_invocations_per_minute, {}) == "µs"
 
 
 def _doubt(measured: Measurement) -> str:
     rate, latency = measured.max_invocations_per_minute or 0, measured.model_latency_ms or 0
-    users = rate / 60 * latency / 1000
     return (
         f"{measured.instance_type}: {latency:g} ms at {rate:,.0f} invocations/min means "
-        f"{users:,.0f} concurrent requests. If the job had fewer users, its ModelLatency is in µs."
+        f"{rate / 60 * latency / 1000:,.0f} concurrent requests. If the job had fewer users, its ModelLatency is in µs."
     )
-
-
-def _region(arn: str | None) -> str | None:
-    """Returns the region in arn:aws:sagemaker:REGION:ACCOUNT:…"""
-    parts = (arn or "").split(":")
-    return parts[3] if len(parts) > 3 and parts[3] else None

@@ -47,7 +47,7 @@ class Demand:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fleet:
+class SizedFleet:
     instance_count: int
     parts: dict[str, int]
     """The instances that the peak needs, then those that each key of [sizing] added; their sum is the count."""
@@ -58,14 +58,14 @@ def cost_per_million_usd(cost_per_hour_usd: float, invocations_per_minute: float
     return cost_per_hour_usd / (invocations_per_minute * 60) * 1e6
 
 
-def fleet(max_invocations_per_minute: float, demand: Demand, sizing: Sizing) -> Fleet:
+def fleet(max_invocations_per_minute: float, demand: Demand, sizing: Sizing) -> SizedFleet:
     """Sizes a fleet for the demand's peak from instances that each sustain `max_invocations_per_minute` (> 0)."""
     rate = _fraction(max_invocations_per_minute)
     target = rate * _fraction(sizing.safety_factor)
     peak, trough = _fraction(demand.peak_invocations_per_minute), _fraction(demand.trough_invocations_per_minute)
     parts = _parts(peak, rate, sizing)
     count = sum(parts.values())
-    return Fleet(
+    return SizedFleet(
         instance_count=count,
         parts=parts,
         autoscaling=Autoscaling(

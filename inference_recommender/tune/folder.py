@@ -10,13 +10,13 @@ from pathlib import Path
 
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.tune.probe_counts import ProbeCounts
-from inference_recommender.tune.race import Refused, SendProbe
+from inference_recommender.tune.race import ConfigurationRefused, SendProbe
 from inference_recommender.tune.result import TuneResult
-from inference_recommender.tune.space import Configuration, LeftOut
+from inference_recommender.tune.space import LeftOut, ServingConfiguration
 from workloads import UsageError, Workload
 from workloads.document import Document
 from workloads.errors import InvalidDocument
-from workloads.files import from_here, replace_text
+from workloads.files import replace_text
 
 PLAN, PROBES, RESULT, PATCH = "tune.json", "probes.jsonl", "result.json", "patch.toml"
 
@@ -25,7 +25,7 @@ class TunePlan(Document):
     """Contents of tune.json."""
 
     workload: str
-    configurations: tuple[Configuration, ...]
+    configurations: tuple[ServingConfiguration, ...]
     left_out: tuple[LeftOut, ...]
     archives: dict[str, str]
     """sha256 of each target's archive."""
@@ -43,21 +43,13 @@ class ProbeLine(Document):
     refused: str | None = None
 
 
-class TuneFolder:
+class TuneFolder(RunFolder):
     """Files: tune.json, workload.json, payloads.tar.gz, probes.jsonl, probes/ with each one's records, triton.log,
     result.json, patch.toml."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._run = RunFolder(path)
-
-    def __str__(self) -> str:
-        """Returns the path relative to the working folder, if it is inside."""
-        return str(from_here(self.path))
-
     def begin(self, plan: TunePlan, workload: Workload, payloads: bytes) -> None:
-        self._run.keep_workload(workload)
-        self._run.keep_bytes("payloads.tar.gz", payloads)
+        self.keep_workload(workload)
+        self.keep_bytes("payloads.tar.gz", payloads)
         plan.write_json(self.path / PLAN)
 
     def plan(self) -> TunePlan:
@@ -66,11 +58,8 @@ class TuneFolder:
             raise UsageError(f"--resume: {self} is not a folder of tune: it has no {PLAN}.")
         return TunePlan.from_json(self.path / PLAN)
 
-    def workload(self) -> Workload:
-        return self._run.workload()
-
     @property
-    def payloads(self) -> Path:
+    def payload_file(self) -> Path:
         return self.path / "payloads.tar.gz"
 
     def lines(self) -> list[ProbeLine]:
@@ -93,7 +82,7 @@ class TuneFolder:
         """Replaces the file of probes."""
         replace_text(self.path / PROBES, "".join(each.model_dump_json() + "\n" for each in lines))
 
-    def keep(self, result: TuneResult, patch: str | None) -> None:
+    def keep_result(self, result: TuneResult, patch: str | None) -> None:
         result.write_json(self.path / RESULT)
         if patch is not None:
             replace_text(self.path / PATCH, patch)
@@ -109,7 +98,7 @@ def resumed(folder: TuneFolder, send: SendProbe, on_probe: Callable[[ProbeLine, 
     folder.rewrite(known)
     count = 0
 
-    def probe(configuration: Configuration, rate: float, duration_s: float) -> ProbeCounts:
+    def probe(configuration: ServingConfiguration, rate: float, duration_s: float) -> ProbeCounts:
         nonlocal count
         count += 1
         if count <= len(known):
@@ -122,15 +111,15 @@ def resumed(folder: TuneFolder, send: SendProbe, on_probe: Callable[[ProbeLine, 
             folder.append(line)
             on_probe(line, count)
         if line.counts is None:
-            raise Refused(line.refused or "")
+            raise ConfigurationRefused(line.refused or "")
         return line.counts
 
     return probe
 
 
-def _send(send: SendProbe, configuration: Configuration, rate: float, duration_s: float) -> ProbeLine:
+def _send(send: SendProbe, configuration: ServingConfiguration, rate: float, duration_s: float) -> ProbeLine:
     line = ProbeLine(label=configuration.label, invocations_per_minute=rate, duration_s=duration_s)
     try:
         return line.model_copy(update={"counts": send(configuration, rate, duration_s)})
-    except Refused as refused:
+    except ConfigurationRefused as refused:
         return line.model_copy(update={"refused": str(refused)})

@@ -23,13 +23,13 @@ from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.rate_at_limit import RateAtLimit
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.tune.probe_counts import ProbeCounts, estimate
-from inference_recommender.tune.space import Configuration
+from inference_recommender.tune.space import ServingConfiguration
 
-SendProbe = Callable[[Configuration, float, float], ProbeCounts]
-"""(configuration, arrivals per minute, seconds) → counts. Raises `Bottleneck` and `Refused`."""
+SendProbe = Callable[[ServingConfiguration, float, float], ProbeCounts]
+"""(configuration, arrivals per minute, seconds) → counts. Raises `Bottleneck` and `ConfigurationRefused`."""
 
 
-class Refused(Exception):
+class ConfigurationRefused(Exception):
     """The server rejected a configuration. The message is the reason."""
 
 
@@ -62,7 +62,7 @@ SLOWEST_PER_MINUTE = 60.0
 MOST_PER_MINUTE = 6e7
 
 
-class Reason(Enum):
+class EndReason(Enum):
     """Why a search ended."""
 
     RESOLVED = "the best is known"
@@ -78,7 +78,7 @@ class Reason(Enum):
 class Entrant:
     """A configuration in the race and its probes."""
 
-    configuration: Configuration
+    configuration: ServingConfiguration
     probes: list[ProbeCounts] = field(default_factory=list)
     out: str = ""
     """Why it dropped out; empty for a contender."""
@@ -111,7 +111,7 @@ class Entrant:
 
 
 class _Ended(Exception):
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, reason: EndReason) -> None:
         self.reason = reason
 
 
@@ -119,7 +119,7 @@ class _Ended(Exception):
 class Race:
     """One search for a limit with a latency. Rates are per minute."""
 
-    configurations: Sequence[Configuration]
+    configurations: Sequence[ServingConfiguration]
     send: SendProbe
     limit: Limit
     start: float = 600.0
@@ -134,7 +134,7 @@ class Race:
     spent_s: float = 0.0
     visits: int = 0
     """Number of times that another configuration was loaded."""
-    reason: Reason = Reason.INTERRUPTED
+    reason: EndReason = EndReason.INTERRUPTED
     complaint: str = ""
     """Why the generator was the bottleneck, if it was."""
     _loaded: Entrant | None = None
@@ -142,7 +142,7 @@ class Race:
     def __post_init__(self) -> None:
         self.entrants = [Entrant(configuration=each) for each in self.configurations]
 
-    def run(self) -> Reason:
+    def run(self) -> EndReason:
         """Searches to the end. `entrants` and `leader` have the result, also of an early end."""
         try:
             self._screen()
@@ -151,7 +151,7 @@ class Race:
             self.reason = ended.reason
         except Bottleneck as bottleneck:
             self.complaint = str(bottleneck)
-            self.reason = Reason.BOTTLENECK
+            self.reason = EndReason.BOTTLENECK
         return self.reason
 
     @property
@@ -165,14 +165,14 @@ class Race:
                     self._first(entrant)
                 else:
                     self._challenge(entrant, self.leader)
-            except Refused as refused:
+            except ConfigurationRefused as refused:
                 entrant.out = f"refused: {refused}"
             except Bottleneck as bottleneck:
                 if self.leader is None:
                     raise
                 entrant.out = f"not judged: {bottleneck}"
         if self.leader is None:
-            raise _Ended(Reason.NOTHING_KEEPS)
+            raise _Ended(EndReason.NOTHING_KEEPS)
 
     def _challenge(self, entrant: Entrant, leader: Entrant) -> None:
         """Probes an entrant at a rate that the leader sustains, unless a bound rules it out."""
@@ -227,15 +227,15 @@ class Race:
         if not entrant.out and (self.leader is None or entrant.rate > self.leader.rate):
             self.leader = entrant
 
-    def _halve(self) -> Reason:
+    def _halve(self) -> EndReason:
         """Probes the contenders in longer and longer rounds, and drops the lower ones."""
         for number in range(MOST_ROUNDS):
             for entrant in self.contenders[:: -1 if number % 2 else 1]:
                 self._look_twice(entrant, FIRST_ROUND * 2**number)
             self._drop(number + 1)
             if len(self.contenders) <= 2 and self.leader is not None and self.leader.is_known_within(WELL):
-                return Reason.RESOLVED
-        return Reason.UNRESOLVED
+                return EndReason.RESOLVED
+        return EndReason.UNRESOLVED
 
     def _look_twice(self, entrant: Entrant, length: float) -> None:
         """Probes a contender below and above its capacity."""
@@ -283,7 +283,7 @@ class Race:
             elif place >= max(2, (len(ranked) + 1) // 2):
                 entrant.out = f"lower: in the lower half of round {round_}, with {entrant.rate:,.0f} a minute"
 
-    def _ceiling_over(self, configuration: Configuration) -> float:
+    def _ceiling_over(self, configuration: ServingConfiguration) -> float:
         """Returns the maximum rate of answers of a configuration's family, or infinity if none was overloaded."""
         return max(
             (
@@ -301,9 +301,9 @@ class Race:
             self._loaded = entrant
             self.visits += 1
         if self.spent_s + duration_s > self.longest_s:
-            raise _Ended(Reason.TIME)
+            raise _Ended(EndReason.TIME)
         if self.requests + rate * duration_s / 60 > self.most_requests:
-            raise _Ended(Reason.REQUESTS)
+            raise _Ended(EndReason.REQUESTS)
         try:
             seen = self.send(entrant.configuration, rate, duration_s)
         except Bottleneck:  # perhaps only for a moment

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from inference_recommender.sizing.fleet import cost_per_million_usd
 from inference_recommender.tune.probe_counts import deviation
-from inference_recommender.tune.race import Entrant, Race, Reason
-from inference_recommender.tune.space import Configuration, LeftOut
+from inference_recommender.tune.race import EndReason, Entrant, Race
+from inference_recommender.tune.space import LeftOut, ServingConfiguration
 from workloads import LatencyObjective, Workload
 from workloads.document import Document
 
@@ -30,7 +30,7 @@ TUNED_KEYS = (
 class TunedConfiguration(Document):
     """A configuration of the race, with its capacity within the limit if that is known."""
 
-    configuration: Configuration
+    configuration: ServingConfiguration
     invocations_per_minute: float | None
     interval: tuple[float | None, float | None] = Field(description="95 %; None for an unknown end.")
     probes: int
@@ -143,7 +143,7 @@ def _better(best: Entrant, other: Entrant) -> float | None:
 def decision(result: TuneResult) -> str:
     """Returns the configuration to serve, or why there is none."""
     best, limit = result.best, f"{result.objective.percentile} ≤ {result.objective.model_latency_ms:g} ms"
-    if result.reason == Reason.NOTHING_KEEPS.value:
+    if result.reason == EndReason.NOTHING_KEEPS.value:
         return f"Serve none of them: {result.reason}."
     if best is None or not result.is_known:
         why = result.complaint.removesuffix(".") or result.reason

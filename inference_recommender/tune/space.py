@@ -23,7 +23,7 @@ GPU_INSTANCES = (1, 2)
 GPU_RUNTIMES = ("cuda", "tensorrt")
 
 
-class Configuration(Document):
+class ServingConfiguration(Document):
     """One way to serve the model."""
 
     target: str
@@ -61,17 +61,10 @@ class Configuration(Document):
         return f"{self.target}, {copies}, batch {self.batch}{sizes}, delay {serving.max_queue_delay_ms:g} ms"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Machine:
-    """The machine that serves."""
-
-    cores: int
-
-
 class LeftOut(Document):
     """Configurations that are not tried, and the reason."""
 
-    configurations: tuple[Configuration, ...]
+    configurations: tuple[ServingConfiguration, ...]
     reason: str
 
 
@@ -79,13 +72,13 @@ class LeftOut(Document):
 class Space:
     """Configurations of one repository are neighbours. The workload's own one comes first if it is among them."""
 
-    configurations: tuple[Configuration, ...]
+    configurations: tuple[ServingConfiguration, ...]
     left_out: tuple[LeftOut, ...]
 
 
-def space(workload: Workload, tune: Tune, machine: Machine) -> Space:
-    """Returns the configurations to search."""
-    all_of = dict.fromkeys(_combinations(workload, _completed(workload, tune, machine)))
+def space(workload: Workload, tune: Tune, cores: int) -> Space:
+    """Returns the configurations to search on a machine with `cores` cores."""
+    all_of = dict.fromkeys(_combinations(workload, _completed(workload, tune, cores)))
     limit, rows = workload.latency_objective.model_latency_ms, workload.latency_objective.rows_per_invocation
     named = bool(tune.threads and tune.model_instances)
     tried, small, slow, crowded = [], [], [], []
@@ -94,14 +87,14 @@ def space(workload: Workload, tune: Tune, machine: Machine) -> Space:
             small.append(each)
         elif each.serving.max_queue_delay_ms >= limit and each.batch > 1:
             slow.append(each)
-        elif not named and each.serving.model_instances * (each.threads or 0) > machine.cores:
+        elif not named and each.serving.model_instances * (each.threads or 0) > cores:
             crowded.append(each)
         else:
             tried.append(each)
     reasons = (
         (small, f"their batches do not hold the {rows} rows of a request"),
         (slow, f"a request that waits for a queue delay of {limit:g} ms misses the limit"),
-        (crowded, f"model instances times threads are more than the {machine.cores} cores"),
+        (crowded, f"model instances times threads are more than the {cores} cores"),
     )
     return Space(
         configurations=tuple(sorted(tried, key=lambda each: each != own(workload, each.target))),
@@ -109,7 +102,7 @@ def space(workload: Workload, tune: Tune, machine: Machine) -> Space:
     )
 
 
-def own(workload: Workload, target: str) -> Configuration:
+def own(workload: Workload, target: str) -> ServingConfiguration:
     """Returns the current configuration of a target."""
     hosted = workload.variant(workload.hosting.target)
     serving = hosted.serving if hosted.target == target else workload.serving
@@ -123,12 +116,12 @@ def default_targets(workload: Workload, *, gpu: bool) -> tuple[str, ...]:
     return (hosted,) if runs_here or workload.cpu_target is None else (workload.cpu_target,)
 
 
-def _completed(workload: Workload, tune: Tune, machine: Machine) -> Tune:
+def _completed(workload: Workload, tune: Tune, cores: int) -> Tune:
     """Fills in the keys that `[tune]` leaves empty."""
     own_serving = [own(workload, target).serving for target in tune.targets]
     limit = workload.latency_objective.model_latency_ms
     on_cpu = not any(_on_gpu(workload, target) for target in tune.targets)
-    powers = _powers_of_two(machine.cores)
+    powers = _powers_of_two(cores)
     defaults: dict[str, Any] = {
         "threads": powers,
         "model_instances": powers if on_cpu else GPU_INSTANCES,
@@ -141,7 +134,7 @@ def _completed(workload: Workload, tune: Tune, machine: Machine) -> Tune:
     return tune.model_copy(update={key: value for key, value in defaults.items() if not getattr(tune, key)})
 
 
-def _combinations(workload: Workload, tune: Tune) -> Iterator[Configuration]:
+def _combinations(workload: Workload, tune: Tune) -> Iterator[ServingConfiguration]:
     """Yields every combination, with duplicates; those of one target and number of threads in a row."""
     for target in tune.targets:
         known = _threads(workload, target)
@@ -164,7 +157,7 @@ def _combinations(workload: Workload, tune: Tune) -> Iterator[Configuration]:
                 yield _plain(target, threads, serving)
 
 
-def _plain(target: str, threads: int | None, serving: Serving) -> Configuration:
+def _plain(target: str, threads: int | None, serving: Serving) -> ServingConfiguration:
     """Returns the configuration with a plain number of instances, and without unused keys if nothing is batched."""
     if serving.instance_groups:
         serving = serving.on_cpu
@@ -172,7 +165,7 @@ def _plain(target: str, threads: int | None, serving: Serving) -> Configuration:
         serving = serving.model_copy(
             update={"dynamic_batching": False, "preferred_batch_sizes": (), "max_queue_delay_ms": 0.0}
         )
-    return Configuration(target=target, threads=threads, serving=serving)
+    return ServingConfiguration(target=target, threads=threads, serving=serving)
 
 
 def _threads(workload: Workload, target: str) -> int | None:

@@ -7,11 +7,10 @@ files of the copy are links. This package may not import local_aws, so the serve
 
 import contextlib
 import copy
-import http.client
+import http
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -20,13 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from urllib3.exceptions import HTTPError
+
 from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.load_generator import unix_socket
 from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.system import system_at_url
 from inference_recommender.tune.folder import TuneFolder
 from inference_recommender.tune.probe_counts import ProbeCounts
-from inference_recommender.tune.race import Refused
-from inference_recommender.tune.space import Configuration
+from inference_recommender.tune.race import ConfigurationRefused
+from inference_recommender.tune.space import ServingConfiguration
 from workloads import ROOT, Serving, Unavailable
 
 COMMAND = (sys.executable, "-m", "local_aws.process.loadable_triton")
@@ -60,7 +63,7 @@ class TunedTriton:
         self._target: str | None = None
         self._configs: dict[str, Mapping[str, Any]] = {}
         """Triton's own configurations of the current target's models."""
-        self.loaded: Configuration | None = None
+        self.loaded: ServingConfiguration | None = None
         self.starts = 0
         self.loads = 0
 
@@ -79,8 +82,8 @@ class TunedTriton:
         assert self._process is not None, "a configuration is loaded first"
         return self._process.config(model)
 
-    def load(self, configuration: Configuration) -> None:
-        """Serves a configuration. Raises `Refused` if Triton does not load it, and `Unavailable` without a Triton."""
+    def load(self, configuration: ServingConfiguration) -> None:
+        """Serves a configuration. Raises `ConfigurationRefused` or, without a Triton, `Unavailable`."""
         self.loaded = None
         if self._target != configuration.target:
             self._put_in_place(configuration.target)
@@ -92,7 +95,7 @@ class TunedTriton:
         for name in (*members, self._model):
             changed = overridden(self._configs[name], configuration.serving, configuration.threads)
             if problem := process.load(name, changed):
-                raise Refused(f"Triton does not load {name}: {problem}")
+                raise ConfigurationRefused(f"Triton does not load {name}: {problem}")
         self.loads += 1
         self.loaded = configuration
 
@@ -224,19 +227,13 @@ class _Process:
         return any(each["name"] == model and each.get("state") not in (None, "UNAVAILABLE") for each in index)
 
     def _call(self, method: str, path: str, body: Any = None, timeout_s: float = 60.0) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("localhost")
-        connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.settimeout(timeout_s)
-        with contextlib.closing(connection):
-            try:
-                connection.sock.connect(self.address["socket"])
-                headers = {self.address["header"]: self.address["key"], "Content-Type": "application/json"}
-                connection.request(method, path, None if body is None else json.dumps(body), headers)
-                response = connection.getresponse()
-                text = response.read()
-            except (OSError, http.client.HTTPException) as error:
-                raise Unavailable(f"Triton closed the connection or ended: {error}. Its log is {self.log}.") from error
-        return response.status, json.loads(text) if text else {}
+        url = unix_socket.socket_url(self.address["socket"], path)
+        headers = {self.address["header"]: self.address["key"]}
+        try:
+            response = unix_socket.request(method, url, json=body, headers=headers, timeout=timeout_s, retries=False)
+        except HTTPError as error:
+            raise Unavailable(f"Triton closed the connection or ended: {error}. Its log is {self.log}.") from error
+        return response.status, json.loads(response.data) if response.data else {}
 
     def stop(self) -> None:
         assert self._child.stdin is not None
@@ -264,7 +261,7 @@ class TritonProbe:
         self._limit = limit
         self._count = len(folder.lines())
 
-    def __call__(self, configuration: Configuration, rate: float, duration_s: float) -> ProbeCounts:
+    def __call__(self, configuration: ServingConfiguration, rate: float, duration_s: float) -> ProbeCounts:
         self._count += 1
         warm_up = 0
         if self._triton.loaded != configuration:
@@ -275,4 +272,6 @@ class TritonProbe:
 
     def _send(self, name: str, rate: float, duration_s: float) -> ProbeRecords:
         folder = self._folder.path / "probes" / f"{self._count:04}-{name}"
-        return GeneratorProbe(self._folder.payloads, folder, url=self._triton.url, seed=self._count)(rate, duration_s)
+        return GeneratorProbe(self._folder.payload_file, folder, system_at_url(self._triton.url, ""), seed=self._count)(
+            rate, duration_s
+        )

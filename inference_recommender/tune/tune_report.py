@@ -14,7 +14,7 @@ from inference_recommender.report.sections import (
 )
 from inference_recommender.tune.folder import PATCH, RESULT, TuneFolder
 from inference_recommender.tune.probe_counts import ProbeCounts
-from inference_recommender.tune.race import Reason
+from inference_recommender.tune.race import EndReason
 from inference_recommender.tune.result import TunedConfiguration, TuneResult, decision
 from workloads import LatencyObjective, UsageError
 
@@ -67,7 +67,7 @@ def tune_report(name: str, folder: TuneFolder, inputs: FolderInputs) -> Report:
 
 
 def _verdict(result: TuneResult) -> ReportVerdict:
-    if result.reason == Reason.NOTHING_KEEPS.value:
+    if result.reason == EndReason.NOTHING_KEEPS.value:
         return "missed"
     return "met" if result.is_known else "unknown"
 

@@ -1,8 +1,6 @@
-"""AWS::IAM::Role and IAM's own AttachRolePolicy, with what moto loses of a role: its managed policies, and changes.
+"""AWS::IAM::Role, with managed policies and changes, which moto loses, and AWS's own managed policies.
 
-moto makes a role of a template without its ManagedPolicyArns, and an update changes neither its policies nor whom it
-trusts. AWS's own managed policies, of which moto carries the text, become known when the first role wants them. It does
-not know what a policy means.
+moto has the text of AWS's managed policies. They are added to an account when the first role names them.
 """
 
 import json
@@ -42,7 +40,7 @@ class LocalIamBackend(IAMBackend):
 
 
 class RoleResource(Role, CloudFormationModel):
-    """AWS::IAM::Role. What is made is moto's role; this class only answers for the type."""
+    """AWS::IAM::Role. Its resources are moto's roles."""
 
     @classmethod
     def create_from_cloudformation_json(

@@ -40,7 +40,7 @@ OnEvent = Callable[[str, str, str, str, str | None], None]
 
 
 @dataclass(slots=True)
-class Deployed:
+class DeployedResource:
     """A resource as it was last made, with the resolved definition it was made from."""
 
     resource: Any
@@ -71,12 +71,12 @@ class StackChange:
     """One change of one stack. `deployed` is the stack's own record, which lives from change to change."""
 
     map: ResourceMap
-    deployed: dict[str, Deployed]
+    deployed: dict[str, DeployedResource]
     account_id: str
     region: str
     on_event: OnEvent
     _undo: list[Callable[[], None]] = field(default_factory=list)
-    _retired: list[Deployed] = field(default_factory=list)
+    _retired: list[DeployedResource] = field(default_factory=list)
 
     def apply(self, template: dict[str, Any], parameters: Mapping[str, Any]) -> OutputMap:
         """Brings the stack to the template and returns its outputs.
@@ -150,7 +150,7 @@ class StackChange:
         definition: dict[str, Any],
         resolved: dict[str, Any],
         verb: str,
-        old: Deployed | None = None,
+        old: DeployedResource | None = None,
     ) -> None:
         kind = definition["Type"]
         self.on_event(logical_id, kind, "", f"{verb}_IN_PROGRESS", None)
@@ -161,7 +161,9 @@ class StackChange:
         new = self.deployed[logical_id]
         self._undo.append(lambda: self._delete(logical_id, new))
 
-    def _update(self, logical_id: str, definition: dict[str, Any], resolved: dict[str, Any], old: Deployed) -> None:
+    def _update(
+        self, logical_id: str, definition: dict[str, Any], resolved: dict[str, Any], old: DeployedResource
+    ) -> None:
         kind = definition["Type"]
         self.on_event(logical_id, kind, old.physical_id, "UPDATE_IN_PROGRESS", None)
         model, ready, name = parse_resource_and_generate_name(logical_id, definition, self.map)
@@ -182,11 +184,11 @@ class StackChange:
         resource.logical_resource_id = logical_id
         self.map._parsed_resources[logical_id] = resource
         self.deployed.pop(logical_id, None)  # keeps the record in the order in which resources were made
-        self.deployed[logical_id] = Deployed(resource, resolved, updated=verb == "UPDATE")
+        self.deployed[logical_id] = DeployedResource(resource, resolved, updated=verb == "UPDATE")
         made = self.deployed[logical_id]
         self.on_event(logical_id, kind, made.physical_id, f"{verb}_COMPLETE", made.reason)
 
-    def _restore(self, logical_id: str, old: Deployed | None) -> None:
+    def _restore(self, logical_id: str, old: DeployedResource | None) -> None:
         self.map._parsed_resources.pop(logical_id, None)
         self.deployed.pop(logical_id, None)
         if old is not None:
@@ -207,7 +209,7 @@ class StackChange:
         for old in reversed(self._retired):
             self._delete(old.resource.logical_resource_id, old)
 
-    def _delete(self, logical_id: str, item: Deployed) -> None:
+    def _delete(self, logical_id: str, item: DeployedResource) -> None:
         kind = item.resolved["Type"]
         if item.resolved.get("DeletionPolicy", "Delete").startswith("Retain"):
             self.on_event(logical_id, kind, item.physical_id, "DELETE_SKIPPED", None)
@@ -220,7 +222,7 @@ class StackChange:
             raise ChangeFailed.of_resource(logical_id, str(error)) from error
         self.on_event(logical_id, kind, item.physical_id, "DELETE_COMPLETE", None)
 
-    def _delete_resource(self, item: Deployed) -> None:
+    def _delete_resource(self, item: DeployedResource) -> None:
         # Like moto: some of its resources delete themselves, the others are deleted by their class.
         if callable(method := getattr(item.resource, "delete", None)):
             try:

@@ -22,7 +22,7 @@ from moto.s3.exceptions import S3ClientError
 
 from local_aws.cloudformation import recorded
 from local_aws.cloudformation import template as templates
-from local_aws.cloudformation.stack_change import ChangeFailed, Deployed, StackChange
+from local_aws.cloudformation.stack_change import ChangeFailed, DeployedResource, StackChange
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class ChangeSetNotFound(ServiceException):
 class LocalCloudFormationBackend(CloudFormationBackend):
     def __init__(self, region_name: str, account_id: str) -> None:
         super().__init__(region_name, account_id)
-        self._deployed: dict[str, dict[str, Deployed]] = {}
+        self._deployed: dict[str, dict[str, DeployedResource]] = {}
         self._changing: set[str] = set()
         self._lock = threading.Lock()
 

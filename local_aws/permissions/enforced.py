@@ -32,7 +32,7 @@ _QUERY = frozenset({"autoscaling", "cloudformation", "ec2", "elbv2", "iam", "s3"
 log = logging.getLogger(__name__)
 
 
-class CallLog:
+class PermissionLog:
     """A file with one line of JSON for each permission that a session, or a service with a role, needed."""
 
     def __init__(self, file: Path, max_bytes: int = MAX_CALLS_BYTES) -> None:
@@ -58,7 +58,7 @@ class CallLog:
 class EnforcedPermissions:
     """Rejects what the role of a session may not do, and passes other requests to `application`."""
 
-    def __init__(self, application: WsgiApplication, calls: CallLog, account_id: str) -> None:
+    def __init__(self, application: WsgiApplication, calls: PermissionLog, account_id: str) -> None:
         self._application = application
         self._calls = calls
         self._account_id = account_id

@@ -25,7 +25,7 @@ _VIA_S3 = {
     "s3:GetObjectVersion": ("kms:Decrypt",),
     "s3:PutObject": ("kms:GenerateDataKey",),
 }
-"""What S3 does with a bucket's key in the name of the caller."""
+"""The actions on a bucket's key that S3 executes in the name of the caller."""
 
 
 def find(account_id: str, arn: str) -> Role | None:

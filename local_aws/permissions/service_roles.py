@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from local_aws.permissions import actions, roles
 from local_aws.permissions.actions import AccountRegion, ApiCall
-from local_aws.permissions.enforced import CallLog, denied
+from local_aws.permissions.enforced import PermissionLog, denied
 from local_aws.permissions.policy import Permission, PolicyDecision, PolicyError
 from workloads import Unavailable
 
@@ -53,7 +53,7 @@ class RecommendationWork:
 class ServiceRoles:
     """Asks for permissions in the name of SageMaker, in one region of the account."""
 
-    def __init__(self, calls: CallLog, account_id: str, region: str) -> None:
+    def __init__(self, calls: PermissionLog, account_id: str, region: str) -> None:
         self._calls = calls
         self._scope = AccountRegion(account_id, region)
 

@@ -30,14 +30,14 @@ GRACE_S = 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NeuronStandIn:
-    """The server that answers in the place of Inferentia's chips."""
+    """Replaces Inferentia's chips."""
 
     packages: Mapping[Hardware, Path]
     """The folder on whose path AWS's package for a chip is found, by the chip."""
     told: str
-    """The words that measurements say of the machine that they were made on."""
+    """Description of the machine in measurements."""
     note: Callable[[str, str], None] = lambda what, by: None
-    """Notes what was replaced, and by what, whenever a server starts."""
+    """Logs a replaced part and its replacement when a server starts."""
 
     def serves(self, instance_type: str) -> bool:
         return hardware(instance_type) in self.packages
@@ -63,7 +63,7 @@ class NeuronServer(ModelServer):
 
         Raises `Unavailable` where the model does not load or takes too long; nothing is left running then.
         """
-        stand_in.note(f"the chips of {instance_type}", f"{stand_in.told}, for containers/neuron as it is")
+        stand_in.note(f"the chips of {instance_type}", f"{stand_in.told}, for the unchanged containers/neuron")
         scratch = Path(tempfile.mkdtemp(prefix="local_aws_neuron_"))
         port = _free_port()
         process = launch(

@@ -81,7 +81,7 @@ class TritonServer(ModelServer):
     ) -> "TritonServer":
         """Starts Triton on `repository` and returns when `default_model` is ready.
 
-        Callers that send `control_key` may load and unload models over `socket`; without a key nobody can.
+        Callers that send `control_key` may load and unload models over `socket`.
         Raises `Unavailable` without a toolchain, or if the model does not load in time. No process is left then.
         """
         tools = TritonToolchain.locate(toolchain, platform.system(), platform.machine())
@@ -191,10 +191,10 @@ def triton_environment(
 
 
 def private_flags(socket: Path, control_key: str | None = None) -> list[str]:
-    """Returns the flags that let Triton listen on `socket` alone.
+    """Returns the flags that make Triton listen only on `socket`.
 
-    They come last, so that no flag of a model's undoes one. The restricted APIs want `control_key` in the header
-    `CONTROL_HEADER`; without one, a key that no one is told.
+    They come last, so that no flag of a model overrides one. The restricted APIs require `control_key` in the header
+    `CONTROL_HEADER`, or a random key.
     """
     key = control_key or secrets.token_urlsafe(32)
     return [

@@ -1,8 +1,7 @@
 """Finds the Triton server in `nvidia-pytriton`'s wheel, and makes it run on this machine.
 
-The wheel is made for pytriton's own start-up, so three things are arranged by hand: the Python backend needs the stub
-of the running Python's version beside it, the server must find libpython and the wheel's libraries, and the stub needs
-the virtual environment's packages on its path.
+Three things are needed that pytriton's own start-up does: a folder with the Python backend and the stub of the running
+Python, a path to libpython and the wheel's libraries, and the virtual environment's packages on the stub's path.
 """
 
 import subprocess

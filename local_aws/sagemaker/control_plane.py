@@ -1,7 +1,7 @@
-"""moto's SageMaker with endpoints that answer and Inference Recommender jobs that run.
+"""moto's SageMaker with endpoints that answer, Inference Recommender jobs that run, and processing jobs.
 
-The backend refuses in the service's words and leaves the work to `LocalEndpoint` and `Job`; the response class only
-translates. Everything else of SageMaker is moto's.
+The backend checks states in the service's words and leaves the work to `LocalEndpoint` and the jobs. The response class
+checks requests by the service model and translates.
 """
 
 import re
@@ -18,15 +18,15 @@ from moto.sagemaker.exceptions import ValidationError
 from moto.sagemaker.models import FakeEndpointConfig, Model, SageMakerModelBackend
 from moto.sagemaker.responses import SageMakerResponse
 
-from local_aws import machine, service_model
+from local_aws import service_model
 from local_aws.sagemaker.endpoint import Guardrails, LocalEndpoint
-from local_aws.sagemaker.endpoint_fleet import Variant, instance_types_of
+from local_aws.sagemaker.endpoint_fleet import EndpointVariant
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.processing_jobs import ProcessingJobs
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs, tags_of
 
-_KEPT = ("EnableNetworkIsolation", "ExecutionRoleArn", "MetricsConfig", "ShadowProductionVariants", "VpcConfig")
-"""Members of CreateEndpointConfig that moto forgets."""
+_NOT_IN_MOTO = ("EnableNetworkIsolation", "ExecutionRoleArn", "MetricsConfig", "ShadowProductionVariants", "VpcConfig")
+"""Members of CreateEndpointConfig that moto does not store."""
 _OWN_IMAGE = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com/(?P<repository>[\w./-]+)"
     r"(?::(?P<tag>[\w.-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
@@ -35,32 +35,19 @@ _BUSY = ("Creating", "Updating", "RollingBack", "SystemUpdating", "Deleting")
 
 
 class LocalEndpointConfig(FakeEndpointConfig):
-    kept: Mapping[str, Any] = {}
+    """An endpoint configuration with the members that moto does not store."""
 
-    def validate_instance_type(self, instance_type: str) -> None:
-        if instance_type not in machine.instance_types():
-            raise ValidationError(
-                f"1 validation error detected: Value '{instance_type}' at 'productionVariants.1.member.instanceType' "
-                f"failed to satisfy constraint: Member must satisfy enum value set: "
-                f"[{', '.join(sorted(machine.instance_types()))}]"
-            )
+    more: Mapping[str, Any] = {}
 
     def validate_production_variants(self, production_variants: list[dict[str, Any]]) -> None:
-        for variant in production_variants:
-            for instance_type in instance_types_of(variant):
-                self.validate_instance_type(instance_type)
+        """Checks nothing: the service model has checked the request, and moto's list of instance types is old."""
 
     def is_created(self) -> bool:
         return True
 
-    def keep(self, request: Mapping[str, Any]) -> None:
-        """Keeps the members of the request that moto forgets."""
-        self.kept = {name: request[name] for name in _KEPT if name in request}
-
     @property
     def response_object(self) -> dict[str, Any]:
-        told = {name: value for name, value in super().response_object.items() if value not in ({}, [])}
-        return {**told, **self.kept}
+        return {**_without_empty(super().response_object), **self.more}
 
 
 class LocalSageMakerBackend(SageMakerModelBackend):
@@ -84,9 +71,8 @@ class LocalSageMakerBackend(SageMakerModelBackend):
 
     @property
     def _url_module(self) -> Any:
-        return SimpleNamespace(
-            url_bases=urls.url_bases, url_paths=dict.fromkeys(urls.url_paths, LocalSageMakerResponse.dispatch)
-        )
+        paths = dict.fromkeys(urls.url_paths, LocalSageMakerResponse.dispatch)
+        return SimpleNamespace(url_bases=urls.url_bases, url_paths=paths)
 
     def reset(self) -> None:
         """Does nothing: moto would make a new backend and lose the running endpoints."""
@@ -97,34 +83,25 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         return super().create_model(model_name, *arguments, **named)
 
     def check_image(self, image: str) -> None:
-        """Raises `ValidationError` for an image of the account's own registry that nobody pushed."""
+        """Raises `ValidationError` for an image that is missing in the account's own registry."""
         own = _OWN_IMAGE.fullmatch(image)
         if own is None or own["account"] != self.account_id:
             return
         repository = ecr_backends[self.account_id][own["region"]].repositories.get(own["repository"])
         pushed = repository.images if repository else []
-        wanted = own["digest"] or own["tag"] or "latest"
-        if not any(wanted in (*each.image_tags, each.get_image_digest()) for each in pushed):
+        name = own["digest"] or own["tag"] or "latest"
+        if not any(name in (*each.image_tags, each.get_image_digest()) for each in pushed):
             raise ValidationError(f"Requested image {image} not found.")
 
     def create_endpoint_config(
-        self,
-        endpoint_config_name: str,
-        production_variants: list[dict[str, Any]],
-        data_capture_config: dict[str, Any],
-        async_inference_config: dict[str, Any],
-        tags: list[dict[str, str]],
-        kms_key_id: str,
+        self, endpoint_config_name: str, production_variants: list[dict[str, Any]], *_: Any, **named: Any
     ) -> FakeEndpointConfig:
         config = LocalEndpointConfig(
-            self.account_id,
-            self.region_name,
-            endpoint_config_name,
-            production_variants,
-            async_inference_config,
-            data_capture_config,
-            tags,
-            kms_key_id,
+            account_id=self.account_id,
+            region_name=self.region_name,
+            endpoint_config_name=endpoint_config_name,
+            production_variants=production_variants,
+            **named,
         )
         if endpoint_config_name in self.endpoint_configs:
             raise ValidationError(
@@ -160,28 +137,19 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         return endpoint
 
     def update_endpoint(
-        self,
-        endpoint_name: str,
-        endpoint_config_name: str,
-        *,
-        retain: bool = False,
-        guardrails: Guardrails | None = None,
+        self, endpoint_name: str, config_name: str, *, retain: bool, guardrails: Guardrails | None
     ) -> LocalEndpoint:
-        endpoint = self.endpoint(endpoint_name)
-        if endpoint.endpoint_status in _BUSY:
-            raise ValidationError(f'Cannot update in-progress endpoint "{endpoint.arn}".')
+        endpoint = self._idle_endpoint(endpoint_name)
         self._check_alarms(guardrails)
-        variants = self._variants(endpoint_config_name)
+        variants = self._variants(config_name)
         endpoint.guardrails = guardrails
-        endpoint.update(self._resolver(variants), endpoint_config_name, variants, retain=retain)
+        endpoint.update(self._resolver(variants), config_name, variants, retain=retain)
         return endpoint
 
     def update_endpoint_weights_and_capacities(
         self, endpoint_name: str, desired_weights_and_capacities: list[dict[str, Any]]
     ) -> str:
-        endpoint = self.endpoint(endpoint_name)
-        if endpoint.endpoint_status in _BUSY:
-            raise ValidationError(f'Cannot update in-progress endpoint "{endpoint.arn}".')
+        endpoint = self._idle_endpoint(endpoint_name)
         desired = {each["VariantName"]: each for each in desired_weights_and_capacities}
         if len(desired) != len(desired_weights_and_capacities):
             raise ValidationError("A variant name was non-unique within the request.")
@@ -192,15 +160,6 @@ class LocalSageMakerBackend(SageMakerModelBackend):
             )
         endpoint.scale(desired)
         return str(endpoint.arn)
-
-    def _check_alarms(self, guardrails: Guardrails | None) -> None:
-        """Raises `ValidationError` for an alarm that does not exist, for which a rollback would wait in vain."""
-        missing = guardrails.missing() if guardrails else []
-        if missing:
-            raise ValidationError(
-                f"AutoRollbackConfiguration names alarms that do not exist in {self.region_name}: "
-                f"{', '.join(missing)}. Create them first."
-            )
 
     def delete_endpoint(self, endpoint_name: str) -> None:
         endpoint = self.endpoint(endpoint_name)
@@ -221,6 +180,19 @@ class LocalSageMakerBackend(SageMakerModelBackend):
             raise ValidationError(f'Could not find endpoint "{arn}".')
         return endpoint
 
+    def _idle_endpoint(self, name: str) -> LocalEndpoint:
+        endpoint = self.endpoint(name)
+        if endpoint.endpoint_status in _BUSY:
+            raise ValidationError(f'Cannot update in-progress endpoint "{endpoint.arn}".')
+        return endpoint
+
+    def _check_alarms(self, guardrails: Guardrails | None) -> None:
+        if missing := guardrails.missing() if guardrails else []:
+            raise ValidationError(
+                f"AutoRollbackConfiguration names alarms that do not exist in {self.region_name}: "
+                f"{', '.join(missing)}. Create them first."
+            )
+
     def _get_resource_from_arn(self, arn: str) -> Any:
         job = self.jobs.by_arn(arn)
         return job if job is not None else super()._get_resource_from_arn(arn)
@@ -231,10 +203,10 @@ class LocalSageMakerBackend(SageMakerModelBackend):
             raise ValidationError(f'Could not find endpoint configuration "{arn}".')
         return self.endpoint_configs[config_name].production_variants
 
-    def _resolver(self, variants: list[dict[str, Any]]) -> Callable[[Mapping[str, Any]], Variant]:
-        # Looked up now: the models may be deleted while the endpoint starts, as the service allows.
+    def _resolver(self, variants: list[dict[str, Any]]) -> Callable[[Mapping[str, Any]], EndpointVariant]:
+        # The models are read now, because they may be deleted while the endpoint starts, as the service allows.
         models = {item["ModelName"]: self.describe_model(item["ModelName"]).response_object for item in variants}
-        return lambda item: Variant.of(item, models[item["ModelName"]])
+        return lambda item: EndpointVariant.of(item, models[item["ModelName"]])
 
 
 class LocalSageMakerResponse(SageMakerResponse):
@@ -245,7 +217,7 @@ class LocalSageMakerResponse(SageMakerResponse):
         return backend
 
     def _checked(self) -> dict[str, Any]:
-        """Returns the request's parameters, checked against botocore's service model."""
+        """Returns the request's parameters, checked by botocore's service model."""
         request = dict(self._get_params())
         service_model.check("sagemaker", self._get_action(), request)
         return request
@@ -261,16 +233,15 @@ class LocalSageMakerResponse(SageMakerResponse):
         return answer
 
     def describe_model(self) -> ActionResult:
-        """Leaves out what is empty in moto's answer: an empty VpcConfig is invalid."""
-        found = self.backend.describe_model(self._checked()["ModelName"]).response_object
-        return ActionResult({name: value for name, value in found.items() if value not in ({}, [])})
+        """Leaves out empty members: an empty VpcConfig is invalid."""
+        return ActionResult(_without_empty(self.backend.describe_model(self._checked()["ModelName"]).response_object))
 
     def create_endpoint_config(self) -> ActionResult:
         request = self._checked()
         answer = super().create_endpoint_config()
         config = self.backend.endpoint_configs[request["EndpointConfigName"]]
         assert isinstance(config, LocalEndpointConfig), "our backend makes no other"
-        config.keep(request)
+        config.more = {name: request[name] for name in _NOT_IN_MOTO if name in request}
         return answer
 
     def create_endpoint(self) -> ActionResult:
@@ -281,28 +252,22 @@ class LocalSageMakerResponse(SageMakerResponse):
 
     def update_endpoint(self) -> ActionResult:
         request = self._checked()
-        endpoint = self.backend.update_endpoint(
-            request["EndpointName"],
-            request["EndpointConfigName"],
-            retain=bool(request.get("RetainAllVariantProperties", False)),
-            guardrails=self._guardrails(request),
-        )
+        name, config = request["EndpointName"], request["EndpointConfigName"]
+        retain = bool(request.get("RetainAllVariantProperties", False))
+        endpoint = self.backend.update_endpoint(name, config, retain=retain, guardrails=self._guardrails(request))
         return ActionResult({"EndpointArn": endpoint.arn})
 
     def update_endpoint_weights_and_capacities(self) -> ActionResult:
         request = self._checked()
-        arn = self.backend.update_endpoint_weights_and_capacities(
-            request["EndpointName"], request["DesiredWeightsAndCapacities"]
-        )
-        return ActionResult({"EndpointArn": arn})
+        name, desired = request["EndpointName"], request["DesiredWeightsAndCapacities"]
+        return ActionResult({"EndpointArn": self.backend.update_endpoint_weights_and_capacities(name, desired)})
 
     def _guardrails(self, request: Mapping[str, Any]) -> Guardrails | None:
         config = request.get("DeploymentConfig")
         return Guardrails(config, cloudwatch_backends[self.current_account][self.region]) if config else None
 
     def create_inference_recommendations_job(self) -> ActionResult:
-        job = self.backend.jobs.create(self._checked())
-        return ActionResult({"JobArn": job.arn})
+        return ActionResult({"JobArn": self.backend.jobs.create(self._checked()).arn})
 
     def describe_inference_recommendations_job(self) -> ActionResult:
         return ActionResult(self.backend.jobs.get(self._checked()["JobName"]).described())
@@ -328,11 +293,15 @@ class LocalSageMakerResponse(SageMakerResponse):
         return EmptyResult()
 
     def add_tags(self) -> ActionResult:
-        arn, tags = self._get_param("ResourceArn"), self._get_param("Tags")
-        # A tag of the same name is overwritten; moto would keep both.
-        tagged = self.backend._get_resource_from_arn(arn)
-        tagged.tags = tags_of({**{t["Key"]: t["Value"] for t in tagged.tags}, **{t["Key"]: t["Value"] for t in tags}})
-        return ActionResult({"Tags": tagged.tags})
+        """Overwrites a tag of the same name, where moto would keep both."""
+        resource = self.backend._get_resource_from_arn(self._get_param("ResourceArn"))
+        tags = {tag["Key"]: tag["Value"] for tag in [*resource.tags, *self._get_param("Tags")]}
+        resource.tags = tags_of(tags)
+        return ActionResult({"Tags": resource.tags})
+
+
+def _without_empty(response: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in response.items() if value not in ({}, [])}
 
 
 def installed_in(backends: "BackendDict[SageMakerModelBackend]", account_id: str, region: str) -> LocalSageMakerBackend:

@@ -1,8 +1,7 @@
-"""A SageMaker endpoint with real Tritons behind it: Creating, then InService or Failed, Updating, Deleting.
+"""A SageMaker endpoint with model servers: Creating, then InService or Failed, Updating, Deleting.
 
-Extends moto's endpoint, which only keeps records. Like the service's, every change runs in a thread. An update starts
-the new fleet, switches when it answers, then stops the old one; if it fails, the old fleet goes on answering. Scaling
-starts or stops servers of the fleet that there is.
+Every change runs in a thread, as the service's do. An update starts the new fleet, switches when it answers, and stops
+the old one; if it fails, the old fleet keeps answering. Scaling starts or stops servers of the current fleet.
 """
 
 import logging
@@ -17,7 +16,7 @@ from moto.core.utils import utcnow
 from moto.logs.models import logs_backends
 from moto.sagemaker.models import FakeEndpoint
 
-from local_aws.sagemaker.endpoint_fleet import Fleet, Variant
+from local_aws.sagemaker.endpoint_fleet import EndpointVariant, Fleet
 from local_aws.sagemaker.endpoint_log import EndpointLog
 from local_aws.sagemaker.model_host import ModelHost
 from workloads import ProjectError, Unavailable
@@ -26,21 +25,20 @@ REASON_CHARACTERS = 1024
 """The API's limit for FailureReason."""
 
 INVOCATIONS_URL = "local-aws:invocations-url"
-"""Key of the tag that holds the address of an endpoint's server, as a job's load has it: asked by name, one process of
-the account answers for every endpoint, and a load generator would measure that."""
+"""Key of the tag with the address of an endpoint's only server, for a load generator. InvokeEndpoint would measure this
+process, which answers for every endpoint."""
 
-Resolve = Callable[[Mapping[str, Any]], Variant]
+Resolve = Callable[[Mapping[str, Any]], EndpointVariant]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Guardrails:
-    """An endpoint's deployment guardrails, as far as one machine can keep them.
+    """An endpoint's deployment guardrails, without the steps of the traffic shift and their waits.
 
-    Shifting traffic in steps while alarms are watched needs two fleets under live load. Here the new Triton starts
-    beside the old one and takes over when it answers. The alarms of the automatic rollback must exist, and the old
-    Triton stays if one of them is in ALARM at that moment. The waits are left out, and the account's log says so.
+    The new fleet takes all traffic when it answers. The alarms of the automatic rollback must exist; if one is in ALARM
+    at that moment, the old fleet stays.
     """
 
     config: Mapping[str, Any]
@@ -60,7 +58,7 @@ class Guardrails:
         return [name for name in self.alarm_names if name in known and known[name].state_value == "ALARM"]
 
     def describe(self) -> str:
-        """Says in words how AWS would shift the traffic."""
+        """Describes how AWS would shift the traffic."""
         routing = self.config.get("BlueGreenUpdatePolicy", {}).get("TrafficRoutingConfiguration", {})
         kind = str(routing.get("Type", "ROLLING" if "RollingUpdatePolicy" in self.config else "ALL_AT_ONCE"))
         size = routing.get("CanarySize") or routing.get("LinearStepSize")
@@ -69,7 +67,7 @@ class Guardrails:
 
 
 class LocalEndpoint(FakeEndpoint):
-    """One endpoint. `settled` is set while no change is under way."""
+    """One endpoint. `settled` is set if no change is in progress."""
 
     def __init__(
         self,
@@ -95,7 +93,7 @@ class LocalEndpoint(FakeEndpoint):
         self._deleted = False
 
     def create(self, resolve: Resolve, production_variants: Sequence[Mapping[str, Any]]) -> None:
-        """Starts the fleet in a thread; the status tells the outcome."""
+        """Starts the fleet in a thread. The status shows the result."""
         self._in_thread(lambda: self._switch(resolve, production_variants))
 
     def update(  # type: ignore[override]  # moto's BaseObject.update sets attributes from JSON; nothing calls it here
@@ -121,9 +119,9 @@ class LocalEndpoint(FakeEndpoint):
         self._in_thread(stop)
 
     def scale(self, desired: Mapping[str, Mapping[str, Any]]) -> None:
-        """Brings variants to the counts and weights of `desired`, by name, in a thread; the status tells the outcome.
+        """Brings variants to the counts and weights of `desired`, by name, in a thread. The status shows the result.
 
-        The variants' current counts are those before until all servers that were asked for answer, or have ended.
+        The variants' current counts change when all servers answer, or have ended.
         """
         self._set("Updating")
         for item in self.production_variants:
@@ -137,7 +135,7 @@ class LocalEndpoint(FakeEndpoint):
 
     @contextmanager
     def lease(self, variant: str | None) -> Iterator[Any]:
-        """Picks a variant and a server of it, which a change of the fleet does not stop before the block has ended."""
+        """Picks a variant and one of its servers, which no change of the fleet stops before the block has ended."""
         fleet = self._fleet
         if fleet is None:
             yield None
@@ -193,7 +191,7 @@ class LocalEndpoint(FakeEndpoint):
             if unused is not None:
                 unused.stop()
 
-    def _with_counts(self, variants: list[Variant], retain: bool) -> list[Variant]:
+    def _with_counts(self, variants: list[EndpointVariant], retain: bool) -> list[EndpointVariant]:
         """Returns the variants with the counts that they have now where those are retained."""
         counts = {each["VariantName"]: each.get("DesiredInstanceCount") for each in self.production_variants}
         return [replace(each, count=(retain and counts.get(each.name)) or each.count) for each in variants]
@@ -219,10 +217,7 @@ class LocalEndpoint(FakeEndpoint):
         self._announce()
 
     def _guard(self, fleet: Fleet) -> None:
-        """Checks the alarms before the new fleet takes the traffic.
-
-        If one is on, stops the fleet and raises `Unavailable`.
-        """
+        """Stops the new fleet and raises `Unavailable` if an alarm is on."""
         if self.guardrails is None:
             return
         if alarmed := self.guardrails.alarmed():
@@ -233,7 +228,7 @@ class LocalEndpoint(FakeEndpoint):
             )
         log.info(
             f"endpoint {self.endpoint_name}: SageMaker would shift the traffic {self.guardrails.describe()} and watch "
-            f"{len(self.guardrails.alarm_names)} alarm(s) meanwhile; here the new Triton answers and takes all of it"
+            f"{len(self.guardrails.alarm_names)} alarm(s). Here the new fleet takes all traffic at once."
         )
 
     def _adopt(self, config_name: str, production_variants: list[dict[str, Any]], retain: bool) -> None:
@@ -246,7 +241,7 @@ class LocalEndpoint(FakeEndpoint):
         if self._deleted:
             return
         self.update_failed = False
-        self._tell_address()
+        self._tag_address()
         self._set("InService")
         for variant in self.production_variants:
             name = variant["VariantName"]
@@ -256,8 +251,8 @@ class LocalEndpoint(FakeEndpoint):
                 f"{self.instance_count(name)} instance(s) of variant {name}"
             )
 
-    def _tell_address(self) -> None:
-        """Tells the address of a variant's only server; of several, each would get the load that is meant for all."""
+    def _tag_address(self) -> None:
+        """Tags the address of a variant's only server. With several servers, one would get the load of all."""
         tags = {tag["Key"]: tag["Value"] for tag in self.tags if tag["Key"] != INVOCATIONS_URL}
         picked = self.pick(None)
         if self._fleet is not None and picked is not None and self._fleet.servers(picked[0]) == 1:
@@ -301,7 +296,7 @@ class LocalEndpoint(FakeEndpoint):
 
 
 def shortened(reason: str | None) -> str | None:
-    """Cuts a reason to the API's limit: it keeps the beginning, which says what happened, and the last log lines."""
+    """Cuts a reason to the API's limit. It keeps the beginning and the last log lines."""
     if reason is None or len(reason) <= REASON_CHARACTERS:
         return reason
     head = reason[:400]

@@ -17,7 +17,7 @@ from typing import Any
 from local_aws import machine
 from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.endpoint_log import EndpointLog
-from local_aws.sagemaker.model_host import Container, ModelHost
+from local_aws.sagemaker.model_host import ModelContainer, ModelHost
 from workloads import Unavailable
 
 LOG_LINES = 8
@@ -27,16 +27,16 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Variant:
+class EndpointVariant:
     name: str
     instance_type: str
     weight: float
-    container: Container
+    container: ModelContainer
     count: int
     """Instances."""
 
     @classmethod
-    def of(cls, production_variant: Mapping[str, Any], model: Mapping[str, Any]) -> "Variant":
+    def of(cls, production_variant: Mapping[str, Any], model: Mapping[str, Any]) -> "EndpointVariant":
         """Combines a ProductionVariant with its model as DescribeModel shows it. Raises `Unavailable`."""
         name = production_variant["VariantName"]
         types = instance_types_of(production_variant)
@@ -50,7 +50,7 @@ class Variant:
             # The first type of a pool that this machine can stand in for; without one, the refusal names the first.
             instance_type=next((each for each in types if machine.refusal(each) is None), types[0]),
             weight=float(production_variant.get("InitialVariantWeight", 1.0)),
-            container=Container.of(containers[0], model.get("ExecutionRoleArn")),
+            container=ModelContainer.of(containers[0], model.get("ExecutionRoleArn")),
             count=int(production_variant.get("InitialInstanceCount", 1)),
         )
 
@@ -74,14 +74,14 @@ class Fleet:
         self._log = log
         self._on_death = on_death
         self._servers: dict[str, tuple[ModelServer, ...]] = {}
-        self._variants: dict[str, Variant] = {}
+        self._variants: dict[str, EndpointVariant] = {}
         self._retired: set[ModelServer] = set()
         self._leases: Counter[ModelServer] = Counter()
         self._changed = threading.Condition()
-        """Guards what is above, and tells of a lease's end."""
+        """Guards the fields above. Notified at the end of a lease."""
         self._stopping = threading.Event()
 
-    def start(self, endpoint: str, variants: Sequence[Variant]) -> None:
+    def start(self, endpoint: str, variants: Sequence[EndpointVariant]) -> None:
         """Starts all and returns when all answer. Raises `Unavailable`, with nothing left running."""
         try:
             for variant in variants:
@@ -95,7 +95,7 @@ class Fleet:
             raise
 
     def scale(self, endpoint: str, counts: Mapping[str, int]) -> None:
-        """Starts or stops servers until each variant of `counts` has those of so many instances.
+        """Starts or stops servers until each variant has those of its number of instances in `counts`.
 
         Returns when all that were started answer and all that were taken out of service have ended. Raises
         `Unavailable` with the servers as they were.
@@ -110,7 +110,7 @@ class Fleet:
                 self._variants[name] = replace(self._variants[name], count=count)
                 self._retired.update(retired)
             if self._stopping.is_set():
-                self.stop()  # what was added meanwhile, too
+                self.stop()  # also servers that were added meanwhile
             for server in retired:
                 self._drain(server)
                 self._host.stop(server)
@@ -163,8 +163,8 @@ class Fleet:
             self._changed.wait_for(lambda: not self._leases[server] or self._stopping.is_set(), DRAIN_S)
             del self._leases[server]
 
-    def _started(self, endpoint: str, variant: Variant, count: int) -> tuple[ModelServer, ...]:
-        """Starts so many servers side by side. Raises `Unavailable`, with none of them left running."""
+    def _started(self, endpoint: str, variant: EndpointVariant, count: int) -> tuple[ModelServer, ...]:
+        """Starts `count` servers in parallel. Raises `Unavailable`, with none of them left running."""
         with ThreadPoolExecutor(count) as threads:
             starting = [threads.submit(self._start, endpoint, variant) for _ in range(count)]
         started = [each.result() for each in starting if each.exception() is None]
@@ -176,7 +176,7 @@ class Fleet:
             raise failed or Unavailable(f"Endpoint {endpoint} was deleted while its servers started.")
         return tuple(started)
 
-    def _start(self, endpoint: str, variant: Variant) -> ModelServer:
+    def _start(self, endpoint: str, variant: EndpointVariant) -> ModelServer:
         server = self._host.start(variant.container, f"{endpoint}-{variant.name}", variant.instance_type)
         self._log.keep(variant.name, server)
         log.info(f"endpoint {endpoint}: variant {variant.name} is answered by {server.KIND} (process {server.pid})")

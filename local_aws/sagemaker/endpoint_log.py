@@ -1,8 +1,7 @@
-"""An endpoint's log in CloudWatch Logs, as SageMaker keeps it: a group of the endpoint, a stream of each server.
+"""An endpoint's log in CloudWatch Logs, as SageMaker keeps it: a group for the endpoint, a stream for each server.
 
-A server's stream begins with the account's own lines of what it did before the server was started, in the format of
-Triton's lines, and has what the server wrote until it answered. Later lines are in the server's log file alone. A log
-outlives its endpoint.
+A stream begins with the account's own steps before the server's start, in the format of Triton's lines, and has the
+server's lines until it answered. Later lines are only in the server's log file.
 """
 
 import threading

@@ -35,7 +35,7 @@ class _Second:
     instances: int = 1
 
 
-class EndpointMetrics:
+class InvocationMetrics:
     """Collects invocations; `start` begins to publish them to a CloudWatch backend, `close` publishes the rest."""
 
     def __init__(self, backend: LocalCloudWatchBackend) -> None:

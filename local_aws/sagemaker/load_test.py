@@ -1,8 +1,7 @@
-"""Runs one test of an Inference Recommender job.
+"""Runs one test of an Inference Recommender job: the load generator against a model server.
 
-The load generator asks a fresh Triton, or the one of an existing endpoint. Measurements are kept however the test ends.
-The generator is a child process with a plan on disk and JSON lines on its standard output; this module does not know
-how it makes its load.
+The generator is a child process with a plan on disk and JSON lines on its standard output. Its measurements are kept,
+whether the test completes or not.
 """
 
 import dataclasses
@@ -22,8 +21,8 @@ from local_aws.process.model_server import ModelServer
 from local_aws.process.usage import OtherWork, UsageSampler
 from local_aws.sagemaker.endpoint import shortened
 from local_aws.sagemaker.endpoint_fleet import death_notice
-from local_aws.sagemaker.model_host import Container, ModelHost
-from local_aws.sagemaker.recommendation_request import VARIANT, ExistingEndpoint, JobPlan, LoadTest
+from local_aws.sagemaker.model_host import ModelContainer, ModelHost
+from local_aws.sagemaker.recommendation_request import VARIANT, EndpointTest, InstanceTest, RecommendationPlan
 from workloads import ROOT, ProjectError, Unavailable
 
 log = logging.getLogger(__name__)
@@ -35,57 +34,50 @@ OnWindow = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(slots=True)
-class Step:
+class JobStep:
     """A test and its results so far."""
 
-    test: LoadTest | ExistingEndpoint
+    test: InstanceTest | EndpointTest
+    endpoint_name: str
     status: Status = "PENDING"
-    endpoint_name: str = field(default_factory=lambda: f"sm-epc-{uuid.uuid4()}")
     metrics: dict[str, int | float] = field(default_factory=dict)
     failure_reason: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
 
     @classmethod
-    def of(cls, test: LoadTest | ExistingEndpoint) -> "Step":
-        """Makes a step on an endpoint of its own, or on the existing one."""
-        return cls(test, endpoint_name=test.endpoint_name) if isinstance(test, ExistingEndpoint) else cls(test)
+    def of(cls, test: InstanceTest | EndpointTest) -> "JobStep":
+        return cls(test, test.endpoint_name if isinstance(test, EndpointTest) else f"sm-epc-{uuid.uuid4()}")
 
     @property
     def name(self) -> str:
         """Name of the step in the account's log."""
-        return f"endpoint {self.endpoint_name}" if isinstance(self.test, ExistingEndpoint) else self.test.instance_type
+        return f"endpoint {self.endpoint_name}" if isinstance(self.test, EndpointTest) else self.test.instance_type
 
     @property
     def variant(self) -> str:
-        return self.test.variant_name if isinstance(self.test, ExistingEndpoint) else VARIANT
+        return self.test.variant_name if isinstance(self.test, EndpointTest) else VARIANT
 
     def benchmark(self) -> dict[str, Any]:
         """Returns the shape of RecommendationJobInferenceBenchmark, which is InferenceRecommendation without its id."""
-        optional = {"InvocationStartTime": self.started_at, "InvocationEndTime": self.ended_at}
-        return self._shown() | {name: value for name, value in optional.items() if value}
-
-    def endpoint_metrics(self) -> dict[str, Any]:
-        """Returns InferenceMetrics, which an existing endpoint has in place of RecommendationMetrics: both members or
-        none.
-        """
-        metrics = {name: self.metrics.get(name) for name in ("MaxInvocations", "ModelLatency")}
-        return {} if None in metrics.values() else metrics
-
-    def _shown(self) -> dict[str, Any]:
-        if isinstance(self.test, ExistingEndpoint):
-            measured = self.endpoint_metrics()
-            return {"ModelConfiguration": {}, **({"EndpointMetrics": measured} if measured else {})}
-        return {
-            "EndpointConfiguration": {
+        shown: dict[str, Any] = {"InvocationStartTime": self.started_at, "InvocationEndTime": self.ended_at}
+        if isinstance(self.test, EndpointTest):
+            shown |= {"ModelConfiguration": {}, "EndpointMetrics": self.endpoint_metrics()}
+        else:
+            shown["ModelConfiguration"] = self.test.model_configuration()
+            shown["EndpointConfiguration"] = {
                 "EndpointName": self.endpoint_name,
                 "VariantName": VARIANT,
                 "InstanceType": self.test.instance_type,
                 "InitialInstanceCount": 1,
-            },
-            "ModelConfiguration": self.test.model_configuration(),
-            **({"Metrics": dict(self.metrics)} if self.metrics else {}),
-        }
+            }
+            shown["Metrics"] = dict(self.metrics)
+        return {name: value for name, value in shown.items() if value or name == "ModelConfiguration"}
+
+    def endpoint_metrics(self) -> dict[str, Any]:
+        """Returns InferenceMetrics of an existing endpoint: both members or none."""
+        metrics = {name: self.metrics.get(name) for name in ("MaxInvocations", "ModelLatency")}
+        return {} if None in metrics.values() else metrics
 
 
 @dataclass(slots=True)
@@ -93,8 +85,8 @@ class LoadTestRunner:
     """Runs the steps of one job. Another thread may call `stop` at any moment."""
 
     host: ModelHost
-    plan: JobPlan
-    container: Container
+    plan: RecommendationPlan
+    container: ModelContainer
     payloads: Path
     folder: Path
     generator: Sequence[str]
@@ -106,7 +98,7 @@ class LoadTestRunner:
         if self._process is not None:
             self._process.request_stop()
 
-    def run(self, step: Step, left_s: float, on_window: OnWindow) -> None:
+    def run(self, step: JobStep, left_s: float, on_window: OnWindow) -> None:
         """Runs one step to its end. `left_s` is the rest of the job's duration in seconds. Never raises."""
         step.status = "IN_PROGRESS"
         try:
@@ -117,15 +109,15 @@ class LoadTestRunner:
         step.status = "FAILED" if step.failure_reason else "STOPPED" if self.stopped.is_set() else "COMPLETED"
         log.info(f"test on {step.name}: {': '.join(filter(None, (step.status, step.failure_reason)))}")
 
-    def _run(self, step: Step, left_s: float, on_window: OnWindow) -> None:
+    def _run(self, step: JobStep, left_s: float, on_window: OnWindow) -> None:
         if left_s < 1:
             raise Unavailable("The job's JobDurationInSeconds was over before this test could start.")
-        if isinstance(step.test, ExistingEndpoint):
+        if isinstance(step.test, EndpointTest):
             self._load(step, step.test.server(), left_s, on_window)
         else:
             self._run_fresh(step, step.test, left_s, on_window)
 
-    def _run_fresh(self, step: Step, test: LoadTest, left_s: float, on_window: OnWindow) -> None:
+    def _run_fresh(self, step: JobStep, test: InstanceTest, left_s: float, on_window: OnWindow) -> None:
         if refused := self.host.refusal(test.instance_type):
             raise Unavailable(refused)
         environment = {**self.container.environment, **test.environment}
@@ -139,7 +131,7 @@ class LoadTestRunner:
         finally:
             self.host.stop(server)
 
-    def _load(self, step: Step, server: ModelServer, left_s: float, on_window: OnWindow) -> None:
+    def _load(self, step: JobStep, server: ModelServer, left_s: float, on_window: OnWindow) -> None:
         folder = self.folder / step.endpoint_name
         folder.mkdir(parents=True)
         plan_file = folder / "plan.json"

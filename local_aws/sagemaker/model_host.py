@@ -7,7 +7,6 @@ Only here does a model of the control plane become a process. The host keeps a l
 stopping the account stops them all. It knows nothing of endpoints and jobs.
 """
 
-import contextlib
 import itertools
 import shutil
 import threading
@@ -19,16 +18,16 @@ from typing import Any
 
 from local_aws import machine
 from local_aws.permissions.service_roles import ServiceRoles
-from local_aws.process.container_credentials import ContainerCredentials
 from local_aws.process.model_server import ModelServer
 from local_aws.process.neuron import NeuronServer, NeuronStandIn
+from local_aws.process.role_session import role_session
 from local_aws.process.triton import TritonServer
 from local_aws.sagemaker import model_archive
 from local_aws.state_folder import check_room
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Container:
+class ModelContainer:
     """A model as SageMaker knows it: the address of its archive, and the environment of its container."""
 
     model_data_url: str
@@ -38,7 +37,7 @@ class Container:
     """The model's execution role, whose credentials its container has."""
 
     @classmethod
-    def of(cls, definition: Mapping[str, Any], role_arn: str | None = None) -> "Container":
+    def of(cls, definition: Mapping[str, Any], role_arn: str | None = None) -> "ModelContainer":
         """Reads a ContainerDefinition of the API. Raises `Unavailable`."""
         return cls(
             model_data_url=model_archive.model_data_url(definition),
@@ -62,7 +61,6 @@ class ModelHost:
     """Most servers that answer for a variant, however many instances it has: a machine has room for a few."""
     roles: ServiceRoles | None = None
     """Holds a model's execution role to its policies; without it, nothing is asked."""
-    _credentials: "dict[ModelServer, contextlib.ExitStack]" = field(default_factory=dict)
     _servers: set[ModelServer] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -75,12 +73,12 @@ class ModelHost:
         return machine.refusal(instance_type)
 
     def measures_on(self, instance_type: str) -> str:
-        """Returns what answers for `instance_type` here, for readers of what was measured."""
+        """Returns the machine that replaces `instance_type` here."""
         if self.neuron is not None and self.neuron.serves(instance_type):
             return f"{machine.description()}, {self.neuron.told}"
         return machine.description()
 
-    def start(self, container: Container, name: str, instance_type: str) -> ModelServer:
+    def start(self, container: ModelContainer, name: str, instance_type: str) -> ModelServer:
         """Starts the server that answers for `container` on an instance type that is not refused.
 
         `name` begins the names of its folder and log. Raises `Unavailable`.
@@ -117,31 +115,24 @@ class ModelHost:
         return server
 
     def _start_neuron(
-        self, stand_in: NeuronStandIn, container: Container, folder: Path, instance_type: str, log_file: Path
+        self, stand_in: NeuronStandIn, container: ModelContainer, folder: Path, instance_type: str, log_file: Path
     ) -> NeuronServer:
-        """Starts the Neuron server with its role's credentials, as long as it runs: it may read and write S3."""
-        with contextlib.ExitStack() as stack:
-            credentials: dict[str, str] = {}
-            if container.role_arn and self.environment:
-                serving = ContainerCredentials.serve(self.environment, container.role_arn, session_name="SageMaker")
-                credentials = stack.enter_context(serving)
-            server = NeuronServer.start(
-                folder,
-                stand_in=stand_in,
-                instance_type=instance_type,
-                environment={**credentials, **container.environment},
-                log_file=log_file,
-            )
-            self._credentials[server] = stack.pop_all()
-        return server
+        """Starts the Neuron server with a session of its role, because it may read and write S3."""
+        session: dict[str, str] = {}
+        if container.role_arn and self.environment:
+            session = role_session(self.environment, container.role_arn, "SageMaker")
+        return NeuronServer.start(
+            folder,
+            stand_in=stand_in,
+            instance_type=instance_type,
+            environment={**session, **container.environment},
+            log_file=log_file,
+        )
 
     def stop(self, server: ModelServer) -> None:
         server.stop()
         with self._lock:
             self._servers.discard(server)
-            credentials = self._credentials.pop(server, None)
-        if credentials is not None:
-            credentials.close()
         shutil.rmtree(server.repository, ignore_errors=True)
 
     @property

@@ -1,8 +1,7 @@
 """SageMaker Processing jobs: their statuses and descriptions in the API's shapes, one child process for each job.
 
-How a container becomes a process is not known here: a `Runner`'s command gets the job's request in a file and the
-credentials of the job's role in its environment, fetches the inputs, runs, uploads, and leaves `outcome.json`. Without
-such a command the account refuses jobs; moto would call each Completed without having run it.
+A `ContainerRunner`'s command gets the job's request in a file and a session of the job's role in its environment. It
+fetches the inputs, runs the container, uploads, and writes `outcome.json`. Without a runner the account rejects jobs.
 """
 
 import contextlib
@@ -20,36 +19,24 @@ from typing import Any
 from moto.sagemaker.exceptions import ResourceInUseException, ValidationError
 from moto.sagemaker.models import FakeProcessingJob
 
-from local_aws.process.container_credentials import ContainerCredentials
 from local_aws.process.guarded_process import GuardedProcess
+from local_aws.process.role_session import role_session
 from local_aws.sagemaker.endpoint import shortened
 from local_aws.state_folder import check_room
 from workloads import ROOT, ProjectError
 
 REQUEST, OUTCOME = "request.json", "outcome.json"
-"""The file that a runner reads, and the one that it leaves beside it: `exit_status`, `message` or `failure`."""
+"""The file that a runner reads, and the one that it writes: `exit_status`, `message` or `failure`."""
 ALGORITHM_ERROR = "AlgorithmError: See job logs for more information"
 """The service's words for a container that ended with another status than 0."""
 GRACE_S = 30.0
 """Seconds between SIGTERM and SIGKILL; SageMaker gives 120."""
 _ENDED = ("Completed", "Failed", "Stopped")
-_ECHOED = (
-    "AppSpecification",
-    "Environment",
-    "ExperimentConfig",
-    "NetworkConfig",
-    "ProcessingInputs",
-    "ProcessingJobName",
-    "ProcessingOutputConfig",
-    "ProcessingResources",
-    "RoleArn",
-    "StoppingCondition",
-)
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Runner:
+class ContainerRunner:
     """The command that runs a job's container here; it gets the path of the request."""
 
     command: Sequence[str]
@@ -85,14 +72,14 @@ class LocalProcessingJob(FakeProcessingJob):
     @property
     def response_object(self) -> dict[str, Any]:
         """Returns the answer of DescribeProcessingJob."""
-        told = {
+        optional = {
             "ExitMessage": self.exit_message,
             "FailureReason": self.failure_reason,
             "ProcessingEndTime": self.processing_end_time,
         }
         return {
-            **{name: self.request[name] for name in _ECHOED if self.request.get(name)},
-            **{name: value for name, value in told.items() if value is not None},
+            **{name: value for name, value in self.request.items() if value and name != "Tags"},
+            **{name: value for name, value in optional.items() if value is not None},
             "ProcessingJobArn": self.arn,
             "ProcessingJobStatus": self.processing_job_status,
             "CreationTime": self.creation_time,
@@ -125,7 +112,7 @@ class ProcessingJobs:
     """The jobs of one region. `environment` are the account's exports, once it serves."""
 
     def __init__(
-        self, account_id: str, region: str, state: Path, runner: Runner | None, environment: Mapping[str, str]
+        self, account_id: str, region: str, state: Path, runner: ContainerRunner | None, environment: Mapping[str, str]
     ) -> None:
         self._account_id = account_id
         self._region = region
@@ -183,26 +170,24 @@ class ProcessingJobs:
         for thread in threads:
             thread.join()
 
-    def _run(self, job: LocalProcessingJob, runner: Runner) -> None:
+    def _run(self, job: LocalProcessingJob, runner: ContainerRunner) -> None:
         try:
             outcome = self._outcome(job, runner)
         except Exception as error:  # every error: a job must not stay InProgress for ever
             reason = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
             outcome = {"failure": f"InternalServerError: {reason}"}
         job.end(outcome)
-        told = (job.processing_job_status, job.failure_reason)
-        log.info(f"processing job {job.processing_job_name}: {', '.join(filter(None, told))}")
+        outcome_words = filter(None, (job.processing_job_status, job.failure_reason))
+        log.info(f"processing job {job.processing_job_name}: {', '.join(outcome_words)}")
 
-    def _outcome(self, job: LocalProcessingJob, runner: Runner) -> Mapping[str, Any]:
+    def _outcome(self, job: LocalProcessingJob, runner: ContainerRunner) -> Mapping[str, Any]:
         check_room(self._state)
         folder = self._state / "processing" / job.processing_job_name
         folder.mkdir(parents=True)
         file = folder / REQUEST
         file.write_text(json.dumps(job.request, indent=2), "utf-8")
-        with (
-            ContainerCredentials.serve(self._environment, job.role_arn, session_name="SageMaker") as credentials,
-            (folder / "runner.log").open("ab") as said,
-        ):
+        session = role_session(self._environment, job.role_arn, "SageMaker")
+        with (folder / "runner.log").open("ab") as said:
             with job.turn:
                 if job.stopped.is_set():
                     return {}
@@ -212,7 +197,7 @@ class ProcessingJobs:
                         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
                         "PYTHONPATH": str(ROOT),
                         **runner.environment,
-                        **credentials,
+                        **session,
                     },
                     stdout=said,
                     stderr=said,

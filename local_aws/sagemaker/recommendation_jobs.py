@@ -1,7 +1,7 @@
-"""Inference Recommender jobs: their names, statuses and results in the API's shapes. `load_test` does the work.
+"""Inference Recommender jobs: their names, statuses and results in the API's shapes. `load_test` runs their tests.
 
-Jobs run one after another, and so do the tests of a job: side by side on one machine they would measure each other.
-Every job has a tag that tells which machine measured it.
+Jobs run one after another, and so do the tests of a job, because parallel tests on one machine would measure each
+other. A tag of each job names the machine.
 """
 
 import logging
@@ -23,17 +23,13 @@ from local_aws.permissions.actions import ApiCall
 from local_aws.permissions.service_roles import RecommendationWork
 from local_aws.sagemaker import endpoint_metrics, model_archive
 from local_aws.sagemaker.endpoint import shortened
-from local_aws.sagemaker.load_test import LoadTestRunner, Step
-from local_aws.sagemaker.model_host import Container, ModelHost
+from local_aws.sagemaker.load_test import JobStep, LoadTestRunner
+from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.recommendation_request import (
-    ControlPlane,
     EndpointTest,
-    ExistingEndpoint,
-    JobPlan,
-    LoadTest,
-    check_tested_model,
+    InstanceTest,
+    check_model,
     container_of,
-    existing_endpoint,
     package_of,
     plan,
 )
@@ -49,11 +45,11 @@ _ENDED = ("COMPLETED", "FAILED", "STOPPED")
 
 
 @dataclass(slots=True)
-class Job:
+class RecommendationJob:
     request: Mapping[str, Any]
     arn: str
     runner: LoadTestRunner
-    steps: list[Step]
+    steps: list[JobStep]
     tags: list[dict[str, str]]
     status: str = "PENDING"
     failure_reason: str | None = None
@@ -79,12 +75,12 @@ class Job:
         recommendations = [
             {"RecommendationId": self._id(step), **step.benchmark()}
             for step in completed
-            if not isinstance(step.test, ExistingEndpoint)
+            if not isinstance(step.test, EndpointTest)
         ]
         performances = [
             {"Metrics": metrics, "EndpointInfo": {"EndpointName": step.endpoint_name}}
             for step in completed
-            if isinstance(step.test, ExistingEndpoint) and (metrics := step.endpoint_metrics())
+            if isinstance(step.test, EndpointTest) and (metrics := step.endpoint_metrics())
         ]
         return {
             **{name: self.request[name] for name in echoed if name in self.request},
@@ -118,7 +114,7 @@ class Job:
             for step in self.steps
         ]
 
-    def _id(self, step: Step) -> str:
+    def _id(self, step: JobStep) -> str:
         return self.ids.setdefault(step.endpoint_name, f"{self.name}/{uuid.uuid4().hex[:8]}")
 
     def _state(self) -> dict[str, Any]:
@@ -136,7 +132,7 @@ class Job:
 class RecommendationJobs:
     """All jobs of one region. The SageMaker backend sets `plane` to itself when it is made."""
 
-    plane: ControlPlane
+    plane: Any
 
     def __init__(
         self,
@@ -151,15 +147,30 @@ class RecommendationJobs:
         self._region = region
         self._cloudwatch = cloudwatch
         self._logs = logs
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, RecommendationJob] = {}
         self._lock = threading.Lock()
         self._turn = threading.Lock()
 
-    def create(self, request: Mapping[str, Any]) -> Job:
+    def create(self, request: Mapping[str, Any]) -> RecommendationJob:
         """Checks, registers and starts a job. Raises moto's exceptions in the service's words."""
-        check_tested_model(request)
-        package = package_of(self.plane, request["InputConfig"])
-        job = self._job(request, plan(request, package), package)
+        check_model(request)
+        configuration = request["InputConfig"]
+        package = package_of(self.plane, configuration)
+        planned = plan(request, package)
+        container = container_of(self.plane, configuration, package)
+        existing = [EndpointTest.of(self.plane, name) for name in planned.endpoints]
+        name = request["JobName"]
+        tests: list[InstanceTest | EndpointTest] = [*existing, *planned.tests]
+        folder = self._host.state / "jobs" / name
+        tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags") or []}
+        measured_on = " and ".join(sorted({self._host.measures_on(test.instance_type) for test in tests}))
+        job = RecommendationJob(
+            request={key: value for key, value in request.items() if value is not None},
+            arn=f"arn:aws:sagemaker:{self._region}:{self._host.account_id}:inference-recommendations-job/{name}",
+            runner=LoadTestRunner(self._host, planned, container, folder / "payloads.tar.gz", folder, self._generator),
+            steps=[JobStep.of(test) for test in tests],
+            tags=tags_of({**tags, MEASURED_ON: machine.tag_value(measured_on)}),
+        )
         with self._lock:
             if job.name in self._jobs:
                 raise ResourceInUseException(
@@ -171,12 +182,12 @@ class RecommendationJobs:
         threading.Thread(target=self._run, args=(job,), name=f"job-{job.name}", daemon=True).start()
         return job
 
-    def get(self, name: str) -> Job:
+    def get(self, name: str) -> RecommendationJob:
         if name not in self._jobs:
             raise ResourceNotFound(message=f"Could not find InferenceRecommendationsJob with name {name}.")
         return self._jobs[name]
 
-    def by_arn(self, arn: str) -> Job | None:
+    def by_arn(self, arn: str) -> RecommendationJob | None:
         return next((job for job in self._jobs.values() if job.arn == arn), None)
 
     def stop(self, name: str) -> None:
@@ -206,43 +217,7 @@ class RecommendationJobs:
         with self._turn:
             pass
 
-    def _job(self, request: Mapping[str, Any], planned: JobPlan, package: Mapping[str, Any]) -> Job:
-        existing = [
-            existing_endpoint(self.plane, test.endpoint_name)
-            for test in planned.tests
-            if isinstance(test, EndpointTest)
-        ]
-        fresh = [test for test in planned.tests if isinstance(test, LoadTest)]
-        # The instance type does not matter: only the container is wanted, or its refusal.
-        container = container_of(
-            self.plane, request["InputConfig"], package, fresh[0].instance_type if fresh else "ml.c5.xlarge"
-        )
-        return self._made(request, planned, container, [*existing, *fresh])
-
-    def _made(
-        self,
-        request: Mapping[str, Any],
-        planned: JobPlan,
-        container: Container,
-        tests: Sequence[LoadTest | ExistingEndpoint],
-    ) -> Job:
-        name = request["JobName"]
-        folder = self._host.state / "jobs" / name
-        runner = LoadTestRunner(self._host, planned, container, folder / "payloads.tar.gz", folder, self._generator)
-        tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags") or []}
-        return Job(
-            request={key: value for key, value in request.items() if value is not None},
-            arn=f"arn:aws:sagemaker:{self._region}:{self._host.account_id}:inference-recommendations-job/{name}",
-            runner=runner,
-            steps=[Step.of(test) for test in tests],
-            tags=tags_of({**tags, MEASURED_ON: machine.tag_value(self._measures_on(tests))}),
-        )
-
-    def _measures_on(self, tests: Sequence[LoadTest | ExistingEndpoint]) -> str:
-        """Returns the machine's description, and what stands in for chips."""
-        return " and ".join(sorted({self._host.measures_on(test.instance_type) for test in tests}))
-
-    def _run(self, job: Job) -> None:
+    def _run(self, job: RecommendationJob) -> None:
         with self._turn:
             try:
                 self._run_steps(job)
@@ -251,7 +226,7 @@ class RecommendationJobs:
         log.info(f"job {job.name}: {_ended(job.status, job.failure_reason)}")
         self._tell(job, _ended(job.status, job.failure_reason))
 
-    def _run_steps(self, job: Job) -> None:
+    def _run_steps(self, job: RecommendationJob) -> None:
         runner = job.runner
         deadline = time.monotonic() + runner.plan.duration_s
         if not runner.stopped.is_set():
@@ -272,7 +247,7 @@ class RecommendationJobs:
         with self._lock:
             job.set(*_outcome(job.steps, runner.stopped.is_set()))
 
-    def _tell(self, job: Job, message: str) -> None:
+    def _tell(self, job: RecommendationJob, message: str) -> None:
         """Writes a line into the job's log stream."""
         logs, stream = self._logs(), f"{job.name}/execution"
         with self._lock:
@@ -283,7 +258,7 @@ class RecommendationJobs:
         event = {"timestamp": round(time.time() * 1000), "message": message}
         logs.put_log_events(LOG_GROUP, stream, [event])
 
-    def _publisher(self, job_name: str, step: Step) -> Callable[[Mapping[str, Any]], None]:
+    def _publisher(self, job_name: str, step: JobStep) -> Callable[[Mapping[str, Any]], None]:
         backend = self._cloudwatch()
         return lambda window: endpoint_metrics.publish_window(
             backend, job_name, step.endpoint_name, step.variant, window
@@ -294,19 +269,20 @@ def tags_of(values: Mapping[str, str]) -> "list[dict[str, str]]":
     return [{"Key": key, "Value": value} for key, value in values.items()]
 
 
-def _work(job: Job) -> RecommendationWork:
-    """Returns what the job does, as far as its role needs a permission for it."""
-    about, package = job.request["InputConfig"], job.request["InputConfig"].get("ModelPackageVersionArn")
-    model = {"ModelPackageName": package} if package else {"ModelName": about["ModelName"]}
-    fresh = [step for step in job.steps if isinstance(step.test, LoadTest)]
+def _work(job: RecommendationJob) -> RecommendationWork:
+    """Returns the job's work, as far as its role needs a permission for it."""
+    configuration = job.request["InputConfig"]
+    package = configuration.get("ModelPackageVersionArn")
+    model = {"ModelPackageName": package} if package else {"ModelName": configuration["ModelName"]}
+    fresh = {step.endpoint_name: step.test for step in job.steps if isinstance(step.test, InstanceTest)}
     return RecommendationWork(
         model=ApiCall("sagemaker", "DescribeModelPackage" if package else "DescribeModel", model),
         passed_role_arn=job.runner.container.role_arn,
         payload_url=job.runner.plan.payload_url,
-        temporary_endpoints=[step.endpoint_name for step in fresh],
-        copies_model=bool(package) or any(step.test.environment for step in fresh if isinstance(step.test, LoadTest)),
-        tested_endpoints=[step.endpoint_name for step in job.steps if isinstance(step.test, ExistingEndpoint)],
-        key_id=about.get("VolumeKmsKeyId"),
+        temporary_endpoints=list(fresh),
+        copies_model=bool(package) or any(test.environment for test in fresh.values()),
+        tested_endpoints=[step.endpoint_name for step in job.steps if isinstance(step.test, EndpointTest)],
+        key_id=configuration.get("VolumeKmsKeyId"),
     )
 
 
@@ -314,7 +290,7 @@ def _ended(status: str, reason: str | None) -> str:
     return ": ".join(filter(None, (status, reason)))
 
 
-def _outcome(steps: "list[Step]", stopped: bool) -> tuple[str, str | None]:
+def _outcome(steps: "list[JobStep]", stopped: bool) -> tuple[str, str | None]:
     if any(step.status == "COMPLETED" for step in steps) and not stopped:
         return "COMPLETED", None
     if stopped:
@@ -326,21 +302,16 @@ def _outcome(steps: "list[Step]", stopped: bool) -> tuple[str, str | None]:
 
 
 def _matches(item: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
-    def moment(name: str) -> datetime | None:
-        value = request.get(name)
-        return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
-
-    before, after = "CreationTimeBefore", "CreationTimeAfter"
-    return (
-        request.get("NameContains", "") in item["JobName"]
-        and request.get("StatusEquals") in (None, item["Status"])
-        and request.get("ModelNameEquals") in (None, item.get("ModelName"))
-        and request.get("ModelPackageVersionArnEquals") in (None, item.get("ModelPackageVersionArn"))
-        and ((limit := moment(before)) is None or item["CreationTime"] < limit)
-        and ((limit := moment(after)) is None or item["CreationTime"] > limit)
-        and ((limit := moment("LastModifiedTimeBefore")) is None or item["LastModifiedTime"] < limit)
-        and ((limit := moment("LastModifiedTimeAfter")) is None or item["LastModifiedTime"] > limit)
-    )
+    equal = {"StatusEquals": "Status", "ModelNameEquals": "ModelName"}
+    equal["ModelPackageVersionArnEquals"] = "ModelPackageVersionArn"
+    for name in ("CreationTime", "LastModifiedTime"):
+        for key, sign in ((f"{name}Before", 1), (f"{name}After", -1)):
+            if (limit := request.get(key)) is not None:
+                moment = limit if limit.tzinfo else limit.replace(tzinfo=UTC)
+                if (moment - item[name]).total_seconds() * sign <= 0:
+                    return False
+    matching = all(request.get(key) in (None, item.get(name)) for key, name in equal.items())
+    return matching and request.get("NameContains", "") in item["JobName"]
 
 
 def _page(name: str, items: "list[dict[str, Any]]", request: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,48 +1,34 @@
-"""Reads a CreateInferenceRecommendationsJob request: the tests it asks for, and the models and endpoints they need.
+"""Reads a CreateInferenceRecommendationsJob request: its tests, and the models and endpoints that they need.
 
 `service_model` has checked the shapes; here are the service's rules across members, in its words where they are known.
 A test is one endpoint configuration with one combination of environment parameters, or an existing endpoint.
-MaxParallelOfTests is accepted and ignored: on one machine, tests side by side would measure each other.
+MaxParallelOfTests has no effect: on one machine, parallel tests would measure each other.
 """
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from moto.sagemaker.exceptions import ValidationError
 
 from local_aws import machine
 from local_aws.process.model_server import ModelServer
-from local_aws.sagemaker.endpoint_fleet import Variant, instance_types_of
-from local_aws.sagemaker.model_host import Container
+from local_aws.sagemaker.endpoint_fleet import EndpointVariant, instance_types_of
+from local_aws.sagemaker.model_host import ModelContainer
 from workloads import Unavailable
 
 DEFAULT_DURATION_S = {"Advanced": 7200, "Default": 2700}
 MAX_TESTS = 10
-
 DEFAULT_TRAFFIC_S = 45
 """Seconds of traffic of a Default job, for which the API has none; a shorter job has shorter steps."""
 DEFAULT_STEPS = 3
 VARIANT = "AllTraffic"
 
 
-class ControlPlane(Protocol):
-    """The part of the SageMaker backend that jobs need.
-
-    Its methods raise moto's `ValidationError` for missing things.
-    """
-
-    def describe_model(self, model_name: str) -> Any: ...
-
-    def describe_model_package(self, model_package_name: str) -> Any: ...
-
-    def endpoint(self, name: str) -> Any: ...
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LoadTest:
-    """A test of a model on an endpoint of its own."""
+class InstanceTest:
+    """A test of a model on an endpoint that the job creates."""
 
     instance_type: str
     inference_specification: str | None
@@ -62,29 +48,25 @@ class LoadTest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EndpointTest:
-    """The request for a test of an existing endpoint."""
-
-    endpoint_name: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobPlan:
-    payload_url: str
-    content_type: str
-    traffic_pattern: Mapping[str, Any]
-    stopping_conditions: Mapping[str, Any]
-    duration_s: int
-    tests: tuple[LoadTest | EndpointTest, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExistingEndpoint:
-    """An endpoint that a job tests where it is, as it was when the job was made."""
+    """A test of an existing endpoint, as it was when the job was created."""
 
     endpoint_name: str
     variant_name: str
     instance_type: str
-    plane: ControlPlane
+    plane: Any
+    """The SageMaker backend."""
+
+    @classmethod
+    def of(cls, plane: Any, name: str) -> "EndpointTest":
+        """Raises moto's `ValidationError` for an endpoint that the service would not test."""
+        endpoint = plane.endpoint(name)
+        if endpoint.endpoint_status != "InService":
+            raise ValidationError(f"Endpoint {name} is {endpoint.endpoint_status}: it must be InService.")
+        if (count := len(endpoint.production_variants)) != 1:
+            raise ValidationError(f"Endpoint {name} has {count} variants: it must have one.")
+        (variant,) = endpoint.production_variants
+        instance_type = next(iter(instance_types_of(variant)), "serverless")
+        return cls(endpoint_name=name, variant_name=variant["VariantName"], instance_type=instance_type, plane=plane)
 
     def server(self) -> ModelServer:
         """Returns the server that answers for it now. Raises `Unavailable`."""
@@ -95,50 +77,44 @@ class ExistingEndpoint:
         return server
 
 
-def check_tested_model(request: Mapping[str, Any]) -> None:
-    """Checks that the request names one model, and endpoints only for a Default job.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecommendationPlan:
+    payload_url: str
+    content_type: str
+    traffic_pattern: Mapping[str, Any]
+    stopping_conditions: Mapping[str, Any]
+    duration_s: int
+    endpoints: tuple[str, ...]
+    """Names of existing endpoints to test."""
+    tests: tuple[InstanceTest, ...]
 
-    Raises moto's `ValidationError`.
-    """
+
+def plan(request: Mapping[str, Any], package: Mapping[str, Any]) -> RecommendationPlan:
+    """Reads the request and its model package, which `package_of` returns. Raises moto's `ValidationError`."""
     configuration = request["InputConfig"]
-    named = [key for key in ("ModelName", "ModelPackageVersionArn") if configuration.get(key)]
-    if not named:
-        raise ValidationError("Exactly one of ModelName and ModelPackageVersionArn is required, but none was given.")
-    if len(named) == 2:
-        raise ValidationError("Exactly one of ModelName and ModelPackageVersionArn is required, but both were given.")
-    if configuration.get("Endpoints") and request["JobType"] != "Default":
-        raise ValidationError("Endpoints can be given for a Default job only.")
-
-
-def plan(request: Mapping[str, Any], package: Mapping[str, Any]) -> JobPlan:
-    """Returns the tests with their traffic. Raises moto's `ValidationError` in one sentence.
-
-    `package` is the result of `package_of`; ContainerConfig takes precedence over it.
-    """
-    configuration = request["InputConfig"]
-    container, specification = configuration.get("ContainerConfig") or {}, package.get("InferenceSpecification") or {}
+    container = configuration.get("ContainerConfig") or {}
+    specification = package.get("InferenceSpecification") or {}
     payload = container.get("PayloadConfig") or {}
-    payload_url = payload.get("SamplePayloadUrl") or package.get("SamplePayloadUrl")
-    if not payload_url:
+    url = payload.get("SamplePayloadUrl") or package.get("SamplePayloadUrl")
+    if not url:
         raise ValidationError("ContainerConfig.PayloadConfig.SamplePayloadUrl is required to send traffic.")
+    types = payload.get("SupportedContentTypes") or specification.get("SupportedContentTypes") or ["application/json"]
     duration = configuration.get("JobDurationInSeconds") or DEFAULT_DURATION_S[request["JobType"]]
-    content_types = payload.get("SupportedContentTypes") or specification.get("SupportedContentTypes") or ()
-    return JobPlan(
-        payload_url=payload_url,
-        content_type=next(iter(content_types), "application/json"),
+    supported = specification.get("SupportedRealtimeInferenceInstanceTypes")
+    endpoints = tuple(endpoint["EndpointName"] for endpoint in configuration.get("Endpoints") or [])
+    return RecommendationPlan(
+        payload_url=url,
+        content_type=types[0],
         traffic_pattern=_traffic(request, configuration, duration),
         stopping_conditions=_stopping(request.get("StoppingConditions") or {}),
         duration_s=duration,
-        tests=_tests(
-            request,
-            configuration,
-            container.get("SupportedInstanceTypes") or specification.get("SupportedRealtimeInferenceInstanceTypes"),
-        ),
+        endpoints=endpoints,
+        tests=_tests(request, container.get("SupportedInstanceTypes") or supported or [], optional=bool(endpoints)),
     )
 
 
-def package_of(plane: ControlPlane, configuration: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns what the model's package says; nothing where the job names a model."""
+def package_of(plane: Any, configuration: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the contents of the model's package; empty if the job names a model."""
     if not (arn := configuration.get("ModelPackageVersionArn")):
         return {}
     package = plane.describe_model_package(arn)
@@ -146,40 +122,28 @@ def package_of(plane: ControlPlane, configuration: Mapping[str, Any]) -> Mapping
     return {"SamplePayloadUrl": package.sample_payload_url, "InferenceSpecification": specification}
 
 
-def container_of(
-    plane: ControlPlane, configuration: Mapping[str, Any], package: Mapping[str, Any], instance_type: str
-) -> Container:
-    """Returns the container of the model or of its package, whose first one counts.
-
-    Raises moto's `ValidationError` where this machine cannot start it.
-    """
+def container_of(plane: Any, configuration: Mapping[str, Any], package: Mapping[str, Any]) -> ModelContainer:
+    """Returns the container of the model or of its package. Raises moto's `ValidationError` if it cannot start here."""
     if package:
-        model = {
-            "ModelName": configuration["ModelPackageVersionArn"],
-            "Containers": package["InferenceSpecification"].get("Containers", []),
-        }
+        containers = package["InferenceSpecification"].get("Containers", [])
+        model = {"ModelName": configuration["ModelPackageVersionArn"], "Containers": containers}
     else:
         model = plane.describe_model(configuration["ModelName"]).response_object
-    try:
-        return Variant.of({"VariantName": VARIANT, "InstanceType": instance_type}, model).container
+    try:  # the container does not depend on the instance type
+        return EndpointVariant.of({"VariantName": VARIANT, "InstanceType": "ml.c5.xlarge"}, model).container
     except Unavailable as error:
         raise ValidationError(str(error)) from error
 
 
-def existing_endpoint(plane: ControlPlane, name: str) -> ExistingEndpoint:
-    """Raises moto's `ValidationError` for an endpoint that the service would not test."""
-    endpoint = plane.endpoint(name)
-    if endpoint.endpoint_status != "InService":
-        raise ValidationError(f"Endpoint {name} is {endpoint.endpoint_status}: it must be InService.")
-    if len(endpoint.production_variants) != 1:
-        raise ValidationError(f"Endpoint {name} has {len(endpoint.production_variants)} variants: it must have one.")
-    (variant,) = endpoint.production_variants
-    return ExistingEndpoint(
-        endpoint_name=name,
-        variant_name=variant["VariantName"],
-        instance_type=next(iter(instance_types_of(variant)), "serverless"),
-        plane=plane,
-    )
+def check_model(request: Mapping[str, Any]) -> None:
+    """Raises moto's `ValidationError` unless one model is named, and endpoints only for a Default job."""
+    configuration = request["InputConfig"]
+    named = [key for key in ("ModelName", "ModelPackageVersionArn") if configuration.get(key)]
+    if len(named) != 1:
+        given = "both were" if named else "none was"
+        raise ValidationError(f"Exactly one of ModelName and ModelPackageVersionArn is required, but {given} given.")
+    if configuration.get("Endpoints") and request["JobType"] != "Default":
+        raise ValidationError("Endpoints can be given for a Default job only.")
 
 
 def _traffic(request: Mapping[str, Any], configuration: Mapping[str, Any], duration_s: int) -> Mapping[str, Any]:
@@ -191,21 +155,16 @@ def _traffic(request: Mapping[str, Any], configuration: Mapping[str, Any], durat
     if not pattern:
         raise ValidationError("TrafficPattern is required for an Advanced job.")
     kind = pattern.get("TrafficType", "PHASES")
-    wanted, other = ("Stairs", "Phases") if kind == "STAIRS" else ("Phases", "Stairs")
-    if not pattern.get(wanted) or pattern.get(other):
-        raise ValidationError(f"TrafficPattern of type {kind} needs {wanted} and nothing else.")
-    total = _traffic_duration(pattern)
+    needed, other = ("Stairs", "Phases") if kind == "STAIRS" else ("Phases", "Stairs")
+    if not pattern.get(needed) or pattern.get(other):
+        raise ValidationError(f"TrafficPattern of type {kind} needs {needed} and nothing else.")
+    parts = [pattern["Stairs"]] if kind == "STAIRS" else pattern["Phases"]
+    total = sum(int(part.get("DurationInSeconds", 0)) for part in parts)
     if total > duration_s:
         raise ValidationError(
             f"The traffic takes {total} seconds, more than JobDurationInSeconds {duration_s}: shorten it or raise that."
         )
     return {**pattern, "TrafficType": kind}
-
-
-def _traffic_duration(pattern: Mapping[str, Any]) -> int:
-    if stairs := pattern.get("Stairs"):
-        return int(stairs.get("DurationInSeconds", 0))
-    return sum(int(phase.get("DurationInSeconds", 0)) for phase in pattern["Phases"])
 
 
 def _stopping(conditions: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -215,23 +174,18 @@ def _stopping(conditions: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in conditions.items() if value is not None}
 
 
-def _tests(
-    request: Mapping[str, Any], configuration: Mapping[str, Any], supported: Sequence[str] | None
-) -> tuple[LoadTest | EndpointTest, ...]:
-    existing = [
-        EndpointTest(endpoint_name=endpoint["EndpointName"]) for endpoint in configuration.get("Endpoints") or []
-    ]
+def _tests(request: Mapping[str, Any], supported: Sequence[str], *, optional: bool) -> tuple[InstanceTest, ...]:
+    configuration = request["InputConfig"]
     configurations = configuration.get("EndpointConfigurations") or []
     if not configurations and request["JobType"] == "Default":
-        configurations = [{"InstanceType": name} for name in supported or []]
-    if not configurations and not existing:
+        configurations = [{"InstanceType": name} for name in supported]
+    if not configurations and not optional:
         raise ValidationError("EndpointConfigurations is required: name at least one InstanceType to test.")
     limit = (configuration.get("ResourceLimit") or {}).get("MaxNumberOfTests", MAX_TESTS)
-    fresh = [test for endpoint in configurations for test in _combinations(endpoint)]
-    return (*existing, *fresh[:limit])
+    return tuple(test for each in configurations for test in _combinations(each))[:limit]
 
 
-def _combinations(endpoint: Mapping[str, Any]) -> Iterator[LoadTest]:
+def _combinations(endpoint: Mapping[str, Any]) -> Iterator[InstanceTest]:
     instance_type = endpoint.get("InstanceType")
     if instance_type is None:
         raise ValidationError("This local account tests instance types only, not ServerlessConfig.")
@@ -239,7 +193,7 @@ def _combinations(endpoint: Mapping[str, Any]) -> Iterator[LoadTest]:
         raise ValidationError(f"'{instance_type}' is no instance type that a SageMaker endpoint can have.")
     ranges = (endpoint.get("EnvironmentParameterRanges") or {}).get("CategoricalParameterRanges") or []
     for values in itertools.product(*(item["Value"] for item in ranges)):
-        yield LoadTest(
+        yield InstanceTest(
             instance_type=instance_type,
             inference_specification=endpoint.get("InferenceSpecificationName"),
             environment={item["Name"]: value for item, value in zip(ranges, values, strict=True)},

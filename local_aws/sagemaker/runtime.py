@@ -16,12 +16,13 @@ from typing import Any
 
 from moto.sagemaker.exceptions import ValidationError
 
+from aws_api.service_model import input_shape
 from local_aws import service_model
 from local_aws.owner_only import SIGNATURE, WsgiApplication
 from local_aws.permissions.api_request import INVOCATION
 from local_aws.process.model_server import ModelAnswer, ModelServer
 from local_aws.sagemaker.endpoint import LocalEndpoint
-from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
+from local_aws.sagemaker.endpoint_metrics import InvocationMetrics
 
 MAX_BODY_BYTES = 6_291_456
 """The service's limit for a request."""
@@ -53,7 +54,7 @@ class InvocationMiddleware:
         self,
         application: WsgiApplication,
         find_endpoint: Callable[[str], LocalEndpoint | None],
-        metrics: EndpointMetrics,
+        metrics: InvocationMetrics,
         account_id: str,
     ) -> None:
         self._application = application
@@ -112,7 +113,7 @@ class InvocationMiddleware:
 @cache
 def _header_members() -> dict[str, str]:
     """Returns the members of InvokeEndpoint that are headers, by the header's name in a WSGI environment."""
-    members = service_model.input_shape("sagemaker-runtime", "InvokeEndpoint").members  # type: ignore[attr-defined]
+    members = input_shape("sagemaker-runtime", "InvokeEndpoint").members  # type: ignore[attr-defined]
     headers = {
         shape.serialization["name"].upper().replace("-", "_"): name
         for name, shape in members.items()

@@ -16,13 +16,13 @@ Size = Annotated[int, Field(ge=1, le=2**24)]
 Epsilon = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
-class Known(Document):
+class ConfigKeys(Document):
     """Those keys of a config.json that are read; there are many others."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-def known(kind: type[Known], file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+def known(kind: type[ConfigKeys], file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the keys of `kind`, with their defaults. Raises `InvalidDocument` or `UsageError`."""
     try:
         return kind.from_table(file, {key: config[key] for key in kind.model_fields if key in config}).model_dump()

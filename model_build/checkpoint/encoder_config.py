@@ -1,4 +1,4 @@
-"""Reads the config.json of an encoder with a head, and holds it to what is built and to what workload.toml says.
+"""Reads the config.json of an encoder with a head, and checks it against the built families and workload.toml.
 
 Keys that are not read here are transformers' own: it refuses a wrong one when it loads the original.
 """
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from model_build.checkpoint.config import Epsilon, Known, Size, known
+from model_build.checkpoint.config import ConfigKeys, Epsilon, Size, known
 from model_build.checkpoint.families import Family, check_head, family_of
 from model_build.checkpoint.files import broken, loading, read_json
 from workloads import EncoderModel, UsageError
@@ -20,7 +20,7 @@ from workloads.model import ModelInput
 
 Activation = Literal["gelu", "gelu_python", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish"]
 UNNAMED = re.compile(r"LABEL_\d+")
-"""The names that transformers gives to labels that nobody has named."""
+"""transformers' names of unnamed labels."""
 REFUSED: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": (None, "absolute"),
     "is_decoder": (None, False),
@@ -32,7 +32,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 """Keys that change what a network computes and are not built, with the values that change nothing."""
 
 
-class Bert(Known):
+class BertKeys(ConfigKeys):
     vocab_size: Size
     hidden_size: Size
     num_hidden_layers: Size
@@ -53,15 +53,15 @@ class Bert(Known):
         return self
 
 
-class Roberta(Bert):
+class Roberta(BertKeys):
     pad_token_id: Annotated[int, Field(ge=0)] = 1  # positions are counted from it
 
 
-class Electra(Bert):
+class Electra(BertKeys):
     embedding_size: Size
 
 
-class DistilBert(Known):
+class DistilBert(ConfigKeys):
     vocab_size: Size
     dim: Size
     n_layers: Size
@@ -78,7 +78,7 @@ class DistilBert(Known):
         return self
 
 
-class Generic(Known):
+class Generic(ConfigKeys):
     """Those keys that are read of a family that transformers computes."""
 
     vocab_size: Size
@@ -87,13 +87,13 @@ class Generic(Known):
     pad_token_id: Annotated[int, Field(ge=0)] | None = None
 
 
-KINDS: dict[str, type[Known]] = {
-    "bert": Bert,
+KINDS: dict[str, type[ConfigKeys]] = {
+    "bert": BertKeys,
     "roberta": Roberta,
     "xlm-roberta": Roberta,
     "camembert": Roberta,
     "data2vec-text": Roberta,
-    "ernie": Bert,
+    "ernie": BertKeys,
     "electra": Electra,
     "distilbert": DistilBert,
 }
@@ -139,7 +139,7 @@ def positions(family: Family, config: Mapping[str, Any]) -> int:
 
 
 def as_bert(family: Family, read: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what was read with BERT's keys besides. DistilBERT has no token types, and one epsilon for all norms."""
+    """Adds BERT's keys. DistilBERT has no token types, and one epsilon for all norms."""
     if family.model_type != "distilbert":
         return dict(read)
     return {
@@ -164,7 +164,7 @@ def _backbone(file: Path, family: Family) -> dict[str, Any]:
 
 
 def _of_transformers(file: Path) -> dict[str, Any]:
-    """Returns what is read of a family that transformers computes, with its defaults. Raises `UsageError`."""
+    """Returns the keys of a family that transformers computes, with defaults. Raises `UsageError`."""
     from transformers import AutoConfig
 
     with loading(file):
@@ -200,7 +200,7 @@ def _check_head_is_the_workloads(file: Path, config: Mapping[str, Any], model: E
 
 
 def _labels_problem(named: Any, wanted: tuple[str, ...]) -> str:
-    """Returns what is wrong with the head's labels; labels that it leaves unnamed are called as the workload says."""
+    """Returns the problem with the head's labels, or "". Unnamed labels get the workload's names."""
     if named is None:
         return ""
     if not isinstance(named, dict):

@@ -26,7 +26,7 @@ HEADS: dict[str, tuple[str, ...]] = {
     "feature-extraction": ("Model", "ForMaskedLM", "ForPreTraining"),
 }
 """The endings of the classes in config.json's `architectures` that can do a task. ForPairScoring is this project's own:
-BERT with a classifier and a scorer. An embedding is made of the encoder alone, whatever head was trained with it."""
+BERT with a classifier and a scorer. An embedding uses only the encoder, whatever its head."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +55,7 @@ class Family:
     lacks: tuple[str, ...] = ()
     """The tasks for which transformers has no class of the family."""
     fp32_alone: str | None = None
-    """Why the quantiser would leave the network as it is; None where it finds products to quantise."""
+    """Why the quantiser would change nothing; None if it finds products to quantise."""
 
     @property
     def own_network(self) -> bool:
@@ -69,7 +69,7 @@ class Family:
     def lacks_head(self, task: str) -> str | None:
         """Says why a task is not built of the family; None where it is."""
         if task == "text-pair-scoring" and self.model_type != "bert":
-            return "text-pair-scoring is built of BERT alone"
+            return "text-pair-scoring is built only for BERT"
         return f"transformers has no class of this family for {task}" if task in self.lacks else None
 
     def read_for(self, task: str, names: Collection[str]) -> list[str]:
@@ -168,7 +168,7 @@ NOT_BUILT: dict[str, tuple[str, str]] = {
 def family_of(config: Mapping[str, Any], file: Path) -> Family:
     """Returns the family of a config.json, which is `file`. Raises `UsageError` where it is none that is built.
 
-    A file without a `model_type`, such as a head's alone, is known by its class.
+    A file without a `model_type`, such as that of a separate head, is recognised by its class.
     """
     kind, classes = config.get("model_type"), _classes(config)
     if kind is None:
@@ -207,7 +207,7 @@ def _unknown(kind: object, classes: list[str]) -> str:
     """Returns what to say of a family that is none of `FAMILIES`: why, or the nearest by its name and how to add it."""
     if isinstance(kind, str) and kind in NOT_BUILT:
         name, reason = NOT_BUILT[kind]
-        return f"model_type: got {json.dumps(kind)}, but {name} is not built: {reason}. docs/families.md lists what is."
+        return f"model_type: got {json.dumps(kind)}, but {name} is not built: {reason}. docs/families.md has the list."
     given = kind if isinstance(kind, str) else "".join(classes[:1])
 
     def likeness(family: Family) -> float:

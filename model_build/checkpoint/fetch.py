@@ -36,7 +36,7 @@ ARCHIVES = (".tar.gz", ".tgz")
 def fetch_from_hub(name: str, cache: Path, patterns: Sequence[str] = PATTERNS) -> Path:
     """Downloads a snapshot of a hub repository into the hub client's own cache; its folder is named by the commit.
 
-    Without a network, or with HF_HUB_OFFLINE, what is in that cache is taken. Raises `Unavailable`.
+    Without a network, or with HF_HUB_OFFLINE, the cached files are used. Raises `Unavailable`.
     """
     from huggingface_hub import snapshot_download
 

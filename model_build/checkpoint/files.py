@@ -1,4 +1,4 @@
-"""The errors of a checkpoint's files. Each names the file and what is wrong with it."""
+"""The errors of a checkpoint's files. Each names the file and its problem."""
 
 import contextlib
 import json

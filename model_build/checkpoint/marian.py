@@ -2,7 +2,7 @@
 
 SentencePiece cuts a text by the likelihoods of source.spm's pieces, vocab.json has their ids, those of the target's
 pieces among them. These take part only where no piece of the source does: text that SentencePiece does not know is
-looked up in vocab.json as it is, too.
+looked up in vocab.json unchanged, too.
 
 It does not know sacremoses' normalisation, which transformers leaves out of its own tokenizer as well. Characters side
 by side that source.spm does not have are one unknown token there, and here each the target's where it has them; and

@@ -32,7 +32,7 @@ from workloads import (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """A checkpoint on this machine. `encoder` is where its encoder and tokenizer lie: for a head alone, elsewhere."""
+    """A checkpoint on this machine. `encoder` is the folder of its encoder and tokenizer, another one for a head."""
 
     folder: Path
     encoder: Path
@@ -142,7 +142,7 @@ def torchscript_file(workload: WorkloadFolder) -> Path | None:
 
 
 def _read_torchscript(file: Path, model: Model) -> Checkpoint:
-    """Checks that the file and the tokenizer beside it are there. Raises `UsageError`."""
+    """Checks that the file exists, with a tokenizer in its folder. Raises `UsageError`."""
     if not file.is_file():
         raise broken(file, "does not exist. model.checkpoint names it as a TorchScript file.")
     tokenizer = file.with_name("tokenizer.json")

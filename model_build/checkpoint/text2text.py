@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from model_build.checkpoint.architectures import Shapes, t5_weights
-from model_build.checkpoint.config import Epsilon, Known, Size, known
+from model_build.checkpoint.config import ConfigKeys, Epsilon, Size, known
 from model_build.checkpoint.files import broken, read_json
 from model_build.checkpoint.weights import TIED_IN_T5, Stored, check_weights, stored, stored_in_t5
 from workloads import TextToText
@@ -52,7 +52,7 @@ COMPUTED = ("embed_positions", "final_logits_bias", "encoder.version", "decoder.
 Activation = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
 
-class T5(Known):
+class T5(ConfigKeys):
     vocab_size: Size
     d_model: Size
     d_kv: Size
@@ -67,7 +67,7 @@ class T5(Known):
     tie_word_embeddings: bool = True
 
 
-class Bart(Known):
+class Bart(ConfigKeys):
     vocab_size: Size
     d_model: Size
     encoder_layers: Size

@@ -9,14 +9,14 @@ from pathlib import Path
 from model_build.checkpoint.files import broken, loading
 
 TRIAL = ("", "a", "Straße 12, ﷺ 🙂\n")
-"""Texts that a tokenizer must survive: nothing, a letter, and what is not in every vocabulary."""
+"""Texts that a tokenizer must accept: an empty one, a letter, and characters outside most vocabularies."""
 LIMIT_S = 20.0
 """Seconds for a short text. Normalisers that each replace a letter by ten can make it endless."""
 ONE_TEXT = "import sys, tokenizers; tokenizers.Tokenizer.from_file(sys.argv[1]).encode(sys.argv[2])"
 
 
 def check_tokenizer(file: Path, vocab_size: int | None = None, segments: int = 1) -> None:
-    """Loads the file and tokenises a few texts of so many segments with it. Raises `UsageError`.
+    """Loads the file and tokenises a few texts of `segments` segments. Raises `UsageError`.
 
     Raises ModuleNotFoundError where the build's tools are not installed.
     """

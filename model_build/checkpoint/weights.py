@@ -78,7 +78,7 @@ def check_weights(folder: Path, held: Mapping[str, Stored], wanted: Shapes) -> N
 
 
 def stored_in_encoder(files: Iterable[Path], family: Family, task: str) -> dict[str, Stored]:
-    """Returns the weights that a task reads, by BertModel's own names; for embeddings those of the encoder alone."""
+    """Returns the weights that a task reads, by BertModel's own names; for embeddings only those of the encoder."""
     tensors = {name: tensor for file in files for name, tensor in stored(file).items()}
     return {family.plain_name(name): tensors[name] for name in family.read_for(task, tensors)}
 
@@ -107,7 +107,7 @@ def stored(file: Path) -> dict[str, Stored]:
 
 
 def _damage(file: Path) -> str | None:
-    """Returns what is wrong with a file in the words of who copied it, or None for what copying does not do."""
+    """Returns the damage of a bad copy as a sentence, or None for other damage."""
     size = file.stat().st_size
     with file.open("rb") as stream:
         head = stream.read(8)
@@ -132,5 +132,5 @@ def _named_files(index: Path) -> set[str]:
     if not isinstance(names, dict) or not all(
         isinstance(name, str) and Path(name).name == name and name.endswith(".safetensors") for name in names.values()
     ):
-        raise broken(index, "weight_map: names other things than safetensors files beside it. Copy it again.")
+        raise broken(index, "weight_map: names files other than safetensors files of its folder. Copy it again.")
     return set(names.values())

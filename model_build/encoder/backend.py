@@ -9,7 +9,7 @@ from model_build.encoder import verify
 from model_build.encoder.compile import check_engines, compile_graphs, layers
 from model_build.encoder.graphs import settings
 from model_build.encoder.reference import Reference
-from model_build.parity import Compare, Comparison
+from model_build.parity import Compare, ParityComparison
 from model_build.plan import BuildPlan
 from model_build.progress import Progress
 from model_build.torch_threads import threads_kept
@@ -33,7 +33,7 @@ def comparer(plan: BuildPlan, made: Path, progress: Progress) -> Compare:
     preprocessor = Preprocessor.load(version_folder(made, f"{plan.workload.name}_tokenise"))
     known = settings(model, plan.target, plan.checkpoint)
 
-    def compare(folder: Path, progress: Progress) -> list[Comparison]:
+    def compare(folder: Path, progress: Progress) -> list[ParityComparison]:
         with threads_kept():
             return verify.compare(
                 wanted,

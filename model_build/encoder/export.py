@@ -136,7 +136,7 @@ def _tidy(file: Path) -> None:
 
 
 def _rename_namesakes(graph: onnx.GraphProto, output: str) -> None:
-    """Gives an output's name to the node that makes the output alone.
+    """Gives an output's name to the node that makes only this output.
 
     torch calls what a table of embeddings gives `embedding`, which `output_names` does not look at.
     """

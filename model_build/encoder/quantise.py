@@ -51,7 +51,7 @@ def scaled(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.fl
 
 
 def inline(model: onnx.ModelProto, folder: Path) -> None:
-    """Reads what is left of the external data, so that the model is one file."""
+    """Reads the rest of the external data, so that the model is one file."""
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             load_external_data_for_tensor(tensor, str(folder))

@@ -85,7 +85,7 @@ class Reference:
         return found
 
     def _cut(self) -> dict[str, Any]:
-        """Returns what transformers' tokenizer is told to do with a row that is too long."""
+        """Returns the truncation argument of transformers' tokenizer for rows that are too long."""
         model = self._model
         if isinstance(model, QuestionAnswering | TokenClassification) and model.stride is not None:
             moved = "only_second" if len(model.segments) > 1 else "only_first"

@@ -33,7 +33,7 @@ from containers.encoder.answers import OUTPUTS
 from containers.encoder.settings import Settings
 from model_build.checkpoint import Checkpoint
 from model_build.encoder.graphs import TritonTarget, graph_files, native, settings
-from model_build.triton.config_pbtxt import ModelConfig, Step, Tensor, WarmUp, warm_up_sizes
+from model_build.triton.config_pbtxt import EnsembleStep, ModelConfig, Tensor, WarmUp, warm_up_sizes
 from model_build.triton.repository import TritonModel, serialise_numbers, serialise_texts
 from workloads import (
     CudaTarget,
@@ -78,13 +78,13 @@ def _ensemble(name: str, known: Settings, serving: Serving, target: TritonTarget
         inputs=fields,
         outputs=answers,
         steps=(
-            Step(model=f"{name}_tokenise", inputs=_same(fields), outputs=_same([*between, *pieces])),
-            Step(
+            EnsembleStep(model=f"{name}_tokenise", inputs=_same(fields), outputs=_same([*between, *pieces])),
+            EnsembleStep(
                 model=f"{name}_model",
                 inputs=_by_own_name(between, target),
                 outputs=_by_own_name(outputs, target),
             ),
-            Step(model=f"{name}_postprocess", inputs=_same([*outputs, *pieces]), outputs=_same(answers)),
+            EnsembleStep(model=f"{name}_postprocess", inputs=_same([*outputs, *pieces]), outputs=_same(answers)),
         ),
         response_cache=serving.response_cache_mb > 0,
     )

@@ -1,7 +1,8 @@
 """Compares the compiled encoder with its original, example by example.
 
-In: a `Predictor` over the compiled graph, which is the serving code itself, and the reference. Out: one `Comparison`
-per example. Both get the same rows; numbers are compared before, answers after the serving code's own last step.
+In: a `Predictor` over the compiled graph, which is the serving code itself, and the reference. Out: a
+`ParityComparison` of each example. Both get the same rows. Numbers are compared before the last step of the serving
+code, answers after it.
 
 An example is one text, or of embeddings a pair of them; a long text is several windows of the model.
 """
@@ -23,8 +24,8 @@ from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
 from containers.encoder.tensors import Encoding, split, windows
 from model_build.encoder.reference import Outputs, Reference
-from model_build.metrics import Answer
-from model_build.parity import Comparison
+from model_build.metrics import ScoredAnswer
+from model_build.parity import ParityComparison
 from model_build.progress import Progress, silent
 from workloads import Example, Row
 from workloads.errors import InvalidDocument
@@ -57,14 +58,14 @@ def compare(
     batch_size: int,
     file: Path,
     progress: Progress = silent,
-) -> list[Comparison]:
+) -> list[ParityComparison]:
     """Runs every example through the compiled model, in batches of `batch_size`, and compares with `wanted`.
 
     `file` is where the examples are from: `InvalidDocument` names it when one cannot be asked at all.
     """
     encoded = iter(_encode(compiled, [row for example in examples for row in rows_of(example)], file))
     encodings = [list(islice(encoded, len(rows_of(example)))) for example in examples]
-    comparisons: list[Comparison] = []
+    comparisons: list[ParityComparison] = []
     for start in range(0, len(examples), batch_size):
         progress(f"Verifying, {start} of {len(examples)} examples")
         window = slice(start, start + batch_size)
@@ -110,7 +111,7 @@ def _compare_batch(
     compiled: Predictor,
     examples: Sequence[Example],
     encodings: Sequence[Sequence[Encoding]],
-) -> list[Comparison]:
+) -> list[ParityComparison]:
     settings = measured(compiled.settings)
     asked = [code for codes in encodings for code in codes]
     rows = [row for example in examples for row in rows_of(example)]
@@ -137,14 +138,14 @@ def _comparison(
     wanted: Texts,
     given: Texts,
     served: Sequence[Served],
-) -> Comparison:
+) -> ParityComparison:
     original = by_original(settings, example, encodings, wanted)
     pairs = zip(_flat(wanted), _flat(given), strict=True)
     differences = np.concatenate(
         [np.abs(ours[name] - output).ravel() for theirs, ours in pairs for name, output in theirs.items()]
     )
     said, says = (answered(settings, each, original) for each in (original, served))
-    return Comparison(
+    return ParityComparison(
         example=example,
         original=said,
         compiled=says,
@@ -163,29 +164,29 @@ def by_original(settings: Settings, example: Example, encodings: Sequence[Encodi
     ]
 
 
-def answered(settings: Settings, served: Sequence[Served], original: Sequence[Served]) -> Answer:
+def answered(settings: Settings, served: Sequence[Served], original: Sequence[Served]) -> ScoredAnswer:
     """Returns what the gate reads of the answers to an example's texts; `original` are those with the original."""
     first, keys = served[0], evaluation_keys(settings, served[0])
     match settings.kind:
         case "multi_label_classification":
-            return Answer(text=", ".join(sorted(keys["labels"])) or "none", labels=frozenset(keys["labels"]))
+            return ScoredAnswer(text=", ".join(sorted(keys["labels"])) or "none", labels=frozenset(keys["labels"]))
         case "regression" | "text-ranking":
-            return Answer(text=f"{keys['score']:.4f}", score=keys["score"])
+            return ScoredAnswer(text=f"{keys['score']:.4f}", score=keys["score"])
         case "token-classification":
             found = json.loads(str(first["ENTITIES"]))
-            return Answer(
+            return ScoredAnswer(
                 text=", ".join(f"{each['label']} {each['text']!r}" for each in found) or "none",
                 entities=frozenset((each["label"], each["start"], each["end"]) for each in found),
             )
         case "feature-extraction":
             near = _cosine(first, original[0])
             score = _cosine(*served) if len(served) > 1 else None
-            return Answer(text=f"cosine {near:.6f} with the original's", score=score, to_original=near)
+            return ScoredAnswer(text=f"cosine {near:.6f} with the original's", score=score, to_original=near)
         case _:
-            return Answer(text=str(keys["label"]), score=keys.get("score"))
+            return ScoredAnswer(text=str(keys["label"]), score=keys.get("score"))
 
 
-def _identical(settings: Settings, original: Answer, compiled: Answer) -> bool:
+def _identical(settings: Settings, original: ScoredAnswer, compiled: ScoredAnswer) -> bool:
     match settings.kind:
         case "multi_label_classification" | "token-classification":
             return (original.labels, original.entities) == (compiled.labels, compiled.entities)

@@ -2,9 +2,9 @@
 
 `forward` takes the workload's `model.inputs` and returns the task's outputs, as `bert.Bert` does. Every `Linear`
 becomes one whose weight is [in, out], so that the graph has the products that the quantiser and the fusions know.
-Embeddings are pooled by `heads`, from the hidden states of the encoder alone.
+Embeddings are pooled by `heads`, from the hidden states of the encoder.
 
-It needs transformers, which AWS's Neuron images have not: what is traced there is our own network.
+It needs transformers. AWS's Neuron images lack it, so they trace this project's own network.
 """
 
 import inspect

@@ -221,24 +221,22 @@ def _records(file: Path, fields: Sequence[str]) -> Iterator[Record]:
 
 
 def _table(file: Path, lines: Sequence[str], delimiter: str) -> Iterator[Record]:
-    rows = csv.DictReader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
+    rows = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
     csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_CHARACTERS))
+    line = 0
     try:
-        names = rows.fieldnames or ()
+        names, line = [name.strip() for name in next(rows, [])], 1
         if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"{file}:1: has two columns '{twice[0]}'. Name each once.")
-        for row in rows:
-            where = f"{file}:{rows.line_num}"
-            if None in row or None in row.values():
-                count = sum(value is not None for key, value in row.items() if key is not None) + len(
-                    row.get(None) or ()
-                )
-                raise UsageError(f"{where}: has {count} columns, but the header has {len(names)}.")
-            yield where, {key.strip(): value if value.strip() else None for key, value in row.items()}
+        for row in filter(None, rows):
+            line = rows.line_num
+            where = f"{file}:{line}"
+            if len(row) != len(names):
+                raise UsageError(f"{where}: has {len(row)} columns, but the header has {len(names)}.")
+            yield where, {name: cell if cell.strip() else None for name, cell in zip(names, row, strict=True)}
     except csv.Error as error:
         raise UsageError(
-            f"{file}:{rows.line_num + 1}: is not CSV: {error}. Close each quotation mark, and end each line with a "
-            "line feed."
+            f"{file}:{line + 1}: is not CSV: {error}. Close each quotation mark, and end each line with a line feed."
         ) from error
 
 
@@ -274,21 +272,12 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-MADE_UP = (
-    ("The parcel arrived two days late, but everything was in one piece.", "When did the parcel arrive?"),
-    ("Our shop in Berlin opens at nine and closes at seven on weekdays.", "When does the shop open?"),
-    ("This lamp is too bright for a bedroom and gets very hot.", "What gets very hot?"),
-    ("You can return shoes within thirty days if they were not worn.", "How long can shoes be returned?"),
-    ("Great value for the price.", "What is great?"),
-    ("The museum was founded in 1887 by Clara Weber, a collector from Vienna.", "Who founded the museum?"),
-    ("Please send the invoice to our office in Lyon instead of Paris.", "Where should the invoice be sent?"),
-    ("It broke after a week.", "When did it break?"),
-)
+MADE_UP = Path(__file__).with_name("made_up.jsonl")
 """Sentences in English with a question each, for a workload without examples."""
 
 
 def _made_up(fields: Sequence[str]) -> Examples:
-    question_first = fields[0] in ("question", "query")
-    texts = [(question, sentence) if question_first else (sentence, question) for sentence, question in MADE_UP]
-    rows = [dict(zip(fields, pair, strict=False)) for pair in texts]
+    order = ("question", "text") if fields[0] in ("question", "query") else ("text", "question")
+    lines = [json.loads(line) for line in MADE_UP.read_text("utf-8").splitlines()]
+    rows = [dict(zip(fields, (line[key] for key in order), strict=False)) for line in lines]
     return Examples(rows=tuple(ExampleRow(where=f"made up, {i}", row=row) for i, row in enumerate(rows, 1)))

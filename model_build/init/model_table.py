@@ -94,7 +94,7 @@ def model_table(
         else "longer requests are rejected; true truncates them",
         "answer": "the name of the answer in a response",
         "pooling": "as the checkpoint names it, else mean; or cls, max, last",
-        "activation": "of the score; none: the head's number as it is",
+        "activation": "of the score; none: the head's own number",
         "labels": "in the order of the head's outputs"
         if facts.labels_are_named
         else "config.json has no names for them",

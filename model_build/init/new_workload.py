@@ -16,14 +16,15 @@ from typing import Any
 from model_build.checkpoint import read, sentence_transformers
 from model_build.checkpoint.families import family_of
 from model_build.checkpoint.text2text import read_text2text
-from model_build.init import examples, labels, lengths, source, workload_toml
+from model_build.init import checkpoint_source, examples, labels, lengths, workload_toml
 from model_build.init.checkpoint_facts import find
 from model_build.init.examples import OTHER, Columns, ExampleRow
 from model_build.init.lengths import Lengths, sequence_lengths
 from model_build.init.model_table import model_table
-from model_build.init.original import ask_original, reached
+from model_build.init.original import ask_original
 from model_build.init.workload_toml import TARGETS
 from model_build.library_log import libraries_logged
+from model_build.metrics import Answered, measure
 from model_build.plan import plan
 from model_build.progress import Progress
 from workloads import Example, Model, ProjectError, TextToText, UsageError, WorkloadFolder, metrics_of
@@ -126,7 +127,7 @@ class _Draft:
     def __init__(self, request: InitRequest, root: Path, scratch: Path, progress: Progress) -> None:
         progress("Reading the checkpoint")
         self.request, self.root, self.scratch, self.progress = request, root, scratch, progress
-        fetched = source.fetch(request.source, root / "build" / "checkpoints")
+        fetched = checkpoint_source.fetch(request.source, root / "build" / "checkpoints")
         self.folder = fetched.folder
         self.facts = facts = find(self.folder, request.task, request.labels)
         # An architecture that no build reads is refused before anything that depends on it.
@@ -134,8 +135,8 @@ class _Draft:
             read_text2text(self.folder)
         else:
             family_of(facts.config, self.folder / "config.json")
-        if copied := fetched.copied or not source.names_its_labels(facts):
-            source.copy(self.folder, scratch / "checkpoint", facts)
+        if copied := fetched.copied or not checkpoint_source.names_its_labels(facts):
+            checkpoint_source.copy(self.folder, scratch / "checkpoint", facts)
             self.folder = scratch / "checkpoint"
         self._check_max_input_tokens()
         columns = Columns(texts=tuple(request.text_column), label=request.label_column)
@@ -147,7 +148,7 @@ class _Draft:
             facts,
             tuple(given.rows[0].request),
             self.counted,
-            source.COPY if copied else fetched.origin,
+            checkpoint_source.COPY if copied else fetched.origin,
             fetched.origin,
             self.folder,
             request.max_input_tokens,
@@ -244,7 +245,9 @@ class _Draft:
         self.minimums = {AGREEMENT: MIN_AGREEMENT, **minimums} if agrees else dict.fromkeys(names, -1.0)
         if not agrees:
             self._write_toml()
-            self.reached = reached(names, _read_back(self.scratch, rows), originals.answers)
+            evaluation = _read_back(self.scratch, rows)
+            answered = [Answered(*each) for each in zip(evaluation, originals.answers, strict=True)]
+            self.reached = measure(names, answered)
             self.minimums = {**{name: _below(figure) for name, figure in self.reached.items()}, **minimums}
 
     def _keys(self, example: ExampleRow) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from itertools import islice
 from typing import Any
 
 from model_build.checkpoint import Checkpoint
-from model_build.metrics import Answer
-from model_build.parity import Comparison, report
+from model_build.metrics import ScoredAnswer
 from model_build.progress import Progress
 from workloads import EncoderModel, Example, Model, OnnxRuntimeTarget, TextToText, UsageError
 
@@ -18,7 +17,7 @@ BATCH = 32
 class Originals:
     """The original's answers, one for each row; `keys` are those of the row in evaluation.jsonl."""
 
-    answers: Sequence[Answer]
+    answers: Sequence[ScoredAnswer]
     keys: Sequence[Mapping[str, Any]]
     longest_answer: int
     """In tokens, of a generated text; 0 for an encoder."""
@@ -29,23 +28,6 @@ def ask_original(checkpoint: Checkpoint, model: Model, examples: Sequence[Exampl
     if isinstance(model, TextToText):
         return _generated(checkpoint, model, examples, progress)
     return _encoded(checkpoint, model, examples, progress)
-
-
-def reached(metrics: Sequence[str], examples: Sequence[Example], answers: Sequence[Answer]) -> dict[str, float]:
-    """Returns the original's figures on labelled examples, by metric."""
-    same = [
-        Comparison(
-            example=example,
-            original=answer,
-            compiled=answer,
-            identical=True,
-            max_logit_difference=0.0,
-            mean_logit_difference=0.0,
-            logits=1,
-        )
-        for example, answer in zip(examples, answers, strict=True)
-    ]
-    return report(metrics, same).original
 
 
 def _encoded(checkpoint: Checkpoint, model: EncoderModel, examples: Sequence[Example], progress: Progress) -> Originals:
@@ -89,6 +71,6 @@ def _generated(checkpoint: Checkpoint, model: TextToText, examples: Sequence[Exa
         for row in tokens:
             own = row[: verify.length(row, known.eos_token_ids)]
             longest = max(longest, len(own))
-            answers.append(Answer(text=original.decode(own)))
+            answers.append(ScoredAnswer(text=original.decode(own)))
     keys = [{"label": each.text} for each in answers]
     return Originals(answers=answers, keys=keys, longest_answer=longest)

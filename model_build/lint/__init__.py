@@ -1,9 +1,8 @@
-"""Finds in a model.tar.gz, or the folder it is packed from, what would otherwise fail after half an hour on SageMaker.
+"""Finds problems in a model.tar.gz, or its unpacked folder, that would fail on SageMaker after half an hour.
 
-The archive is a Triton repository, or a model for Neuron as containers/neuron serves it.
-
-In: a path, and what is known of where it will run. Out: findings, each with what, where, why and the fix. Nothing is
-unpacked, executed or sent. The checks know the rules of Triton and SageMaker; they do not load a model.
+The archive is a Triton repository, or a model for Neuron as containers/neuron serves it. A finding has the problem, its
+place, its effect and the fix. Nothing is unpacked, executed or sent: the checks apply the rules of Triton and SageMaker
+without loading a model.
 """
 
 from model_build.lint.check import lint

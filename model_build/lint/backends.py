@@ -7,8 +7,8 @@ is accepted if the archive contains its library.
 from collections.abc import Iterator, Mapping
 
 from model_build.lint.contents import Contents, join
-from model_build.lint.finding import Finding, Place, finding
-from model_build.lint.layout import Model, Repository
+from model_build.lint.finding import Finding, FindingPlace, finding
+from model_build.lint.layout import PackedModel, PackedRepository
 
 FILES: Mapping[str, str] = {
     "tensorrt": "model.plan",
@@ -32,7 +32,7 @@ OTHER_BACKENDS = ("tensorflow", "dali", "fil", "identity", "repeat", "square", "
 ALLOWED = f"backend {', '.join([*FILES, *OTHER_BACKENDS])}; platform {', '.join(PLATFORMS)}, ensemble"
 
 
-def backend_of(model: Model, contents: Contents) -> str | None:
+def backend_of(model: PackedModel, contents: Contents) -> str | None:
     """Returns the backend as Triton completes it; None for an ensemble and if no readable file names one."""
     config = model.config
     if not model.readable or model.is_ensemble:
@@ -44,7 +44,7 @@ def backend_of(model: Model, contents: Contents) -> str | None:
     return _by_file(contents.children(join(model.name, model.versions[0])) if model.versions else [])
 
 
-def model_file(model: Model, backend: str | None) -> str | None:
+def model_file(model: PackedModel, backend: str | None) -> str | None:
     """Returns the file that every version needs; None if each GPU has its own or no rule is known."""
     config = model.config
     if config.runtime.endswith(".py"):
@@ -53,7 +53,7 @@ def model_file(model: Model, backend: str | None) -> str | None:
     return default and str(config.default_model_filename or default)
 
 
-def check_backend(model: Model, repository: Repository) -> Iterator[Finding]:
+def check_backend(model: PackedModel, repository: PackedRepository) -> Iterator[Finding]:
     config, contents = model.config, repository.contents
     if not model.readable or model.is_ensemble:
         return
@@ -62,7 +62,7 @@ def check_backend(model: Model, repository: Repository) -> Iterator[Finding]:
         if model.versions:
             kind = {"python": "python", "tensorrt": "completed", "onnxruntime": "completed", "openvino": "completed"}
             rule = f"no-config/{kind.get(backend or '', 'other')}"
-            yield finding(rule, Place(model.file), name=model.name)
+            yield finding(rule, FindingPlace(model.file), name=model.name)
     elif backend is None:
         case = "platform" if config.platform else "unset"
         key = "platform" if config.platform else "backend"
@@ -74,7 +74,7 @@ def check_backend(model: Model, repository: Repository) -> Iterator[Finding]:
         yield finding("unknown-backend/backend", model.place("backend"), got=backend, allowed=ALLOWED)
 
 
-def check_model_files(model: Model, repository: Repository) -> Iterator[Finding]:
+def check_model_files(model: PackedModel, repository: PackedRepository) -> Iterator[Finding]:
     """Checks the model's file in every version that Triton loads."""
     expected = model_file(model, backend_of(model, repository.contents))
     if expected is None:
@@ -86,7 +86,7 @@ def check_model_files(model: Model, repository: Repository) -> Iterator[Finding]
             if not repository.contents.exists(join(folder, name)):
                 yield finding(
                     f"missing-model-file/{'capability' if capability else 'backend'}",
-                    Place(join(folder, name)),
+                    FindingPlace(join(folder, name)),
                     name=name,
                     capability=capability,
                     present=_present(folder, repository.contents),
@@ -102,6 +102,6 @@ def _by_file(names: list[str]) -> str | None:
     return next((backend for backend, file in FILES.items() if file in names), None)
 
 
-def _has_library(model: Model, backend: str, contents: Contents) -> bool:
+def _has_library(model: PackedModel, backend: str, contents: Contents) -> bool:
     folders = [model.name, *(join(model.name, version) for version in model.versions)]
     return any(contents.file(join(folder, f"libtriton_{backend}.so")) for folder in folders)

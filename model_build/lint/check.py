@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from model_build.lint import ensemble, hosting, settings
+from model_build.lint import ensemble, hosting, model_settings
 from model_build.lint.backends import backend_of, check_backend, check_model_files, model_file
 from model_build.lint.contents import Contents, join
-from model_build.lint.finding import Finding, Place, finding
-from model_build.lint.layout import Model, Repository, find_models
+from model_build.lint.finding import Finding, FindingPlace, finding
+from model_build.lint.layout import PackedModel, PackedRepository, find_models
 from model_build.lint.neuron import check_neuron, is_neuron
 from model_build.lint.neuron import graphs as neuron_graphs
 from model_build.lint.paths import check_paths
@@ -17,19 +17,19 @@ from model_build.lint.runtime_context import RuntimeContext
 from model_build.lint.tensorrt import check_plans
 from workloads import UsageError
 
-MODEL_CHECKS: Sequence[Callable[[Model, Repository], Iterable[Finding]]] = (
+MODEL_CHECKS: Sequence[Callable[[PackedModel, PackedRepository], Iterable[Finding]]] = (
     check_backend,
     check_model_files,
-    settings.check_name,
-    settings.check_batching,
-    settings.check_tensors,
-    settings.check_warmup,
-    settings.check_environment,
-    settings.check_torchscript,
+    model_settings.check_name,
+    model_settings.check_batching,
+    model_settings.check_tensors,
+    model_settings.check_warmup,
+    model_settings.check_environment,
+    model_settings.check_torchscript,
     ensemble.check_ensemble,
     check_plans,
 )
-REPOSITORY_CHECKS: Sequence[Callable[[Repository], Iterable[Finding]]] = (
+REPOSITORY_CHECKS: Sequence[Callable[[PackedRepository], Iterable[Finding]]] = (
     hosting.check_default,
     hosting.check_loaded,
     hosting.check_decoupled,
@@ -56,11 +56,11 @@ def lint(path: Path, context: RuntimeContext) -> list[Finding]:
     contents = read(path)
     if contents.unreadable is not None:
         last = f" after '{contents.members[-1].name}'" if contents.members else ""
-        return [finding("unreadable-archive", Place(path.name), problem=contents.unreadable, last=last)]
+        return [finding("unreadable-archive", FindingPlace(path.name), problem=contents.unreadable, last=last)]
     if is_neuron(contents):
         return [*check_paths(contents, neuron_graphs(contents)), *check_neuron(contents, context)]
     models, findings = find_models(contents)
-    repository = Repository(contents=contents, models={model.name: model for model in models}, context=context)
+    repository = PackedRepository(contents=contents, models={model.name: model for model in models}, context=context)
     findings += check_paths(contents, {file for model in models for file in _loaded_files(model, contents)})
     findings += [each for model in models for check in MODEL_CHECKS for each in check(model, repository)]
     if models:
@@ -68,7 +68,7 @@ def lint(path: Path, context: RuntimeContext) -> list[Finding]:
     return findings
 
 
-def _loaded_files(model: Model, contents: Contents) -> list[str]:
+def _loaded_files(model: PackedModel, contents: Contents) -> list[str]:
     """Returns the files that a backend loads: a TorchScript file is checked as one, not as a pickle."""
     file = model_file(model, backend_of(model, contents))
     return [join(model.name, version, file) for version in model.versions] if file else []

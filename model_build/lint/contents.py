@@ -1,4 +1,4 @@
-"""The members of an archive or a folder, and the few bytes of them that a check needs. Pure.
+"""The members of an archive or a folder, with the bytes that checks need. Pure.
 
 Paths are relative, with forward slashes and no `./`. The root is "".
 """
@@ -23,20 +23,20 @@ class Member:
     head: bytes = b""
     """A file's first 64 bytes."""
     text: bytes | None = None
-    """The whole of a config.pbtxt, or of a Neuron model's JSON, that is not too large."""
+    """The content of a config.pbtxt or a Neuron model's JSON, unless it is too large."""
     zip_names: tuple[str, ...] | None = None
-    """The names in a zipped PyTorch file; None where it is no such file or its directory could not be read."""
+    """The names in a zipped PyTorch file; None for other files or an unreadable directory."""
 
 
 @dataclass(frozen=True)
 class Contents:
     members: tuple[Member, ...]
     unreadable: str | None = None
-    """The reason why reading ended early; the members are those before."""
+    """The reason why reading ended early, after these members."""
 
     @cached_property
     def tree(self) -> Mapping[str, Member]:
-        """The members that stay inside the archive, by normalised path; the last of a name wins, as in unpacking."""
+        """The members inside the archive, by normalised path; the last of a name wins, as in unpacking."""
         return {path: member for member in self.members if (path := normalised(member.name))}
 
     @cached_property

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from model_build.lint.finding import Finding, finding
-from model_build.lint.layout import Model, Repository
+from model_build.lint.layout import PackedModel, PackedRepository
 from model_build.lint.model_config import enum_name, required_inputs
 
 FORBIDDEN = ("instance_group", "optimization", "model_warmup")
 Dims = tuple[int, ...]
 
 
-def check_ensemble(model: Model, repository: Repository) -> Iterator[Finding]:
+def check_ensemble(model: PackedModel, repository: PackedRepository) -> Iterator[Finding]:
     if not model.is_ensemble:
         return
     yield from _settings(model)
@@ -28,7 +28,7 @@ def check_ensemble(model: Model, repository: Repository) -> Iterator[Finding]:
         yield finding("ensemble-cycle/self", model.place("ensemble_scheduling"))
 
 
-def reachable(models: Mapping[str, Model], names: list[str]) -> set[str]:
+def reachable(models: Mapping[str, PackedModel], names: list[str]) -> set[str]:
     """Returns the named models and all that they call as ensembles."""
     seen, level = set[str](), names
     while level:
@@ -41,11 +41,11 @@ def _key(index: int) -> str:
     return f"ensemble_scheduling.step[{index}]"
 
 
-def _enumerated(model: Model) -> list[tuple[int, Any]]:
+def _enumerated(model: PackedModel) -> list[tuple[int, Any]]:
     return list(enumerate(model.config.ensemble_scheduling.step))
 
 
-def _settings(model: Model) -> Iterator[Finding]:
+def _settings(model: PackedModel) -> Iterator[Finding]:
     config = model.config
     if config.platform != "ensemble" or config.backend:
         place = model.place("backend" if config.backend else "platform")
@@ -58,7 +58,7 @@ def _settings(model: Model) -> Iterator[Finding]:
             yield finding("ensemble-setting/forbidden", model.place(key), key=key)
 
 
-def _steps(model: Model, models: Mapping[str, Model]) -> Iterator[Finding]:
+def _steps(model: PackedModel, models: Mapping[str, PackedModel]) -> Iterator[Finding]:
     for index, step in _enumerated(model):
         called = models.get(step.model_name)
         if called is None:
@@ -73,7 +73,7 @@ def _steps(model: Model, models: Mapping[str, Model]) -> Iterator[Finding]:
             yield finding("ensemble-batch-size", place, size=size, model=called.name, maximum=maximum)
 
 
-def _mapping(model: Model, index: int, step: Any, called: Model) -> Iterator[Finding]:
+def _mapping(model: PackedModel, index: int, step: Any, called: PackedModel) -> Iterator[Finding]:
     maps = {"input": (step.input_map, called.config.input), "output": (step.output_map, called.config.output)}
     for direction, (mapped, tensors) in maps.items():
         names = {tensor.name for tensor in tensors}
@@ -86,7 +86,7 @@ def _mapping(model: Model, index: int, step: Any, called: Model) -> Iterator[Fin
                 yield finding("ensemble-tensor/unmapped", model.place(f"{_key(index)}.input_map"), name=name, **values)
 
 
-def _made_twice(model: Model) -> Iterator[Finding]:
+def _made_twice(model: PackedModel) -> Iterator[Finding]:
     maker: dict[str, int] = {}
     for index, step in _enumerated(model):
         for name in step.output_map.values():
@@ -112,7 +112,7 @@ class _Use(NamedTuple):
         return f"{self.data_type} {list(self.full_dims)}"
 
 
-def _uses(model: Model, models: Mapping[str, Model]) -> Iterator[tuple[str, _Use]]:
+def _uses(model: PackedModel, models: Mapping[str, PackedModel]) -> Iterator[tuple[str, _Use]]:
     """Yields the uses of every tensor: first the ensemble's own signature, then the steps in order."""
     batched = model.config.max_batch_size > 0
     for direction, tensors in (("input", model.config.input), ("output", model.config.output)):
@@ -133,7 +133,7 @@ def _uses(model: Model, models: Mapping[str, Model]) -> Iterator[tuple[str, _Use
                 yield mapped[name], use
 
 
-def _types(model: Model, models: Mapping[str, Model]) -> Iterator[Finding]:
+def _types(model: PackedModel, models: Mapping[str, PackedModel]) -> Iterator[Finding]:
     known: dict[str, _Use] = {}
     for name, use in _uses(model, models):
         first = known.setdefault(name, use)
@@ -148,11 +148,11 @@ def _fits(first: Dims, second: Dims) -> bool:
     return len(first) == len(second) and all(a == b or -1 in (a, b) for a, b in zip(first, second, strict=True))
 
 
-def _given(model: Model) -> set[str]:
+def _given(model: PackedModel) -> set[str]:
     return {tensor.name for tensor in model.config.input}
 
 
-def _unproduced(model: Model) -> Iterator[Finding]:
+def _unproduced(model: PackedModel) -> Iterator[Finding]:
     """Yields the tensors that neither the request nor a step provides."""
     produced = {name for _, step in _enumerated(model) for name in step.output_map.values()}
     for index, step in _enumerated(model):
@@ -163,7 +163,7 @@ def _unproduced(model: Model) -> Iterator[Finding]:
             yield finding("ensemble-unproduced/output", model.place(f"output[{index}]"), name=tensor.name)
 
 
-def _cycle(model: Model) -> Iterator[Finding]:
+def _cycle(model: PackedModel) -> Iterator[Finding]:
     """Yields the steps that wait for each other."""
     ready, left = _given(model), dict(_enumerated(model))
     while runnable := [index for index, step in left.items() if set(step.input_map.values()) <= ready]:
@@ -172,7 +172,7 @@ def _cycle(model: Model) -> Iterator[Finding]:
         yield finding("ensemble-cycle/steps", model.place(_key(next(iter(left)))), steps=", ".join(map(str, left)))
 
 
-def _unused(model: Model) -> Iterator[Finding]:
+def _unused(model: PackedModel) -> Iterator[Finding]:
     """Yields the tensors that no step reads."""
     read = {name for _, step in _enumerated(model) for name in step.input_map.values()}
     for index, tensor in enumerate(model.config.input):

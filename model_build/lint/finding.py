@@ -15,7 +15,7 @@ RULES: Mapping[str, Mapping[str, str]] = parse_toml(Path(__file__).with_name("ru
 """Severity and texts of each rule. The part of a name after the slash is a case of the rule."""
 
 
-class Place(NamedTuple):
+class FindingPlace(NamedTuple):
     file: str
     """A path inside the archive, the archive itself, a payload file, or `environment`."""
     line: int | None = None
@@ -41,7 +41,7 @@ class Finding:
         return place if self.key is None else f"{place}: {self.key}"
 
 
-def finding(rule: str, place: Place, **values: object) -> Finding:
+def finding(rule: str, place: FindingPlace, **values: object) -> Finding:
     """Returns the finding of a rule; `values` fill the places in its texts."""
     texts = RULES[rule]
     return Finding(

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from model_build.lint.backends import backend_of
 from model_build.lint.ensemble import reachable
-from model_build.lint.finding import Finding, Place, finding, listing
-from model_build.lint.layout import Model, Repository
+from model_build.lint.finding import Finding, FindingPlace, finding, listing
+from model_build.lint.layout import PackedModel, PackedRepository
 from model_build.lint.model_config import enum_name
 from model_build.lint.runtime_context import NO_HOST_AMI
 from workloads.instances import HOST_AMIS, OLD_DRIVER_FAMILIES, family, hardware
@@ -27,7 +27,7 @@ MIN_STUB_BYTES = 1 << 20
 DOCKER_SHARED_MEMORY_BYTES = 64 << 20
 
 
-def default_model(repository: Repository) -> str | None:
+def default_model(repository: PackedRepository) -> str | None:
     """Returns the model that answers /invocations; None if it is not known or does not exist."""
     models = repository.models
     named = (repository.context.environment or {}).get(DEFAULT_MODEL)
@@ -36,27 +36,27 @@ def default_model(repository: Repository) -> str | None:
     return next(iter(models)) if len(models) == 1 else None
 
 
-def _answering(repository: Repository) -> list[Model]:
+def _answering(repository: PackedRepository) -> list[PackedModel]:
     """Returns the default model and all that it calls; every model if the default is not known."""
     default, models = default_model(repository), repository.models
     names = reachable(models, [default]) & set(models) if default else set(models)
     return [models[name] for name in sorted(names)]
 
 
-def check_default(repository: Repository) -> Iterator[Finding]:
+def check_default(repository: PackedRepository) -> Iterator[Finding]:
     """Checks the default model. The container counts folders, whether they are models or not."""
     environment, models = repository.context.environment, repository.models
     if environment is None:
         return
     named, folders = environment.get(DEFAULT_MODEL), repository.contents.folders("")
-    values, place = {"key": DEFAULT_MODEL, "got": named}, Place("environment", key=DEFAULT_MODEL)
+    values, place = {"key": DEFAULT_MODEL, "got": named}, FindingPlace("environment", key=DEFAULT_MODEL)
     if named and named not in models:
         yield finding("default-model/unknown", place, allowed=", ".join(models), **values)
     elif not named and len(folders) > 1:
         yield finding("default-model/unset", place, count=len(folders), names=listing(folders), **values)
 
 
-def check_loaded(repository: Repository) -> Iterator[Finding]:
+def check_loaded(repository: PackedRepository) -> Iterator[Finding]:
     default, models = default_model(repository), repository.models
     if default is None:
         return
@@ -64,16 +64,16 @@ def check_loaded(repository: Repository) -> Iterator[Finding]:
     chosen = re.findall(r"--load-model[= ](\S+)", arguments)
     unloaded = [name for name in models if name not in reachable(models, [default, *chosen])]
     if unloaded and "*" not in chosen:
-        yield finding("model-not-loaded", Place(unloaded[0]), names=listing(unloaded), default=default)
+        yield finding("model-not-loaded", FindingPlace(unloaded[0]), names=listing(unloaded), default=default)
 
 
-def check_decoupled(repository: Repository) -> Iterator[Finding]:
+def check_decoupled(repository: PackedRepository) -> Iterator[Finding]:
     for model in _answering(repository):
         if model.config.model_transaction_policy.decoupled:
             yield finding("decoupled", model.place("model_transaction_policy.decoupled"), name=model.name)
 
 
-def check_devices(repository: Repository) -> Iterator[Finding]:
+def check_devices(repository: PackedRepository) -> Iterator[Finding]:
     context, models = repository.context, repository.models.values()
     types = context.instance_types or ()
     without = types if context.cpu_image else [name for name in types if hardware(name) != "GPU"]
@@ -86,12 +86,12 @@ def check_devices(repository: Repository) -> Iterator[Finding]:
         yield finding("cpu-on-gpu", running[0].place("instance_group"), names=listing(context.gpu_types))
 
 
-def _kinds(model: Model) -> set[str]:
+def _kinds(model: PackedModel) -> set[str]:
     """Returns an empty set without an instance group: Triton then uses a GPU if there is one."""
     return {enum_name(group, "kind") for group in model.config.instance_group}
 
 
-def _needs_gpu(model: Model, repository: Repository, reason: str) -> Iterator[Finding]:
+def _needs_gpu(model: PackedModel, repository: PackedRepository, reason: str) -> Iterator[Finding]:
     kinds = [enum_name(group, "kind") for group in model.config.instance_group]
     tensorrt = backend_of(model, repository.contents) == "tensorrt"
     if "KIND_GPU" in kinds or tensorrt:
@@ -100,7 +100,7 @@ def _needs_gpu(model: Model, repository: Repository, reason: str) -> Iterator[Fi
         yield finding("gpu-on-cpu", model.place(key), name=model.name, need=need, reason=reason)
 
 
-def check_driver(repository: Repository) -> Iterator[Finding]:
+def check_driver(repository: PackedRepository) -> Iterator[Finding]:
     context = repository.context
     version, host_ami = context.triton_version, context.host_ami
     needed = HOST_AMIS.get(version or "")
@@ -108,15 +108,15 @@ def check_driver(repository: Repository) -> Iterator[Finding]:
     if context.cpu_image or not types or needed is None or host_ami in (None, needed):
         return
     got = "sets no InferenceAmiVersion" if host_ami == NO_HOST_AMI else f"has InferenceAmiVersion '{host_ami}'"
-    place = Place("endpoint configuration", key="InferenceAmiVersion")
+    place = FindingPlace("endpoint configuration", key="InferenceAmiVersion")
     yield finding("host-ami", place, got=got, version=version, names=listing(types), needed=needed)
 
 
-def check_shared_memory(repository: Repository) -> Iterator[Finding]:
+def check_shared_memory(repository: PackedRepository) -> Iterator[Finding]:
     context = repository.context
     if context.environment is None:
         return
-    place, got = Place("environment", key=SHARED_MEMORY), context.environment.get(SHARED_MEMORY)
+    place, got = FindingPlace("environment", key=SHARED_MEMORY), context.environment.get(SHARED_MEMORY)
     size = _bytes(got)
     if size is None or size < MIN_STUB_BYTES:
         values = {"key": SHARED_MEMORY, "got": got, "minimum": MIN_STUB_BYTES, "default": STUB_BYTES}
@@ -144,7 +144,7 @@ def _bytes(text: str | None) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
 
 
-def _python_instances(repository: Repository) -> Mapping[str, int]:
+def _python_instances(repository: PackedRepository) -> Mapping[str, int]:
     """Returns the number of model instances of each Python model that answers requests."""
     return {
         model.name: sum(max(group.count, 1) * max(len(group.gpus), 1) for group in model.config.instance_group) or 1
@@ -153,7 +153,7 @@ def _python_instances(repository: Repository) -> Mapping[str, int]:
     }
 
 
-def check_verbose(repository: Repository) -> Iterator[Finding]:
+def check_verbose(repository: PackedRepository) -> Iterator[Finding]:
     environment = repository.context.environment
     if environment is not None and environment.get(VERBOSE, "").lower() not in ("false", "0"):
-        yield finding("verbose-logging", Place("environment", key=VERBOSE), key=VERBOSE)
+        yield finding("verbose-logging", FindingPlace("environment", key=VERBOSE), key=VERBOSE)

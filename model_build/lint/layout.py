@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from model_build.lint.contents import Contents, join
-from model_build.lint.finding import Finding, Place, finding, listing
+from model_build.lint.finding import Finding, FindingPlace, finding, listing
 from model_build.lint.model_config import Misread, empty, parse
 from model_build.lint.paths import is_litter
 from model_build.lint.reading import MAX_CONFIG_BYTES
@@ -22,7 +22,7 @@ MAX_DEPTH = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Model:
+class PackedModel:
     """A model folder."""
 
     name: str
@@ -48,30 +48,30 @@ class Model:
         """The models that an ensemble's steps call."""
         return [step.model_name for step in self.config.ensemble_scheduling.step]
 
-    def place(self, key: str) -> Place:
+    def place(self, key: str) -> FindingPlace:
         """Returns the place of a key; `input[0]` is `input`."""
-        return Place(self.file, self.lines.get(key.replace("[0]", "")), key)
+        return FindingPlace(self.file, self.lines.get(key.replace("[0]", "")), key)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Repository:
+class PackedRepository:
     """An archive's models, and where they will run: the input of every check."""
 
     contents: Contents
-    models: Mapping[str, Model]
+    models: Mapping[str, PackedModel]
     context: RuntimeContext
 
 
-def find_models(contents: Contents) -> tuple[list[Model], list[Finding]]:
+def find_models(contents: Contents) -> tuple[list[PackedModel], list[Finding]]:
     """Returns the models and the findings on the layout; no models if the layout as a whole is wrong."""
     if contents.file("config.pbtxt"):
-        return [], [finding("config-at-root", Place("config.pbtxt"))]
+        return [], [finding("config-at-root", FindingPlace("config.pbtxt"))]
     roots = [name for name in contents.folders("") if not is_litter(name)]
     names = [name for name in roots if _is_model(contents, name)]
     if not names:
         return [], [*_no_model(contents, roots)]
     stray = [name for name in roots if name not in names]
-    findings = [finding("stray-folder", Place(stray[0]), names=listing(stray))] if stray else []
+    findings = [finding("stray-folder", FindingPlace(stray[0]), names=listing(stray))] if stray else []
     return [_model(contents, name, findings) for name in names], findings
 
 
@@ -84,9 +84,9 @@ def _no_model(contents: Contents, roots: list[str]) -> Iterator[Finding]:
     if wrapper := _wrapper(contents, roots):
         inside = [name for name in contents.folders(wrapper) if _is_model(contents, join(wrapper, name))]
         root = wrapper.split("/")[0]
-        yield finding("wrapper-folder", Place(wrapper), models=listing(inside), wrapper=wrapper, root=root)
+        yield finding("wrapper-folder", FindingPlace(wrapper), models=listing(inside), wrapper=wrapper, root=root)
     elif not roots:
-        yield finding("no-model", Place("/"))
+        yield finding("no-model", FindingPlace("/"))
     else:
         for name in roots:
             yield _no_version(name, contents)
@@ -104,12 +104,12 @@ def _wrapper(contents: Contents, roots: list[str]) -> str | None:
     return None
 
 
-def _model(contents: Contents, name: str, findings: list[Finding]) -> Model:
+def _model(contents: Contents, name: str, findings: list[Finding]) -> PackedModel:
     file = join(name, "config.pbtxt")
     config, lines, problem = _config(contents, file)
     findings += [problem] if problem else []
     numbers = sorted((int(text) for text in contents.folders(name) if VERSION.fullmatch(text)), reverse=True)
-    model = Model(
+    model = PackedModel(
         name=name,
         config=config,
         lines=lines,
@@ -131,10 +131,10 @@ def _config(contents: Contents, file: str) -> tuple[Any, Mapping[str, int], Find
     if member is None:
         return empty(), {}, None
     if member.text is None:
-        return empty(), {}, finding("config-too-large", Place(file), size=member.size, limit=MAX_CONFIG_BYTES)
+        return empty(), {}, finding("config-too-large", FindingPlace(file), size=member.size, limit=MAX_CONFIG_BYTES)
     parsed = parse(member.text)
     if isinstance(parsed, Misread):
-        return empty(), {}, finding("unparsable-config", Place(file, parsed.line), problem=parsed.problem)
+        return empty(), {}, finding("unparsable-config", FindingPlace(file, parsed.line), problem=parsed.problem)
     return *parsed, None
 
 
@@ -148,4 +148,4 @@ def _loaded(numbers: list[int], config: Any) -> list[int]:
 
 
 def _no_version(name: str, contents: Contents) -> Finding:
-    return finding("no-version/folder", Place(name), name=name, children=listing(contents.children(name)))
+    return finding("no-version/folder", FindingPlace(name), name=name, children=listing(contents.children(name)))

@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from containers.encoder.goldens import GOLDENS, PARITY, Limits
+from containers.encoder.goldens import GOLDENS, PARITY, ParityLimits
 from containers.encoder.goldens import from_json as read_goldens
 from containers.encoder.settings import Settings
 from containers.neuron.server_settings import ServerSettings
 from model_build.lint.contents import Contents
-from model_build.lint.finding import Finding, Place, finding, listing
+from model_build.lint.finding import Finding, FindingPlace, finding, listing
 from model_build.lint.model_config import empty
 from model_build.lint.paths import is_torchscript
 from model_build.lint.payloads import check_payloads
@@ -39,19 +39,19 @@ def graphs(contents: Contents) -> list[str]:
 def check_neuron(contents: Contents, context: RuntimeContext) -> list[Finding]:
     """Returns the findings on the layout, on its files together, and on requests. Raises `UsageError`."""
     missing = [name for name in FILES if contents.file(name) is None]
-    findings = [finding("missing-neuron-file", Place(name), name=name) for name in missing]
+    findings = [finding("missing-neuron-file", FindingPlace(name), name=name) for name in missing]
     settings = _read(contents, SETTINGS, Settings.from_json, findings)
     server = _read(contents, SERVER, ServerSettings.from_json, findings)
     goldens = _read(contents, GOLDENS, read_goldens, findings)
-    _read(contents, PARITY, Limits.from_json, findings)
+    _read(contents, PARITY, ParityLimits.from_json, findings)
     if settings is not None:
         lengths = settings.pad_to or (settings.max_input_tokens,)
         findings += _graphs(contents, lengths)
         checked = {golden.length for golden in goldens} if goldens is not None else set(lengths)
         if lacking := [str(length) for length in lengths if length not in checked]:
-            findings.append(finding("no-golden-row", Place(GOLDENS), lengths=", ".join(lacking)))
+            findings.append(finding("no-golden-row", FindingPlace(GOLDENS), lengths=", ".join(lacking)))
     if wrong := [name for name in context.instance_types or () if not has_neuron_cores(name)]:
-        findings.append(finding("wrong-hardware", Place("instance types"), names=listing(wrong)))
+        findings.append(finding("wrong-hardware", FindingPlace("instance types"), names=listing(wrong)))
     if settings is not None and server is not None:
         findings += check_payloads(context.payloads or (), server.model, _signature(settings, server))
     return findings
@@ -68,7 +68,7 @@ def _read(contents: Contents, name: str, read: Callable[[str], T], findings: lis
         return read(member.text.decode())
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         problem = f"{type(error).__name__}: {error}"
-        findings.append(finding("unreadable-neuron-file", Place(name), name=name, problem=problem))
+        findings.append(finding("unreadable-neuron-file", FindingPlace(name), name=name, problem=problem))
         return None
 
 
@@ -77,10 +77,10 @@ def _graphs(contents: Contents, lengths: tuple[int, ...]) -> Iterator[Finding]:
         name = f"model.{length}.neuron.pt"
         if (member := contents.file(name)) is None:
             yield finding(
-                "missing-model-file/graph", Place(name), name=name, graphs=listing(graphs(contents)) or "none"
+                "missing-model-file/graph", FindingPlace(name), name=name, graphs=listing(graphs(contents)) or "none"
             )
         elif not is_torchscript(member):
-            yield finding("missing-model-file/torchscript", Place(name), name=name)
+            yield finding("missing-model-file/torchscript", FindingPlace(name), name=name)
 
 
 def _signature(settings: Settings, server: ServerSettings) -> Any:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from model_build.lint.contents import Contents, Member, join, link_target, normalised
-from model_build.lint.finding import Finding, Place, finding, listing
+from model_build.lint.finding import Finding, FindingPlace, finding, listing
 
 LITTER = ("__MACOSX", ".ipynb_checkpoints")
 # Control characters, a backslash (Windows wrote the archive) and bytes that are not UTF-8.
@@ -36,7 +36,7 @@ def check_paths(contents: Contents, served: Collection[str]) -> Iterator[Finding
         if paths:
             first = litter_folders[0] if rule == "litter/model" else paths[0]
             target = tree[first].target if first in tree else ""
-            yield finding(rule, Place(first), paths=listing(paths), target=target, first=first)
+            yield finding(rule, FindingPlace(first), paths=listing(paths), target=target, first=first)
 
 
 def is_litter(path: str) -> bool:

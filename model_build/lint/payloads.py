@@ -13,9 +13,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from model_build.lint.finding import Finding, Place, finding
+from model_build.lint.finding import Finding, FindingPlace, finding
 from model_build.lint.hosting import default_model
-from model_build.lint.layout import Repository
+from model_build.lint.layout import PackedRepository
 from model_build.lint.model_config import enum_name, required_inputs
 from workloads import UsageError
 
@@ -23,7 +23,7 @@ MAX_BODY_BYTES = 6_291_456
 NOT_IN_JSON = ("FP16", "BF16")
 
 
-def check_requests(repository: Repository) -> Iterator[Finding]:
+def check_requests(repository: PackedRepository) -> Iterator[Finding]:
     default = default_model(repository)
     model = repository.models[default] if default else None
     if model is not None and model.has_file and model.readable:
@@ -62,7 +62,7 @@ def check_body(body: bytes, model: str, config: Any) -> list[Finding]:
 
 
 def _problem(rule: str, **values: object) -> Finding:
-    return finding(rule, Place(""), **values)
+    return finding(rule, FindingPlace(""), **values)
 
 
 def _bodies(file: Path) -> Iterator[tuple[int | None, bytes]]:

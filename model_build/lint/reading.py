@@ -1,7 +1,7 @@
-"""Reads an archive or a folder into `Contents`. Whatever is wrong with the bytes becomes a sentence, never a traceback.
+"""Reads an archive or a folder into `Contents`. Damaged bytes become a message, never a traceback.
 
-An archive is read once, from front to back, never unpacked and never held: of each file the first 64 bytes, of a
-config.pbtxt and of a Neuron model's JSON up to a megabyte, of a PyTorch file its zip directory. The stream is read to
+An archive is read once, from front to back, and never unpacked. Kept are the first 64 bytes of each file, up to a
+megabyte of a config.pbtxt or a Neuron model's JSON, and the zip directory of a PyTorch file. The stream is read to
 gzip's checksum.
 """
 
@@ -21,7 +21,7 @@ MAX_CONFIG_BYTES = 1 << 20
 # A zip's directory is at its end: about a hundred bytes for each tensor.
 MAX_ZIP_DIRECTORY_BYTES = 4 << 20
 NEURON_JSON = ("settings.json", "server.json", "goldens.json", "parity.json")
-"""At the root alone: what a model for Neuron has beside its graphs."""
+"""The files of a model for Neuron, only at the root."""
 PYTORCH_SUFFIXES = (".pt", ".pth", ".pt2", ".bin")
 
 

@@ -1,4 +1,4 @@
-"""The facts known about where an archive will run. An unknown fact is None, and its checks are not made."""
+"""The known facts about where an archive will run. An unknown fact is None, and its checks are skipped."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from pathlib import Path
 from workloads.instances import NEURON_FAMILIES, family, hardware
 
 NO_HOST_AMI = "none"
-"""`RuntimeContext.host_ami` of a variant that sets no InferenceAmiVersion; None is a variant nothing is known of."""
+"""`RuntimeContext.host_ami` of a variant without an InferenceAmiVersion; None is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +31,7 @@ class RuntimeContext:
 
     @property
     def triton_version(self) -> str | None:
-        """The release, such as 25.09, of any way to write the image; None where the image does not say it."""
+        """The release, such as 25.09, in any spelling of the image; None if the image does not contain it."""
         match = re.search(r"(?:^|:)(\d\d\.\d\d)(?:$|-py3)", self.image or "")
         return match[1] if match else None
 
@@ -41,7 +41,7 @@ class RuntimeContext:
 
     @property
     def on_inferentia(self) -> bool:
-        """True where every instance type is known, and is one with NeuronCores."""
+        """Returns True if all instance types are known and have NeuronCores."""
         return bool(self.instance_types) and all(has_neuron_cores(name) for name in self.instance_types or ())
 
     @property
@@ -60,7 +60,7 @@ class UnmadeCheck:
 
 
 def unmade_checks(context: RuntimeContext) -> list[UnmadeCheck]:
-    """Returns the checks that `lint` leaves out in this context, whatever the archive holds."""
+    """Returns the checks that `lint` skips in this context."""
     known = {
         "the image": context.image,
         "the image's TensorRT version": context.tensorrt_version,
@@ -78,7 +78,7 @@ def unmade_checks(context: RuntimeContext) -> list[UnmadeCheck]:
         "TensorRT plans against the image's TensorRT": ("the image's TensorRT version",),
         "payloads against the model's signature": ("payload files",),
     }
-    if context.on_inferentia:  # a model for Neuron meets no Triton
+    if context.on_inferentia:  # a model for Neuron runs without Triton
         checks = {check: needs for check, needs in checks.items() if needs == ("payload files",)}
     lacking = {check: [fact for fact in needs if known[fact] is None] for check, needs in checks.items()}
     return [UnmadeCheck(check=check, needs=", ".join(facts)) for check, facts in lacking.items() if facts]

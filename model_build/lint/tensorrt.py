@@ -11,25 +11,25 @@ from collections.abc import Iterator, Mapping
 
 from model_build.lint.backends import backend_of, model_file
 from model_build.lint.contents import Member, join
-from model_build.lint.finding import Finding, Place, finding
-from model_build.lint.layout import Model, Repository
+from model_build.lint.finding import Finding, FindingPlace, finding
+from model_build.lint.layout import PackedModel, PackedRepository
 from workloads.instances import COMPUTE_CAPABILITIES, family
 
 TAG = b"ftrt"
 HEADER_BYTES = 28
 
 
-def check_plans(model: Model, repository: Repository) -> Iterator[Finding]:
+def check_plans(model: PackedModel, repository: PackedRepository) -> Iterator[Finding]:
     if backend_of(model, repository.contents) != "tensorrt":
         return
     yield from _gpus(model, repository)
     names = {*model.config.cc_model_filenames.values(), model_file(model, "tensorrt") or ""}
     for path in [join(model.name, version, name) for version in model.versions for name in sorted(names)]:
         if (plan := repository.contents.file(path)) is not None:
-            yield from _header(Place(path), plan, repository)
+            yield from _header(FindingPlace(path), plan, repository)
 
 
-def _header(place: Place, plan: Member, repository: Repository) -> Iterator[Finding]:
+def _header(place: FindingPlace, plan: Member, repository: PackedRepository) -> Iterator[Finding]:
     if not plan.head.startswith(TAG):
         yield finding("not-a-plan", place)
         return
@@ -63,7 +63,7 @@ def _differ(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return (*one, 0, 0)[:3] != (*other, 0, 0)[:3]
 
 
-def _gpus(model: Model, repository: Repository) -> Iterator[Finding]:
+def _gpus(model: PackedModel, repository: PackedRepository) -> Iterator[Finding]:
     """Checks the plan that each instance type would load."""
     context, named = repository.context, model.config.cc_model_filenames
     needed = {name: capability for name in context.gpu_types if (capability := COMPUTE_CAPABILITIES.get(family(name)))}

@@ -56,7 +56,7 @@ class Call:
     keywords: Mapping[str, Value]
     output: str
     then: str | None = None
-    """A function that is called with what was traced, before it is saved."""
+    """A function that receives the traced module before it is saved."""
 
     def text(self) -> str:
         """Returns the call as `plan` prints it: Python, with the type and shape alone of the example tensors."""

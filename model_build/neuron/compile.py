@@ -113,7 +113,7 @@ def _step(call: Call) -> str:
 
 
 def _versions(package: str) -> dict[str, str]:
-    """Returns the versions of what is installed."""
+    """Returns the versions of the installed packages."""
     versions = {}
     for name in DISTRIBUTIONS[package]:
         try:

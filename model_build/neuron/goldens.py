@@ -57,8 +57,8 @@ def choose(
 ) -> list[Golden]:
     """Returns the rows of which the original is surest, those first that serving runs on the graph of this length.
 
-    Where every row is too long for the graph, rows are cut: the numbers are compared and nobody reads the answer. With
-    `batch` the module is given that many rows of this length, and otherwise one row as long as it is.
+    Where every row is too long for the graph, rows are cut, because only the numbers are compared. With
+    `batch` the module is given that many rows of this length, and otherwise one row of its own length.
     """
     fitting = [(row, code) for row, code in rows if padded_length(len(code), known.pad_to) == length]
     fitting = fitting or [(row, code) for row, code in rows if len(code) <= length]

@@ -10,7 +10,7 @@ model.LENGTH.neuron.pt      one compiled graph for each sequence length
 
 from pathlib import Path
 
-from containers.encoder.goldens import GOLDENS, PARITY, Limits
+from containers.encoder.goldens import GOLDENS, PARITY, ParityLimits
 from containers.neuron.server_settings import ServerSettings
 from model_build.checkpoint import Checkpoint
 from model_build.encoder.graphs import settings
@@ -35,9 +35,9 @@ def contents(
     }
 
 
-def limits(target: NeuronTarget) -> Limits:
+def limits(target: NeuronTarget) -> ParityLimits:
     """Returns the target's parity, to which each NeuronCore is held before it serves."""
-    return Limits(**target.parity.model_dump())
+    return ParityLimits(**target.parity.model_dump())
 
 
 def server_settings(name: str, serving: Serving, target: NeuronTarget) -> ServerSettings:

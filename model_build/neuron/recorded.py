@@ -1,6 +1,6 @@
-"""Compares what a model gave on an Inferentia chip, as `containers.batch.record` wrote it, with the original here.
+"""Compares a model's outputs on an Inferentia chip, a file of `containers.batch.record`, with the original.
 
-The machine with the chip has no transformers, and the machine with transformers no chip: a file goes between them.
+The machine with the chip has no transformers, and the machine with transformers has no chip.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from containers.batch.archive import model_sha256
-from containers.encoder.goldens import Recorded
+from containers.encoder.goldens import RecordedOutputs
 from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.settings import Settings
@@ -23,23 +23,23 @@ from workloads import UsageError
 from workloads.errors import InvalidDocument
 
 if TYPE_CHECKING:
-    from model_build.parity import Compare, Comparison
+    from model_build.parity import Compare, ParityComparison
     from model_build.plan import BuildPlan
 
 ORIGINAL_BATCH = 32
 
 
 class RecordedModel(Predictor):
-    """A `Predictor` that has run already: it looks each row up by its tokens."""
+    """A `Predictor` that looks up each row's recorded outputs by its tokens."""
 
-    def __init__(self, preprocessor: Preprocessor, recorded: Recorded, file: Path) -> None:
+    def __init__(self, preprocessor: Preprocessor, recorded: RecordedOutputs, file: Path) -> None:
         self.preprocessor = preprocessor
         self.settings = preprocessor.settings
         self._file = file
         self._outputs = {(each.token_ids, each.type_ids): each.outputs for each in recorded.rows}
 
     def run(self, encodings: Sequence[Encoding]) -> dict[str, NDArray[Any]]:
-        """Raises `UsageError` for a row that was not asked on the chip."""
+        """Raises `UsageError` for a row that was not recorded."""
         read = windows(encodings)
         longest = max(map(len, read))
         rows = [self._row(encoding) for encoding in read]
@@ -58,13 +58,13 @@ class RecordedModel(Predictor):
             return self._outputs[encoding.token_ids, encoding.type_ids]
         except KeyError:
             raise UsageError(
-                f"{self._file}: lacks rows of evaluation.jsonl as it is now. Record them again on the target's "
+                f"{self._file}: lacks rows of the current evaluation.jsonl. Record them again on the target's "
                 "hardware with `python -m containers.batch.record`."
             ) from None
 
 
 def comparer(plan: BuildPlan, made: Path, file: Path, progress: Progress) -> Compare:
-    """Runs the original over every example, to be compared with the outputs in `file`.
+    """Runs the original on every example, to compare it with the outputs in `file`.
 
     `made` is the unpacked archive. Raises `UsageError` for outputs of another one, `InvalidDocument` for no outputs.
     """
@@ -74,14 +74,14 @@ def comparer(plan: BuildPlan, made: Path, file: Path, progress: Progress) -> Com
     recorded = read(file)
     if recorded.model_sha256 != model_sha256(made):
         raise UsageError(
-            f"{file}: was recorded with another build of {plan.workload.name} for {plan.variant_name} than the one in "
+            f"{file}: was recorded with another build of {plan.workload.name} for {plan.variant_name} than "
             f"{plan.archive}. Record it again with that archive."
         )
     progress("Loading the original")
     reference = Reference(plan.checkpoint, plan.compile_inputs.encoder)
     wanted = verify.originals(reference, plan.examples, ORIGINAL_BATCH, progress)
 
-    def compare(folder: Path, progress: Progress) -> list[Comparison]:
+    def compare(folder: Path, progress: Progress) -> list[ParityComparison]:
         return verify.compare(
             wanted,
             RecordedModel(Preprocessor.load(folder), recorded, file),
@@ -94,13 +94,15 @@ def comparer(plan: BuildPlan, made: Path, file: Path, progress: Progress) -> Com
     return compare
 
 
-def read(file: Path) -> Recorded:
+def read(file: Path) -> RecordedOutputs:
     try:
-        return Recorded.from_json(file.read_text("utf-8"))
+        return RecordedOutputs.from_json(file.read_text("utf-8"))
     except OSError as error:
-        raise UsageError(f"--outputs {file}: cannot be read: {error.strerror}. Name what `record` wrote.") from None
+        raise UsageError(
+            f"--outputs {file}: cannot be read: {error.strerror}. Name the file that containers.batch.record wrote."
+        ) from None
     except (ValueError, TypeError, KeyError) as error:
-        raise InvalidDocument(file, [f"is not what containers.batch.record writes ({error})."]) from None
+        raise InvalidDocument(file, [f"is not a file of containers.batch.record ({error})."]) from None
 
 
 def _array(name: str, numbers: list[float], length: int, longest: int, settings: Settings) -> NDArray[np.float32]:

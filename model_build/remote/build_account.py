@@ -1,6 +1,6 @@
 """The AWS calls of a remote build and of a recording, as one object that tests replace."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -8,9 +8,29 @@ from typing import Any
 
 from aws_api import endpoints, logs, processing_jobs, s3
 from aws_api.endpoints import Endpoint
+from aws_api.errors import AwsUnavailable
 from aws_api.expiry import GRACE_S, expiry_tag
 from aws_api.processing_jobs import ProcessingJob
 from aws_api.session import AwsSession
+from workloads import Unavailable
+
+LOG_LINES = 20
+
+
+def failure(
+    subject: str, described: Mapping[str, Any], log_group: str, read_log: Callable[[], Sequence[str]]
+) -> Unavailable:
+    """Combines the messages of the service, the container and its log."""
+    lines = [f"{subject} failed: {described.get('FailureReason') or 'the service gave no reason.'}"]
+    if message := described.get("ExitMessage"):
+        lines.append(message.rstrip())
+    try:
+        log = read_log()
+    except AwsUnavailable as error:
+        log = [f"(it cannot be read: {error})"]
+    if log:
+        lines += [f"The last lines of its log in {log_group}:", *(f"  {line}" for line in log)]
+    return Unavailable("\n".join(lines))
 
 
 class BuildAccount(AwsSession):

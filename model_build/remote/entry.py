@@ -1,18 +1,17 @@
-"""The program of a processing job: unpack the source, make a Python for it, build, and leave the output for upload.
+"""The program of a processing job: unpack the source, make a Python environment, build, leave the output for upload.
 
     python3 entry.py WORKLOAD VARIANT RUNTIME [PUBLISHED]
 
-Standard library alone and Python 3.8, since any image's Python starts it; `containers.archive_reader`, which keeps to
-the same, is uploaded beside it. TensorRT, ONNX Runtime and TorchScript builds
-get a Python and the packages that requirements/build.txt locks, from the network; of the image they use trtexec and
-the CUDA and TensorRT libraries. Neuron's torch is the image's own, so those builds run on the image's Python with a few
-packages beside it. Why a build failed goes to /opt/ml/output/message, of which SageMaker shows the first kilobyte; a
-traceback goes to standard error, which is the job's log, because no file outlives the container.
+It needs only Python 3.8 and `containers.archive_reader`, because any image's Python starts it. TensorRT, ONNX Runtime
+and TorchScript builds download a Python and the packages of requirements/build.txt; they use trtexec and the CUDA and
+TensorRT libraries of the image. Neuron builds run on the image's Python and torch, with a few more packages. The reason
+of a failure goes to /opt/ml/output/message, of which SageMaker shows the first kilobyte. A traceback goes to the job's
+log, because no file outlives the container.
 
-Exit codes: the build's own; 3 the installation failed, or the disk or the network refuses; 70 unforeseen.
+Exit codes: the build's own; 3 the installation, the disk or the network failed; 70 internal error.
 
-Those who wrote this ran the unpacking, the installation for Neuron (on plain Pythons 3.10 and 3.12) and the reporting,
-never in one of these images. What compiles for Inf1 keeps to Python 3.10, which its image has.
+It has not run in these images yet. Tests run the unpacking, the installation for Neuron (on plain Pythons 3.10 and
+3.12) and the reporting. The code that compiles for Inf1 is limited to the Python 3.10 of its image.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ CUDA_COMPAT = (
     "usr/local/cuda/compat",
     "usr/local/cuda-*/compat",
 )
-"""Where images keep a libcuda.so.1 for older drivers: NVIDIA's own in lib.real, to which their entrypoint links lib,
-and this program runs instead of it; CUDA's package in compat itself."""
+"""Folders with a libcuda.so.1 for older drivers: lib.real in NVIDIA's images, whose entrypoint links lib to it; compat
+in CUDA's package."""
 DRIVER = "proc/driver/nvidia/version"
 MESSAGE_BYTES = 1000
 SOURCE = "source/source.tar.gz"
@@ -49,8 +48,8 @@ BUILDING = "model_build"
 UNAVAILABLE, UNFORESEEN = 3, 70
 
 
-class StepFailed(Exception):
-    """A gate that fails ends with 1, and so does a Python that crashes: the first line tells them apart."""
+class BuildStepFailed(Exception):
+    """A failed gate and a crash of Python both exit with 1; the first line distinguishes them."""
 
     def __init__(self, what: str, status: int, said: str, *, crashed: bool) -> None:
         super().__init__(f"{what} {'crashed' if crashed else 'ended'} with exit status {status}:\n{said}")
@@ -73,7 +72,7 @@ def main(arguments: list[str], system: Path = Path("/")) -> int:
         step(BUILDING, build, work, build_environment(dict(os.environ), system))
         root = work.joinpath(*(part for name in published for part in ("build", "published", name)))
         leave(work, root / "build" / workload / variant, processing / "output")
-    except StepFailed as error:
+    except BuildStepFailed as error:
         for log in work.glob(BUILD_LOGS) if error.exit_code == UNFORESEEN else ():
             print(log.read_text("utf-8", "replace"), file=sys.stderr)
         tell(message, str(error))
@@ -122,7 +121,7 @@ def install_commands(work: Path, runtime: str, cuda: str) -> list[list[str]]:
 
 
 def build_environment(environment: dict[str, str], system: Path) -> dict[str, str]:
-    """Adds trtexec to the path, and CUDA's forward compatibility where the driver is older than the image's CUDA."""
+    """Adds trtexec to the path, and CUDA's forward compatibility if the driver is older than the image's CUDA."""
     found = dict(environment)
     found["PATH"] = os.pathsep.join(filter(None, [environment.get("PATH", ""), TRTEXEC]))
     if (compat := compat_folder(system)) is not None:
@@ -131,10 +130,7 @@ def build_environment(environment: dict[str, str], system: Path) -> dict[str, st
 
 
 def compat_folder(system: Path) -> str | None:
-    """Returns the folder of CUDA's compatibility libraries where the host's driver is older than they are.
-
-    Prints what it found: nothing but the job's log tells it afterwards.
-    """
+    """Returns the folder of CUDA's compatibility libraries if the host's driver is older, and prints the decision."""
     driver = system / DRIVER
     loaded = re.search(r"\b(\d{3,}\.[\d.]+\d)\b", driver.read_text("utf-8")) if driver.exists() else None
     if loaded is None:
@@ -151,7 +147,7 @@ def compat_folder(system: Path) -> str | None:
 
 
 def step(what: str, command: list[str], folder: Path, environment: dict[str, str]) -> None:
-    """Runs a command and passes its output on. Raises `StepFailed` with its last lines."""
+    """Runs a command and prints its output. Raises `BuildStepFailed` with the last lines."""
     print(f"$ {' '.join(command)}", flush=True)
     said: collections.deque[str] = collections.deque(maxlen=25)
     crashed = False
@@ -169,7 +165,7 @@ def step(what: str, command: list[str], folder: Path, environment: dict[str, str
             said.append(line)
             crashed = crashed or line.startswith("Traceback (most recent call last)")
     if process.returncode:
-        raise StepFailed(what, process.returncode, "".join(said), crashed=crashed)
+        raise BuildStepFailed(what, process.returncode, "".join(said), crashed=crashed)
 
 
 def leave(work: Path, built: Path, output: Path) -> None:
@@ -184,7 +180,7 @@ def leave(work: Path, built: Path, output: Path) -> None:
 
 
 def tell(file: Path, message: str) -> None:
-    """Writes the message; one that is too long keeps its first line and its end, where a program says why it failed."""
+    """Writes the message; a long one is cut to its first line and its end, which has the reason."""
     print(message, file=sys.stderr, flush=True)
     first, _, rest = message.partition("\n")
     room = MESSAGE_BYTES - len(first.encode()) - 1

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aws_api.processing_jobs import ProcessingJob
 from containers.archive_reader import ArchiveRefused, unpack
 from model_build import archive
 from model_build.remote.build_account import BuildAccount
-from model_build.remote.request import RemoteBuild
-from model_build.remote.source import TIMING_CACHES
+from model_build.remote.source_archive import TIMING_CACHES
 from workloads import ModelArtifact, ParityReport, Unavailable, artifact_file, file_sha256
 
 UNCHANGED = "build/ was not changed."
@@ -30,12 +30,12 @@ class FetchedBuild:
     archive: Path
 
 
-def fetch(account: BuildAccount, build: RemoteBuild, workload: str, variant: str, folder: Path) -> FetchedBuild:
+def fetch(account: BuildAccount, job: ProcessingJob, workload: str, variant: str, folder: Path) -> FetchedBuild:
     """Downloads one job's output into an empty `folder`.
 
     Raises `Unavailable` if it is not a complete output of this build, `InvalidDocument` or `AwsUnavailable`.
     """
-    output = build.job.output_url
+    output = job.output_url
     names = account.files(output)
     url = f"{output}/artifact.json"
     if "artifact.json" not in names:
@@ -55,8 +55,8 @@ def fetch(account: BuildAccount, build: RemoteBuild, workload: str, variant: str
             f"{output}/{artifact.archive}: its sha256 is {actual}, but artifact.json has "
             f"{artifact.archive_sha256}. {UNCHANGED} Start the build again."
         )
-    _fetch_caches(account, build, names, folder)
-    return FetchedBuild(job_name=build.job.name, artifact=artifact, archive=packed)
+    _fetch_caches(account, job, names, folder)
+    return FetchedBuild(job_name=job.name, artifact=artifact, archive=packed)
 
 
 def combine(built: Sequence[FetchedBuild], scratch: Path) -> FetchedBuild:
@@ -110,12 +110,12 @@ def _unpack(built: FetchedBuild, folder: Path) -> None:
         raise Unavailable(f"The archive of {built.job_name}: {refused}. {UNCHANGED} Build it again.") from None
 
 
-def _fetch_caches(account: BuildAccount, build: RemoteBuild, names: Sequence[str], folder: Path) -> None:
+def _fetch_caches(account: BuildAccount, job: ProcessingJob, names: Sequence[str], folder: Path) -> None:
     for name in names:
         place, _, cache = name.rpartition("/")
         if place == TIMING_CACHES.name and cache:
             (folder / place).mkdir(exist_ok=True)
-            account.download(f"{build.job.output_url}/{name}", folder / place / cache)
+            account.download(f"{job.output_url}/{name}", folder / place / cache)
 
 
 def _common(artifact: ModelArtifact) -> dict[str, object]:

@@ -10,13 +10,13 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from aws_api.endpoints import LOG_GROUP, Endpoint
 from aws_api.errors import AwsRefused, AwsUnavailable
 from model_build.progress import Progress, silent
-from model_build.remote.build_account import BuildAccount
+from model_build.remote.build_account import LOG_LINES, BuildAccount, failure
 from model_build.remote.build_site import BuildSite
 from model_build.remote.request import job_name
 from workloads import (
@@ -33,7 +33,6 @@ from workloads.instances import family
 
 STARTUP_S = 1800
 POLL_S = 15.0
-LOG_LINES = 20
 
 Sleep = Callable[[float], None]
 
@@ -130,7 +129,7 @@ def _endpoint(endpoint: Endpoint, account: BuildAccount) -> Iterator[None]:
             raise
         yield
     except BaseException:
-        account.hurry()
+        account.stop_retrying()
         raise
     finally:
         try:
@@ -150,16 +149,7 @@ def _wait(endpoint: Endpoint, account: BuildAccount, progress: Progress, sleep: 
         if status == "InService":
             return
         if status == "Failed":
-            raise _failure(endpoint.name, described, account)
+            group = LOG_GROUP.format(name=endpoint.name)
+            read_log = partial(account.endpoint_log, endpoint.name, LOG_LINES)
+            raise failure(f"The endpoint {endpoint.name}", described, group, read_log)
         sleep(POLL_S)
-
-
-def _failure(name: str, described: Mapping[str, Any], account: BuildAccount) -> Unavailable:
-    lines = [f"The endpoint {name} failed: {described.get('FailureReason') or 'the service gave no reason.'}"]
-    try:
-        log = account.endpoint_log(name, LOG_LINES)
-    except AwsUnavailable as error:
-        log = [f"(it cannot be read: {error})"]
-    if log:
-        lines += [f"The last lines of its log in {LOG_GROUP.format(name=name)}:", *(f"  {line}" for line in log)]
-    return Unavailable("\n".join(lines))

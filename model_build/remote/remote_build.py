@@ -18,15 +18,13 @@ from aws_api.processing_jobs import LOG_GROUP, ProcessingJob
 from containers import archive_reader
 from model_build.compiled import exclusive
 from model_build.progress import Progress, silent
-from model_build.remote.build_account import BuildAccount
+from model_build.remote.build_account import LOG_LINES, BuildAccount, failure
 from model_build.remote.fetch import combine, fetch, publish
-from model_build.remote.request import RemoteBuild
-from model_build.remote.source import TIMING_CACHES, pack_source
+from model_build.remote.source_archive import TIMING_CACHES, pack_source
 from workloads import Interrupted, ModelArtifact, Unavailable, WorkloadFolder, artifact_file
 
 ENTRY = Path(__file__).with_name("entry.py")
 POLL_S = 15.0
-LOG_LINES = 20
 
 Sleep = Callable[[float], None]
 
@@ -34,19 +32,19 @@ Sleep = Callable[[float], None]
 class LostSight(Unavailable):
     """AWS no longer answers, and the jobs continue to run."""
 
-    def __init__(self, builds: Sequence[RemoteBuild], why: AwsUnavailable) -> None:
-        names = [build.job.name for build in builds]
+    def __init__(self, jobs: Sequence[ProcessingJob], why: AwsUnavailable) -> None:
+        names = [job.name for job in jobs]
         stops = "\n".join(f"  {_stop_command(name)}" for name in names)
         super().__init__(
             f"{why}\nProbably still running: {', '.join(names)}. Stop with\n{stops}\n"
-            f"Their output will be in {', '.join(build.job.output_url for build in builds)}."
+            f"Their output will be in {', '.join(job.output_url for job in jobs)}."
         )
 
 
 def build_remotely(
     folder: WorkloadFolder,
     variant_name: str,
-    builds: Sequence[RemoteBuild],
+    jobs: Sequence[ProcessingJob],
     root: Path,
     account: BuildAccount,
     progress: Progress = silent,
@@ -59,14 +57,14 @@ def build_remotely(
     """
     workload, builds_root = folder.workload.name, folder.builds(root)
     with _scratch(builds_root, workload, variant_name) as scratch:
-        _send(folder, builds[0].job, root, scratch, account, progress)
-        _run(builds, account, progress, sleep)
+        _send(folder, jobs[0], root, scratch, account, progress)
+        _run(jobs, account, progress, sleep)
         progress("Fetching the build")
         built = []
-        for build in builds:
-            fetched = scratch / f"{build.job.name}-output"
+        for job in jobs:
+            fetched = scratch / f"{job.name}-output"
             fetched.mkdir()
-            built.append(fetch(account, build, workload, variant_name, fetched))
+            built.append(fetch(account, job, workload, variant_name, fetched))
         whole = combine(built, scratch)
         caches = [file for each in built for file in sorted((each.archive.parent / TIMING_CACHES.name).glob("*"))]
         publish(whole, caches, scratch, builds_root, root / TIMING_CACHES)
@@ -84,16 +82,16 @@ def _send(
         account.upload(f"{job.source_url}/{name}", file, job.kms_key)
 
 
-def _run(builds: Sequence[RemoteBuild], account: BuildAccount, progress: Progress, sleep: Sleep) -> None:
+def _run(jobs: Sequence[ProcessingJob], account: BuildAccount, progress: Progress, sleep: Sleep) -> None:
     """Runs all to completion. On any failure it stops the jobs that it can."""
     started: list[ProcessingJob] = []
     try:
-        for build in builds:
-            started.append(build.job)  # first: an interrupted call may have reached AWS
-            _create(account, build.job, started)
-        _wait(account, builds, progress, sleep)
+        for job in jobs:
+            started.append(job)  # first: an interrupted call may have reached AWS
+            _create(account, job, started)
+        _wait(account, jobs, progress, sleep)
     except KeyboardInterrupt:
-        account.hurry()
+        account.stop_retrying()
         outcomes = "; ".join(_stop(account, job.name) for job in started) or "no job was started"
         raise Interrupted(
             f"Interrupted: {outcomes}. No incomplete files remain. Start the build again to repeat it."
@@ -101,7 +99,7 @@ def _run(builds: Sequence[RemoteBuild], account: BuildAccount, progress: Progres
     except LostSight:
         raise
     except BaseException:
-        account.hurry()
+        account.stop_retrying()
         for job in started:
             _stop(account, job.name)
         raise
@@ -124,16 +122,16 @@ def _create(account: BuildAccount, job: ProcessingJob, started: list[ProcessingJ
         raise
 
 
-def _wait(account: BuildAccount, builds: Sequence[RemoteBuild], progress: Progress, sleep: Sleep) -> None:
+def _wait(account: BuildAccount, jobs: Sequence[ProcessingJob], progress: Progress, sleep: Sleep) -> None:
     """Polls until every job has completed. Raises at the first that has not."""
     while True:
         try:
-            described = [account.describe_job(build.job.name) for build in builds]
+            described = [account.describe_job(job.name) for job in jobs]
         except AwsUnavailable as error:
-            raise LostSight(builds, error) from error
-        progress("; ".join(_state(build.job, each) for build, each in zip(builds, described, strict=True)))
-        for build, each in zip(builds, described, strict=True):
-            _refuse(account, build.job, each)
+            raise LostSight(jobs, error) from error
+        progress("; ".join(_state(job, each) for job, each in zip(jobs, described, strict=True)))
+        for job, each in zip(jobs, described, strict=True):
+            _refuse(account, job, each)
         if all(each["ProcessingJobStatus"] == "Completed" for each in described):
             return
         sleep(POLL_S)
@@ -154,28 +152,11 @@ def _refuse(account: BuildAccount, job: ProcessingJob, described: Mapping[str, A
             "another limit."
         )
     if status == "Failed":
-        raise _failure(job.name, described, _log(account, job.name))
-
-
-def _failure(name: str, described: Mapping[str, Any], log: Sequence[str]) -> Unavailable:
-    """Combines the messages of the service, the build and its log. Takes the exit code of the build if there is one."""
-    message = described.get("ExitMessage") or ""
-    lines = [f"Job {name} failed: {described.get('FailureReason') or 'the service gave no reason.'}"]
-    if message:
-        lines.append(message.rstrip())
-    if log:
-        lines += [f"The last lines of its log in {LOG_GROUP}:", *(f"  {line}" for line in log)]
-    failure = Unavailable("\n".join(lines))
-    if ended := re.match(r"model_build ended with exit status (\d+)", message):
-        failure.exit_code = int(ended[1])
-    return failure
-
-
-def _log(account: BuildAccount, name: str) -> Sequence[str]:
-    try:
-        return account.job_log(name, LOG_LINES)
-    except AwsUnavailable as error:
-        return [f"(it cannot be read: {error})"]
+        error = failure(f"Job {job.name}", described, LOG_GROUP, lambda: account.job_log(job.name, LOG_LINES))
+        # The build's own exit code, if it ended in good order.
+        if ended := re.match(r"model_build ended with exit status (\d+)", described.get("ExitMessage") or ""):
+            error.exit_code = int(ended[1])
+        raise error
 
 
 def _stop(account: BuildAccount, name: str) -> str:

@@ -1,23 +1,19 @@
-"""The processing jobs of a remote build: one for each machine that its target needs. Pure: nothing is sent.
+"""The processing jobs of a remote build: one for each machine that its target needs. Pure.
 
-In: a workload's folder, what to build, and site. Out: frozen `RemoteBuild`s.
-
-    TensorRT                    each GPU family of the target, in the SageMaker Triton image it is served from
-    Neuron                      a CPU instance in the Neuron image: compiling needs no Inferentia
-    ONNX Runtime, TorchScript   a CPU instance in the PyTorch image; the build brings its own Python and torch
+TensorRT                    each GPU family of the target, in the SageMaker Triton image it is served from
+Neuron                      a CPU instance in the Neuron image: compiling needs no Inferentia
+ONNX Runtime, TorchScript   a CPU instance in the PyTorch image; the build brings its own Python and torch
 """
 
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from aws_api.processing_jobs import ProcessingJob
 from model_build.remote.build_site import BuildSite
 from workloads import NeuronTarget, SageMakerEndpointHosting, Target, TensorRtTarget, UsageError, WorkloadFolder, images
-from workloads.instances import family
+from workloads.instances import family, hardware
 
 VOLUME_GB = 60
 LONGEST_NAME = 63
@@ -30,27 +26,21 @@ NO_DRIVER_CHOICE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RemoteBuild:
-    job: ProcessingJob
-    """All jobs of one build share their source."""
-    warnings: tuple[str, ...]
+def plan_remote(folder: WorkloadFolder, variant_name: str, site: BuildSite) -> tuple[ProcessingJob, ...]:
+    """Returns a job for each machine; they share their source.
 
-
-def plan_remote(folder: WorkloadFolder, variant_name: str, site: BuildSite) -> tuple[RemoteBuild, ...]:
-    """Returns a job for each machine. Raises `UsageError` for a target, type or region that is not available."""
+    Raises `UsageError` for a target, type or region that is not available.
+    """
     target = folder.target(folder.variant(variant_name).target)
     image = site.image_uri or _image(folder, target, site.region)
     instances = _instances(target, site.instance_type)
-    return tuple(_build(folder, variant_name, target, site, image, instance) for instance in instances)
+    return tuple(_job(folder, variant_name, target, site, image, instance) for instance in instances)
 
 
-def dry_run_document(builds: Sequence[RemoteBuild]) -> dict[str, Any]:
-    """Returns what `--dry-run` prints."""
-    return {
-        "requests": [build.job.request() for build in builds],
-        "warnings": [warning for build in builds for warning in build.warnings],
-    }
+def driver_warnings(jobs: Sequence[ProcessingJob]) -> list[str]:
+    """Returns a warning for each job on a GPU."""
+    on_gpu = [job for job in jobs if hardware(job.instance_type) == "GPU"]
+    return [NO_DRIVER_CHOICE.format(instance=job.instance_type, image=job.image_uri) for job in on_gpu]
 
 
 def triton_image(version: str, region: str, file: Path) -> str:
@@ -106,13 +96,13 @@ def _unfit(target: Target, requested: str) -> str | None:
     return None
 
 
-def _build(
+def _job(
     folder: WorkloadFolder, variant_name: str, target: Target, site: BuildSite, image: str, instance: str
-) -> RemoteBuild:
+) -> ProcessingJob:
     gpu = family(instance) if isinstance(target, TensorRtTarget) else None
     workload, published = folder.workload.name, folder.published_name
     base = f"s3://{site.bucket}/model-build/{workload}/{variant_name}/{site.stamp}"
-    job = ProcessingJob(
+    return ProcessingJob(
         name=job_name((workload, variant_name), gpu, site.stamp),
         role_arn=site.role_arn,
         image_uri=image,
@@ -128,8 +118,6 @@ def _build(
         security_groups=site.security_groups,
         subnets=site.subnets,
     )
-    warnings = (NO_DRIVER_CHOICE.format(instance=instance, image=image),) if gpu else ()
-    return RemoteBuild(job=job, warnings=warnings)
 
 
 def job_name(parts: Sequence[str], gpu_family: str | None, stamp: str) -> str:

@@ -103,7 +103,7 @@ def compile_engine(
     timing_caches: Path,
     progress: Progress = silent,
 ) -> EngineRecord:
-    """Writes `engine` and, beside it, its log. Raises `Unavailable` with trtexec's last lines."""
+    """Writes `engine` and its log. Raises `Unavailable` with trtexec's last lines."""
     unfinished = engine.with_name(f".{engine.name}.part")
     timing_caches.mkdir(parents=True, exist_ok=True)
     cache = timing_caches / f"{toolchain.compute_capability}.{toolchain.tensorrt}.cache"

@@ -6,7 +6,7 @@ product has fp16 operands; TensorRT takes the types as they are written. What ru
 - layers that are kept;
 - sums of squares and their roots (Pow, ReduceMean, Sqrt, …): fp16 ends at 65504, the square of 256. A
   LayerNormalization sums in fp32 by its own definition (`stash_type`) whatever its input is;
-- what is reached by such a value, until the next product, or until something bounds it: an activation with values up
+- values that depend on such a value, until the next product, or until something bounds it: an activation with values up
   to 1, a softmax, a norm. So a residual stream that has left fp16's range in one layer stays in fp32, as it does in
   transformers, instead of becoming infinite in the next sum.
 

@@ -24,8 +24,8 @@ SHAPES = {"minShapes": "min", "optShapes": "opt", "maxShapes": "max"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
-    """A refusal that is TensorRT for RTX's alone."""
+class KnownRefusal:
+    """A refusal of TensorRT for RTX that TensorRT does not share."""
 
     says: str
     """A regular expression that its message matches."""
@@ -34,7 +34,7 @@ class Known:
 
 
 RTX_ALONE = (
-    Known(
+    KnownRefusal(
         says=r"FP32 GEMM is not supported",
         compute_capability="7.5",
         evidence="TensorRT for RTX has no fp32 products for Turing (its support matrix, note 1, and pytorch/TensorRT "
@@ -61,7 +61,7 @@ class Checked:
 
 @dataclass(slots=True)
 class Asked:
-    """trtexec's arguments, as far as they say what is built."""
+    """The arguments of trtexec that change the engine."""
 
     onnx: Path = Path()
     profiles: dict[int, dict[str, Range]] = field(default_factory=dict)
@@ -172,7 +172,7 @@ def _log(rtx: Any) -> Any:
 def parse(command: Sequence[str]) -> Asked:
     """Reads trtexec's arguments as trtexec does: shapes belong to the last `--profile`, or to the first of all.
 
-    Raises ValueError for a flag that is not known here: it might change what is built.
+    Raises ValueError for an unknown flag, which might change the engine.
     """
     asked, number = Asked(), 0
     shapes: dict[int, dict[str, dict[str, Shape]]] = {}

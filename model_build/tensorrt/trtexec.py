@@ -5,7 +5,7 @@ image holds is asked of it when it builds (`compile.py`), never looked up in a t
 
 Flags are those that trtexec itself parses: samples/common/sampleOptions.cpp of NVIDIA/TensorRT, its last 10.x sources
 and commit d5883286 (11.x). The two differ in one: TensorRT 10 must be told to take types from the graph
-(`--stronglyTyped`), TensorRT 11 always does and calls the flag deprecated. So precision is the graph's alone, and no
+(`--stronglyTyped`), TensorRT 11 always does and calls the flag deprecated. So only the graph decides precision, and no
 command says `--fp16`, which TensorRT 11 refuses. `--noTF32` keeps fp32 what it says on Ampere (A10G), where TensorRT
 would multiply with ten bits of mantissa; Turing (T4) has no TF32. Where there are several profiles, `--profile=1`
 begins the shapes of the second, as in NVIDIA's cookbook. Engines are not `--versionCompatible`: they are built

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from containers.text2text.generator import TextGenerator
-from model_build.parity import Compare, Comparison
+from model_build.parity import Compare, ParityComparison
 from model_build.plan import BuildPlan
 from model_build.progress import Progress
 from model_build.text2text import export, repository, verify
@@ -20,13 +20,13 @@ def served_folder(plan: BuildPlan, made: Path) -> Path:
 
 
 def comparer(plan: BuildPlan, made: Path, progress: Progress) -> Compare:
-    """Loads the original. The compiled model is run by the serving code, with the tokenizer that lies beside it."""
+    """Loads the original. The serving code runs the compiled model with the tokenizer in its folder."""
     progress("Loading the checkpoint")
     original = verify.Original.load(plan.checkpoint.folder, export.load(plan.checkpoint.folder))
     known = repository.settings(plan.compile_inputs.text2text, plan.target, plan.checkpoint)
     settings = replace(known, max_batch_size=plan.variant.serving.max_batch_size)
 
-    def compare(folder: Path, progress: Progress) -> list[Comparison]:
+    def compare(folder: Path, progress: Progress) -> list[ParityComparison]:
         return verify.compare(
             original,
             TextGenerator.load(folder, settings),

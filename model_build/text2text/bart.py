@@ -1,7 +1,7 @@
 """BART's arithmetic over a checkpoint's own weights: BART, mBART, Marian, Pegasus and M2M100 (NLLB, too).
 
-They are one transformer, and differ in what `Family` has: where the norms are, and where positions come from. A norm
-over the embeddings and one behind the last layer are there where the checkpoint has them. q, k and v are one product,
+They are one transformer. `BartFamily` has the differences: the place of norms, and the source of positions. Norms over
+the embeddings and behind the last layer exist if the checkpoint has them. q, k and v are one product,
 and q is scaled by its weights; embeddings are scaled in their table.
 """
 
@@ -18,7 +18,7 @@ from model_build.text2text.frame import Append, Decoder, StaticDecoder, attend, 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Family:
+class BartFamily:
     norm_first: bool
     """Whether a norm comes before an attention or a feed-forward, or behind the sum."""
     positions: Literal["learned", "sinusoidal", "counted"]
@@ -27,11 +27,11 @@ class Family:
 
 
 FAMILIES = {
-    "bart": Family(norm_first=False, positions="learned"),
-    "mbart": Family(norm_first=True, positions="learned"),
-    "marian": Family(norm_first=False, positions="sinusoidal"),
-    "pegasus": Family(norm_first=True, positions="sinusoidal"),
-    "m2m_100": Family(norm_first=True, positions="counted"),
+    "bart": BartFamily(norm_first=False, positions="learned"),
+    "mbart": BartFamily(norm_first=True, positions="learned"),
+    "marian": BartFamily(norm_first=False, positions="sinusoidal"),
+    "pegasus": BartFamily(norm_first=True, positions="sinusoidal"),
+    "m2m_100": BartFamily(norm_first=True, positions="counted"),
 }
 """By `model_type` of config.json. Source: transformers' modeling files of these names."""
 LEARNED_OFFSET = 2
@@ -52,10 +52,10 @@ class Projection(nn.Module):
         return hidden @ self.weight + self.bias
 
 
-class Layer(nn.Module):
+class BartLayer(nn.Module):
     """The parts that layers of both stacks have: attention to themselves, and the feed-forward."""
 
-    def __init__(self, layer: Any, family: Family) -> None:
+    def __init__(self, layer: Any, family: BartFamily) -> None:
         super().__init__()
         own = layer.self_attn
         self.norm_first, self.heads, self.d_kv = family.norm_first, own.num_heads, own.head_dim
@@ -78,7 +78,7 @@ class Layer(nn.Module):
         return self.after(self.final_norm, hidden + self.outof(inner))
 
 
-class EncoderLayer(Layer):
+class BartEncoderLayer(BartLayer):
     def forward(self, hidden: Tensor, padding: Tensor) -> Tensor:
         batch, length, _ = hidden.shape
         qkv = self.qkv(self.before(self.norm, hidden))
@@ -87,10 +87,10 @@ class EncoderLayer(Layer):
         return self.feed_forward(self.after(self.norm, hidden + self.out(joined)))
 
 
-class DecoderLayer(Layer):
+class BartDecoderLayer(BartLayer):
     """One position; hidden is [batch, d_model]."""
 
-    def __init__(self, layer: Any, family: Family) -> None:
+    def __init__(self, layer: Any, family: BartFamily) -> None:
         super().__init__(layer, family)
         cross = layer.encoder_attn
         self.cross_q, self.cross_out = Projection([cross.q_proj], [self.d_kv**-0.5]), Projection([cross.out_proj])
@@ -117,7 +117,7 @@ class DecoderLayer(Layer):
         return attend(q, keys, values, bias).reshape(-1, self.heads * self.d_kv)
 
 
-class Encoder(nn.Module):
+class BartEncoder(nn.Module):
     def __init__(self, model: Any, max_input_tokens: int) -> None:
         super().__init__()
         stack, family = model.model.encoder, FAMILIES[model.config.model_type]
@@ -126,7 +126,7 @@ class Encoder(nn.Module):
         if self.padding is not None:
             self.earlier = nn.Buffer(torch.triu(torch.ones(max_input_tokens, max_input_tokens)))
         self.embedding_norm, self.norm = _norm(stack, "layernorm_embedding"), _norm(stack, "layer_norm")
-        self.layers = nn.ModuleList(EncoderLayer(layer, family) for layer in stack.layers)
+        self.layers = nn.ModuleList(BartEncoderLayer(layer, family) for layer in stack.layers)
         attentions = [layer.encoder_attn for layer in model.model.decoder.layers]
         self.cross = Projection([projection for a in attentions for projection in (a.k_proj, a.v_proj)])
         self.channels, self.d_kv = 2 * len(attentions) * attentions[0].num_heads, attentions[0].head_dim
@@ -158,7 +158,7 @@ class BartDecoder(Decoder):
         self.embedding, self.positions = _embedding(model, stack), _positions(stack, family, places)
         self.padding = stack.padding_idx if family.positions == "counted" else None
         self.embedding_norm, self.norm = _norm(stack, "layernorm_embedding"), _norm(stack, "layer_norm")
-        self.layers = nn.ModuleList(DecoderLayer(layer, family) for layer in stack.layers)
+        self.layers = nn.ModuleList(BartDecoderLayer(layer, family) for layer in stack.layers)
         self.head = nn.Parameter(model.lm_head.weight.detach().T.contiguous(), requires_grad=False)
         bias = getattr(model, "final_logits_bias", None)
         self.head_bias = nn.Buffer(bias.detach().clone()) if bias is not None and bias.any() else None
@@ -190,7 +190,7 @@ def _embedding(model: Any, stack: Any) -> nn.Embedding:
     return nn.Embedding(table.shape[0], table.shape[1], _weight=table)
 
 
-def _positions(stack: Any, family: Family, places: int) -> nn.Buffer:
+def _positions(stack: Any, family: BartFamily, places: int) -> nn.Buffer:
     """Returns the vectors of the positions, [places, d_model]; of counted ones, that of padding comes first."""
     table = stack.embed_positions
     if family.positions == "counted":
@@ -199,7 +199,7 @@ def _positions(stack: Any, family: Family, places: int) -> nn.Buffer:
     else:
         offset = LEARNED_OFFSET if family.positions == "learned" else 0
         rows = table.weight[offset : offset + places]
-    # A static cache may have up to three places more than the table; what is said there is dropped.
+    # A static cache may have up to three places more than the table; answers there are dropped.
     missing = max(0, places - len(rows))
     return nn.Buffer(nn.functional.pad(rows.detach(), (0, 0, 0, missing)).clone())
 

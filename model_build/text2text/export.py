@@ -98,13 +98,13 @@ def trace(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens:
 
 def graphs(
     model: Any, max_input_tokens: int, max_output_tokens: int, static: bool
-) -> tuple[t5.Encoder | bart.Encoder, Decoder]:
+) -> tuple[t5.T5Encoder | bart.BartEncoder, Decoder]:
     """Returns both graphs of the model's family."""
     places = cache_places(max_output_tokens) if static else max_output_tokens
     if model.config.model_type in bart.FAMILIES:
         decoder = bart.StaticBartDecoder if static else bart.BartDecoder
-        return bart.Encoder(model, max_input_tokens), decoder(model, places)
-    return t5.Encoder(model, max_input_tokens), (t5.StaticT5Decoder if static else t5.T5Decoder)(model, places)
+        return bart.BartEncoder(model, max_input_tokens), decoder(model, places)
+    return t5.T5Encoder(model, max_input_tokens), (t5.StaticT5Decoder if static else t5.T5Decoder)(model, places)
 
 
 def _halve(module: nn.Module) -> None:

@@ -74,7 +74,7 @@ class Decoder(nn.Module):
 
 
 class StaticDecoder(Decoder):
-    """Has a cache of `places`, of which a step writes one. What is in the places behind it must be finite.
+    """Has a cache of `places`, of which a step writes one. The values behind it must be finite.
 
     It comes before the family's decoder among the bases of a class, whose arguments it takes.
     """

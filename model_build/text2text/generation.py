@@ -43,7 +43,7 @@ MOST_BEAMS = 32
 
 
 def served(model: TextToText, checkpoint: Checkpoint) -> Generation:
-    """Returns how answers are decoded. Raises `UsageError` for what is not decoded here, or makes no sense."""
+    """Returns how answers are decoded. Raises `UsageError` for unsupported or contradictory keys."""
     asked, file = checkpoint.config.get("generation", {}), checkpoint.folder / "generation_config.json"
     if not file.exists():
         file = checkpoint.folder / "config.json"
@@ -51,7 +51,7 @@ def served(model: TextToText, checkpoint: Checkpoint) -> Generation:
         if key in asked and asked[key] not in neutral:
             raise broken(
                 file,
-                f"{key}: got {json.dumps(asked[key])}, which is not decoded here. Remove it; what is decoded: "
+                f"{key}: got {json.dumps(asked[key])}, which is not supported. Remove it. Supported: "
                 "greedy search, beam search and sampling, with lengths, forced, suppressed and repeated tokens.",
             )
     own = model.generation.model_dump(exclude_none=True) if model.generation else {}

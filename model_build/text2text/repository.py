@@ -86,7 +86,7 @@ def beams_refusal(target: Target) -> str | None:
     if target.runtime in SEARCHES_BEAMS:
         return None
     able = " and ".join(SEARCHES_BEAMS)
-    return f"Beams are searched by {able} alone: take it, or set model.generation.num_beams = 1 in workload.toml."
+    return f"Only {able} supports beam search. Use it, or set model.generation.num_beams = 1 in workload.toml."
 
 
 def _check_served(decoding: Settings, serving: Serving, target: Target) -> None:
@@ -99,7 +99,7 @@ def _check_served(decoding: Settings, serving: Serving, target: Target) -> None:
         )
     if serving.response_cache_mb and (asked.settable or asked.do_sample):
         raise UsageError(
-            "serving.response_cache_mb: Triton's cache knows a request by its inputs alone, but requests to this model "
+            "serving.response_cache_mb: Triton's cache knows a request only by its inputs, but requests to this model "
             f"may set {', '.join(asked.settable)}. Set response_cache_mb = 0 in workload.toml, or leave these out of "
             "the checkpoint's generation_config.json."
         )

@@ -3,9 +3,9 @@
 q, k and v are one product; position biases come from transformers' own formula, as a table up to the workload's longest
 input and output. A umT5 has such a table in each layer, the others have one in all.
 
-The residual stream is `SCALE` times the checkpoint's: what is added to it (embeddings, every `o` and `wo`) is times
+The residual stream is `SCALE` times the checkpoint's: every summand (embeddings, every `o` and `wo`) is times
 `SCALE`, and each norm's epsilon by its square, so that a norm gives what it gave before. A power of two changes
-exponents alone. In fp32 every answer is the same to the last bit, and in fp16 the stream stays below its end at 65504.
+only exponents. In fp32 every answer is the same to the last bit, and in fp16 the stream stays below its end at 65504.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ SCALE = 2.0**-5
 their last bits, as fp16 has fewer of them below 6e-5."""
 
 
-class Norm(nn.Module):
+class T5Norm(nn.Module):
     """T5's layer norm of the scaled residual stream: a root mean square and a scale."""
 
     def __init__(self, original: Any) -> None:
@@ -43,7 +43,7 @@ class FeedForward(nn.Module):
     def __init__(self, layer: Any) -> None:
         super().__init__()
         dense = layer.DenseReluDense
-        self.norm, self.activation = Norm(layer.layer_norm), dense.act
+        self.norm, self.activation = T5Norm(layer.layer_norm), dense.act
         self.gated = hasattr(dense, "wi_0")
         self.into = weights(dense.wi_0 if self.gated else dense.wi)
         self.gate = weights(dense.wi_1) if self.gated else None
@@ -58,12 +58,12 @@ class FeedForward(nn.Module):
         return out
 
 
-class EncoderLayer(nn.Module):
+class T5EncoderLayer(nn.Module):
     def __init__(self, block: Any) -> None:
         super().__init__()
         attention = block.layer[0].SelfAttention
         self.heads, self.d_kv = attention.n_heads, attention.key_value_proj_dim
-        self.norm = Norm(block.layer[0].layer_norm)
+        self.norm = T5Norm(block.layer[0].layer_norm)
         self.qkv, self.out = weights(attention.q, attention.k, attention.v), _added(attention.o)
         self.feed_forward = FeedForward(block.layer[1])
 
@@ -77,7 +77,7 @@ class EncoderLayer(nn.Module):
         return out
 
 
-class Encoder(nn.Module):
+class T5Encoder(nn.Module):
     def __init__(self, model: Any, max_input_tokens: int) -> None:
         super().__init__()
         blocks = model.encoder.block
@@ -88,8 +88,8 @@ class Encoder(nn.Module):
         ]
         self.bias = nn.Buffer(torch.cat(tables, 1).detach())  # [1, tables * heads, query, key]
         self.heads, self.own_tables = model.config.num_heads, len(tables) > 1
-        self.layers = nn.ModuleList(EncoderLayer(block) for block in blocks)
-        self.norm = Norm(model.encoder.final_layer_norm)
+        self.layers = nn.ModuleList(T5EncoderLayer(block) for block in blocks)
+        self.norm = T5Norm(model.encoder.final_layer_norm)
         attentions = [block.layer[1].EncDecAttention for block in model.decoder.block]
         self.cross_weights = weights(*(projection for a in attentions for projection in (a.k, a.v)))
         self.channels, self.d_kv = 2 * len(attentions) * model.config.num_heads, model.config.d_kv
@@ -107,14 +107,14 @@ class Encoder(nn.Module):
         return cross.transpose(1, 2), padding
 
 
-class DecoderLayer(nn.Module):
+class T5DecoderLayer(nn.Module):
     """One position; hidden is [batch, d_model]."""
 
     def __init__(self, block: Any) -> None:
         super().__init__()
         own, cross = block.layer[0].SelfAttention, block.layer[1].EncDecAttention
         self.heads, self.d_kv = own.n_heads, own.key_value_proj_dim
-        self.norm, self.cross_norm = Norm(block.layer[0].layer_norm), Norm(block.layer[1].layer_norm)
+        self.norm, self.cross_norm = T5Norm(block.layer[0].layer_norm), T5Norm(block.layer[1].layer_norm)
         self.qkv, self.out = weights(own.q, own.k, own.v), _added(own.o)
         self.cross_q, self.cross_out = weights(cross.q), _added(cross.o)
         self.feed_forward = FeedForward(block.layer[2])
@@ -149,8 +149,8 @@ class T5Decoder(Decoder):
         # The last query's row holds the bias of every distance, the farthest first: a step's is its tail.
         self.bias = nn.Buffer(torch.cat([bias[:, :, -1:, :] for bias in tables], 1).detach().contiguous())
         self.own_tables = len(tables) > 1
-        self.layers = nn.ModuleList(DecoderLayer(block) for block in blocks)
-        self.norm = Norm(model.decoder.final_layer_norm)
+        self.layers = nn.ModuleList(T5DecoderLayer(block) for block in blocks)
+        self.norm = T5Norm(model.decoder.final_layer_norm)
         self.head = nn.Parameter(weights(model.lm_head) * _head_scale(model.config), requires_grad=False)
 
     def embed(self, tokens: Tensor, position: Tensor | int) -> Tensor:

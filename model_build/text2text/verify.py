@@ -1,6 +1,6 @@
 """Runs the original by Hugging Face `generate` and the compiled model by its own serving code, example by example.
 
-In: a checkpoint, a `TextGenerator` over compiled graphs, the evaluation pairs. Out: one `Comparison` per pair. The
+In: a checkpoint, a `TextGenerator` over compiled graphs, the evaluation pairs. Out: a `ParityComparison` of each. The
 decoding loop is the container's, not a copy. Both look for answers as the model is served: greedily or with beams,
 under the same constraints. Where it is served with sampling, both are greedy: chance has no equal answers. Logits are
 compared by feeding the original's output tokens to the compiled decoder.
@@ -21,14 +21,14 @@ from containers.text2text.generation import Generation
 from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.settings import Settings
 from model_build.checkpoint import loading
-from model_build.metrics import Answer
-from model_build.parity import Comparison
+from model_build.metrics import ScoredAnswer
+from model_build.parity import ParityComparison
 from model_build.progress import Progress, silent
 from model_build.torch_threads import every_core
 from workloads import Example
 from workloads.errors import InvalidDocument
 
-# Rows in a batch of the original alone: `generate` is slow, and wide batches help it most.
+# Rows in a batch of the original model: `generate` is slow, and wide batches help it most.
 ORIGINAL_BATCH = 64
 ORIGINAL_LOGITS = 2**27
 """Numbers that such a batch may have as logits, half a gigabyte: a vocabulary of 250,000 takes smaller batches."""
@@ -79,13 +79,13 @@ def compare(
     batch_size: int,
     file: Path,
     progress: Progress = silent,
-) -> list[Comparison]:
+) -> list[ParityComparison]:
     """Runs every example through both; the compiled model in batches of `batch_size`.
 
     `file` is where the examples are from: `InvalidDocument` names it when one cannot be asked at all.
     """
     rows = _tokenise(compiled, examples, file)
-    comparisons: list[Comparison] = []
+    comparisons: list[ParityComparison] = []
     count = batch(original, compiled.settings)
     for start in range(0, len(examples), count):
         progress(f"Verifying, {start} of {len(examples)} examples")
@@ -106,7 +106,7 @@ def _compare_batch(
     examples: Sequence[Example],
     rows: list[list[int]],
     batch_size: int,
-) -> list[Comparison]:
+) -> list[ParityComparison]:
     settings = compiled.settings
     asked = deterministic(settings.generation)
     tokens, expected = original.generate([example.row["text"] for example in examples], settings)
@@ -116,10 +116,10 @@ def _compare_batch(
     difference = np.abs(np.concatenate(logits) - expected)
     references = [row[: length(row, settings.eos_token_ids)] for row in tokens]
     return [
-        Comparison(
+        ParityComparison(
             example=example,
-            original=Answer(text=original.decode(reference)),
-            compiled=Answer(text=text),
+            original=ScoredAnswer(text=original.decode(reference)),
+            compiled=ScoredAnswer(text=text),
             identical=np.array_equal(reference, answer),
             max_logit_difference=float(distance[: len(reference)].max()),
             mean_logit_difference=float(distance[: len(reference)].mean()),

@@ -24,7 +24,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class EnsembleStep:
     """One member of an ensemble: its own tensors' names, each with the ensemble's name of the tensor."""
 
     model: str
@@ -50,7 +50,7 @@ class ModelConfig:
     outputs: tuple[Tensor, ...]
     backend: str | None = None
     platform: str | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[EnsembleStep, ...] = ()
     serving: Serving | None = None
     kind: Literal["KIND_CPU", "KIND_GPU"] = "KIND_CPU"
     default_model_filename: str | None = None
@@ -121,7 +121,7 @@ def _group(group: InstanceGroup, kind: str) -> str:
     return f"  {{ kind: {group.kind or kind} count: {group.count}{gpus} }}"
 
 
-def _step(step: Step) -> str:
+def _step(step: EnsembleStep) -> str:
     return "\n".join(
         [
             f'  step {{\n    model_name: "{step.model}"\n    model_version: -1',

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from local_aws.__main__ import main, parser
 from local_aws.process.neuron import NeuronStandIn
-from local_aws.sagemaker.processing_jobs import Runner
+from local_aws.sagemaker.processing_jobs import ContainerRunner
 from scripts.rehearsal.release.machine import ONE_THREAD
 from scripts.rehearsal.stand_ins import processing_job
 from scripts.rehearsal.stand_ins.notes import LOG, note
@@ -40,7 +40,9 @@ def serve() -> int:
     state = parser().parse_args().state.resolve()
     log = os.environ.setdefault(LOG, str(state / "stand_ins.log"))
     with tempfile.TemporaryDirectory(prefix="rehearsal_account_") as scratch:
-        runner = Runner(command=[sys.executable, processing_job.__file__], environment={LOG: log, **ONE_THREAD})
+        runner = ContainerRunner(
+            command=[sys.executable, processing_job.__file__], environment={LOG: log, **ONE_THREAD}
+        )
         return main(neuron=neuron_stand_in(Path(scratch)), processing=runner, images_must_exist=True)
 
 

@@ -5,5 +5,5 @@ takes 3 "WORKLOAD MODEL_NAME ROLE_ARN" "$@"
 workload=$1 model=$2 role=$3
 name=${workload//_/-}-release-$(date -u +%Y%m%d-%H%M%S)
 rm -rf runs/candidate
-ours python -m inference_recommender run "$workload" --job advanced --job-name "$name" --model-name "$model" --role-arn "$role"
+ours python -m inference_recommender run "$workload" --job advanced --name "$name" --set "recommender.model=$model" --set "recommender.role_arn=$role"
 mv "runs/$name" runs/candidate

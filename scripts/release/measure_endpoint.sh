@@ -6,5 +6,5 @@ takes 2 "WORKLOAD ENDPOINT" "$@"
 workload=$1 endpoint=$2
 name=${workload//_/-}-release-$(date -u +%Y%m%d-%H%M%S)
 rm -rf runs/candidate
-ours python -m inference_recommender run "$workload" --with load-test --job-name "$name" --endpoint "$endpoint"
+ours python -m inference_recommender run "$workload" --endpoint "$endpoint" --traffic production --name "$name"
 mv "runs/$name" runs/candidate

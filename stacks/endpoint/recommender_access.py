@@ -109,7 +109,7 @@ class RecommenderAccess(Construct):
 
 
 class GeneratorAccess(Construct):
-    """`role` is the role of the Processing job of `run --with load-test --generators N`."""
+    """`role` is the role of the Processing job of `recommender.generators`."""
 
     def __init__(self, scope: Construct, id: str, *, workload: Workload, endpoint: WorkloadEndpoint) -> None:
         super().__init__(scope, id)

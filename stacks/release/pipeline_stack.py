@@ -35,6 +35,8 @@ SERVING = (SageMakerEndpointStack, EcsServiceStack)
 
 REMOTE = (*NEURON_FAMILIES, "tensorrt")
 """Runtimes whose models a SageMaker processing job builds."""
+MEASUREMENT_ONLY = ("kms_key_arn", "subnets", "security_groups")
+"""Facts of [recommender] that the roles of builds may not use."""
 
 BETA = Options(stage="beta", recommendation="ignore")
 """Beta has one instance of each workload, which is asked and measured and bears no load."""
@@ -259,6 +261,7 @@ def _model(workload: Workload) -> steps.Model:
         loaded=any(needs_host_ami(name) for name in workload.instance_types),
         proven=workload.recommender.prove,
         beside=tuple(beside),
+        unused_facts=tuple(key for key in MEASUREMENT_ONLY if getattr(workload.recommender, key)),
     )
 
 

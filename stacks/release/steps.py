@@ -38,6 +38,8 @@ class Build:
     target: str
     remote: bool
     """True where a SageMaker processing job builds it."""
+    unused_facts: tuple[str, ...] = ()
+    """Keys of [recommender] that a release's build leaves out: its role may use neither the key nor the network."""
 
     @property
     def folder(self) -> str:
@@ -67,7 +69,8 @@ def build(
     model: Model, source: pipelines.IFileSetProducer, after: pipelines.Step, role: iam.IRole, bucket_name: str
 ) -> pipelines.CodeBuildStep:
     """Compiles the model, and a shadow's, where its hardware is. `role` is both the step's and a processing job's."""
-    facts = (f"recommender.role_arn={role.role_arn}", f"recommender.bucket={bucket_name}")
+    facts = [f"recommender.role_arn={role.role_arn}", f"recommender.bucket={bucket_name}"]
+    facts += [f"recommender.{key}=" for key in model.unused_facts]
     on_aws = ["--on", "sagemaker", *(part for fact in facts for part in ("--set", fact))]
     builds = (model, *model.beside)
     arguments = [(each.workload, each.target, *(on_aws if each.remote else [])) for each in builds]

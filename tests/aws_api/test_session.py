@@ -1,4 +1,4 @@
-"""One retry policy for all calls: what botocore does in silence, what is outlasted with a word, and what is not."""
+"""One retry policy for all calls: botocore's retries, outages with a message, and errors that are raised at once."""
 
 import os
 from collections.abc import Iterator
@@ -31,8 +31,8 @@ EXPIRED = (400, b'{"__type": "ExpiredTokenException", "message": "The security t
 DENIED = (400, b'{"__type": "AccessDeniedException", "message": "No."}')
 ANSWER = (200, b'{"ProcessingJobName": "job"}')
 TOLD = (
-    "AWS refused DescribeProcessingJob: ThrottlingException: Rate exceeded. Asking again for up to 15 minutes; a job "
-    "under way is not affected."
+    "AWS refused DescribeProcessingJob: ThrottlingException: Rate exceeded. Asking again for up to 15 minutes; a "
+    "running job is not affected."
 )
 SESSION = boto3.Session(aws_access_key_id="k", aws_secret_access_key="s", region_name="us-east-1")
 
@@ -94,10 +94,10 @@ def test_without_notify_an_outage_ends_the_call(slept: list[float]) -> None:
     assert len(slept) == ATTEMPTS - 1
 
 
-def test_who_is_in_a_hurry_waits_for_no_outage(slept: list[float]) -> None:
+def test_after_stop_retrying_an_outage_ends_the_call(slept: list[float]) -> None:
     aws = AwsSession(SESSION, notify=pytest.fail)
     client = aws.client("sagemaker")
-    aws.hurry()
+    aws.stop_retrying()
     client.meta.events.register("before-send", Api(*[THROTTLED] * ATTEMPTS))
     with pytest.raises(AwsBusy), translate_aws_errors("DescribeProcessingJob"):
         client.describe_processing_job(ProcessingJobName="job")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import harness
-from benchmarks.harness import Engine, Turn, in_turn, summary, table
+from benchmarks.harness import EngineProcess, Turn, in_turn, summary, table
 
 PROGRAM = """
 from benchmarks.harness import answer_turns
@@ -27,8 +27,8 @@ def program(tmp_path: Path) -> Path:
     return file
 
 
-def engine(program: Path, name: str = "ours") -> Engine:
-    return Engine(program, name, threads=1, python=Path(sys.executable))
+def engine(program: Path, name: str = "ours") -> EngineProcess:
+    return EngineProcess(program, name, threads=1, python=Path(sys.executable))
 
 
 def test_an_engine_answers_and_takes_turns_despite_output_of_libraries(

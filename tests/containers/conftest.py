@@ -1,4 +1,4 @@
-"""A tiny model as it is served: its repository, its own serving code loaded here, and a real Triton in front of it."""
+"""A tiny served model: its repository, its serving code in this process, and a real Triton."""
 
 from collections.abc import Iterator
 

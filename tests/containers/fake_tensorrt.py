@@ -89,7 +89,7 @@ class Gpu:
     steps: list[tuple[int, dict[str, Shape]]] = field(default_factory=list)  # profile and shapes of each run
 
     def view(self, address: int, size: int) -> NDArray[np.uint8]:
-        """Device bytes; an address outside what was allocated is an illegal access."""
+        """Device bytes; an address outside the allocations is an illegal access."""
         for start, block in self.memory.items():
             if start <= address and address + size <= start + len(block):
                 return block[address - start : address - start + size]

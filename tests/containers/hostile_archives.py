@@ -1,4 +1,4 @@
-"""Makes archives that nobody honest packs, header by header."""
+"""Builds hostile archives, header by header."""
 
 import gzip
 import io
@@ -56,8 +56,8 @@ def leaves_the_folder() -> bytes:
     """Returns an archive that tarfile's data filter unpacks so that a file named `OUTSIDE` beside the folder is written
     over, on a Python from before CVE-2025-4517 was mended.
 
-    The true path of the last link is longer than a path may be. os.path.realpath then stops to follow links, takes the
-    rest of the name as it is written, and finds it inside of the folder.
+    The true path of the last link is longer than a path may be. os.path.realpath then stops following links and finds
+    the unresolved name inside the folder.
     """
     buffer = io.BytesIO()
     part, steps, path = "d" * 247, "abcdefghijklmnop", ""

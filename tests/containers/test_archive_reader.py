@@ -23,7 +23,7 @@ def refusal(archive: bytes, sha256: str | None = None, limits: Limits | None = N
 
 
 @pytest.mark.parametrize("format_", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_what_tar_writes_in_each_format_comes_back(format_: int, tmp_path: Path) -> None:
+def test_each_format_of_tar_is_read(format_: int, tmp_path: Path) -> None:
     long = "/".join(["folder-of-a-long-name"] * 7) + "/file"
     names = ["./", "./model/", "model/1/model.onnx", long]
     if format_ != tarfile.USTAR_FORMAT:
@@ -110,9 +110,7 @@ REFUSED: list[tuple[str, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("archive", "why"), [each[1:] for each in REFUSED], ids=[each[0] for each in REFUSED])
-def test_what_is_no_plain_file_or_folder_is_refused_and_leaves_nothing(
-    archive: bytes, why: str, tmp_path: Path
-) -> None:
+def test_an_unsafe_or_damaged_archive_is_refused_and_leaves_nothing(archive: bytes, why: str, tmp_path: Path) -> None:
     assert refusal(archive) == why
     with pytest.raises(ArchiveRefused):
         unpack(io.BytesIO(archive), tmp_path / "new")
@@ -123,7 +121,7 @@ def test_what_is_no_plain_file_or_folder_is_refused_and_leaves_nothing(
     assert list((tmp_path / "there").iterdir()) == []
 
 
-def test_the_archive_that_got_out_of_pythons_filter_does_not_get_out_of_ours(tmp_path: Path) -> None:
+def test_an_archive_that_escapes_pythons_filter_is_refused(tmp_path: Path) -> None:
     """It writes over a file on Python 3.11.7, with `tarfile.extractall(filter="data")`: CVE-2025-4517."""
     (tmp_path / tar.OUTSIDE).write_text("mine")
     with pytest.raises(ArchiveRefused, match="is a symlink"):
@@ -132,7 +130,7 @@ def test_the_archive_that_got_out_of_pythons_filter_does_not_get_out_of_ours(tmp
     assert (tmp_path / tar.OUTSIDE).read_text() == "mine"
 
 
-def test_more_than_the_limits_is_refused() -> None:
+def test_an_archive_beyond_the_limits_is_refused() -> None:
     many = packed(*(file(f"f{number}") for number in range(10)))
     assert len(read_files(io.BytesIO(many), limits=Limits(entries=10))) == 10
     assert refusal(many, limits=Limits(entries=9)) == "it has more than 9 files and folders"
@@ -151,7 +149,7 @@ def test_more_than_the_limits_is_refused() -> None:
     assert refusal(zeros, limits=Limits(bytes=1 << 20)) == "it unpacks to more than 1,048,576 bytes"
 
 
-def test_a_bomb_never_has_more_on_disk_than_the_limit(tmp_path: Path) -> None:
+def test_a_bomb_writes_no_more_than_the_limit(tmp_path: Path) -> None:
     sizes = [0]
 
     class Slow(io.BytesIO):
@@ -165,7 +163,7 @@ def test_a_bomb_never_has_more_on_disk_than_the_limit(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_sha256_than_the_known_one_is_refused(tmp_path: Path) -> None:
+def test_an_archive_with_another_sha256_is_refused(tmp_path: Path) -> None:
     archive = packed(file("a", b"1"))
     known, other = (hashlib.sha256(content).hexdigest() for content in (archive, b""))
     unpack(io.BytesIO(archive), tmp_path / "new", known)
@@ -175,7 +173,7 @@ def test_another_sha256_than_the_known_one_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
-def test_a_name_that_is_a_sha256_tells_it() -> None:
+def test_the_sha256_is_read_from_the_name() -> None:
     known = "0123456789abcdef" * 4
     assert named_sha256(f"s3://assets/some/prefix/{known}.tar.gz") == known
     assert named_sha256(f"{known}.tar.gz") == known
@@ -183,22 +181,22 @@ def test_a_name_that_is_a_sha256_tells_it() -> None:
         assert named_sha256(f"s3://assets/{other}") is None
 
 
-def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     with pytest.raises(OSError, match="is not empty"):
         unpack(io.BytesIO(packed(file("a"))), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_a_folder_that_is_there_is_kept_for_it_may_be_a_mount_point(tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_replaced(tmp_path: Path) -> None:
     before = tmp_path.stat().st_ino
     unpack(io.BytesIO(packed(file("a/b", b"1"), file("c", b"2"))), tmp_path)
     assert tmp_path.stat().st_ino == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "c"]
 
 
-def test_while_it_unpacks_others_see_nothing(tmp_path: Path) -> None:
-    """A private folder holds what is not yet known to be good."""
+def test_files_are_private_until_the_archive_is_checked(tmp_path: Path) -> None:
+    """Unchecked files are in a private folder."""
     seen: list[tuple[str, int]] = []
 
     class Watched(io.BytesIO):
@@ -221,7 +219,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_entries_tell_also_of_links_and_of_names_that_lead_out() -> None:
+def test_entries_include_links_and_unsafe_names() -> None:
     archive = packed(header("../a", b"2", target="b"), file("c", b"123"), header("d/", b"5"))
     found = [(entry.name, entry.kind, entry.target, entry.size) for entry in entries(io.BytesIO(archive))]
     assert found == [("../a", "symlink", "b", 0), ("c", "file", "", 3), ("d", "folder", "", 0)]

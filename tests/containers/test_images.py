@@ -16,7 +16,7 @@ from workloads import ROOT
 
 CONTAINERS = ROOT / "containers"
 TRITON = CONTAINERS / "triton"
-COMMON = {"__init__.py", "archive_reader.py", "embedded_metrics.py", "errors.py", "encoder", "batch"}
+COMMON = {"__init__.py", "archive_reader.py", "embedded_metrics.py", "container_errors.py", "encoder", "batch"}
 SHIPPED = {"batch": COMMON, "neuron": COMMON | {"neuron"}}
 SERVING = {"numpy", "onnxruntime", "tokenizers", "triton_python_backend_utils"}
 ALLOWED = {

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_aws.http_server import Handler, LimitedServer, Limits
+from local_aws.http_server import ConnectionLimits, Handler, LimitedServer
 from local_aws.owner_only import OwnerOnly
 from local_aws.sagemaker.runtime import InvocationMiddleware, max_body_bytes
 from local_aws.signature import ReceivedRequest, RequestRefused, RequestSignature
@@ -105,7 +105,7 @@ def test_nothing_gets_past_the_guard_without_the_key(
 
 @given(methods, targets, headers, st.binary(max_size=150))
 @examples(50)
-def test_what_the_owner_signs_is_passed_on_whole_or_refused(
+def test_a_signed_request_is_forwarded_unchanged_or_refused(
     method: str, target: str, sent: dict[str, str], body: bytes
 ) -> None:
     spy, path = Spy(), target.partition("?")[0]
@@ -179,7 +179,7 @@ def over_the_wire(application: Any, sent: bytes) -> bytes:
 def _server(application: Any) -> LimitedServer:
     server: Any = SimpleNamespace(
         app=application,
-        limits=Limits(),
+        limits=ConnectionLimits(),
         has_spoken=lambda connection: None,
         ssl_context=None,
         multithread=True,

@@ -15,15 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.__main__ import main
-from inference_recommender.measure.job import Prepared, candidates_of, run
-from inference_recommender.measure.job_requests import plan_job
-from inference_recommender.measure.tested_model import TestedModel
-from inference_recommender.progress import Silent
+from inference_recommender.measure.job import candidates_of
 from inference_recommender.run_folder import RunFolder, as_json
-from tests.artifacts import an_artifact
 from tests.fuzz import examples
 from tests.fuzz.mutations import damaged_bytes, damaged_document
-from tests.inference_recommender.api import FakeService, description, endpoint, recommendation, step
+from tests.inference_recommender.api import description, endpoint, recommendation, step
+from tests.inference_recommender.measure.completed import completed_run
 from workloads import ROOT, ProjectError, load_workload
 
 RESPONSE: dict[str, Any] = json.loads(
@@ -89,11 +86,8 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ignored = shutil.ignore_patterns("checkpoint", "__pycache__", "recommendation.json")
     shutil.copytree(ROOT / "workloads" / "spellcheck", workloads / "spellcheck", ignore=ignored)
     folder = load_workload("spellcheck", workloads)
-    subject = TestedModel(model_name="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/p.tar.gz")
-    plan = plan_job(folder.workload, "quick", folder.traffic("quick"), subject, "job-1")
-    prepared = Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick")
-    service = FakeService([description(InferenceRecommendations=[recommendation(Metrics={"MaxInvocations": 1})])])
-    run(prepared, service, RunFolder(place), Silent(), lambda seconds: None)
+    described = description(InferenceRecommendations=[recommendation(Metrics={"MaxInvocations": 1})])
+    completed_run(folder, place, described)
     return place
 
 

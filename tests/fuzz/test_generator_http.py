@@ -106,9 +106,7 @@ TRAFFIC: list[TrafficPattern | Arrivals] = [
 @pytest.mark.parametrize("traffic", TRAFFIC)
 @given(acts=st.lists(ACTS, min_size=1, max_size=5))
 @examples(25)
-def test_every_request_is_accounted_for_once_whatever_a_server_does(
-    traffic: TrafficPattern | Arrivals, acts: list[Act]
-) -> None:
+def test_every_request_is_counted_once(traffic: TrafficPattern | Arrivals, acts: list[Act]) -> None:
     def serve(request: Request, peer: Peer) -> None:
         if len(network.requests) < MOST_REQUESTS:
             acts[len(network.requests) % len(acts)](request, peer)
@@ -130,7 +128,7 @@ def test_every_request_is_accounted_for_once_whatever_a_server_does(
     assert ended == "traffic ended" or ended.startswith("target failed: ")
     assert loop.time() - began < SECONDS + DRAIN_S + 2
 
-    rows, unfinished = run.records.rows(), len(run.records.unfinished_intended_s())
+    rows, unfinished = run.log.requests(), len(run.log.requests().unfinished_intended_s)
     assert len(rows.succeeded) == int(rows.succeeded.sum()) + rows.errors
     assert rows.latencies_ms.max(initial=0) <= (TIMEOUT_S + SWEEP_S) * 1000 + 1e-6
     if isinstance(traffic, Arrivals):

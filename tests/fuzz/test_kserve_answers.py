@@ -66,7 +66,7 @@ def _same(left: Array, right: Array) -> bool:
 
 @examples(30)
 @given(tensors=TENSORS)
-def test_what_we_encode_is_what_tritons_client_reads(tensors: dict[str, Array]) -> None:
+def test_tritons_client_reads_the_clients_encoding(tensors: dict[str, Array]) -> None:
     header, rest = _answer(encode(tensors))
     body = _body(header, rest, binary=True)
     theirs = InferResult.from_response_body(body.content, header_length=body.header_size)
@@ -79,7 +79,7 @@ def test_what_we_encode_is_what_tritons_client_reads(tensors: dict[str, Array]) 
 
 @examples(30)
 @given(tensors=TENSORS)
-def test_what_tritons_client_encodes_is_what_we_read(tensors: dict[str, Array]) -> None:
+def test_the_client_reads_tritons_encoding(tensors: dict[str, Array]) -> None:
     datatypes = {dtype: name for name, dtype in DTYPES.items()}
     inputs = [
         InferInput(name, list(array.shape), datatypes.get(array.dtype, "BYTES")) for name, array in tensors.items()
@@ -94,7 +94,7 @@ def test_what_tritons_client_encodes_is_what_we_read(tensors: dict[str, Array]) 
 
 @examples(30)
 @given(numbers=JSON_NUMBERS, words=arrays.arrays(object, SHAPES, elements=st.text(max_size=4), fill=st.just("")))
-def test_json_comes_back_as_it_went(numbers: Array, words: Array) -> None:
+def test_json_is_read_unchanged(numbers: Array, words: Array) -> None:
     header, rest = _answer(encode({"A": numbers, "B": words}, binary=False))
     found = decode(_body(header, rest, binary=False))
     assert _same(found["A"], numbers)
@@ -135,7 +135,7 @@ def test_a_damaged_header_is_an_answer_or_none(binary: bool, data: st.DataObject
 
 @examples(40)
 @given(name=st.text(max_size=3), value=JUNK, binary=st.booleans())
-def test_what_is_no_tensor_is_refused_or_sent_as_it_is(name: str, value: Any, binary: bool) -> None:
+def test_a_value_that_is_not_a_tensor_is_refused_or_sent_unchanged(name: str, value: Any, binary: bool) -> None:
     try:
         header, rest = _answer(encode({name: value}, binary=binary))
     except CannotEncode:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="session", autouse=True)
 def _libraries() -> None:
-    """Imports what is large before the bound on a file's memory begins to count."""
+    """Imports large modules before the bound on a file's memory begins to count."""
     for name in ("model_build.text2text.verify", "model_build.text2text.export", "model_build.encoder.reference"):
         importlib.import_module(name)
 
@@ -30,7 +30,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Damaged:
 
 
 @pytest.mark.parametrize(("folder", "model"), PARTS, ids=[folder for folder, _ in PARTS])
-def test_what_is_read_is_run_as_it_stands_or_refused_in_a_sentence(folder: str, model: Model, damaged: Damaged) -> None:
+def test_a_damaged_checkpoint_runs_or_is_refused_in_a_sentence(folder: str, model: Model, damaged: Damaged) -> None:
     @examples(40)
     @given(st.data())
     def run(data: st.DataObject) -> None:

@@ -73,7 +73,7 @@ def traces(draw: st.DrawFn) -> list[bytes | float | None]:
 @given(st.lists(traces(), min_size=1, max_size=3))
 def test_no_client_gets_a_5xx_or_leaves_anything(callers: list[list[bytes | float | None]]) -> None:
     async def nothing(request: HttpRequest) -> HttpResponse:
-        return HttpResponse(200)  # so that an answer to HEAD can be told from others without knowing what was asked
+        return HttpResponse(200)  # so that answers to HEAD look like others
 
     async def play() -> None:
         server = serve(nothing, LIMITS)

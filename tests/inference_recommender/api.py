@@ -1,13 +1,14 @@
-"""Responses in the shapes of the Inference Recommender API, and a service that answers with them."""
+"""Responses in the shapes of the Inference Recommender API, and a service that returns them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from aws_api.errors import AwsRefused
+from aws_api.sagemaker import MEASURED_ON_TAG, JobNameTaken
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
-from inference_recommender.measure.job_wait import JobNameTaken
-from inference_recommender.measurement import DeployedEndpoint
+from inference_recommender.measure.job_metrics import QUANTILES
 
 CREATED = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 COMPLETED = CREATED + timedelta(minutes=2)
@@ -80,6 +81,26 @@ SERIES = Series(
 )
 
 
+def points(series: Series, queries: Iterable[Mapping[str, Any]]) -> dict[str, dict[datetime, float]]:
+    """Returns what CloudWatch answers to queries of a test with this series, at the series' period."""
+    values: dict[str, dict[datetime, float]] = {}
+    times = [CREATED + timedelta(seconds=second) for second in series.seconds]
+    quantiles = dict(zip((f"q{number}" for number in range(1, 11)), QUANTILES, strict=True))
+    for query in queries:
+        key, statistic, period = query["Id"], query["MetricStat"]["Stat"], query["MetricStat"]["Period"]
+        if key == "q0":
+            values[key] = {CREATED: 1000.0} if series.model_latency_quantiles_ms else {}
+        elif key in quantiles:
+            known = series.model_latency_quantiles_ms.get(quantiles[key])
+            values[key] = {} if known is None else {CREATED: known * 1000}
+        elif period == series.period_s:
+            columns = {"users": series.users, "invocations": series.invocations, "errors": series.errors}
+            model = tuple(None if one is None else one * 1000 for one in series.model_latency_ms.get(statistic, ()))
+            column = columns.get(key) or (model if key == "model" else series.latency_ms.get(key, ()))
+            values[key] = {time: one for time, one in zip(times, column, strict=False) if one is not None}
+    return values
+
+
 class FakeService:
     """Answers DescribeInferenceRecommendationsJob with the next of `descriptions`, and then always with the last."""
 
@@ -98,7 +119,7 @@ class FakeService:
         self.troubles: dict[str, list[Exception]] = {}
         """Errors by method; each call raises one before it answers."""
 
-    def hurry(self) -> None:
+    def stop_retrying(self) -> None:
         self.notify = None
 
     def upload(self, url: str, body: bytes) -> None:
@@ -106,7 +127,7 @@ class FakeService:
         self.uploaded[url] = body
 
     def create_job(self, request: Mapping[str, Any]) -> str:
-        """A name that is taken is refused, as by the service."""
+        """Rejects a name that is taken, as the service does."""
         self._trouble("create_job")
         if any(job["JobName"] == request["JobName"] for job in self.created):
             raise JobNameTaken(request["JobName"])
@@ -127,26 +148,20 @@ class FakeService:
         self.stopped.append(name)
         self._descriptions = [description("STOPPING"), description("STOPPED")]
 
-    def job_tags(self, job_arn: str) -> dict[str, str]:
-        return {tag["Key"]: tag["Value"] for tag in self.created[0]["Tags"]}
-
-    def measured_on(self, job_arn: str) -> str | None:
-        return self.machine
+    def tags(self, arn: str) -> dict[str, str]:
+        own = {tag["Key"]: tag["Value"] for tag in self.created[0]["Tags"]} if self.created else {}
+        return {**own, **({MEASURED_ON_TAG: self.machine} if self.machine else {})}
 
     def container_log(self, job_name: str, endpoint_name: str) -> list[str]:
         return self.log
 
-    def series(
-        self,
-        describe: Mapping[str, Any],
-        steps: Sequence[Mapping[str, Any]],
-        deployed: DeployedEndpoint | None,
-        percentile: str,
-    ) -> dict[str, Series]:
-        return dict.fromkeys(("sm-epc-1", "sm-epc-2"), self.time_series) if self.time_series else {}
+    def metrics(
+        self, queries: Iterable[Mapping[str, Any]], start: datetime, end: datetime
+    ) -> dict[str, dict[datetime, float]]:
+        return points(self.time_series, queries) if self.time_series else {}
 
-    def latest_series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> list[Series]:
-        return [self.time_series] if self.time_series else []
+    def scaling_configuration(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        raise AwsRefused("GetScalingConfigurationRecommendation", "NotImplemented", "not here")
 
     def _trouble(self, method: str) -> None:
         if errors := self.troubles.get(method):

@@ -1,14 +1,10 @@
 """The API's responses read into numbers: units, fleets, NaN, absent values, failed steps."""
 
-import json
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_recommender.measurement import DeployedEndpoint, latency_unit, measurements
-from inference_recommender.run_folder import RunFolder
+from inference_recommender.measurement import latency_unit, measurements
 from tests.inference_recommender.api import SERIES, description, endpoint, recommendation, step
 
 
@@ -133,7 +129,7 @@ def test_a_latency_that_fits_cloudwatch_in_no_unit_is_left_as_documented() -> No
     assert latency_unit(500.0, 1e9, {"p50": 20.0, "p99": 30.0}) == "ms"
 
 
-ENDPOINT = DeployedEndpoint(name="lives", variant_name="AllTraffic", instance_type="ml.m5.large", instance_count=4)
+ENDPOINT = endpoint("lives", "ml.m5.large", 4)
 
 
 def test_an_existing_endpoints_performance_is_a_measurement_per_instance_before_the_others() -> None:
@@ -165,26 +161,3 @@ def test_a_test_that_failed_before_it_had_an_endpoint_is_not_lost() -> None:
     (measured,) = measurements(description(InferenceRecommendations=[]), [failed], {})
     assert (measured.endpoint_name, measured.instance_type) == ("test-1", "unknown")
     assert measured.failure_reason == "No capacity for ml.g5.xlarge."
-
-
-@pytest.mark.parametrize("within_ms", [None, 50.0])
-def test_measurements_of_an_older_version_are_read(within_ms: float | None, tmp_path: Path) -> None:
-    """They have a rate of open arrivals in the place of the users'."""
-    old = {
-        "instance_type": "ml.c5.xlarge",
-        "endpoint_name": "e",
-        "max_invocations_per_minute": 9_000.0,
-        "max_invocations_interval": [8_000.0, 9_500.0],
-        "model_latency_ms": 48.0,
-        "percentile": "P99",
-        "searched_within_ms": within_ms,
-    }
-    (tmp_path / "measurements.json").write_text(json.dumps([old]), "utf-8")
-    (found,) = RunFolder(tmp_path).measurements()
-    if within_ms is None:
-        assert (found.open_loop, found.max_invocations_per_minute, found.percentile) == (None, 9_000.0, "P99")
-        return
-    assert (found.max_invocations_per_minute, found.model_latency_ms, found.percentile) == (None, None, None)
-    assert found.open_loop is not None
-    assert (found.open_loop.invocations_per_minute, found.open_loop.interval) == (9_000.0, (8_000.0, 9_500.0))
-    assert (found.open_loop.percentile, found.open_loop.limit_ms, found.open_loop.latency_ms) == ("P99", 50.0, 48.0)

@@ -1,7 +1,6 @@
 """A log shows a line for each status, a sentence for each trouble, and every candidate told apart."""
 
 import io
-import math
 import re
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ from rich.table import Table
 from inference_recommender.__main__ import main
 from inference_recommender.cli import jobs
 from inference_recommender.client import InferenceClient
-from inference_recommender.output import JobProgress, interval_text, stdout_console, warn
+from inference_recommender.output import JobProgress, stdout_console, warn
 from inference_recommender.progress import ProgressUpdate
 
 
@@ -65,11 +64,6 @@ def test_a_terminal_of_80_columns_shows_the_name_the_bar_and_the_latest_figures(
     assert last.endswith("12 users, 123,456/min, p99 21.3 ms")
 
 
-def test_an_unknown_end_of_an_interval_has_one_spelling() -> None:
-    assert interval_text(22.0, None, ".4g", " ms") == interval_text(22.0, math.inf, ".4g", " ms") == "22 ms to unknown"
-    assert interval_text(None, 1234.5, ",.0f") == "unknown to 1,234"
-
-
 def test_a_log_has_tables_without_trailing_blanks(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table("a", "b")
     table.add_row("long enough to pad", "")
@@ -83,11 +77,11 @@ def test_an_account_without_jobs_is_listed_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Account:
-        def jobs(self, *_: object) -> list[object]:
+        def list_jobs(self, *_: object) -> list[object]:
             return []
 
-    monkeypatch.setattr(jobs, "Aws", Account)
-    assert main(["list"]) == 0
+    monkeypatch.setattr(jobs, "SageMakerAccount", Account)
+    assert main(["jobs", "list"]) == 0
     assert capsys.readouterr() == ("", "No jobs.\n")
 
 

@@ -20,9 +20,9 @@ from botocore.config import Config
 from botocore.model import OperationModel
 from botocore.validate import ParamValidator
 
+from aws_api.service_model import shape_problems
 from local_aws.process.local_account import LocalAccount
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from local_aws.service_model import problems
 
 ROLE = "arn:aws:iam::123456789012:role/serving"
 IMAGE = "007439368137.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:25.09-py3-cpu"
@@ -144,7 +144,7 @@ def conforming(client: Any) -> Any:
         assert not report.has_errors(), f"{model.name}: {report.generate_report()}"
         # Enums, patterns and lengths are checked where the answers are ours; moto's own are looser than AWS's.
         if model.service_model.service_name == "sagemaker":
-            assert list(problems(model.output_shape, answer)) == [], model.name
+            assert list(shape_problems(model.output_shape, answer)) == [], model.name
 
     client.meta.events.register("after-call.*.*", check)
     return client

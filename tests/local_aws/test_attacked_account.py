@@ -5,7 +5,7 @@ import json
 import resource
 import socket
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,44 +86,6 @@ def test_no_answer_invites_web_pages(account: LocalAccount) -> None:
     answer = requests.post(account.endpoint_url, b"{}", headers=headers, timeout=60)
     assert answer.status_code == 200
     assert not [name for name in answer.headers if name.lower().startswith("access-control")]
-
-
-@pytest.mark.parametrize(
-    ("headers", "code"),
-    [
-        ({}, "MissingAuthenticationToken"),
-        ({"Origin": "https://evil.example"}, "AccessDenied"),
-        ({"Host": "evil.example"}, "AccessDenied"),
-    ],
-)
-@pytest.mark.parametrize("path", ["/", "/moto-api/reset", f"/{BUCKET}/echo.tar.gz", "/endpoints/attacked/invocations"])
-def test_a_stranger_gets_a_sentence_and_nothing_else(
-    account: LocalAccount, path: str, headers: Mapping[str, str], code: str
-) -> None:
-    for method in ("GET", "POST", "PUT", "OPTIONS", "DELETE"):
-        answer = requests.request(method, account.endpoint_url + path, headers=headers, timeout=60)
-        assert answer.status_code == 403
-        assert answer.headers["x-amzn-errortype"] == (code if not path.startswith("/moto-api") else "AccessDenied")
-        assert not [name for name in answer.headers if name.lower().startswith("access-control")]
-
-
-def test_the_session_of_a_role_that_the_account_handed_out_may_call_it(
-    account: LocalAccount, client: Callable[[str], Any]
-) -> None:
-    trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
-    listing = {"Effect": "Allow", "Action": "s3:ListAllMyBuckets", "Resource": "*"}
-    trusting, allowing = ({"Version": "2012-10-17", "Statement": [each]} for each in (trust, listing))
-    role = client("iam").create_role(RoleName="lister", AssumeRolePolicyDocument=json.dumps(trusting))["Role"]
-    client("iam").put_role_policy(RoleName="lister", PolicyName="list", PolicyDocument=json.dumps(allowing))
-    given = client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="deploy")["Credentials"]
-    arguments = account.client_arguments() | {
-        "aws_access_key_id": given["AccessKeyId"],
-        "aws_secret_access_key": given["SecretAccessKey"],
-    }
-    buckets = boto3.client("s3", **arguments, aws_session_token=given["SessionToken"]).list_buckets()["Buckets"]
-    assert BUCKET in [bucket["Name"] for bucket in buckets]
-    with pytest.raises(ClientError, match="InvalidAccessKeyId"):
-        boto3.client("s3", **arguments, aws_session_token="made up").list_buckets()
 
 
 def test_the_session_for_which_moto_hands_out_a_key_that_everybody_knows_is_refused(

@@ -14,7 +14,7 @@ from local_aws.cloudwatch import LocalCloudWatchBackend, metric_key
 from local_aws.distributions import Distribution
 from local_aws.moto_services import LocalS3Backend
 from local_aws.sagemaker import model_host
-from local_aws.sagemaker.model_host import Container, ModelHost
+from local_aws.sagemaker.model_host import ModelContainer, ModelHost
 from workloads import Unavailable
 
 SMALL = get_s3_default_key_buffer_size() // 5
@@ -63,7 +63,9 @@ def test_no_model_is_fetched_or_started_where_there_is_no_room(tmp_path: Path, m
     monkeypatch.setattr(model_host, "check_room", full)
     host = ModelHost(account_id="123456789012", state=tmp_path, toolchain=tmp_path)
     with pytest.raises(Unavailable, match="is full"):
-        host.start(Container(model_data_url="s3://nowhere/model.tar.gz", environment={}), "endpoint", "ml.c5.xlarge")
+        host.start(
+            ModelContainer(model_data_url="s3://nowhere/model.tar.gz", environment={}), "endpoint", "ml.c5.xlarge"
+        )
     assert list(tmp_path.iterdir()) == []
 
 

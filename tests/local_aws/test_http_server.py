@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from local_aws.http_server import LimitedServer, Limits, listening_sockets
+from local_aws.http_server import ConnectionLimits, LimitedServer, listening_sockets
 from tests.local_aws.conftest import wait_until
 from tests.local_aws.wsgi_calls import Spy
 
@@ -26,7 +26,9 @@ def unread(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[
 @contextlib.contextmanager
 def serving(application: Any, **limits: Any) -> Iterator[LimitedServer]:
     bound = listening_sockets(0)[:1]
-    server = LimitedServer(bound[0], application, Limits(**{"headers_s": NEVER_S, "request_s": NEVER_S, **limits}))
+    server = LimitedServer(
+        bound[0], application, ConnectionLimits(**{"headers_s": NEVER_S, "request_s": NEVER_S, **limits})
+    )
     bound[0].close()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()

@@ -28,7 +28,7 @@ class Exported:
         self.model_proto = onnx.load(file)
 
     def save(self, file: Path, *, external_data: bool) -> None:
-        assert not external_data, "a graph with its weights beside it is exported by a process of its own"
+        assert not external_data, "a graph with external weights is exported by a process of its own"
         onnx.save(self.model_proto, file)
 
 

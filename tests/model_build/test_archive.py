@@ -16,7 +16,7 @@ trees = st.dictionaries(st.lists(names, min_size=1, max_size=3).map("/".join), s
 
 
 def write_tree(folder: Path, tree: dict[str, bytes], order: list[str], mtime: int, mode: int) -> dict[str, bytes]:
-    """Write what fits (a file may stand where a folder should); returns what was written."""
+    """Write what fits (a file may stand where a folder should); returns the written files."""
     folder.mkdir()
     for name in order:
         file = folder / name
@@ -40,7 +40,7 @@ def test_time_mode_and_order_of_writing_leave_no_trace(tree: dict[str, bytes], m
         folder = Path(scratch)
         written = write_tree(folder / "a", tree, sorted(tree), 0, 0o644)
         write_tree(folder / "b", written, sorted(written, reverse=True), mtime, mode)
-        # Folders of names that did not fit exist in `a` alone.
+        # Only `a` has the folders of names that did not fit.
         for path in (folder / "a").rglob("*"):
             if path.is_dir():
                 (folder / "b" / path.relative_to(folder / "a")).mkdir(parents=True, exist_ok=True)

@@ -39,7 +39,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def test_the_artifact_says_what_was_made_and_how_close_it_is(tiny_plan: BuildPlan) -> None:
+def test_the_artifact_has_the_archive_and_its_parity(tiny_plan: BuildPlan) -> None:
     artifact = load_artifact(tiny_plan.root, "tiny", "cpu")
     assert (artifact.workload, artifact.target, artifact.default_model) == ("tiny", "cpu", "tiny")
     assert artifact.archive_bytes == tiny_plan.archive.stat().st_size
@@ -51,7 +51,7 @@ def test_the_artifact_says_what_was_made_and_how_close_it_is(tiny_plan: BuildPla
     assert artifact.parity.original == artifact.parity.compiled
 
 
-def test_the_archive_holds_what_the_plan_says_and_the_unpacked_repository_is_the_same(
+def test_the_archive_has_the_planned_files_and_equals_the_unpacked_repository(
     tiny_plan: BuildPlan, tmp_path: Path
 ) -> None:
     archive.unpack(tiny_plan.archive, tmp_path)
@@ -60,7 +60,7 @@ def test_the_archive_holds_what_the_plan_says_and_the_unpacked_repository_is_the
     assert unpacked == contents(tiny_plan.repository)
 
 
-def test_nothing_in_the_archive_tells_where_it_was_made(tiny_plan: BuildPlan) -> None:
+def test_the_archive_has_no_trace_of_its_machine(tiny_plan: BuildPlan) -> None:
     here = {str(tiny_plan.root), str(Path(__file__).parents[2]), "site-packages", "/root", "/home", "/tmp/"}
     for name, data in contents(tiny_plan.repository).items():
         for path in here:
@@ -83,7 +83,7 @@ def test_verify_measures_the_archive_again(tiny_plan: BuildPlan) -> None:
     assert verify_built(tiny_plan) == load_artifact(tiny_plan.root, "tiny", "cpu").parity
 
 
-def test_what_ran_in_the_process_before_does_not_change_what_is_recorded(tiny_plan: BuildPlan) -> None:
+def test_earlier_work_of_the_process_does_not_change_the_record(tiny_plan: BuildPlan) -> None:
     """torch's sums differ in their last digits with another number of threads."""
     recorded = load_artifact(tiny_plan.root, "tiny", "cpu").parity
     with threads_kept():
@@ -154,7 +154,7 @@ def test_an_interrupted_build_leaves_the_old_one_as_it_was(copy_plan: BuildPlan,
     assert contents(copy_plan.folder) == before
 
 
-def test_what_a_killed_build_left_is_swept_away(copy_plan: BuildPlan) -> None:
+def test_files_of_a_killed_build_are_removed(copy_plan: BuildPlan) -> None:
     (copy_plan.folder / ".scratch" / "repository").mkdir(parents=True)
     verify_built(copy_plan)
     assert not (copy_plan.folder / ".scratch").exists()

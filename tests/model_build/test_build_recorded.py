@@ -20,7 +20,7 @@ def rewritten(root: Path, **changes: object) -> None:
     file.write_text(json.dumps({**document, **changes}))
 
 
-def test_what_the_build_recorded_passes_again(tiny_workload: WorkloadFolder, tiny_copy: Path) -> None:
+def test_the_record_of_a_build_passes_again(tiny_workload: WorkloadFolder, tiny_copy: Path) -> None:
     assert verify_recorded(plan(tiny_workload, "cpu", tiny_copy)).examples > 0
 
 
@@ -44,9 +44,9 @@ def test_a_build_that_compared_nothing_is_not_released(tiny_workload: WorkloadFo
         verify_recorded(planned)
     assert caught.value.exit_code == 1
     assert str(caught.value) == (
-        f"{planned.artifact}: parity: the build compared nothing, since the model could not run where it was compiled. "
-        "Run `python -m containers.batch.record` on the target's hardware and give what it writes to `python -m "
-        "model_build verify tiny --target cpu --outputs FILE`."
+        f"{planned.artifact}: parity: the build compared nothing, because its machine could not run the model. Run "
+        "`python -m containers.batch.record` on the target's hardware, and then `python -m model_build verify tiny "
+        "--target cpu --outputs FILE`."
     )
 
 

@@ -42,7 +42,7 @@ def run(tiny_copy: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return command_line.main
 
 
-def test_plan_prints_what_a_build_would_do(run: Run, tiny_copy: Path, capsys: Capture) -> None:
+def test_plan_prints_the_steps_of_a_build(run: Run, tiny_copy: Path, capsys: Capture) -> None:
     assert run(["plan", "tiny", "--target", "cpu", "--json"]) == 0
     out, err = capsys.readouterr()
     document = json.loads(out)
@@ -131,6 +131,7 @@ def test_a_missing_toolchain_is_exit_code_3(tiny_copy: Path) -> None:
             "`record` was replaced. Use `python -m model_build verify WORKLOAD --target TARGET --on sagemaker "
             "--image-uri URI`.",
         ),
+        (["build", "tiny", "--role-arn=a"], "--role-arn was replaced. Use --set recommender.role_arn=ARN."),
         (["build", "large", "--target", "cpu"], "There is no workload 'large'. Known workloads: tiny."),
         (["build", "--all", "--target", "inf1"], "There is no target 'inf1' in any workload.toml of tiny."),
         (
@@ -284,7 +285,7 @@ def test_an_error_before_libraries_have_a_log_is_in_one_of_its_own(
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-def test_a_tokenizer_that_is_none_ends_a_build_before_it_begins(run: Run, tiny_copy: Path, capsys: Capture) -> None:
+def test_an_invalid_tokenizer_ends_a_build_before_it_begins(run: Run, tiny_copy: Path, capsys: Capture) -> None:
     file = tiny_copy / "workloads" / "tiny" / "checkpoint" / "tokenizer.json"
     file.write_text("{}")
     assert run(["build", "tiny", "--target", "cpu", "--json"]) == 2

@@ -63,7 +63,7 @@ COMPILES_NOTHING = (
     "containers/encoder/answers.py",
     "containers/text2text/generator.py",
 )
-"""Files that no backend compiles with: the command line, checks, what is packed and how it is verified."""
+"""Files that no backend compiles with: the command line, checks, packing and verification."""
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_a_copy_of_the_code_has_its_hash(source: Path, backend: BackendName) -> 
 @pytest.mark.parametrize(
     ("backend", "file"), [(backend, file) for backend, files in COMPILES.items() for file in files]
 )
-def test_a_change_of_what_compiles_changes_the_hash(source: Path, backend: BackendName, file: str) -> None:
+def test_a_change_of_compiling_code_changes_the_hash(source: Path, backend: BackendName, file: str) -> None:
     assert hash_after_change(source, file, backend) != code_sha256(backend)
 
 
@@ -135,9 +135,7 @@ def _ours() -> list[str]:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_module_of_ours_that_is_really_imported_is_hashed(
-    ran: dict[str, list[str]], backend: BackendName
-) -> None:
+def test_every_imported_module_of_this_project_is_hashed(ran: dict[str, list[str]], backend: BackendName) -> None:
     module = COMPILING_MODULES[backend]
     files = {Path(file) for file in ran[module]}
     assert files

@@ -133,7 +133,7 @@ def test_without_a_gpu_it_cannot_be_verified(
     with pytest.raises(GateFailed) as caught:
         verify_recorded(planned)
     assert str(caught.value) == (
-        f"{planned.artifact}: parity: the build compared nothing, since the model could not run where it was compiled. "
+        f"{planned.artifact}: parity: the build compared nothing, because its machine could not run the model. "
         "Build it on a machine with an NVIDIA GPU: `python -m model_build build tiny --target cuda`."
     )
 

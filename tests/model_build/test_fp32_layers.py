@@ -23,7 +23,7 @@ class Gate:
 
 
 @given(layer_lists, st.data())
-def test_exactly_the_culprits_are_kept_in_the_models_order(layers: list[str], data: st.DataObject) -> None:
+def test_exactly_the_culprits_stay_in_fp32_in_the_models_order(layers: list[str], data: st.DataObject) -> None:
     culprits = data.draw(st.sets(st.sampled_from(layers)))
     assert smallest(layers, Gate(culprits)) == tuple(layer for layer in layers if layer in culprits)
 
@@ -52,7 +52,7 @@ def test_one_culprit_of_a_hundred_takes_ten_calls() -> None:
     assert gate.calls <= 10
 
 
-def test_nothing_is_kept_when_the_gate_passes_as_it_is() -> None:
+def test_no_layer_stays_in_fp32_if_the_gate_passes() -> None:
     gate = Gate(set())
     assert smallest(LAYERS, gate) == ()
     assert gate.calls == 1

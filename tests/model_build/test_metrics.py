@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, spearmanr
 
-from model_build.metrics import SMALL, Answer, Answered, intervals, measure, wilson
+from model_build.metrics import SMALL, Answered, ScoredAnswer, intervals, measure, wilson
 from workloads import METRICS, Entity, Example
 from workloads.workload import AGREEMENT
 
@@ -17,20 +17,20 @@ Entities = list[tuple[str, int, int]]
 
 def labelled(right: int, wrong: int) -> list[Answered]:
     rows = ["yes"] * right + ["no"] * wrong
-    return [Answered(Example(row={"text": "t"}, label="yes"), Answer(text=answer)) for answer in rows]
+    return [Answered(Example(row={"text": "t"}, label="yes"), ScoredAnswer(text=answer)) for answer in rows]
 
 
 def scored(wanted: list[float], given: list[float]) -> list[Answered]:
     rows = zip(wanted, given, strict=True)
-    return [Answered(Example(row={"text": "t"}, score=one), Answer(text="", score=other)) for one, other in rows]
+    return [Answered(Example(row={"text": "t"}, score=one), ScoredAnswer(text="", score=other)) for one, other in rows]
 
 
 def test_every_metric_that_a_task_has_can_be_measured() -> None:
     everything = Answered(
         Example(row={"text": "a"}, label="a", score=1.0, entities=(Entity(label="X", start=0, end=1),)),
-        Answer(text="a", score=0.5, labels=frozenset("a"), entities=frozenset({("X", 0, 1)}), to_original=1.0),
+        ScoredAnswer(text="a", score=0.5, labels=frozenset("a"), entities=frozenset({("X", 0, 1)}), to_original=1.0),
     )
-    other = everything._replace(answer=Answer(text="b", score=0.2), example=Example(row={"text": "a"}, score=0.0))
+    other = everything._replace(answer=ScoredAnswer(text="b", score=0.2), example=Example(row={"text": "a"}, score=0.0))
     for task, names in METRICS.items():
         assert set(measure(names, [everything, other])) == set(names), task
     assert AGREEMENT not in {name for names in METRICS.values() for name in names}
@@ -43,7 +43,7 @@ def test_labels_of_rows_with_several_are_scored_as_by_scikit_learn() -> None:
     rows = [
         Answered(
             Example(row={"text": "t"}, labels=tuple("abcd"[at] for at in np.flatnonzero(row))),
-            Answer(text="", labels=frozenset("abcd"[at] for at in np.flatnonzero(answer))),
+            ScoredAnswer(text="", labels=frozenset("abcd"[at] for at in np.flatnonzero(answer))),
         )
         for row, answer in zip(wanted, given, strict=True)
     ]
@@ -61,7 +61,7 @@ def test_entities_are_scored_as_by_seqeval() -> None:
     rows = [
         Answered(
             Example(row={"text": "x" * 24}, entities=tuple(Entity(label=a, start=b, end=c) for a, b, c in runs(row))),
-            Answer(text="", entities=frozenset(runs(answer))),
+            ScoredAnswer(text="", entities=frozenset(runs(answer))),
         )
         for row, answer in zip(wanted, given, strict=True)
     ]
@@ -101,11 +101,13 @@ def test_texts_are_ranked_as_by_trec_eval() -> None:
     drawn = np.random.RandomState(11)
     gains = {f"q{query}": drawn.choice(4, size=14, p=[0.6, 0.2, 0.1, 0.1]) for query in range(6)}
     rows = [
-        Answered(Example(row={"query": query, "text": "t"}, score=float(gain)), Answer(text="", score=drawn.rand()))
+        Answered(
+            Example(row={"query": query, "text": "t"}, score=float(gain)), ScoredAnswer(text="", score=drawn.rand())
+        )
         for query, texts in gains.items()
         for gain in texts
     ]
-    alone = Answered(Example(row={"query": "alone", "text": "t"}, score=1.0), Answer(text="", score=0.0))
+    alone = Answered(Example(row={"query": "alone", "text": "t"}, score=1.0), ScoredAnswer(text="", score=0.0))
     for measured in (rows, [*rows, alone]):
         assert measure(["ndcg_at_10", "mrr_at_10"], measured) == pytest.approx(
             {"ndcg_at_10": NDCG, "mrr_at_10": RECIPROCAL_RANK}

@@ -6,30 +6,30 @@ from typing import Any
 import pytest
 
 from model_build import parity, render
-from model_build.metrics import Answer
-from model_build.parity import Comparison, GateFailed, check_parity, check_quality
+from model_build.metrics import ScoredAnswer
+from model_build.parity import GateFailed, ParityComparison, check_parity, check_quality
 from workloads import Example, Parity, ParityReport
 
 METRICS = ("exact_match", "unchanged_rate")
 
 
-def report(comparisons: list[Comparison]) -> ParityReport:
+def report(comparisons: list[ParityComparison]) -> ParityReport:
     return parity.report(METRICS, comparisons)
 
 
 def comparison(
     *, text: str = "shoes", label: str = "shoes", original: str = "shoes", compiled: str = "shoes", **changes: Any
-) -> Comparison:
+) -> ParityComparison:
     values: dict[str, Any] = {
         "example": Example(row={"text": text}, label=label),
-        "original": Answer(text=original),
-        "compiled": Answer(text=compiled),
+        "original": ScoredAnswer(text=original),
+        "compiled": ScoredAnswer(text=compiled),
         "identical": True,
         "max_logit_difference": 0.0,
         "mean_logit_difference": 0.0,
         "logits": 10,
     }
-    return Comparison(**values | changes)
+    return ParityComparison(**values | changes)
 
 
 RIGHT = comparison()

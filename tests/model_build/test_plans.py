@@ -66,7 +66,7 @@ def test_a_build_is_configured_by_its_serving_settings(workload: str, name: str)
             assert sum(group.count * max(1, len(group.gpus)) for group in config.instance_group) == serving.copies
 
 
-def test_what_is_for_inf1_is_for_inf2_too_and_both_are_held_to_the_same_numbers() -> None:
+def test_targets_for_inf1_exist_for_inf2_with_the_same_limits() -> None:
     """Golden rows are compared with the target's parity: without a limit on numbers only places would count."""
     for workload in map(load_workload, workload_names(ROOT / "workloads")):
         targets = [each for each in workload.workload.targets.values() if isinstance(each, NeuronTarget)]
@@ -88,7 +88,7 @@ def test_moving_from_inf1_to_inf2_is_one_line(workloads_copy: Path) -> None:
 
 
 def answers_on_inf1(folder: Path, pipeline_cores: str) -> BuildPlan:
-    """Plans question answering as a pipeline over so many NeuronCores."""
+    """Plans question answering as a pipeline over several NeuronCores."""
     shutil.copytree(ROOT / "workloads" / "question_answering", folder / "question_answering")
     file = folder / "question_answering" / "workload.toml"
     text = file.read_text("utf-8")

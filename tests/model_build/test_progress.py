@@ -8,7 +8,7 @@ import model_build.__main__ as command_line
 from model_build.progress import seldom
 
 
-def test_a_step_is_told_when_the_last_one_is_long_ago() -> None:
+def test_a_step_is_reported_if_the_last_one_is_long_ago() -> None:
     told, seconds = list[str](), iter([0.0, 5.0, 29.9, 30.0, 31.0, 59.9, 75.0])
     progress = seldom(told.append, 30.0, lambda: next(seconds))
     for step in ("loading", "compiling", "asking, 0", "asking, 32", "asking, 64", "asking, 96"):

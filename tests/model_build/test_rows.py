@@ -61,7 +61,7 @@ def test_a_file_without_rows(classifier: WorkloadFolder, name: str) -> None:
     assert refusal(classifier) == f"{name}: has no rows. Write one JSON object a line, with the model's fields."
 
 
-def test_a_build_tells_of_them_without_torch(classifier: WorkloadFolder) -> None:
+def test_a_build_reports_them_without_torch(classifier: WorkloadFolder) -> None:
     write(classifier, "payloads.jsonl", {"text": "ab " * 20})
     code = (
         "import sys; from pathlib import Path; import model_build.__main__ as c; c.ROOT = Path(sys.argv[1]); "

@@ -55,7 +55,7 @@ WARM_UP = Counter({1: 1, 4: 1, 8: 1})
 
 @pytest.fixture(scope="module")
 def serve(workload: WorkloadFolder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
-    """Builds a target or variant and serves what was packed; the end of the module stops the servers."""
+    """Builds a target or variant and serves its repository; the end of the module stops the servers."""
     servers = []
 
     @cache

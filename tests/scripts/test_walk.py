@@ -16,8 +16,7 @@ from rich.console import Console
 
 from scripts import walk
 from scripts.walk import Walk, duration
-from tests.artifacts import an_artifact
-from tests.inference_recommender.measure.prove.recommended import a_candidate, a_recommendation
+from tests.builders import a_candidate, a_recommendation, an_artifact
 from workloads import ROOT, Autoscaling, LatencyObjective, file_sha256
 
 ACCOUNT = """

@@ -98,7 +98,7 @@ def test_triton_killed_midway_fails_the_job_with_the_reason_and_keeps_what_was_m
     deployed: RepositoryCopy,
 ) -> None:
     before = {server.pid for server in deployed.tritons()}
-    running = deployed.start(*recommend("--traffic", "long", "--job-name", "spellcheck-killed"))
+    running = deployed.start(*recommend("--traffic", "long", "--name", "spellcheck-killed"))
     wait_until(lambda: status(deployed, "spellcheck-killed") == "IN_PROGRESS" and len(deployed.tritons()) > len(before))
     time.sleep(8)
     (victim,) = [server for server in deployed.tritons() if server.pid not in before]
@@ -117,13 +117,13 @@ def test_triton_killed_midway_fails_the_job_with_the_reason_and_keeps_what_was_m
 def test_ctrl_c_stops_the_job_and_keeps_what_was_measured(deployed: RepositoryCopy) -> None:
     before = {server.pid for server in deployed.tritons()}
     job = "spellcheck-interrupted"
-    running = deployed.start(*recommend("--traffic", "long", "--job-name", job))
+    running = deployed.start(*recommend("--traffic", "long", "--name", job))
     wait_until(lambda: status(deployed, job) == "IN_PROGRESS" and len(deployed.tritons()) > len(before))
     time.sleep(5)
     running.send_signal(signal.SIGINT)
     stderr = finish(running)
     assert running.returncode == 130
-    assert stderr.splitlines()[-1] == f"Interrupted: job {job} was stopped. What was measured is kept in runs/{job}."
+    assert stderr.splitlines()[-1] == f"Interrupted: job {job} was stopped. Measurements: runs/{job}."
     assert status(deployed, job) == "STOPPED"
     assert {server.pid for server in deployed.tritons()} == before
 

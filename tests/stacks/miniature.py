@@ -19,7 +19,7 @@ from aws_cdk.assertions import Annotations, Match, Template
 
 from app import add_stacks
 from stacks.context import Options
-from tests.artifacts import an_artifact
+from tests.builders import an_artifact
 from tests.conftest import without_objectives_of_targets
 from tests.stacks.templates import make_app
 from workloads import (

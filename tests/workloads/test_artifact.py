@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.artifacts import an_artifact
+from tests.builders import an_artifact
 from workloads import ProjectError, artifact_file, file_sha256, load_artifact
 
 

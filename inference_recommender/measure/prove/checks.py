@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from inference_recommender.measure.target import UNKNOWN_TYPE, Target
+from inference_recommender.measure.system import UNKNOWN_TYPE, SystemUnderTest
 from workloads import Candidate, Recommendation, UsageError, WorkloadFolder
 
 
@@ -22,41 +22,41 @@ def recommendation_to_prove(folder: WorkloadFolder, file: Path) -> tuple[Recomme
     return recommendation, chosen
 
 
-def check_artifact(target: Target, recommendation: Recommendation, chosen: Candidate, file: Path) -> None:
+def check_artifact(system: SystemUnderTest, recommendation: Recommendation, chosen: Candidate, file: Path) -> None:
     """Raises `UsageError` if the target serves another archive or runs on another instance type."""
-    measured, serves = recommendation.archive_sha256, target.archive_sha256
+    measured, serves = recommendation.archive_sha256, system.archive_sha256
     if serves is not None and serves != measured:
         raise UsageError(
-            f"{file}: archive_sha256: {measured[:12]}… was measured, but {target.name} serves {serves[:12]}…. Deploy "
+            f"{file}: archive_sha256: {measured[:12]}… was measured, but {system.name} serves {serves[:12]}…. Deploy "
             "the measured archive, or measure the deployed one."
         )
-    if target.instance_type not in (UNKNOWN_TYPE, chosen.instance_type):
+    if system.instance_type not in (UNKNOWN_TYPE, chosen.instance_type):
         raise UsageError(
-            f"{file}: recommended.instance_type: is {chosen.instance_type}, but {target.name} runs on "
-            f"{target.instance_type}. Prove it on an endpoint of {chosen.instance_type}."
+            f"{file}: recommended.instance_type: is {chosen.instance_type}, but {system.name} runs on "
+            f"{system.instance_type}. Prove it on an endpoint of {chosen.instance_type}."
         )
 
 
-def check_fleet(target: Target, chosen: Candidate, peak_invocations_per_minute: float) -> None:
+def check_fleet(system: SystemUnderTest, chosen: Candidate, peak_invocations_per_minute: float) -> None:
     """Raises `UsageError` if the target has fewer instances than the recommended fleet."""
-    if target.instances >= (chosen.instance_count or 1):
+    if system.instances >= (chosen.instance_count or 1):
         return
-    has = f"{target.instances} instance{'s' if target.instances != 1 else ''}"
-    if target.stands_in:
+    has = f"{system.instances} instance{'s' if system.instances != 1 else ''}"
+    if system.stands_in:
         has = "one server for all of its instances, as every endpoint of the local account does"
     raise UsageError(
-        f"--fleet: {target.name} has {has}. {peak_invocations_per_minute:,} invocations/min need the "
+        f"--fleet: {system.name} has {has}. {peak_invocations_per_minute:,} invocations/min need the "
         f"{chosen.instance_count} recommended ones. Deploy the fleet, or omit --fleet: each instance then gets its "
         "share."
     )
 
 
-def check_endpoint_lifetime(target: Target, longest_s: float, now: datetime) -> None:
+def check_endpoint_lifetime(system: SystemUnderTest, longest_s: float, now: datetime) -> None:
     """Raises `UsageError` if the target may expire before the proof ends."""
-    if target.expires_at is None or now + timedelta(seconds=longest_s) <= target.expires_at:
+    if system.expires_at is None or now + timedelta(seconds=longest_s) <= system.expires_at:
         return
-    left_s = max((target.expires_at - now).total_seconds(), 0)
+    left_s = max((system.expires_at - now).total_seconds(), 0)
     raise UsageError(
-        f"--max-duration-s: the proof may take {longest_s:,.0f} s, but {target.name} expires in {left_s:,.0f} s, at "
-        f"{target.expires_at.isoformat(timespec='seconds')}. Use a shorter time or a permanent endpoint."
+        f"--max-duration-s: the proof may take {longest_s:,.0f} s, but {system.name} expires in {left_s:,.0f} s, at "
+        f"{system.expires_at.isoformat(timespec='seconds')}. Use a shorter time or a permanent endpoint."
     )

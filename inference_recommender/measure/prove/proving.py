@@ -19,7 +19,7 @@ from inference_recommender.measure.prove.sequential import (
     shortest_s,
     warm_up,
 )
-from inference_recommender.measure.target import Target
+from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import limit_of
 from workloads import Candidate, Proof, ProofScenario, Recommendation, Sizing, UsageError
 
@@ -35,15 +35,6 @@ OnLook = Callable[[Load, float, PercentileInterval], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Origin:
-    """Where and when a proof was made."""
-
-    machine: str
-    measured_at: str
-    run: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedLoad:
     load: Load
     rate_per_minute: float
@@ -53,10 +44,10 @@ class PlannedLoad:
 
 @dataclass(slots=True)
 class Proving:
-    """One proof. `proof` returns what is known at any time, also after an interruption."""
+    """One proof. `proof` returns the result so far, also after an interruption."""
 
     recommendation: Recommendation
-    target: Target
+    system: SystemUnderTest
     probe: SendProbe
     longest_s: float
     """Seconds of load, both loads together, after the warm-up."""
@@ -104,8 +95,8 @@ class Proving:
             loss.looks_s = looks_s(loss.rate_per_minute, percentile, self.longest_s - peak.passed_s)
             loss.run()
 
-    def proof(self, origin: Origin) -> Proof:
-        """Returns what is known so far."""
+    def proof(self, *, machine: str, measured_at: str, run: str) -> Proof:
+        """Returns the result so far. `machine` sends the load; `run` is the proof's folder."""
         scenarios = tuple(self._scenarios())
         deciding = _deciding(scenarios)
         objective = self.recommendation.objective
@@ -121,14 +112,14 @@ class Proving:
             reason=self._reason(deciding),
             scenarios=scenarios,
             not_tested=(not_tested,) if not_tested else (),
-            instances=self.target.instances,
-            instance_type=self.target.instance_type,
-            archive_sha256=self.target.archive_sha256,
-            target=self.target.name,
-            measured_on=self.target.measured_on,
-            machine=origin.machine,
-            measured_at=origin.measured_at,
-            run=origin.run,
+            instances=self.system.instances,
+            instance_type=self.system.instance_type,
+            archive_sha256=self.system.archive_sha256,
+            target=self.system.name,
+            measured_on=self.system.measured_on,
+            machine=machine,
+            measured_at=measured_at,
+            run=run,
         )
 
     @property
@@ -137,7 +128,7 @@ class Proving:
         return self.recommendation.recommended
 
     def _rate(self, load: Load) -> float:
-        return (load.per_instance or 0.0) * self.target.instances
+        return (load.per_instance or 0.0) * self.system.instances
 
     def _shortest_s(self, load: Load) -> float:
         if load.per_instance is None:

@@ -16,8 +16,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from local_aws.process.container_credentials import ContainerCredentials
 from local_aws.process.guarded_process import GuardedProcess
+from local_aws.process.role_session import role_session
 from scripts.rehearsal.release.codebuild import Build, BuildFailed, matching_files, run_build
 from scripts.rehearsal.release.machine import Machine
 from scripts.rehearsal.release.permissions import Roles, allowed
@@ -199,10 +199,8 @@ class Runner:
             log.append(line)
             self.on_line(action, line)
 
-        with (
-            _scratch_folder(self.folder / f"build-{number}") as folder,
-            ContainerCredentials.serve(self.roles.environment, project.role_arn) as account,
-        ):
+        account = role_session(self.roles.environment, project.role_arn)
+        with _scratch_folder(self.folder / f"build-{number}") as folder:
             build = Build(
                 project=project,
                 number=number,

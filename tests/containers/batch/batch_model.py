@@ -1,6 +1,6 @@
 """A model small enough to start at once, in the folder that the build would make: real tokenizer, graph and settings.
 
-The graph takes the mean of its tokens' embeddings; its answers depend on the row alone, padding left out.
+The graph takes the mean of its tokens' embeddings; its answers depend only on the row, without padding.
 """
 
 import json

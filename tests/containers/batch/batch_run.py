@@ -30,7 +30,7 @@ class Ended:
 def install(folder: Path) -> Path:
     """Copies the files that the image copies."""
     (folder / "containers").mkdir(parents=True)
-    for name in ("__init__.py", "archive_reader.py", "embedded_metrics.py", "errors.py"):
+    for name in ("__init__.py", "archive_reader.py", "embedded_metrics.py", "container_errors.py"):
         shutil.copy(ROOM / name, folder / "containers")
     for package in ("batch", "encoder", "neuron"):
         shutil.copytree(ROOM / package, folder / "containers" / package, ignore=shutil.ignore_patterns("__pycache__"))

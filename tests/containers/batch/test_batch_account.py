@@ -12,7 +12,7 @@ import pytest
 
 from containers.batch import account, archive
 from containers.batch.__main__ import main
-from containers.errors import Unavailable, exit_code_of
+from containers.container_errors import Unavailable, exit_code_of
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import contents
 from tests.containers.batch.test_batch_s3 import client, environment, objects
@@ -231,7 +231,7 @@ def test_a_missing_or_broken_archive_is_refused(
 
 
 def test_an_archive_with_another_sha256_is_refused(packed: Path, tmp_path: Path) -> None:
-    """CDK names an archive in S3 by its sha256. On disk the artifact.json beside it has the sha256."""
+    """CDK names an archive in S3 by its sha256. On disk its artifact.json has the sha256."""
     actual, known = file_sha256(packed), "0" * 64
     why = rf"cannot be unpacked \(its sha256 is {actual}, not {known}: it is damaged, or another archive\)\."
     named = Path(shutil.copy(packed, tmp_path / f"{known}.tar.gz"))
@@ -243,7 +243,7 @@ def test_an_archive_with_another_sha256_is_refused(packed: Path, tmp_path: Path)
     with pytest.raises(Unavailable, match=why):
         archive.unpack(str(beside), tmp_path / "model", tmp_path / "copy")
     artifact.write_text("{}")
-    with pytest.raises(Unavailable, match=r"the artifact.json beside it is invalid. Build it again\."):
+    with pytest.raises(Unavailable, match=r"its artifact.json is invalid. Build it again\."):
         archive.unpack(str(beside), tmp_path / "model", tmp_path / "copy")
     assert not (tmp_path / "model").exists()
     artifact.write_text(json.dumps({"archive": "model.tar.gz", "archive_sha256": actual}))

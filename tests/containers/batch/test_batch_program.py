@@ -16,7 +16,7 @@ from containers.batch.__main__ import main
 from containers.batch.predictor import ModelFolder
 from containers.batch.storage import Folder
 from containers.batch.worker_pool import on_neuron, worker_environments
-from containers.errors import ContainerError
+from containers.container_errors import ContainerError
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import (
     contents,

@@ -12,7 +12,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from containers.batch.s3 import Bucket
-from containers.errors import Unavailable
+from containers.container_errors import Unavailable
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import contents, install, run, run_here
 

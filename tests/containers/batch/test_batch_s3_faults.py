@@ -1,36 +1,34 @@
-"""S3 that is slow, reports conflicts, or damages content."""
+"""S3 that is slow, reports conflicts, or whose copies differ."""
 
 import base64
+import io
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import boto3
-import botocore.endpoint
 import pytest
+from botocore.response import StreamingBody
+from botocore.stub import Stubber
 
-from containers.batch.s3 import CONFIG, CONFLICT_WAITS_S, Bucket
-from containers.errors import Unavailable
-from tests.containers.batch.faulty_s3 import FaultyS3, faulty_s3
+from containers.batch.s3 import CONFIG, CONFLICT, CONFLICT_WAITS_S, Bucket
+from containers.container_errors import Unavailable
 
-CONFLICT = (409, "ConditionalRequestConflict")
-SLOW_DOWN = (503, "SlowDown")
-
-
-@pytest.fixture
-def account() -> Iterator[FaultyS3]:
-    with faulty_s3() as account:
-        yield account
+CREATE = {"Bucket": "bucket", "Key": "out/job.json", "Body": b"mine", "ChecksumAlgorithm": "SHA256", "IfNoneMatch": "*"}
 
 
 @pytest.fixture
-def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Returns the seconds between botocore's attempts. No time passes."""
-    waited: list[float] = []
-    monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=waited.append))
-    return waited
+def client() -> Any:
+    make: Any = boto3.client
+    return make("s3", config=CONFIG, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+
+
+@pytest.fixture
+def stub(client: Any) -> Iterator[Stubber]:
+    with Stubber(client) as stub:
+        yield stub
+        stub.assert_no_pending_responses()
 
 
 @pytest.fixture
@@ -39,109 +37,77 @@ def slept() -> list[float]:
 
 
 @pytest.fixture
-def bucket(account: FaultyS3, waited: list[float], slept: list[float], monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """The environment requests fewer checksums, and is ignored."""
-    monkeypatch.setenv("AWS_RESPONSE_CHECKSUM_VALIDATION", "when_required")
-    monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
-    client: Any = boto3.client(
-        "s3",
-        endpoint_url=account.url,
-        config=CONFIG,
-        region_name="us-east-1",
-        aws_access_key_id="testing",
-        aws_secret_access_key="testing",
-    )
+def bucket(client: Any, slept: list[float]) -> Bucket:
     return Bucket(client, "s3://bucket/out", slept.append)
 
 
-def test_the_client_of_a_run_tries_ten_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, Any] = {}
-    monkeypatch.setattr(boto3, "client", lambda service, **options: given.update(options))
+def test_a_run_tries_each_request_ten_times_and_checks_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    """botocore retries SlowDown and compares what it reads with S3's checksum, whatever the environment requests."""
+    options: dict[str, Any] = {}
+    monkeypatch.setattr(boto3, "client", lambda service, **given: options.update(given))
     Bucket.open("s3://bucket/out")
-    assert given == {"config": CONFIG}
-    assert CONFIG.retries == {"mode": "standard", "total_max_attempts": 10}  # type: ignore[attr-defined]
+    assert options == {"config": CONFIG}
+    known: Any = CONFIG
+    assert known.retries == {"mode": "standard", "total_max_attempts": 10}
+    assert known.request_checksum_calculation == known.response_checksum_validation == "when_supported"
 
 
-def test_a_slow_s3_is_tried_ten_times(bucket: Bucket, account: FaultyS3, waited: list[float]) -> None:
-    account.faults["PUT"] = [SLOW_DOWN] * 9
-    bucket.write("a", b"1")
-    assert account.objects == {"/bucket/out/a": b"1"}
-    assert len(waited) == 9
-    account.faults["GET"] = [(500, "InternalError"), SLOW_DOWN]
-    assert bucket.read("a") == b"1"
-
-
-def test_an_s3_that_stays_slow_is_an_error(bucket: Bucket, account: FaultyS3) -> None:
-    account.faults["PUT"] = [SLOW_DOWN] * 10
-    with pytest.raises(
-        Unavailable, match=r"^s3://bucket/out: An error occurred \(SlowDown\) .* \(reached max retries: 9"
-    ):
-        bucket.write("a", b"1")
-
-
-def test_a_claim_in_conflict_is_tried_again(bucket: Bucket, account: FaultyS3, slept: list[float]) -> None:
-    account.faults["PUT"] = [CONFLICT, CONFLICT]
+def test_a_claim_in_conflict_is_tried_again(bucket: Bucket, stub: Stubber, slept: list[float]) -> None:
+    for _ in range(2):
+        stub.add_client_error("put_object", CONFLICT, http_status_code=409, expected_params=CREATE)
+    stub.add_response("put_object", {}, CREATE)
     assert bucket.create("job.json", b"mine") == b"mine"
     assert slept == [0.1, 0.2]
 
 
-def test_a_claim_in_conflict_reads_the_winners_claim(bucket: Bucket, account: FaultyS3, slept: list[float]) -> None:
-    account.objects["/bucket/out/job.json"] = b"theirs"
-    account.faults["PUT"] = [CONFLICT]
+@pytest.mark.parametrize(
+    ("codes", "waits"), [([CONFLICT, "PreconditionFailed"], 1), ([CONFLICT] * len(CONFLICT_WAITS_S), 6)]
+)
+def test_a_claim_in_conflict_reads_the_winners_claim(
+    codes: list[str], waits: int, bucket: Bucket, stub: Stubber, slept: list[float]
+) -> None:
+    for code in codes:
+        stub.add_client_error("put_object", code, expected_params=CREATE)
+    body = StreamingBody(io.BytesIO(b"theirs"), 6)
+    stub.add_response("get_object", {"Body": body}, {"Bucket": "bucket", "Key": "out/job.json"})
     assert bucket.create("job.json", b"mine") == b"theirs"
-    assert slept == [0.1]
-    account.faults["PUT"] = [CONFLICT] * len(CONFLICT_WAITS_S)
-    assert bucket.create("job.json", b"mine") == b"theirs"
-    assert account.objects["/bucket/out/job.json"] == b"theirs"
+    assert slept == list(CONFLICT_WAITS_S[:waits])
 
 
-def test_another_error_of_a_claim_is_raised(bucket: Bucket, account: FaultyS3) -> None:
-    account.faults["PUT"] = [(403, "AccessDenied")]
-    with pytest.raises(Unavailable, match="AccessDenied"):
+def test_another_error_of_a_claim_is_raised(bucket: Bucket, stub: Stubber) -> None:
+    stub.add_client_error("put_object", "AccessDenied", http_status_code=403, expected_params=CREATE)
+    with pytest.raises(Unavailable, match=r"^s3://bucket/out: An error occurred \(AccessDenied\)"):
         bucket.create("job.json", b"mine")
-    assert account.requests == ["PUT"]
 
 
-def test_content_that_is_read_is_compared_with_its_checksum(bucket: Bucket, account: FaultyS3) -> None:
-    bucket.write("a", b"right")
-    account.damage = lambda content: content.replace(b"right", b"wrong")
-    with pytest.raises(Unavailable, match="did not match calculated checksum"):
-        bucket.read("a")
-
-
-def crc32(content: bytes) -> str:
-    return base64.b64encode(zlib.crc32(content).to_bytes(4, "big")).decode()
-
-
-COMPOSITE = {"x-amz-checksum-crc32": f"{crc32(b'parts')}-3", "x-amz-checksum-type": "COMPOSITE"}
+CRC32 = {"ChecksumCRC32": base64.b64encode(zlib.crc32(b"right").to_bytes(4, "big")).decode()}
+PARTS = {"ChecksumCRC32": "AAAAAA==-3", "ChecksumType": "COMPOSITE"}
 
 
 @pytest.mark.parametrize(
-    ("checksums", "copy", "accepted"),
-    [
-        (lambda content: {"x-amz-checksum-crc32": crc32(content)}, b"right", True),
-        (lambda content: {"x-amz-checksum-crc32": crc32(content)}, b"wrong", False),
-        (lambda content: COMPOSITE, b"wrong", True),
-        (lambda content: COMPOSITE, b"too long", False),
-    ],
+    ("known", "copy", "accepted"),
+    [(CRC32, b"right", True), (CRC32, b"wrong", False), (PARTS, b"wrong", True), (PARTS, b"too long", False)],
     ids=["equal", "other checksum", "checksum of parts", "other size"],
 )
 def test_a_copy_is_compared_with_the_objects_size_and_checksum(
-    checksums: Callable[[bytes], dict[str, str]],
+    known: Mapping[str, str],
     copy: bytes,
     accepted: bool,
     bucket: Bucket,
-    account: FaultyS3,
+    client: Any,
+    stub: Stubber,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """boto3 does not compare an object that it reads in parts."""
-    account.objects["/bucket/in/rows.jsonl"] = b"right"
-    account.checksums = checksums
-    monkeypatch.setattr(bucket._client, "download_file", lambda bucket, key, name: Path(name).write_bytes(copy))
+    stub.add_response(
+        "head_object",
+        {"ContentLength": 5, **known},
+        {"Bucket": "bucket", "Key": "in/rows.jsonl", "ChecksumMode": "ENABLED"},
+    )
+    monkeypatch.setattr(client, "download_file", lambda bucket, key, name: Path(name).write_bytes(copy))
     if accepted:
         bucket.fetch("in/rows.jsonl", tmp_path / "copy")
-        assert (tmp_path / "copy").read_bytes() == copy
         return
     with pytest.raises(Unavailable) as refused:
         bucket.fetch("in/rows.jsonl", tmp_path / "copy")

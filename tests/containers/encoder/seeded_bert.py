@@ -23,7 +23,7 @@ QUESTIONS = (
 
 
 def seed(network: Any) -> Any:
-    """Gives every weight numbers that depend on its name alone."""
+    """Gives every weight numbers that depend only on its name."""
     with torch.no_grad():
         for name, weight in network.named_parameters():
             drawn = np.random.RandomState(crc32(name.encode())).normal(size=tuple(weight.shape))

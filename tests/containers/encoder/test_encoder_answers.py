@@ -1,4 +1,4 @@
-"""Outputs of the graph to answers, against arithmetic done by hand and spans found by trying all."""
+"""Answers from the graph's outputs: expected numbers, and spans from an exhaustive search."""
 
 import math
 from dataclasses import replace
@@ -37,7 +37,7 @@ def by_trying_all(
 
 
 @given(questions(), st.integers(1, 15))
-def test_the_best_span_is_the_one_found_by_trying_all(
+def test_the_best_span_has_the_highest_sum_of_logits(
     question: tuple[list[float], list[float], int, int], max_tokens: int
 ) -> None:
     start, end, first, last = question
@@ -52,7 +52,7 @@ def test_the_best_span_is_the_one_found_by_trying_all(
 
 
 @given(st.lists(questions(), min_size=1, max_size=4), st.integers(1, 15))
-def test_an_answer_is_the_contexts_own_characters_whatever_the_padding(
+def test_an_answer_is_a_part_of_the_context_with_any_padding(
     batch: list[tuple[list[float], list[float], int, int]], max_tokens: int
 ) -> None:
     settings = replace(QUESTION_ANSWERING, max_answer_tokens=max_tokens)
@@ -117,7 +117,7 @@ def test_a_duplicate_score_and_a_relation() -> None:
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_the_answers_have_the_keys_and_types_that_config_pbtxt_is_told(kind: str) -> None:
+def test_answers_have_the_keys_and_types_of_config_pbtxt(kind: str) -> None:
     settings = SETTINGS[kind]
     shape = (1, 3, len(settings.labels)) if settings.task == "token-classification" else (1, 3)
     outputs = {name: np.zeros(shape, np.float32) for name in settings.graph_outputs} | {"score": np.zeros(1)}

@@ -40,9 +40,7 @@ def test_exactly_the_inputs_are_made_in_their_order(rows: list[Encoding], inputs
 
 
 @given(batches, buckets)
-def test_every_row_is_itself_and_then_padding_up_to_the_smallest_bucket(
-    rows: list[Encoding], pad_to: tuple[int, ...]
-) -> None:
+def test_rows_are_padded_to_the_smallest_bucket(rows: list[Encoding], pad_to: tuple[int, ...]) -> None:
     made = tensors(rows, FIVE_INPUTS, pad_to, PAD)
     longest = max(map(len, rows))
     length = min(bucket for bucket in pad_to if bucket >= longest)
@@ -60,7 +58,7 @@ def test_without_buckets_the_longest_row_decides() -> None:
     assert padded_length(7, ()) == 7
 
 
-def test_an_input_that_nobody_can_make_is_named() -> None:
+def test_an_unknown_input_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"^inputs: 'pixels' is not known\.$"):
         tensors([Encoding((1,), (0,))], ["pixels"], (), PAD)
 
@@ -75,8 +73,8 @@ def test_requests_that_are_merged_are_the_batch_of_all_their_rows(requests: list
 
 
 @given(st.lists(batches, min_size=1, max_size=4))
-def test_every_request_gets_back_its_own_rows_and_length(requests: list[list[Encoding]]) -> None:
-    """Outputs that name their row and token: what comes back is what the request would have had alone."""
+def test_each_request_gets_its_rows_and_length(requests: list[list[Encoding]]) -> None:
+    """Outputs that name their row and token: the result equals that of the single request."""
     given_tensors = [tensors(rows, ["input_ids"], (), PAD) for rows in requests]
     merged = merge(given_tensors, PAD)["input_ids"]
     outputs = {"start_logits": merged, "score": merged[:, 0], "logits": merged[:, :1]}

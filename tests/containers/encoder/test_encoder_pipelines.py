@@ -1,9 +1,9 @@
-"""Answers are those of transformers' own pipelines over the same network, whose weights are seeded.
+"""Answers are those of transformers' pipelines over the same network with seeded weights.
 
-The network stands behind the serving code's port for compiled models, so that tokens, windows and the last step are
-compared and nothing else. transformers 5 has no pipeline for question answering; what that of 4.57.6 answered over
-these very weights is in question_answering.json, which `python -m tests.containers.encoder.record_question_answering`
-wrote. Embeddings are held to sentence-transformers in tests/model_build/encoder/test_embeddings.py.
+The network replaces the compiled model, so tokens, windows and the last step are compared. transformers 5 has no
+pipeline for question answering: question_answering.json has the answers of 4.57.6 (tokenizers 0.22.2, huggingface_hub
+0.36.2) for `seeded_bert.QUESTIONS`, with `align_to_words=False`, whole and in windows. Embeddings are compared with
+sentence-transformers in tests/model_build/encoder/test_embeddings.py.
 """
 
 import json

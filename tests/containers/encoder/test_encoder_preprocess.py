@@ -98,7 +98,7 @@ def test_the_longest_row_allowed_is_not_cut() -> None:
     assert len(encode_one(CLASSIFICATION, {"text": "a"})) == 3
 
 
-def test_a_long_row_is_cut_where_the_workload_says_so() -> None:
+def test_a_long_row_is_cut_if_the_workload_truncates() -> None:
     """It is cut as by transformers' truncation=True: from the end, the longer segment first, special tokens kept."""
     cutting = replace(CLASSIFICATION, truncation=True)
     cut = encode_one(cutting, {"text": "a" * 31})
@@ -142,7 +142,7 @@ def test_any_text_is_read_or_refused_and_batching_changes_neither(texts: list[st
             assert all(0 <= start <= end <= len(row["context"]) for start, end in encoding.spans if start >= 0)
 
 
-def test_settings_survive_the_way_through_the_file() -> None:
+def test_settings_pass_through_their_file() -> None:
     for settings in SETTINGS.values():
         assert Settings.from_json(settings.to_json()) == settings
 

@@ -1,19 +1,24 @@
-"""The three Triton models and their ensemble in a real Triton: answers, ragged dynamic batches, refusals, the cache."""
+"""The encoder's ensemble in a real Triton: answers, ragged dynamic batches, refusals and windows.
+
+tests/model_build/test_variants_served.py has the response cache and instance groups.
+"""
 
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 
 from containers.encoder.predictor import Predictor
 from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
 from local_aws.process.triton import TritonServer
-from tests.containers.encoder.encoder_ensemble import MAX_BATCH_SIZE, lay_out
+from model_build.encoder import repository
+from model_build.triton.repository import TritonModel, contents, lay_out
 from tests.containers.encoder.encoder_miniature import (
     CLASSIFICATION,
     PAIR_SCORING,
@@ -21,17 +26,16 @@ from tests.containers.encoder.encoder_miniature import (
     SETTINGS,
     TAGGING,
     flat,
+    make_folder,
 )
-from tests.quick_triton import await_counts, start_triton, statistics
+from tests.quick_triton import start_triton, statistics
+from workloads import OnnxRuntimeTarget, Serving
 
 pytestmark = pytest.mark.integration
 
-MODELS = {"text-classification": "model.pt", "text-pair-scoring": "model.onnx", "question-answering": "model.onnx"}
-WAITING = {
-    step: f"dynamic_batching {{ max_queue_delay_microseconds: {delay_us} }}"
-    for step, delay_us in (("tokenise", 100_000), ("engine", 20_000), ("postprocess", 20_000))
-}
-"""Requests that are sent together meet in the first step, however busy the machine is, and leave it together."""
+MAX_BATCH_SIZE = 8
+SERVING = Serving(max_batch_size=MAX_BATCH_SIZE, max_queue_delay_ms=100.0)
+"""Requests that are sent together meet in the first step, however busy the machine is."""
 Row = Mapping[str, str]
 
 
@@ -73,12 +77,6 @@ class Served:
     def statistics(self, model: str) -> Any:
         return statistics(self.server, model)
 
-    def cache_hits(self, model: str) -> Any:
-        return self.statistics(model)["inference_stats"]["cache_hit"]["count"]
-
-    def executions(self, *models: str) -> list[Any]:
-        return [self.statistics(model)["execution_count"] for model in models]
-
     def batch_sizes(self, model: str) -> set[int]:
         return {entry["batch_size"] for entry in self.statistics(model)["batch_stats"]}
 
@@ -104,7 +102,20 @@ def _by_row(values: list[Any], rows: int) -> list[Any]:
     return values if width == 1 else [values[row * width : (row + 1) * width] for row in range(rows)]
 
 
-Serve = Callable[..., Served]
+def triton_models(settings: Settings, made: Path, graph: str) -> list[TritonModel]:
+    """Returns the models that the build makes of these settings."""
+    target = OnnxRuntimeTarget(runtime="onnxruntime")
+    tokenizer: Any = SimpleNamespace(tokenizer=made / "tokenizer.json")
+    row = dict.fromkeys(settings.fields, "a")
+    return [
+        TritonModel(config=repository._ensemble("tiny", settings, SERVING, target)),
+        repository._tokenise("tiny_tokenise", settings, SERVING, tokenizer, row),
+        repository._model("tiny_model", settings, SERVING, target, {graph: made / graph}),
+        repository._postprocess("tiny_postprocess", settings, SERVING),
+    ]
+
+
+Serve = Callable[[Settings], Served]
 
 
 @pytest.fixture(scope="module")
@@ -112,16 +123,13 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
     """Starts servers, which the end of the module stops."""
     servers = []
 
-    def start(settings: Settings, extra: Mapping[str, str], flags: str = "", model: str | None = None) -> Served:
+    def start(settings: Settings) -> Served:
         folder = tmp_path_factory.mktemp("served")
-        made = lay_out(folder / "repository", settings, model or MODELS.get(settings.task, "model.onnx"), extra)
+        graph = "model.pt" if settings.kind == "text-classification" else "model.onnx"
+        made = make_folder(folder / "made", settings, graph)
+        lay_out(folder / "repository", contents(triton_models(settings, made, graph)))
         servers.append(
-            start_triton(
-                folder / "repository",
-                default_model="ensemble",
-                environment={"SAGEMAKER_TRITON_ADDITIONAL_ARGS": flags},
-                log_file=folder / "triton.log",
-            )
+            start_triton(folder / "repository", default_model="tiny", environment={}, log_file=folder / "triton.log")
         )
         return Served(servers[-1], Predictor.load(made))
 
@@ -133,13 +141,13 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
 
 
 @pytest.fixture(scope="module")
-def served(serve: Serve) -> Callable[[Settings], Served]:
+def served(serve: Serve) -> Serve:
     """One server per task, batching dynamically in every step."""
     made: dict[str, Served] = {}
 
     def get(settings: Settings) -> Served:
         if settings.kind not in made:
-            made[settings.kind] = serve(settings, WAITING)
+            made[settings.kind] = serve(settings)
         return made[settings.kind]
 
     return get
@@ -160,27 +168,27 @@ def make_rows(settings: Settings) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("settings", [*map(_as_parameter, SETTINGS.values())])
-def test_a_request_of_many_rows_is_answered_in_order(served: Callable[[Settings], Served], settings: Settings) -> None:
+def test_a_request_of_many_rows_is_answered_in_order(served: Serve, settings: Settings) -> None:
     model, rows = served(settings), make_rows(settings)
     assert model.post(rows) == (200, model.expected(rows))
     assert model.post(rows[3:4]) == (200, model.expected(rows[3:4]))
 
 
 @pytest.mark.parametrize("settings", [CLASSIFICATION, QUESTION_ANSWERING], ids=lambda settings: settings.task)
-def test_requests_of_different_lengths_share_a_batch(served: Callable[[Settings], Served], settings: Settings) -> None:
+def test_requests_of_different_lengths_share_a_batch(served: Serve, settings: Settings) -> None:
     """No two of these requests have the same shape, so every batch of two or more is a ragged one."""
     model = served(settings)
     requests = [[row] for row in make_rows(settings)[1:]]
     expected = [(200, model.expected(request)) for request in requests]
-    before = model.batch_sizes("engine")
+    before = model.batch_sizes("tiny_model")
     for _ in range(50):
         assert model.at_once(requests) == expected
-        if max(model.batch_sizes("engine") - before, default=1) > 1:
+        if max(model.batch_sizes("tiny_model") - before, default=1) > 1:
             return
     pytest.fail(f"Triton never put requests together: {model.batch_sizes('engine')}")
 
 
-def test_requests_of_several_rows_share_a_batch(served: Callable[[Settings], Served]) -> None:
+def test_requests_of_several_rows_share_a_batch(served: Serve) -> None:
     model, rows = served(QUESTION_ANSWERING), make_rows(QUESTION_ANSWERING)
     requests = [rows[:2], rows[2:5], rows[5:6]]
     expected = [(200, model.expected(request)) for request in requests]
@@ -188,33 +196,33 @@ def test_requests_of_several_rows_share_a_batch(served: Callable[[Settings], Ser
         assert model.at_once(requests) == expected
 
 
-def test_a_bad_row_is_the_callers_error_and_its_request_is_refused_as_a_whole(
-    served: Callable[[Settings], Served],
+def test_a_bad_row_is_an_error_of_the_client_and_its_request_is_refused(
+    served: Serve,
 ) -> None:
     """400, not 500: SageMaker counts a 500 as an error of the model. Triton puts the ensemble's name before it."""
     model, rows = served(PAIR_SCORING), make_rows(PAIR_SCORING)
     bad = {**rows[0], "right_brand": " ", "right_title": ""}
     long = {**rows[0], "left_title": "a" * 40}
-    assert model.post([bad]) == (400, "in ensemble 'ensemble', Row 0 has no text in right_brand, right_title.")
+    assert model.post([bad]) == (400, "in ensemble 'tiny', Row 0 has no text in right_brand, right_title.")
     assert model.post([rows[0], bad, long]) == (
         400,
-        "in ensemble 'ensemble', Row 1 has no text in right_brand, right_title. "
+        "in ensemble 'tiny', Row 1 has no text in right_brand, right_title. "
         "Row 2 has 48 tokens, at most 32 are allowed. No row of this request was answered.",
     )
 
 
-def test_a_refused_request_spoils_nothing_for_its_neighbours_in_the_same_batch(
-    served: Callable[[Settings], Served],
+def test_a_refused_request_does_not_affect_others_in_its_batch(
+    served: Serve,
 ) -> None:
     model, rows = served(CLASSIFICATION), make_rows(CLASSIFICATION)
     requests = [[rows[0]], [{"text": ""}], [rows[5]], [{"text": "a" * 40}], [rows[7]], [rows[2]]]
     expected = [(200, model.expected(request)) for request in requests]
-    expected[1] = (400, "in ensemble 'ensemble', Row 0 has no text in text.")
-    expected[3] = (400, "in ensemble 'ensemble', Row 0 has 42 tokens, at most 32 are allowed.")
+    expected[1] = (400, "in ensemble 'tiny', Row 0 has no text in text.")
+    expected[3] = (400, "in ensemble 'tiny', Row 0 has 42 tokens, at most 32 are allowed.")
     for _ in range(50):
         assert model.at_once(requests) == expected
         # With 2 bad requests of 6, more than 4 in one execution hold at least one of each kind.
-        if model.batch_sizes("tokenise") & {5, 6}:
+        if model.batch_sizes("tiny_tokenise") & {5, 6}:
             return
     pytest.fail(f"Triton never put more than 4 requests together: {model.batch_sizes('tokenise')}")
 
@@ -228,9 +236,7 @@ def test_a_refused_request_spoils_nothing_for_its_neighbours_in_the_same_batch(
 )
 def test_long_texts_are_read_in_windows_and_each_row_has_one_answer(serve: Serve, settings: Settings) -> None:
     """A row is several of what the model is given, and so the steps between have another batch than the request."""
-    model = serve(
-        replace(settings, max_input_tokens=16, stride=3, max_windows=MAX_BATCH_SIZE), WAITING, "", "model.onnx"
-    )
+    model = serve(replace(settings, max_input_tokens=16, stride=3, max_windows=MAX_BATCH_SIZE))
     rows = [
         {**row, settings.fields[-1]: " ".join("abcdefghij" * count)}
         for row, count in zip(make_rows(settings)[:3], (1, 3, 2), strict=True)
@@ -239,55 +245,8 @@ def test_long_texts_are_read_in_windows_and_each_row_has_one_answer(serve: Serve
         assert model.post(request) == (200, model.expected(request))
     status, problem = model.post(rows * 2)
     assert status == 400
-    assert problem.startswith("in ensemble 'ensemble', The rows are ")
+    assert problem.startswith("in ensemble 'tiny', The rows are ")
     requests = [[rows[0]], [rows[1]], [rows[2]]]
     expected = [(200, model.expected(request)) for request in requests]
     for _ in range(5):
         assert model.at_once(requests) == expected
-
-
-CACHED = "response_cache { enable: true }"
-CACHE_FLAGS = "--cache-config=local,size=1048576"
-
-
-def test_the_cache_answers_a_request_that_was_seen_before_and_keeps_no_refusal(serve: Serve) -> None:
-    """The ensemble's cache answers, without asking its steps."""
-    model = serve(CLASSIFICATION, {"ensemble": CACHED}, CACHE_FLAGS, "model.onnx")
-    first, *others = make_rows(CLASSIFICATION)
-    for row in (first, first, *others, first):
-        assert model.post([row]) == (200, model.expected([row]))
-    refused = (400, "in ensemble 'ensemble', Row 0 has no text in text.")
-    assert [model.post([{"text": ""}]) for _ in range(2)] == [refused, refused]
-    await_counts(lambda: model.cache_hits("ensemble"), 2)
-    await_counts(lambda: model.statistics("engine")["inference_count"], MAX_BATCH_SIZE)
-    await_counts(lambda: model.executions("tokenise"), [MAX_BATCH_SIZE + 2])
-
-
-def test_the_cache_of_a_step_spares_that_step(serve: Serve) -> None:
-    model, [row, *_] = serve(CLASSIFICATION, {"engine": CACHED}, CACHE_FLAGS, "model.onnx"), make_rows(CLASSIFICATION)
-    for _ in range(3):
-        assert model.post([row]) == (200, model.expected([row]))
-    await_counts(lambda: model.cache_hits("engine"), 2)
-    await_counts(lambda: model.executions("tokenise", "engine", "postprocess"), [3, 1, 3])
-
-
-@pytest.mark.slow
-def test_every_model_of_an_instance_group_is_used(serve: Serve) -> None:
-    """Triton's statistics do not tell them apart. The Python backend has a process for each, which wakes to work.
-
-    How Triton shares the work out depends on the machine's load. In `make test`, the goldens of config.pbtxt hold the
-    instance groups.
-    """
-    model = serve(QUESTION_ANSWERING, {"engine": "instance_group [ { count: 3 kind: KIND_CPU } ]"})
-    processes = psutil.Process(model.server.pid).children()
-    engines = [process for process in processes if "/engine/1/model.py" in " ".join(process.cmdline())]
-    assert len(engines) == 3
-    requests = [[row] for row in make_rows(QUESTION_ANSWERING)]
-    expected = [(200, model.expected(request)) for request in requests]
-    before = [process.num_ctx_switches().voluntary for process in engines]
-    for _ in range(30):
-        assert model.at_once(requests) == expected
-        woken = [process.num_ctx_switches().voluntary - count for process, count in zip(engines, before, strict=True)]
-        if min(woken) >= 20:  # One that has nothing to do wakes once a second.
-            return
-    pytest.fail(f"Triton did not use all of them: they woke {woken} times")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from containers.encoder.goldens import GOLDENS, PARITY, Limits, to_json
+from containers.encoder.goldens import GOLDENS, PARITY, ParityLimits, to_json
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.settings import Settings
 from containers.encoder.tensors import Encoding
@@ -61,7 +61,7 @@ def write_goldens(graph: Graph, settings: Settings, folder: Path) -> None:
     rows = [(number, code) for number, code in enumerate(encoded, 1) if isinstance(code, Encoding)]
     goldens = [golden for length in settings.pad_to for golden in choose(graph, settings, rows, length)]
     (folder / GOLDENS).write_text(to_json(goldens))
-    (folder / PARITY).write_text(Limits(1e-4, 1e-4, 0.0).to_json())
+    (folder / PARITY).write_text(ParityLimits(1e-4, 1e-4, 0.0).to_json())
 
 
 def make_onnx(folder: Path, serving: ServerSettings) -> Path:

@@ -4,7 +4,8 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from containers.neuron.batching import QUIET_S, STUCK_S, Batcher, CoreWatch, Rows
+from containers.neuron.batching import QUIET_S, STUCK_S, Batcher, CoreWatch, Rows, Steps
 from containers.neuron.launcher import SILENT_S, WorkerProcess, send_unwell
 from containers.neuron.server_settings import ServerSettings
 from tests.containers.neuron.callers import in_virtual_time
@@ -42,31 +43,40 @@ def ask(batcher: Batcher, *numbers: object) -> Coroutine[Any, Any, Sequence[Any]
     return batcher.answer([{"n": number} for number in numbers])
 
 
+@asynccontextmanager
+async def batching(
+    steps: Steps, serving: ServerSettings = SERVING, concurrency: int = 1, full: int | None = None
+) -> AsyncIterator[Batcher]:
+    batcher = Batcher(steps, serving, concurrency, CoreWatch(time.monotonic), full)
+    batcher.start()
+    yield batcher
+    await batcher.stop()
+
+
+@asynccontextmanager
+async def held(model: Doubling, batcher: Batcher) -> AsyncIterator[None]:
+    """Holds the model in a first request while the block runs."""
+    model.go.clear()
+    first = asyncio.create_task(ask(batcher, 0))
+    await asyncio.to_thread(model.entered.acquire)
+    yield
+    await asyncio.sleep(0)  # now all requests wait
+    model.go.set()
+    await first
+
+
 def run(
-    model: Doubling,
-    serving: ServerSettings,
-    *requests: Sequence[object],
-    concurrency: int = 1,
-    hold: bool = False,
-    full: int | None = None,
+    model: Doubling, serving: ServerSettings, *requests: Sequence[object], hold: bool = False, **options: int
 ) -> list[Any]:
-    """The answers of requests that come at once; with `hold`, behind a first one that is being answered."""
+    """Returns the answers of requests that come at once; with `hold`, while a first one runs."""
 
     async def asked() -> list[Any]:
-        batcher = Batcher(StubSteps(model.predict), serving, concurrency, CoreWatch(time.monotonic), full)
-        batcher.start()
-        first: list[asyncio.Task[Any]] = []
-        if hold:
-            model.go.clear()
-            first = [asyncio.create_task(ask(batcher, 0))]
-            await asyncio.to_thread(model.entered.acquire)
-        tasks = [asyncio.create_task(ask(batcher, *request)) for request in requests]
-        await asyncio.sleep(0)  # now all of them wait
-        model.go.set()
-        answers = await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*first)
-        await batcher.stop()
-        return answers
+        async with batching(StubSteps(model.predict), serving, **options) as batcher:
+            if not hold:
+                return list(await asyncio.gather(*(ask(batcher, *each) for each in requests), return_exceptions=True))
+            async with held(model, batcher):
+                tasks = [asyncio.create_task(ask(batcher, *each)) for each in requests]
+            return list(await asyncio.gather(*tasks, return_exceptions=True))
 
     return asyncio.run(asked())
 
@@ -130,12 +140,8 @@ def test_the_next_batch_starts_before_the_last_is_answered() -> None:
             return rows
 
     async def asked() -> list[Any]:
-        serving = replace(SERVING, dynamic_batching=False)
-        batcher = Batcher(Tells(predict), serving, 1, CoreWatch(time.monotonic))
-        batcher.start()
-        answers = await asyncio.gather(ask(batcher, 1), ask(batcher, 2))
-        await batcher.stop()
-        return list(answers)
+        async with batching(Tells(predict), replace(SERVING, dynamic_batching=False)) as batcher:
+            return list(await asyncio.gather(ask(batcher, 1), ask(batcher, 2)))
 
     assert asyncio.run(asked()) == [[{"n": 1}], [{"n": 2}]]
 
@@ -179,22 +185,14 @@ def test_requests_of_clients_that_hung_up_are_not_computed() -> None:
     model = Doubling()
 
     async def asked() -> Sequence[Any]:
-        batcher = Batcher(StubSteps(model.predict), SERVING, 1, CoreWatch(time.monotonic))
-        batcher.start()
-        model.go.clear()
-        first = asyncio.create_task(ask(batcher, 0))
-        await asyncio.to_thread(model.entered.acquire)
-        gone = [asyncio.create_task(ask(batcher, n)) for n in range(400)]
-        await asyncio.sleep(0)
-        for task in gone:
-            task.cancel()
-        stays = asyncio.create_task(ask(batcher, 21))
-        await asyncio.sleep(0)
-        model.go.set()
-        await first
-        answer = await stays
-        await batcher.stop()
-        return answer
+        async with batching(StubSteps(model.predict)) as batcher:
+            async with held(model, batcher):
+                gone = [asyncio.create_task(ask(batcher, n)) for n in range(400)]
+                await asyncio.sleep(0)
+                for task in gone:
+                    task.cancel()
+                stays = asyncio.create_task(ask(batcher, 21))
+            return await stays
 
     assert asyncio.run(asked()) == [42]
     assert model.sizes == [1, 1]
@@ -204,18 +202,16 @@ def test_a_client_that_hangs_up_does_not_affect_others_in_its_batch() -> None:
     model = Doubling()
 
     async def asked() -> Sequence[Any]:
-        batcher = Batcher(StubSteps(model.predict), SERVING, 1, CoreWatch(time.monotonic))
-        batcher.start()
-        model.go.clear()
-        gone, stays = (asyncio.create_task(ask(batcher, n)) for n in (1, 2))
-        await asyncio.to_thread(model.entered.acquire)
-        gone.cancel()
-        model.go.set()
-        answer = await stays
-        with pytest.raises(asyncio.CancelledError):
-            await gone
-        await batcher.stop()
-        return answer
+        async with batching(StubSteps(model.predict)) as batcher:
+            model.go.clear()
+            gone, stays = (asyncio.create_task(ask(batcher, n)) for n in (1, 2))
+            await asyncio.to_thread(model.entered.acquire)
+            gone.cancel()
+            model.go.set()
+            answer = await stays
+            with pytest.raises(asyncio.CancelledError):
+                await gone
+            return answer
 
     assert asyncio.run(asked()) == [4]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containers.errors import ContainerError
+from containers.container_errors import ContainerError
 from containers.neuron.cores import available, groups, shares, variables
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from http import HTTPStatus
 
 import pytest
 
@@ -345,20 +344,6 @@ def test_a_connection_that_was_accepted_just_before_the_drain_is_answered() -> N
         return made[0].statuses, loop.time() - began
 
     assert in_virtual_time(drain()) == ([200], 0)
-
-
-@pytest.mark.parametrize("status", [200, 400, 404, 405, 408, 413, 414, 415, 431, 500, 503])
-def test_every_status_has_its_line(status: int) -> None:
-    async def respond(request: HttpRequest) -> HttpResponse:
-        return HttpResponse(status)
-
-    async def line() -> int:
-        caller = Caller(serve(respond))
-        caller.send(get())
-        await settle()
-        return caller.heard[0].status
-
-    assert in_virtual_time(line()) == HTTPStatus(status)
 
 
 def test_many_small_requests_do_not_add_up_to_a_large_one() -> None:

@@ -65,7 +65,7 @@ scripts = st.lists(st.builds(lambda said, end: [*said, end], words, ends), min_s
 
 
 @given(scripts, st.integers(1, 5))
-def test_every_row_says_its_own_script_whatever_its_neighbours_do(lines: list[list[int]], stride: int) -> None:
+def test_every_row_follows_its_script(lines: list[list[int]], stride: int) -> None:
     outputs, script = play(lines, stride=stride)
     assert outputs == lines
     assert len(script.live) == -(-max(map(len, lines)) // stride), "the loop ends with the last row"
@@ -78,7 +78,7 @@ def test_the_limit_cuts_every_row(lines: list[list[int]], limit: int, stride: in
     assert len(script.live) <= -(-limit // stride)
 
 
-def test_the_engine_is_told_which_rows_have_ended() -> None:
+def test_the_engine_knows_which_rows_have_ended() -> None:
     outputs, script = play([[END], [7, 7, OTHER_END], [END], [8, 8, END]])
     assert outputs == [[END], [7, 7, OTHER_END], [END], [8, 8, END]]
     assert script.live == [[True] * 4, [False, True, False, True], [False, True, False, True]]

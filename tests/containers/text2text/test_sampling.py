@@ -1,4 +1,4 @@
-"""Tokens by chance: from transformers' own distribution, reproducible by a seed, and no neighbour's business."""
+"""Sampling: transformers' distribution, reproducible by a seed."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from containers.text2text.search import by_chance, likelihoods, top
     st.sampled_from((0.05, 0.5, 0.95, 1.0)),
     st.integers(0, 10**6),
 )
-def test_the_likelihoods_are_those_of_transformers(heat: float, most: int, share: float, seed: int) -> None:
+def test_likelihoods_equal_those_of_transformers(heat: float, most: int, share: float, seed: int) -> None:
     scores = np.random.default_rng(seed).standard_normal(300).astype(np.float32) * 3
     warped = torch.tensor(scores)[None]
     none: Any = None
@@ -62,7 +62,7 @@ def test_the_best_tokens_are_found_by_blocks(count: int, vocabulary: int, seed: 
 SERVED = Generation(num_beams=4, settable=("num_beams", *SAMPLING))
 
 
-def test_a_request_may_ask_for_less_beams_or_for_chance() -> None:
+def test_a_request_may_set_fewer_beams_or_sampling() -> None:
     assert SERVED.asked({}) == SERVED
     assert SERVED.asked({"num_beams": 2, "binary_data_output": True}).num_beams == 2
     drawn = SERVED.asked({"temperature": "0.7", "seed": 3})
@@ -90,19 +90,19 @@ def test_a_request_may_ask_for_less_beams_or_for_chance() -> None:
         ),
     ],
 )
-def test_a_wrong_parameter_is_refused_in_a_sentence(parameters: dict[str, Any], message: str) -> None:
+def test_an_invalid_parameter_is_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         SERVED.asked(parameters)
 
 
-def test_what_is_not_served_cannot_be_asked_for() -> None:
+def test_a_parameter_that_is_not_settable_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^The parameter top_k cannot be set here; no parameter can\.$"):
         Generation().asked({"top_k": 3})
     with pytest.raises(ValueError, match=r"^The parameter seed cannot be set here; num_beams can\.$"):
         Generation(num_beams=2, settable=("num_beams",)).asked({"seed": 3})
 
 
-def test_it_survives_the_way_through_config_pbtxt() -> None:
+def test_settings_pass_through_config_pbtxt() -> None:
     generation = Generation(num_beams=3, bad_words_ids=((1,), (2, 3)), early_stopping="never", settable=("num_beams",))
     assert Generation.from_json(generation.to_json()) == generation
     assert json.loads(Generation().to_json()) == {}

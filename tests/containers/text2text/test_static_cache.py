@@ -47,7 +47,7 @@ def test_a_cache_has_places_for_whole_launches(tokens: int, places: int) -> None
     assert cache_places(tokens) == places
 
 
-def test_a_batch_is_padded_to_the_smallest_program_that_takes_it_and_its_own_rows_come_back() -> None:
+def test_a_batch_is_padded_to_the_smallest_program_that_fits() -> None:
     programs = [Recorder(*size) for size in ((1, 2), (1, 4), (3, 2), (3, 4))]
     engine = StaticEngine(programs)
     state = engine.encode(np.array([[5, 6, 7], [8, 0, 0]]), np.array([[1, 1, 1], [1, 0, 0]]), 9)

@@ -14,7 +14,7 @@ from containers.text2text import torch_engine
 from containers.text2text.generator import TextGenerator
 from containers.text2text.settings import Settings
 from containers.text2text.static_cache import StaticEngine
-from model_build.parity import Comparison
+from model_build.parity import ParityComparison
 from model_build.text2text import export
 from model_build.text2text.verify import Original, compare
 from tests.model_build.miniatures.tiny_t5 import LIKELY_TOKEN, make_checkpoint, make_texts, make_tokenizer
@@ -70,7 +70,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for func, args, kwargs, made in self._calls:
             again = func(*args, **kwargs)
             for old, new in zip(tree_leaves(made), tree_leaves(again), strict=True):
-                # Else it is a view of what is there, or was written in place.
+                # Else it is a view, or was written in place.
                 if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
                     old.copy_(new)
 
@@ -82,14 +82,14 @@ def recorded(program: torch_engine.TorchProgram, work: Callable[[], None]) -> Ca
     return recorder.replay
 
 
-def test_what_is_captured_once_answers_every_batch(
+def test_a_captured_graph_answers_every_batch(
     original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch_engine.TorchProgram, "_captured", recorded)
     assert all(each.identical for each in compared(original, on_torch(original, tmp_path, "cpu"), ROWS))
 
 
-def compared(original: Original, engine: StaticEngine, batch_size: int) -> list[Comparison]:
+def compared(original: Original, engine: StaticEngine, batch_size: int) -> list[ParityComparison]:
     generator = TextGenerator(make_tokenizer(), engine, SETTINGS)
     return compare(original, generator, EXAMPLES, batch_size=batch_size, file=original.folder)
 
@@ -103,8 +103,8 @@ def test_every_answer_is_the_originals(original: Original, engine: StaticEngine,
     assert len({len(each.original.text or "") for each in comparisons}) > 2
 
 
-def test_what_an_earlier_batch_left_in_the_cache_changes_no_answer(engine: StaticEngine) -> None:
-    """Not even what is no number: places behind the position are masked, and still part of a sum."""
+def test_an_earlier_batch_in_the_cache_changes_no_answer(engine: StaticEngine) -> None:
+    """Not even NaN: places after the position are masked, but still part of a sum."""
     asked, live = (np.full((2, 9), 7), np.ones((2, 9), np.int64), 0), np.ones(2, np.bool_)
     state = engine.encode(*asked)
     expected = engine.step(state, live).tolist()
@@ -114,7 +114,7 @@ def test_what_an_earlier_batch_left_in_the_cache_changes_no_answer(engine: Stati
     assert engine.step(engine.encode(*asked), live).tolist() == expected
 
 
-def test_in_fp16_logits_stay_near_and_the_checkpoint_as_it_was(original: Original, tmp_path: Path) -> None:
+def test_fp16_changes_logits_little_and_the_checkpoint_not_at_all(original: Original, tmp_path: Path) -> None:
     engine = on_torch(original, tmp_path, "cpu", half=True)
     assert {parameter.dtype for parameter in original.model.parameters()} == {torch.float32}
     epsilon = torch.jit.load(tmp_path / "encoder.pt").norm.epsilon  # type: ignore[no-untyped-call]

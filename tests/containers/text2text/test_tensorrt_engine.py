@@ -1,11 +1,11 @@
-"""The TensorRT engine over a GPU in host memory: the tokens of Hugging Face, by launches that nothing changes any more.
+"""The TensorRT engine over a GPU in host memory gives the tokens of PyTorch's engine, with few launches and copies.
 
-What they are compared with is PyTorch's engine, which test_static_engines.py holds to `generate`, as
-`tests/model_build/text2text` does with this one.
+test_static_engines.py compares PyTorch's engine with `generate`, and tests/model_build/text2text this one.
 """
 
 import inspect
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
@@ -116,34 +116,6 @@ def test_batches_follow_each_other_in_the_same_memory(gpu: Gpu, plans: Path, ref
     assert dict.fromkeys(gpu.memory) == taken
 
 
-def test_an_engine_that_is_gone_has_given_its_memory_back(gpu: Gpu, plans: Path) -> None:
-    engine = tensorrt_engine.load(plans)
-    engine.encode(*sources(2, 6), 0)
-    assert gpu.memory
-    assert gpu.pinned
-    assert gpu.graphs
-    del engine
-    assert not gpu.memory
-    assert not gpu.pinned
-    assert not gpu.graphs
-
-
-def test_rows_end_at_different_steps_in_this_model(gpu: Gpu, plans: Path) -> None:
-    """Or the tests above would not see a row that is decoded further than its end."""
-    outputs = greedy(tensorrt_engine.load(plans), *sources(ROWS, 24), SETTINGS)
-    assert len({len(row) for row in outputs}) > 2
-
-
-def test_logits_of_forced_tokens_are_pytorchs(gpu: Gpu, plans: Path, reference: StaticEngine) -> None:
-    engine, asked = tensorrt_engine.load(plans), sources(5, 11)
-    state, expected = engine.encode(*asked, 0), reference.encode(*asked, 0)
-    tokens = np.zeros((5, 1), np.int64)
-    for _ in range(T5.max_output_tokens):
-        logits = engine.logits(state, tokens)
-        assert np.allclose(logits, reference.logits(expected, tokens), atol=1e-5)
-        tokens = logits.argmax(-1)[:, None]
-
-
 def test_a_request_is_one_upload_and_one_download_for_every_four_tokens(gpu: Gpu, plans: Path) -> None:
     engine = tensorrt_engine.load(plans)
     gpu.launches, gpu.waits = 0, 0
@@ -183,8 +155,8 @@ def test_one_row_runs_in_the_profile_that_is_timed_for_it(gpu: Gpu, plans: Path)
         assert {ran for ran, _ in gpu.steps} == {profile}
 
 
-def test_what_an_earlier_batch_left_in_the_cache_changes_no_answer(gpu: Gpu, plans: Path) -> None:
-    """Not even what is no number: places behind the position are masked, and still part of a sum."""
+def test_an_earlier_batch_in_the_cache_changes_no_answer(gpu: Gpu, plans: Path) -> None:
+    """Not even NaN: places after the position are masked, but still part of a sum."""
     engine, asked = tensorrt_engine.load(plans), sources(2, 9)
     expected = listed(greedy(engine, *asked, SETTINGS))
     state = engine.encode(*sources(2, 9, seed=1), 0)
@@ -196,25 +168,6 @@ def test_what_an_earlier_batch_left_in_the_cache_changes_no_answer(gpu: Gpu, pla
     assert listed(greedy(engine, *asked, SETTINGS)) == expected
 
 
-def test_an_fp16_decoder_with_its_caches_in_fp16_gives_the_same_tokens(
-    gpu: Gpu, plans: Path, graphs: Path, reference: StaticEngine
-) -> None:
-    for name in ("encoder", "decoder"):
-        model = onnx.load(graphs / f"{name}.onnx")
-        half = to_fp16(model, half=T5_CACHES)
-        write_plan(plans / plan_name(name, "7.5"), half, PROFILES[name], capability="7.5")
-    asked = sources(ROWS, 12)
-    assert listed(greedy(tensorrt_engine.load(plans), *asked, SETTINGS)) == listed(greedy(reference, *asked, SETTINGS))
-
-
-def test_a_batch_whose_memory_was_taken_is_refused(gpu: Gpu, plans: Path) -> None:
-    engine = tensorrt_engine.load(plans)
-    earlier = engine.encode(*sources(2, 6), 0)
-    engine.encode(*sources(2, 6), 0)
-    with pytest.raises(RuntimeError, match="this batch's caches were taken by a later one"):
-        engine.step(earlier, np.ones(2, np.bool_))
-
-
 def test_the_plan_of_this_gpu_is_taken(gpu: Gpu, plans: Path, reference: StaticEngine) -> None:
     gpu.capability = "8.6"
     (plans / "decoder.7.5.plan").unlink()
@@ -222,42 +175,64 @@ def test_the_plan_of_this_gpu_is_taken(gpu: Gpu, plans: Path, reference: StaticE
     assert listed(greedy(tensorrt_engine.load(plans), *asked, SETTINGS)) == listed(greedy(reference, *asked, SETTINGS))
 
 
-def test_a_gpu_without_a_plan_is_told_which_there_are(gpu: Gpu, plans: Path) -> None:
+def of_a_newer_gpu(gpu: Gpu, plans: Path, graphs: Path) -> None:
     gpu.capability = "9.0"
-    with pytest.raises(PlanRefused) as raised:
-        tensorrt_engine.load(plans)
-    assert str(raised.value) == (
-        f"{plans}: this GPU has compute capability 9.0, and there is no encoder.9.0.plan. "
-        "There: encoder.7.5.plan, encoder.8.6.plan. Build the target for this GPU."
-    )
+    tensorrt_engine.load(plans)
 
 
-def test_a_plan_of_another_tensorrt_is_refused(gpu: Gpu, plans: Path, graphs: Path) -> None:
+def of_another_tensorrt(gpu: Gpu, plans: Path, graphs: Path) -> None:
     model = onnx.load(graphs / "decoder.onnx")
     write_plan(plans / "decoder.7.5.plan", model, PROFILES["decoder"], capability="7.5", tensorrt="11.2.1.3")
-    with pytest.raises(PlanRefused) as raised:
-        tensorrt_engine.load(plans)
-    assert str(raised.value) == (
-        f"{plans}/decoder.7.5.plan: TensorRT 10.14.1.48 on a GPU of compute capability 7.5 cannot load it. A plan "
-        "loads only in the TensorRT version and on the GPU it was built for. Build it again in this image."
-    )
+    tensorrt_engine.load(plans)
 
 
-def test_plans_of_different_precisions_are_not_mixed(gpu: Gpu, plans: Path, graphs: Path) -> None:
+def of_two_precisions(gpu: Gpu, plans: Path, graphs: Path) -> None:
     half = to_fp16(onnx.load(graphs / "encoder.onnx"), half=T5_CACHES)
     write_plan(plans / "encoder.7.5.plan", half, PROFILES["encoder"], capability="7.5")
-    with pytest.raises(PlanRefused, match=r"decoder.7.5.plan: cross is float32, but float16 is written\.$"):
-        tensorrt_engine.load(plans)
+    tensorrt_engine.load(plans)
 
 
-def test_more_rows_than_the_plan_was_built_for_are_refused(gpu: Gpu, plans: Path) -> None:
-    with pytest.raises(ValueError, match=r"^a batch of 9 × 4 tokens, where 8 × 24 are the most$"):
-        tensorrt_engine.load(plans).encode(*sources(ROWS + 1, 4), 0)
+def too_many_rows(gpu: Gpu, plans: Path, graphs: Path) -> None:
+    tensorrt_engine.load(plans).encode(*sources(ROWS + 1, 4), 0)
 
 
-def test_a_device_that_is_not_there_is_cudas_own_error(gpu: Gpu, plans: Path) -> None:
-    with pytest.raises(RuntimeError, match="CUDA: cudaErrorInvalidValue"):
-        tensorrt_engine.load(plans, device=3)
+def no_such_device(gpu: Gpu, plans: Path, graphs: Path) -> None:
+    tensorrt_engine.load(plans, device=3)
+
+
+def taken_memory(gpu: Gpu, plans: Path, graphs: Path) -> None:
+    engine = tensorrt_engine.load(plans)
+    earlier = engine.encode(*sources(2, 6), 0)
+    engine.encode(*sources(2, 6), 0)
+    engine.step(earlier, np.ones(2, np.bool_))
+
+
+REFUSED: list[tuple[Callable[[Gpu, Path, Path], None], type[Exception], str]] = [
+    (
+        of_a_newer_gpu,
+        PlanRefused,
+        "{plans}: this GPU has compute capability 9.0, and there is no encoder.9.0.plan. There: encoder.7.5.plan, "
+        "encoder.8.6.plan. Build the target for this GPU.",
+    ),
+    (
+        of_another_tensorrt,
+        PlanRefused,
+        "{plans}/decoder.7.5.plan: TensorRT 10.14.1.48 on a GPU of compute capability 7.5 cannot load it. A plan loads "
+        "only in the TensorRT version and on the GPU it was built for. Build it again in this image.",
+    ),
+    (of_two_precisions, PlanRefused, "{plans}/decoder.7.5.plan: cross is float32, but float16 is written."),
+    (too_many_rows, ValueError, "a batch of 9 × 4 tokens, where 8 × 24 are the most"),
+    (no_such_device, RuntimeError, "CUDA: cudaErrorInvalidValue"),
+    (taken_memory, RuntimeError, "this batch's caches were taken by a later one"),
+]
+
+
+@pytest.mark.parametrize(("use", "error", "message"), REFUSED)
+def test_plans_and_batches_that_cannot_run_are_refused(
+    use: Callable[[Gpu, Path, Path], None], error: type[Exception], message: str, gpu: Gpu, plans: Path, graphs: Path
+) -> None:
+    with pytest.raises(error, match=f"^{re.escape(message.format(plans=plans))}$"):
+        use(gpu, plans, graphs)
 
 
 def test_the_fake_is_called_as_the_real_cuda_bindings_are() -> None:

@@ -1,4 +1,4 @@
-"""Texts in, texts out: a batch answers as its rows would alone, and a bad row spoils only its own request."""
+"""Texts in, texts out: batching changes no answer, and a bad row affects only its request."""
 
 import time
 
@@ -39,7 +39,7 @@ def test_a_request_with_several_rows_is_refused_as_a_whole_and_names_its_bad_row
     assert answers[1:] == generator.answer([[b"other"]])
 
 
-def test_a_batch_of_bad_rows_alone_is_refused(generator: TextGenerator) -> None:
+def test_a_batch_of_only_bad_rows_is_refused(generator: TextGenerator) -> None:
     assert all(isinstance(answer, Refusal) for answer in generator.answer([[row] for row in BAD_ROWS]))
 
 
@@ -94,7 +94,7 @@ def test_padding_is_on_the_right_and_masked() -> None:
     assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
 
 
-def test_settings_survive_the_way_through_config_pbtxt() -> None:
+def test_settings_pass_through_config_pbtxt() -> None:
     settings = Settings(
         max_input_tokens=1,
         max_output_tokens=2,

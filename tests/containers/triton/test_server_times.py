@@ -47,7 +47,7 @@ SECOND = counters(6, {"whole": 0, "a": 9000, "b": 4000}, {"whole": 60_000, "a": 
 
 
 def printed(*answers: str | Exception) -> list[str]:
-    """Returns what is printed if Triton answers these in turn."""
+    """Returns the printed lines if Triton answers these in turn."""
     lines: list[str] = []
     left = list(answers)
 

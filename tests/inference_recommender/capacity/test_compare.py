@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.searches.simulated_service import COLD, Service, SimulatedService
 from inference_recommender.capacity.closed_loop import capacity
-from inference_recommender.capacity.compare import Result, compare
+from inference_recommender.capacity.compare import ComparedRun, compare
 from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.time_series import Series
 from workloads import LatencyObjective
@@ -25,7 +25,7 @@ WALK = [0.0, *(20 + 2.5 * user for user in range(16))], 60
 Traffic = tuple[list[float], int]
 
 
-def _measured(model: Service, seed: int, traffic: Traffic) -> Result:
+def _measured(model: Service, seed: int, traffic: Traffic) -> ComparedRun:
     """A simulated run, read as a job's is: a point a second."""
     joins, seconds = traffic
     run = SimulatedService(model, seed).closed_loop(joins, seconds)
@@ -33,7 +33,7 @@ def _measured(model: Service, seed: int, traffic: Traffic) -> Result:
     estimate = capacity(run.finished_s, run.latencies_ms, succeeded, limit, float(seconds))
     assert estimate is not None
     parts = np.split(run.latencies_ms, np.searchsorted(run.finished_s, np.arange(1, seconds)))
-    return Result(
+    return ComparedRun(
         configuration="ml.c5.xlarge",
         invocations_per_minute=estimate.invocations_per_minute,
         interval=estimate.interval,
@@ -49,7 +49,7 @@ def _measured(model: Service, seed: int, traffic: Traffic) -> Result:
     )
 
 
-def _figures(baseline: Result, candidate: Result) -> list[str]:
+def _figures(baseline: ComparedRun, candidate: ComparedRun) -> list[str]:
     return [difference.figure for difference in compare([baseline], [candidate], OBJECTIVE).regressions]
 
 
@@ -85,10 +85,10 @@ def test_false_alarms_are_at_most_7_of_a_hundred_and_the_power_at_least_95(traff
     assert slower >= 95
 
 
-def _plain(rate: float = 10_000.0, spread: float = 0.02, **given: Any) -> Result:
+def _plain(rate: float = 10_000.0, spread: float = 0.02, **given: Any) -> ComparedRun:
     interval = (rate * (1 - spread), rate * (1 + spread))
     known = {"configuration": "ml.c5.xlarge", "invocations_per_minute": rate, "interval": interval}
-    return Result(**{**known, **given})
+    return ComparedRun(**{**known, **given})
 
 
 @given(loss=st.floats(0, 0.5), spread=st.floats(0.001, 0.1))
@@ -125,7 +125,7 @@ def test_a_latency_that_rose_at_equal_load_fails_though_the_capacity_held() -> N
     assert comparison.regressions[0].ratio == pytest.approx(1.15, rel=0.01)
 
 
-def _unfit(baseline: Sequence[Result], candidate: Sequence[Result]) -> tuple[str, ...]:
+def _unfit(baseline: Sequence[ComparedRun], candidate: Sequence[ComparedRun]) -> tuple[str, ...]:
     comparison = compare(baseline, candidate, OBJECTIVE)
     assert not comparison.regressions
     return comparison.unfit

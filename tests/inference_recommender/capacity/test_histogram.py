@@ -1,10 +1,10 @@
-"""Histograms of latencies: their error, and that they merge exactly."""
+"""Histograms of latencies: their error."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_recommender.capacity.histogram import LOWEST_MS, RELATIVE_ERROR, Histogram, bins_of, latencies_of, merged
+from inference_recommender.capacity.histogram import LOWEST_MS, RELATIVE_ERROR, Histogram, bins_of, latencies_of
 
 LATENCIES = st.lists(st.floats(LOWEST_MS, 1e6), max_size=60).map(np.array)
 SLACK = 1 + 1e-9
@@ -25,17 +25,6 @@ def test_a_percentile_is_that_of_the_latencies_within_the_error(
     estimate = Histogram.of(latencies_ms).percentile(percentile)
     assert estimate is not None
     assert abs(estimate - exact) <= exact * RELATIVE_ERROR * SLACK
-
-
-@given(LATENCIES, LATENCIES, LATENCIES)
-def test_merging_is_exact_in_any_order_and_grouping(
-    a: np.typing.NDArray[np.float64], b: np.typing.NDArray[np.float64], c: np.typing.NDArray[np.float64]
-) -> None:
-    x, y, z = map(Histogram.of, (a, b, c))
-    assert (x + y) + z == x + (y + z) == merged([z, x, y]) == Histogram.of(np.concatenate([a, b, c]))
-    assert x + y == y + x
-    assert x + Histogram() == x
-    assert len(x + y) == len(a) + len(b)
 
 
 def test_an_empty_histogram_has_no_percentile() -> None:

@@ -86,12 +86,6 @@ def test_the_capacity_of_an_mm1_queue_is_within_5_percent_for_95_of_a_hundred_se
     assert (rates > mm1_capacity_per_minute(MM1, 99, 55)).sum() <= 5
 
 
-def test_the_simulator_is_an_mm1_queue_where_it_should_be() -> None:
-    """Percentile q of the time in system is -ln(1 - q) / (mu - lambda): 48.0 ms at 9,240 a minute."""
-    result, _ = _long_run_percentile_ms(MM1, 9_240, 99, 500_000, 5)
-    assert result == pytest.approx(-np.log(0.01) / (1000 / MM1.per_unit_ms - 9_240 / 60) * 1000, rel=0.03)
-
-
 def test_a_search_returns_interval_warm_up_and_probes() -> None:
     search = Search(send=SimulatedService(COLD, 1000).probe, limit=P99_80, longest_s=3600)
     result = search.run()

@@ -1,7 +1,6 @@
-"""Small statistics, against tables, counting and definitions, whichever library computes them."""
+"""Isotonic fits, design effects and shares of dependent requests."""
 
 from itertools import pairwise
-from math import comb
 
 import numpy as np
 import pytest
@@ -9,32 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.capacity.statistics import (
-    binomial_at_most,
     design_effect,
     effective_share,
     isotonic,
-    student_t,
 )
-
-
-@given(trials=st.integers(1, 60), count=st.integers(0, 60), probability=st.floats(0.01, 0.99))
-def test_the_binomial_distribution_is_the_sum_of_its_terms(trials: int, count: int, probability: float) -> None:
-    terms = (
-        comb(trials, k) * probability**k * (1 - probability) ** (trials - k) for k in range(min(count, trials) + 1)
-    )
-    assert binomial_at_most(count, trials, probability) == pytest.approx(sum(terms), rel=1e-9)
-
-
-def test_the_binomial_distribution_of_many_trials_does_not_underflow() -> None:
-    assert binomial_at_most(10_000, 1_000_000, 0.01) == pytest.approx(0.5027, abs=0.001)
-    assert binomial_at_most(-1, 10, 0.5) == 0
-
-
-@pytest.mark.parametrize(
-    ("degrees", "quantile"), [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (30, 2.042), (1000, 1.962)]
-)
-def test_students_t_is_the_one_of_the_tables(degrees: int, quantile: float) -> None:
-    assert student_t(0.975, degrees) == pytest.approx(quantile, abs=0.0005)
 
 
 @given(st.lists(st.tuples(st.floats(-100, 100), st.floats(0.1, 10)), min_size=1, max_size=30))

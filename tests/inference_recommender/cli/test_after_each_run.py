@@ -13,8 +13,8 @@ from inference_recommender.capacity.probe import Probe
 from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.search import Reason
 from inference_recommender.measurement import Measurement
-from inference_recommender.run_folder import Jobs, RunFolder, RunInputs
-from tests.inference_recommender.measure.prove.recommended import a_candidate, a_recommendation
+from inference_recommender.run_folder import RunFolder
+from tests.builders import a_candidate, a_measurement, a_recommendation, a_run_folder
 from workloads import Autoscaling, Candidate, load_workload
 
 OBJECTIVE = load_workload("spellcheck").workload.latency_objective
@@ -24,7 +24,7 @@ PROBES = (
 )
 SLOW = (Probe(invocations_per_minute=60.0, duration_s=20.0, latency_ms=61.5, late_share=0.9),)
 REFUSED_BY_FLEET = "--fleet: "
-"""`prove` has read the recommendation and goes on to compare the fleet with the target."""
+"""`prove` has read the recommendation and compares the fleet with the target."""
 NO_FILE = "does not exist"
 FAILED = "The test failed without a reason."
 
@@ -40,15 +40,8 @@ def candidate(**changes: Any) -> Candidate:
 
 
 def measured(search: Capacity | None = None, **changes: Any) -> Measurement:
-    members: dict[str, Any] = {
-        "instance_type": "ml.c5.xlarge",
-        "endpoint_name": "e",
-        "max_invocations_per_minute": 40_000.0,
-        "max_invocations_interval": (39_500.0, 40_500.0),
-        "model_latency_ms": 40.0,
-        "open_loop": search,
-    }
-    return Measurement(**{**members, **changes})
+    members = {"max_invocations_interval": (39_500.0, 40_500.0), "open_loop": search, **changes}
+    return a_measurement(**{"rate": 40_000.0, **members})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +54,7 @@ class Ending:
     workload: str = "spellcheck"
     simulate: tuple[set[int], str]
     prove: tuple[set[int], str] = ({2}, REFUSED_BY_FLEET)
-    compare: tuple[set[int], str] = ({0}, "No regression is shown.")
+    compare: tuple[set[int], str] = ({0}, "No regression was found.")
     report: tuple[set[int], str] = ({0}, "")
 
 
@@ -116,7 +109,7 @@ ENDINGS = {
         prove=({2}, NO_FILE),
         report=(
             {2},
-            "has no recommendation: the run ended without a verdict. measurements.json has what was measured.",
+            "has no recommendation.json: the run ended without a verdict.",
         ),
     ),
     "interrupted before anything was measured": Ending(
@@ -124,7 +117,7 @@ ENDINGS = {
         simulate=({2}, NO_FILE),
         prove=({2}, NO_FILE),
         compare=({2}, "has no measurements.json: the run ended before it was written."),
-        report=({2}, "has no recommendation: the run ended without a verdict."),
+        report=({2}, "has no recommendation.json: the run ended without a verdict."),
     ),
     "no candidate meets the objective": Ending(
         measurements=(measured(),),
@@ -138,10 +131,10 @@ ENDINGS = {
         simulate=({2}, "objective: is a throughput, because it is a batch."),
         prove=({2}, "objective: is a throughput, because it is a batch."),
         compare=({2}, "objective: is a throughput, because it is a batch."),
-        report=({2}, "has no recommendation"),
+        report=({2}, "has no recommendation.json"),
     ),
     "failed job": Ending(
-        measurements=(measured(max_invocations_per_minute=None, max_invocations_interval=None, failure_reason=FAILED),),
+        measurements=(measured(rate=None, max_invocations_interval=None, failure_reason=FAILED),),
         simulate=({2}, NO_FILE),
         prove=({2}, NO_FILE),
         compare=(
@@ -150,20 +143,14 @@ ENDINGS = {
         ),
         report=(
             {2},
-            "has no recommendation: the run ended without a verdict. measurements.json has what was measured.",
+            "has no recommendation.json: the run ended without a verdict.",
         ),
     ),
 }
 
 
 def left(ending: Ending, folder: Path) -> RunFolder:
-    run = RunFolder(folder)
-    run.keep_workload(load_workload(ending.workload).workload)
-    run.keep_inputs(RunInputs(traffic="quick", archive_sha256="a" * 64))
-    jobs = Jobs(token="t", names=("job-1",), expected_s=60.0, payload_url="s3://bucket/payloads")
-    run.keep_jobs(jobs, ({"InputConfig": {}},))
-    if ending.measurements is not None:
-        run.keep_measurements(ending.measurements)
+    run = a_run_folder(folder, *(ending.measurements or ()), workload=ending.workload)
     candidates = ending.candidates or ((ending.recommended,) if ending.recommended else ())
     if candidates:
         run.keep_recommendation(

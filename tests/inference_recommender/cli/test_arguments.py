@@ -1,4 +1,4 @@
-"""How the values of options are read, and what is said of those that are refused."""
+"""Reading the values of options, and the messages for wrong ones."""
 
 import argparse
 from collections.abc import Callable

@@ -8,14 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import botocore.session
 import pytest
-from botocore.validate import ParamValidator
 
 from aws_api.errors import LocalAccountEnded
+from aws_api.service_model import problems
+from inference_recommender import renamed
 from inference_recommender.__main__ import COMMANDS, main
-from local_aws.service_model import check
-from tests.artifacts import an_artifact
 from workloads import ROOT
 
 
@@ -77,12 +75,27 @@ def test_every_commands_help_has_an_example(command: str, capsys: pytest.Capture
     assert f"example:\n  python -m inference_recommender {command}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [("run", "--with", "harness")])
-def test_the_old_name_of_a_load_test_is_answered_with_the_new(
-    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*arguments]) == 2
-    assert capsys.readouterr().err == "--with harness: is called --with load-test now.\n"
+OLD = [
+    *((command, (command,)) for command in renamed.COMMANDS),
+    *((flag, (command, "x", f"{flag}=1")) for command, flags in renamed.FLAGS.items() for flag in flags),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), OLD, ids=[" ".join(arguments) for _, arguments in OLD])
+def test_an_old_name_is_answered_with_the_new_one(cli: Cli, name: str, arguments: tuple[str, ...]) -> None:
+    refused = cli(*arguments)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f"{name} was replaced. Use " in refused.stderr.replace("`", "")
+
+
+def test_what_replaces_an_old_name_exists(cli: Cli) -> None:
+    for command, new in renamed.COMMANDS.items():
+        assert new.split()[0] in COMMANDS, command
+    for command, flags in renamed.FLAGS.items():
+        shown = cli(command, "--help").stdout
+        for flag, new in flags.items():
+            assert all(word in shown for word in new.split() if word.startswith("--")), flag
+            assert f" {flag} " not in shown, flag
 
 
 def test_an_unknown_workload_and_profile_are_refused(cli: Cli) -> None:
@@ -97,140 +110,112 @@ def test_an_unknown_workload_and_profile_are_refused(cli: Cli) -> None:
     assert traffic.stderr.endswith("there is no traffic profile 'peak'. Known profiles: longer, production, quick.\n")
 
 
-def test_without_a_word_a_job_runs_where_one_can_and_else_the_generator_asks_the_stacks_endpoint(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_options_a_job_runs_or_the_stacks_endpoint_is_measured(cli: Cli) -> None:
     """A job's hosts of ml.g4dn start with driver 470; text_classification is served by TensorRT on them."""
     assert json.loads(cli("run", "spellcheck", "--target", "cpu", "--dry-run").stdout)["JobType"] == "Advanced"
-    monkeypatch.setattr("inference_recommender.cli.load_test.load_artifact", lambda *named: an_artifact())
     chosen = cli("run", "text_classification", "--dry-run")
     assert chosen.returncode == 3, "there is no AWS to ask for the stack's endpoint"
     assert chosen.stderr.splitlines()[0] == (
-        "Measuring with --with load-test: a job's hosts of ml.g4dn.xlarge, ml.g4dn.2xlarge, ml.g4dn.12xlarge, "
-        "ml.g5.xlarge cannot start it."
+        "A job's hosts of ml.g4dn.xlarge, ml.g4dn.2xlarge, ml.g4dn.12xlarge, ml.g5.xlarge cannot start the model. "
+        "Measuring the stack's endpoint instead."
     )
-    url = cli("run", "spellcheck", "--url", "http://h:8000", "--dry-run")
-    assert url.stderr == "Measuring with --with load-test: --url names a server.\n"
-    assert json.loads(url.stdout)["plan"]["url"].startswith("http://h:8000/v2/models/")
+
+
+LOCAL = {
+    "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_ACCESS_KEY_ID": "x",
+    "AWS_SECRET_ACCESS_KEY": "x",
+}
 
 
 @pytest.mark.parametrize("kind", ["default", "advanced"])
-def test_a_job_that_could_not_start_on_aws_is_refused_when_it_is_planned(cli: Cli, kind: str) -> None:
+def test_a_job_that_could_not_start_on_aws_is_rejected_when_it_is_planned(cli: Cli, kind: str) -> None:
     refused = cli("run", "text_classification", "--job", kind, "--dry-run")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.endswith(
-        "on an endpoint that does: `python -m inference_recommender run text_classification --with load-test`.\n"
-    )
-    here = cli(
-        *("run", "text_classification", "--job", kind, "--dry-run"),
-        AWS_ENDPOINT_URL="http://127.0.0.1:9",
-        AWS_DEFAULT_REGION="us-east-1",
-        AWS_ACCESS_KEY_ID="x",
-        AWS_SECRET_ACCESS_KEY="x",
-    )
+    assert refused.stderr.endswith("measure it: `python -m inference_recommender run WORKLOAD --endpoint NAME`.\n")
+    here = cli("run", "text_classification", "--job", kind, "--dry-run", **LOCAL)
     assert here.returncode == 0, here.stderr
 
 
-def test_a_dry_run_without_aws_prints_a_valid_request_and_says_what_stands_in(cli: Cli) -> None:
+def test_aws_is_warned_of_traffic_that_it_does_not_document_and_a_local_account_is_not(cli: Cli) -> None:
+    command = ("run", "spellcheck", "--target", "cpu", "--traffic", "quick", "--dry-run")
+    message = "traffic.quick.phases.0.duration_s is 20; the service documents 120 to 3600."
+    assert message in cli(*command).stderr
+    assert message not in cli(*command, **LOCAL).stderr
+
+
+def test_a_dry_run_without_aws_prints_a_valid_request_with_placeholders(cli: Cli) -> None:
     shown = cli("run", "--job", "advanced", "--dry-run", "--target", "cpu")
-    assert shown.returncode == 0
-    request = json.loads(shown.stdout)
-    shape = (
-        botocore.session.get_session()
-        .get_service_model("sagemaker")
-        .shape_for("CreateInferenceRecommendationsJobRequest")
-    )
-    assert ParamValidator().validate(request, shape).generate_report() == ""
+    assert problems("sagemaker", "CreateInferenceRecommendationsJob", json.loads(shown.stdout)) == []
     assert shown.stderr == (
         "Warning: No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`. "
-        "Until then ACCOUNT, REGION and the names of model and role stand for the real ones.\n"
+        "The requests below have placeholders for account, region, model and role.\n"
     )
 
 
 def test_a_dry_run_of_a_default_job_of_a_package_is_a_valid_request(cli: Cli) -> None:
     arn = "arn:aws:sagemaker:us-east-1:123456789012:model-package/spellcheck/3"
-    role = "arn:aws:iam::123456789012:role/recommender"
+    settings = (f"model={arn}", "role_arn=arn:aws:iam::123456789012:role/r", "bucket=b", "tags.team=search")
     shown = cli(
-        *("run", "--job", "default", "--dry-run", "--target", "cpu", "--model-package", arn, "--role-arn", role),
-        *("--payload-bucket", "b"),
-        *("--endpoint", "lives", "--subnet", "subnet-1", "--security-group", "sg-1", "--tag", "team=search"),
+        *("run", "--job", "default", "--dry-run", "--target", "cpu", "--endpoint", "lives"),
+        *(word for setting in settings for word in ("--set", f"recommender.{setting}")),
     )
     assert (shown.returncode, shown.stderr) == (
         0,
-        "Warning: lives gets the whole load of the test: AWS advises against testing an endpoint that serves "
-        "anybody.\n",
+        "Warning: lives receives the whole test load. AWS advises against testing an endpoint in production.\n",
     )
     request = json.loads(shown.stdout)
-    check("sagemaker", "CreateInferenceRecommendationsJob", request)
+    assert problems("sagemaker", "CreateInferenceRecommendationsJob", request) == []
     assert request["InputConfig"]["ModelPackageVersionArn"] == arn
     assert request["InputConfig"]["Endpoints"] == [{"EndpointName": "lives"}]
     assert {"Key": "team", "Value": "search"} in request["Tags"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (
-            ("run", "--job", "advanced", "--dry-run", "--tag", "team"),
-            "--tag: got 'team'. Allowed: KEY=VALUE.\n",
-        ),
-        (
-            ("run", "--job", "default", "--dry-run", "--role-arn", "recommender", "--model-name", "m"),
-            "--role-arn: got 'recommender'. Allowed: an IAM role's ARN, arn:aws:iam::ACCOUNT:role/NAME.\n",
-        ),
-        (
-            ("run", "--job", "default", "--traffic", "quick", "--from-default", "runs/x"),
-            "--traffic: is of an advanced job: say --job advanced.\n"
-            "--from-default: is of an advanced job: say --job advanced.\n",
-        ),
-        (
             ("run", "--resume", "nowhere"),
-            "--resume: nowhere holds no run that can be continued: it has no jobs.json. Runs are in the folder that "
-            "--runs names, runs/ by default.\n",
+            "--resume: nowhere has no jobs.json, so there is no job to continue. Name a run folder below --runs "
+            "(default: runs/).\n",
         ),
         (
             ("run", "--job", "advanced", "--from-default", "nowhere"),
-            "nowhere is no run folder: it has no request.json.\n",
+            "nowhere is not a run folder: it has no request.json.\n",
         ),
+        (("jobs", "stop"), "jobs stop: needs the name of a job. `jobs list` shows the names.\n"),
     ],
 )
-def test_what_cannot_be_a_job_is_refused_in_a_sentence(cli: Cli, arguments: tuple[str, ...], told: str) -> None:
+def test_what_cannot_be_measured_is_rejected_in_a_sentence(cli: Cli, arguments: tuple[str, ...], message: str) -> None:
     refused = cli(*arguments)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.endswith(told)
+    assert refused.stderr.endswith(message)
 
 
-def test_no_region_says_how_to_set_one(cli: Cli) -> None:
-    refused = cli("invoke", "spellcheck", "a")
-    assert refused.returncode == 3
-    assert refused.stderr == "No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`.\n"
+NO_CREDENTIALS = (
+    "No AWS credentials were found. Configure them with `aws configure`, or start an account on this machine with "
+    "`python -m local_aws` and export what it prints."
+)
 
 
-def test_no_credentials_says_how_to_start_an_account(cli: Cli) -> None:
-    refused = cli("invoke", "spellcheck", "a", AWS_DEFAULT_REGION="us-east-1")
-    assert refused.returncode == 3
-    assert refused.stderr == (
-        "No AWS credentials were found. Configure them with `aws configure`, or start an account on this machine "
-        "with `python -m local_aws` and export what it prints.\n"
-    )
-
-
-def test_an_account_that_is_not_running_says_how_to_start_it(cli: Cli) -> None:
-    account = {
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "x",
-        "AWS_SECRET_ACCESS_KEY": "x",
-        "AWS_ENDPOINT_URL": "http://localhost:9",
-    }
-    refused = cli("invoke", "spellcheck", "a", **account)
-    assert refused.returncode == 3
-    assert refused.stderr == f"{LocalAccountEnded('http://localhost:9')}\n"
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({}, "No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`."),
+        ({"AWS_DEFAULT_REGION": "us-east-1"}, NO_CREDENTIALS),
+        (LOCAL, str(LocalAccountEnded("http://127.0.0.1:9"))),
+    ],
+)
+def test_an_aws_that_is_not_there_says_what_to_do(cli: Cli, environment: dict[str, str], message: str) -> None:
+    refused = cli("invoke", "spellcheck", "a", **environment)
+    assert (refused.returncode, refused.stderr) == (3, f"{message}\n")
 
 
 def test_a_folder_that_is_no_run_is_refused(cli: Cli, tmp_path: Path) -> None:
     refused = cli("report", str(tmp_path))
     assert refused.returncode == 2
-    assert refused.stderr == f"{tmp_path} is no run folder: it has no workload.json.\n"
+    assert refused.stderr == f"{tmp_path} is not a run folder: it has no workload.json.\n"
 
 
 def test_a_reader_of_stdout_that_has_gone_is_no_traceback() -> None:

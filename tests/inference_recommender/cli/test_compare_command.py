@@ -55,20 +55,26 @@ def test_the_command_passes_fails_and_abstains(tmp_path: Path, capsys: pytest.Ca
     old, same = _run(tmp_path / "old", _plain()), _run(tmp_path / "same", _plain(rate=10_100))
     slow, unsure = _run(tmp_path / "slow", _plain(rate=8_000)), _run(tmp_path / "unsure", _plain(spread=0.5))
     assert main(["compare", old, same, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["verdict"] == "no regression shown"
+    met = json.loads(capsys.readouterr().out)
+    assert (met["verdict"], met["decision"]) == ("met", "No regression was found.")
+    assert met["cautions"] == [
+        "ml.c5.xlarge: latency was not compared: a run has no course of P99 by users of at least 10 periods."
+    ]
+    (difference,) = met["tables"][0]["rows"]
+    assert (difference["baseline"], difference["candidate"]) == (pytest.approx(10_000), pytest.approx(10_100))
     assert main(["compare", old, slow]) == 1
-    shown = capsys.readouterr()
-    assert "-20.0%" in shown.out
-    assert shown.err.endswith(
+    out = capsys.readouterr().out
+    assert "-20.0%" in out
+    assert out.endswith(
         "Regression beyond the noise: ml.c5.xlarge: max invocations per minute -20.0% (-22.2% to -17.7%). Do not "
-        "release the candidate. Find the cause; or, if the loss is intended, size the fleet again and use this run as "
-        "the baseline.\n"
+        "release the candidate. Find the cause. If the loss is intended, size the fleet again and use this run as the "
+        "baseline.\n"
     )
     assert main(["compare", old, unsure, "--json"]) == 4
-    shown = capsys.readouterr()
-    assert json.loads(shown.out)["verdict"] == "none"
-    assert shown.err.endswith(
-        "No verdict: do not accept or reject the candidate by these runs. See above, and compare again.\n"
+    unknown = json.loads(capsys.readouterr().out)
+    assert (unknown["verdict"], unknown["decision"]) == (
+        "unknown",
+        "Inconclusive: neither accept nor reject the candidate. Measure both again and compare.",
     )
 
 
@@ -87,4 +93,4 @@ def test_runs_of_different_workloads_or_traffic_are_refused(tmp_path: Path, caps
         "same workload and traffic compare: measure the candidate with the baseline's traffic.\n"
     )
     assert main(["compare", old, str(tmp_path / "nowhere")]) == 2
-    assert capsys.readouterr().err == f"{tmp_path / 'nowhere'} is no run folder: it has no workload.json.\n"
+    assert capsys.readouterr().err == f"{tmp_path / 'nowhere'} is not a run folder: it has no workload.json.\n"

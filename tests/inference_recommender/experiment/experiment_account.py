@@ -9,12 +9,13 @@ A test's measurement follows from its variant and instance type. As a program it
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aws_api.errors import AwsUnavailable
+from aws_api.errors import AwsRefused, AwsUnavailable
+from aws_api.sagemaker import MEASURED_ON_TAG, EndpointDescription, JobNameTaken
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.experiment.cells import cells
@@ -24,11 +25,11 @@ from inference_recommender.experiment.images import PLATFORMS
 from inference_recommender.experiment.measure import measure
 from inference_recommender.experiment.plan import Experiment
 from inference_recommender.experiment.resources import ExperimentAccess
-from inference_recommender.measure.job_wait import JobNameTaken, Sleep
-from inference_recommender.measurement import DeployedEndpoint, Measurement
+from inference_recommender.measure.job_service import Sleep
+from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress, Silent
-from tests.artifacts import an_artifact
-from tests.inference_recommender.api import SERIES
+from tests.builders import an_artifact
+from tests.inference_recommender.api import SERIES, points
 from workloads import load_workload
 
 ROLE = "arn:aws:iam::123456789012:role/RecommenderRole"
@@ -56,7 +57,7 @@ class DiskAccount:
         self.notify: Notify | None = None
         state.mkdir(parents=True, exist_ok=True)
 
-    def hurry(self) -> None:
+    def stop_retrying(self) -> None:
         self.notify = None
 
     @property
@@ -89,20 +90,17 @@ class DiskAccount:
     def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
         raise AssertionError("a job makes its own endpoints")
 
-    def endpoint_status(self, name: str) -> tuple[str, str | None]:
+    def describe_endpoint(self, name: str) -> dict[str, Any]:
         raise AssertionError("a job makes its own endpoints")
 
     def delete_endpoint(self, name: str) -> None:
         raise AssertionError("a job makes its own endpoints")
 
-    def deployed_endpoint(self, name: str) -> DeployedEndpoint:
+    def endpoint_description(self, name: str) -> EndpointDescription:
         raise AssertionError("a job makes its own endpoints")
 
     def gpu_utilization(self, endpoint: str, variant: str, start: datetime, end: datetime) -> float | None:
         return self.gpu_utilization_percent
-
-    def runtime_host(self) -> str:
-        raise AssertionError("a job makes its own endpoints")
 
     def create_job(self, request: Mapping[str, Any]) -> str:
         if any(job["request"]["JobName"] == request["JobName"] for job in self.created):
@@ -149,36 +147,34 @@ class DiskAccount:
     def stop_job(self, name: str) -> None:
         (self.state / f"{name}.stopped").touch()
 
-    def job_tags(self, job_arn: str) -> dict[str, str]:
-        (job,) = [job for job in self.created if self._arn(job["request"]["JobName"]) == job_arn]
-        return {tag["Key"]: tag["Value"] for tag in job["request"]["Tags"]}
+    def tags(self, arn: str) -> dict[str, str]:
+        (job,) = [job for job in self.created if self._arn(job["request"]["JobName"]) == arn]
+        own = {tag["Key"]: tag["Value"] for tag in job["request"]["Tags"]}
+        return {**own, **({MEASURED_ON_TAG: self.machine} if self.machine else {})}
 
     def container_log(self, job_name: str, endpoint_name: str) -> list[str]:
         return []
 
-    def measured_on(self, job_arn: str) -> str | None:
-        return self.machine
+    def metrics(
+        self, queries: Iterable[Mapping[str, Any]], start: datetime, end: datetime
+    ) -> dict[str, dict[datetime, float]]:
+        """Every test has the same series; its requests are in proportion to the rate of its variant."""
+        asked = list(queries)
+        (name,) = {
+            each["Value"]
+            for query in asked
+            for each in query["MetricStat"]["Metric"]["Dimensions"]
+            if each["Name"] == "EndpointName"
+        }
+        return points(self._scaled(RATES[self._variant_in(name)]), asked)
 
-    def series(
-        self,
-        describe: Mapping[str, Any],
-        steps: Sequence[Mapping[str, Any]],
-        deployed: DeployedEndpoint | None,
-        percentile: str,
-    ) -> dict[str, Series]:
-        """Every test has the same series, with requests in proportion to the rate of its variant."""
-        endpoints = [step["InferenceBenchmark"]["EndpointConfiguration"]["EndpointName"] for step in steps]
-        return {name: self._scaled(RATES[self._variant_in(name)]) for name in endpoints}
+    def scaling_configuration(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        raise AwsRefused("GetScalingConfigurationRecommendation", "NotImplemented", "not here")
 
     def _scaled(self, rate: float) -> Series:
         given = self.series_of_tests
         more = tuple(None if count is None else count * rate / min(RATES.values()) for count in given.invocations)
         return given.model_copy(update={"invocations": more})
-
-    def latest_series(
-        self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None = None
-    ) -> list[Series]:
-        return []
 
     def _result(self, request: Mapping[str, Any], instance_type: str) -> dict[str, Any]:
         variant = self._variant(request)

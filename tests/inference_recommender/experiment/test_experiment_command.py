@@ -16,7 +16,7 @@ from rich.console import Console
 from inference_recommender.__main__ import main
 from inference_recommender.cli import experiment as command
 from inference_recommender.experiment.folder import ExperimentFolder
-from tests.artifacts import an_artifact
+from tests.builders import an_artifact
 from tests.inference_recommender.experiment.experiment_account import IMAGE, ROLE, DiskAccount, prepared, run
 from workloads import UsageError
 
@@ -142,7 +142,7 @@ def test_both_of_its_kinds_of_hardware_are_one_run_with_an_image_each(
     }
 
 
-def test_a_published_variant_that_was_not_built_is_told_with_the_command_that_builds_it(
+def test_a_missing_build_of_a_published_variant_is_named_with_its_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "ROOT", tmp_path)
@@ -167,7 +167,7 @@ def test_a_dry_run_prints_the_plan_and_every_request_and_sends_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dry_run_without_aws_or_builds_says_what_stands_in(cli: Cli) -> None:
+def test_a_dry_run_without_aws_or_builds_names_its_placeholders(cli: Cli) -> None:
     shown = cli("experiment", "question_answering", "--variants", "inf1-data-parallel", "inf1-pipeline", "--dry-run")
     assert shown.returncode == 0
     document = json.loads(shown.stdout)
@@ -200,10 +200,7 @@ def test_gpu_cells_are_measured_by_load_tests_and_not_by_jobs(cli: Cli) -> None:
     assert planned["experiment"]["load"] == "load-test"
     refused = cli(*ON_GPU, *ACCESS, *with_settings(load="sagemaker"), "--dry-run")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.startswith("ml.g5.xlarge: hosts of these types start with NVIDIA driver 470,")
-    assert refused.stderr.endswith(
-        " inference_recommender experiment text_classification --set recommender.load=load-test`.\n"
-    )
+    assert refused.stderr.startswith("ml.g5.xlarge: a job's hosts of these types start with NVIDIA driver 470,")
 
 
 def test_an_experiment_of_nothing_is_refused(cli: Cli) -> None:
@@ -223,7 +220,7 @@ def test_a_finished_experiment_is_shown_again_and_nothing_is_measured(
 
 
 @pytest.mark.usefixtures("built")
-def test_what_a_resumed_experiment_has_settled_cannot_be_changed(kept: ExperimentFolder) -> None:
+def test_a_resumed_experiment_takes_no_settings(kept: ExperimentFolder) -> None:
     with pytest.raises(UsageError) as caught:
         _run("--resume", str(kept.path), "--variants", "ort-db", "--traffic", "quick")
     assert str(caught.value) == (
@@ -244,7 +241,7 @@ def test_a_variant_built_anew_cannot_join_the_cells_of_the_old_one(
         _run("--resume", str(kept.path))
     assert str(caught.value) == (
         f"--resume: {kept.path} measured an archive of 'ts-base' with sha256 {'a' * 64}, but build/ has {'b' * 64}. "
-        "Start a new experiment: cells of different archives cannot be compared."
+        "Start a new one: measurements of different archives cannot be compared."
     )
 
 
@@ -274,31 +271,6 @@ def test_size_reads_an_experiment_as_it_reads_a_run(cli: Cli, kept: ExperimentFo
 def test_compare_reads_an_experiment_cell_by_cell(cli: Cli, kept: ExperimentFolder) -> None:
     shown = cli("compare", str(kept.path), str(kept.path), "--json")
     assert shown.returncode == 4, "this account's tests have no confidence interval"
-    unfit = json.loads(shown.stdout)["unfit"]
+    unfit = json.loads(shown.stdout)["cautions"]
     assert [reason for reason in unfit if "ts-base ml.c5.xlarge" in reason]
     assert [reason for reason in unfit if "ort-base ml.c5.xlarge" in reason]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (
-            ("--endpoint", "e", "--url", "http://h"),
-            "--endpoint e and --url http://h: give one of them.",
-        ),
-        (("--url", "host:8000"), "--url: got 'host:8000', but a URL is http://HOST:PORT or https://HOST."),
-        (
-            ("--url", "http://h", "--description", "d"),
-            "--description: not with --with load-test, which runs a workload's own traffic as it is.",
-        ),
-    ],
-)
-def test_a_load_test_refuses_what_it_cannot_measure(cli: Cli, arguments: tuple[str, ...], problem: str) -> None:
-    shown = cli("run", "--with", "load-test", *arguments)
-    assert (shown.returncode, shown.stdout, shown.stderr) == (2, "", f"{problem}\n")
-
-
-def test_a_job_refuses_a_load_tests_options(cli: Cli) -> None:
-    shown = cli("run", "--job", "advanced", "--url", "http://h")
-    assert shown.returncode == 2
-    assert shown.stderr == ("--url: only with --with load-test; a job of Inference Recommender makes its own load.\n")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import pytest
 from botocore.validate import validate_parameters
 
 from aws_api.expiry import expiry_of
+from aws_api.sagemaker import INVOCATIONS_URL_TAG, EndpointDescription
+from inference_recommender.experiment import by_load_test
 from inference_recommender.experiment.experiment_run import ExperimentRun, PreparedExperiment
 from inference_recommender.experiment.folder import ExperimentFolder
-from inference_recommender.experiment.plan import Batch, failed
+from inference_recommender.experiment.plan import CellBatch, failed
 from inference_recommender.experiment.resources import plan_endpoint
-from inference_recommender.measure import load_test
-from inference_recommender.measurement import DeployedEndpoint
+from inference_recommender.measure.load_test import LoadTest
 from inference_recommender.progress import ProgressUpdate, Silent
 from tests.inference_recommender.experiment.experiment_account import DiskAccount, prepared, run
 from tests.inference_recommender.measure.virtual_load import SERVICE_S, virtual_drive
@@ -47,27 +49,28 @@ class EndpointAccount(DiskAccount):
             self.made_endpoints.append(endpoint["EndpointName"])
             self.endpoints[endpoint["EndpointName"]] = config["ProductionVariants"][0]
 
-    def endpoint_status(self, name: str) -> tuple[str, str | None]:
-        return self.status.get(self.endpoints[name]["InstanceType"], ("InService", None))
+    def describe_endpoint(self, name: str) -> dict[str, Any]:
+        status, reason = self.status.get(self.endpoints[name]["InstanceType"], ("InService", None))
+        return {"EndpointName": name, "EndpointStatus": status, "FailureReason": reason}
 
     def delete_endpoint(self, name: str) -> None:
         self.endpoints.pop(name, None)
 
-    def deployed_endpoint(self, name: str) -> DeployedEndpoint:
-        variant = self.endpoints[name]
-        return DeployedEndpoint(
-            name=name, variant_name="AllTraffic", instance_type=variant["InstanceType"], instance_count=1
+    def endpoint_description(self, name: str) -> EndpointDescription:
+        return EndpointDescription(
+            endpoint=self.describe_endpoint(name),
+            config={"ProductionVariants": [self.endpoints[name]]},
+            model={},
+            tags=[{"Key": INVOCATIONS_URL_TAG, "Value": "http://127.0.0.1:1/invocations"}],
+            scalable_targets=[],
         )
-
-    def runtime_host(self) -> str:
-        return "127.0.0.1"
 
 
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     """The servers behind every endpoint, asked by a generator in virtual time."""
     servers = Network(answering(SERVICE_S))
-    monkeypatch.setattr(load_test, "alone", virtual_drive(servers))
+    monkeypatch.setattr(by_load_test, "LoadTest", partial(LoadTest, drive=virtual_drive(servers)))
     return servers
 
 
@@ -134,7 +137,7 @@ def test_the_utilisation_of_a_gpu_is_that_of_all_gpus_over_their_number(
     planned: PreparedExperiment, account: EndpointAccount, kept: ExperimentFolder
 ) -> None:
     account.gpu_utilization_percent = 340.0
-    now, batch = datetime.now(UTC), Batch(name="b", variant="trt-base", instance_types=())
+    now, batch = datetime.now(UTC), CellBatch(name="b", variant="trt-base", instance_types=())
     measuring = ExperimentRun(prepared=planned, account=account, folder=kept, progress=Silent())
     of = [
         measuring.with_gpus(failed(batch, name, "why"), "AllTraffic", now, now).gpu_utilization_percent

@@ -106,12 +106,14 @@ def test_a_cell_that_proves_nothing_is_measured_again_on_resume(kept: Experiment
     run(planned, account, kept)
     assert kept.left(planned.experiment.cells) == planned.experiment.cells
     account.series_of_tests = SERIES
+    account.make_model(account.made[0])  # as if it had been killed before the deletion
     run(planned, account, kept)
     assert kept.left(planned.experiment.cells) == ()
     assert len(account.created) == 2
+    assert account.models == {}
 
 
-def test_a_finished_experiment_asks_nothing_more(kept: ExperimentFolder, account: DiskAccount) -> None:
+def test_a_finished_experiment_creates_no_job(kept: ExperimentFolder, account: DiskAccount) -> None:
     planned = prepared(kept, ["ort-base"])
     first = run(planned, account, kept)
     assert run(planned, account, kept) == first

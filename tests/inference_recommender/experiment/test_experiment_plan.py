@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from inference_recommender.experiment.cells import Cell, baseline_cell, cells
 from inference_recommender.experiment.plan import LARGEST_JOB, LONGEST_NAME, Experiment, batches, job_plan
-from inference_recommender.measure.tested_model import TestedModel
+from inference_recommender.measure.job_requests import TestedModel
 from workloads import ProjectError, load_workload
 
 REVIEWS = load_workload("text_classification")
 ANSWERS = load_workload("question_answering")
-SUBJECT = TestedModel(model_name="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/p.tar.gz")
+SUBJECT = TestedModel(model="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/p.tar.gz")
 GPU_TYPES = {"pt": 3, "trt": 4}
 
 
@@ -56,7 +56,7 @@ def test_named_types_go_to_the_variants_that_can_run_on_them() -> None:
     ]
 
 
-def test_a_pipeline_goes_to_no_type_with_fewer_cores_than_it_was_made_for() -> None:
+def test_a_pipeline_needs_an_instance_type_with_enough_cores() -> None:
     chosen = cells(ANSWERS, ["*pipeline"], ["ml.inf1.xlarge", "ml.inf1.6xlarge", "ml.inf1.24xlarge"])
     assert [str(cell) for cell in chosen] == [
         "ml.inf1.xlarge/inf1-chip-pipeline",
@@ -95,9 +95,7 @@ def test_a_pipeline_goes_to_no_type_with_fewer_cores_than_it_was_made_for() -> N
         ),
     ],
 )
-def test_what_cannot_be_measured_is_refused_in_the_words_of_the_command_line(
-    patterns: list[str], types: list[str], problem: str
-) -> None:
+def test_cells_that_cannot_be_measured_are_refused(patterns: list[str], types: list[str], problem: str) -> None:
     with pytest.raises(ProjectError) as caught:
         cells(REVIEWS, patterns, types)
     assert str(caught.value) == problem

@@ -53,10 +53,10 @@ def test_a_server_that_answers_200_without_an_inference_has_failed(tmp_path: Pat
 
 def test_one_payload_with_an_invalid_answer_is_too_many_errors() -> None:
     virtual = _drive(answering(0.01, lambda body: (200, HTML if body == BODIES[3] else INFERENCE)))
-    rows = virtual.run.records.rows()
+    rows = virtual.run.log.requests()
     assert virtual.ended == "traffic ended"
     assert rows.errors == pytest.approx(len(rows.succeeded) / len(BODIES), abs=3), "each answer to it, not the first"
-    assert virtual.run.records.first_error == (
+    assert virtual.run.log.first_error == (
         "the answer to payload 3 is no KServe v2 response: <html>error</html> "
         "(Expecting value: line 1 column 1 (char 0))"
     )
@@ -71,7 +71,7 @@ def test_a_server_that_begins_to_answer_with_a_page_fails_after_a_sample() -> No
 
     virtual = _drive(answering(0.005, answer), seconds=60)
     assert virtual.ended.startswith("target failed: the answer to payload ")
-    assert len(virtual.run.records.rows().successful_ms) == pytest.approx(2 * ONE_IN, abs=5)
+    assert len(virtual.run.log.requests().successful_ms) == pytest.approx(2 * ONE_IN, abs=5)
 
 
 def test_valid_answers_in_every_form_are_no_error() -> None:
@@ -92,7 +92,7 @@ def test_valid_answers_in_every_form_are_no_error() -> None:
 
     turn = [0]
     virtual = _drive(serve)
-    assert (virtual.ended, virtual.run.records.rows().errors) == ("traffic ended", 0)
+    assert (virtual.ended, virtual.run.log.requests().errors) == ("traffic ended", 0)
 
 
 def test_an_answer_in_pieces_is_read_whole() -> None:
@@ -103,7 +103,7 @@ def test_an_answer_in_pieces_is_read_whole() -> None:
         for number, at in enumerate(range(0, len(whole), 11)):
             peer.send(whole[at : at + 11], after_s=0.001 * number)
 
-    assert _drive(serve).run.records.rows().errors == 0
+    assert _drive(serve).run.log.requests().errors == 0
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_a_target_that_dies_ends_the_run_with_what_was_measured() -> None:
     virtual = drive(users((4, 60)), answering(0.01), window_s=0.5, events={2.5: lambda virtual: virtual.network.die()})
     assert virtual.ended == "target failed: server refuses connections (Connection refused)"
     assert virtual.windows[-1].end_s == 3.5
-    rows = virtual.run.records.rows()
+    rows = virtual.run.log.requests()
     assert len(rows.successful_ms) == pytest.approx(1000, abs=4)
     assert rows.errors == 4
 
@@ -147,8 +147,8 @@ def test_a_run_that_is_stopped_ends_at_once_and_lets_requests_return() -> None:
     virtual = drive(users((4, 60)), answering(0.2), events={1.3: lambda virtual: virtual.run.stop()})
     assert virtual.ended == "stopped"
     assert virtual.run.duration_s == pytest.approx(1.3)
-    assert len(virtual.run.records) == 4 * 7
-    assert len(virtual.run.records.unfinished_intended_s()) == 0
+    assert len(virtual.run.log) == 4 * 7
+    assert len(virtual.run.log.requests().unfinished_intended_s) == 0
 
 
 @pytest.mark.parametrize("traffic", [users((2, 2)), Arrivals(invocations_per_minute=600, duration_in_seconds=2)])

@@ -6,10 +6,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from inference_recommender.load_generator.loops import BACKLOG_S, PRIME, most_connections
+from inference_recommender.load_generator.loops import BACKLOG_S, PRIME
 from inference_recommender.load_generator.plan import Arrivals, Share
 from inference_recommender.load_generator.process import generate
-from inference_recommender.load_generator.records import Records
+from inference_recommender.load_generator.records import RequestLog
 from inference_recommender.load_generator.traffic import arrival_times
 from inference_recommender.payloads import payload_archive
 from tests.inference_recommender.load_generator.virtual_run import BODIES, VirtualRun, drive, plan_of, records_of, users
@@ -19,8 +19,8 @@ from tests.virtual_time import Request, answering
 MICROSECOND = 1e-6
 
 
-def _columns(records: Records) -> dict[str, np.typing.NDArray[np.float64]]:
-    rows = records.rows()
+def _columns(records: RequestLog) -> dict[str, np.typing.NDArray[np.float64]]:
+    rows = records.requests()
     return {
         "finished": rows.finished_s,
         "sent": rows.finished_s - rows.latencies_ms / 1000,
@@ -35,7 +35,7 @@ def _bodies(virtual: VirtualRun) -> list[bytes]:
 def test_a_user_sends_its_next_request_when_the_last_one_returned() -> None:
     random = Random(7)
     virtual = drive(users((1, 10)), answering(lambda request: random.uniform(0.001, 0.1)))
-    columns = _columns(virtual.run.records)
+    columns = _columns(virtual.run.log)
     assert columns["sent"][1:] == pytest.approx(columns["finished"][:-1], abs=MICROSECOND)
     assert columns["intended"] == pytest.approx(columns["sent"], abs=MICROSECOND)
     assert columns["sent"][0] == pytest.approx(0, abs=MICROSECOND)
@@ -47,9 +47,9 @@ def test_users_join_and_leave_as_the_schedule_says() -> None:
     virtual = drive(users((2, 3), (1, 2), spawn_rate=60), answering(0.05), window_s=0.5)
     assert [window.users for window in virtual.windows] == [2, 2, 3, 3, 4, 4, 1, 1, 2, 2]
     assert [window.invocations for window in virtual.windows[:6]] == pytest.approx([20, 20, 30, 30, 40, 40], abs=4)
-    opened_s = [second - virtual.run.records.started for second in virtual.network.attempts_s]
+    opened_s = [second - virtual.run.log.started for second in virtual.network.attempts_s]
     assert opened_s == pytest.approx([0, 0, 1, 2, 4], abs=MICROSECOND)
-    assert virtual.run.records.rows().errors == 0
+    assert virtual.run.log.requests().errors == 0
 
 
 def test_users_start_far_apart_in_the_payloads_and_take_them_in_turn() -> None:
@@ -67,7 +67,7 @@ def test_each_of_several_generators_has_its_share_of_the_users_and_the_arrivals(
     assert opened == [2, 2, 1]
     arrivals = Arrivals(invocations_per_minute=3000, duration_in_seconds=2, connections=8)
     runs = [drive(arrivals, answering(), share=share) for share in shares]
-    intended = np.concatenate([_columns(virtual.run.records)["intended"] for virtual in runs])
+    intended = np.concatenate([_columns(virtual.run.log)["intended"] for virtual in runs])
     assert np.sort(intended) == pytest.approx(arrival_times(arrivals), abs=MICROSECOND)
     assert [virtual.network.connections for virtual in runs] == [3, 3, 2]
 
@@ -77,7 +77,7 @@ def test_requests_are_sent_at_the_moments_of_the_plan() -> None:
     virtual = drive(arrivals, answering(0.01))
     assert virtual.seen_s == pytest.approx(arrival_times(arrivals), abs=MICROSECOND)
     assert _bodies(virtual) == [BODIES[number % len(BODIES)] for number in range(len(virtual.seen_s))]
-    assert len(virtual.run.records.unfinished_intended_s()) == 0
+    assert len(virtual.run.log.requests().unfinished_intended_s) == 0
     assert virtual.run.lags_s.max() < MICROSECOND
 
 
@@ -108,7 +108,7 @@ def test_a_request_that_finds_no_connection_free_is_sent_when_one_comes_free(con
     assert sent == pytest.approx([start for start, _ in expected[: len(sent)]], abs=MICROSECOND)
     assert [start for start, _ in expected[len(sent) :] if start < 3 + BACKLOG_S - 0.01] == []
     finished = sorted(finish for _, finish in expected[: len(sent)])
-    assert _columns(virtual.run.records)["finished"] == pytest.approx(finished, abs=MICROSECOND)
+    assert _columns(virtual.run.log)["finished"] == pytest.approx(finished, abs=MICROSECOND)
 
 
 def test_a_stall_is_seen_by_all_that_should_have_been_sent_in_it() -> None:
@@ -123,7 +123,7 @@ def test_a_stall_is_seen_by_all_that_should_have_been_sent_in_it() -> None:
             return 1.0
         return 0.001
 
-    rows = drive(arrivals, answering(service_s)).run.records.rows()
+    rows = drive(arrivals, answering(service_s)).run.log.requests()
     assert (rows.latencies_ms > 500).sum() == 1
     in_the_stall = ((due >= due[13]) & (due < due[13] + 0.5)).sum()
     assert (rows.from_intended_ms > 500).sum() == pytest.approx(in_the_stall, abs=1)
@@ -134,8 +134,8 @@ def test_requests_that_no_connection_was_free_for_are_kept_as_unfinished() -> No
     """Two connections of 150 ms serve 13.3 a second of the 150 that arrive."""
     arrivals = Arrivals(invocations_per_minute=9000, duration_in_seconds=1, connections=2)
     virtual = drive(arrivals, answering(0.15))
-    records = virtual.run.records
-    unfinished = records.unfinished_intended_s()
+    records = virtual.run.log
+    unfinished = records.requests().unfinished_intended_s
     intended = np.concatenate([_columns(records)["intended"], unfinished])
     assert np.sort(intended) == pytest.approx(arrival_times(arrivals), abs=MICROSECOND)
     assert len(records) == pytest.approx(2 * (1 + BACKLOG_S) / 0.15, abs=2)
@@ -150,12 +150,6 @@ def test_the_lag_has_the_delay_of_each_request_that_no_stall_explains() -> None:
     tick_s = 0.019  # of the window that ended after one second
     late = [lag for lag in virtual.run.lags_s if lag > MICROSECOND]
     assert sorted(late) == pytest.approx(sorted([*held_up, tick_s]), abs=MICROSECOND)
-
-
-def test_the_most_connections_are_those_of_the_busiest_moment() -> None:
-    assert most_connections(plan_of(users((2, 60), (5, 60), spawn_rate=3))) == 7
-    arrivals = Arrivals(invocations_per_minute=60, duration_in_seconds=1, connections=9)
-    assert most_connections(plan_of(arrivals, share=Share(index=1, of=2))) == 4
 
 
 @pytest.mark.slow

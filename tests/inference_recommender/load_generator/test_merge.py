@@ -3,7 +3,6 @@
 The generators run in virtual time, one after the other, on one common clock.
 """
 
-import json
 import math
 from pathlib import Path
 from random import Random
@@ -12,16 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inference_recommender.capacity.histogram import RELATIVE_ERROR
 from inference_recommender.load_generator.merge import NothingToMerge, merge
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Share, StoppingConditions
 from inference_recommender.load_generator.process import Outcome
-from inference_recommender.load_generator.records import Rows
-from inference_recommender.load_generator.timeline import Timeline
 from inference_recommender.load_generator.traffic import arrival_times
+from tests.inference_recommender.load_generator.builders import sent_requests
 from tests.inference_recommender.load_generator.virtual_run import START_S, plan_of, records_of, run_command, users
 from tests.virtual_time import EPOCH, Network, Serve, answering
-from workloads.errors import InvalidDocument
 
 GENERATORS = 3
 
@@ -63,12 +59,7 @@ def test_the_merged_run_of_several_generators_is_that_of_all_their_records(tmp_p
         assert of_merged.sum() == of_all.sum() > 100
         for start in ("sent_s", "intended_s"):
             exact = (every["finished_s"] - every[start])[of_all]
-            merged_s = (both["finished_s"] - both[start])[of_merged]
-            for percentile in (50, 90, 95, 99):
-                expected = np.percentile(exact, percentile, method="inverted_cdf")
-                assert np.percentile(merged_s, percentile, method="inverted_cdf") == pytest.approx(
-                    expected, rel=RELATIVE_ERROR * 1.0001, abs=1e-9
-                )
+            assert np.sort((both["finished_s"] - both[start])[of_merged]) == pytest.approx(np.sort(exact))
 
 
 def test_users_are_divided_among_the_generators(tmp_path: Path) -> None:
@@ -82,11 +73,12 @@ def test_users_are_divided_among_the_generators(tmp_path: Path) -> None:
         [records_of(outcome)["finished_s"] + outcome.summary["started_at"] for outcome in outcomes if outcome.summary]
     )
     start, end = merged.summary["started_at"], merged.summary["started_at"] + merged.summary["duration_s"]
-    assert merged.summary["invocations"] == ((finished_at >= start) & (finished_at < end)).sum() > 900
+    # Some finish on the second, where rounding decides.
+    assert merged.summary["invocations"] == pytest.approx(((finished_at >= start) & (finished_at < end)).sum(), abs=5)
 
 
 def _outcome(folder: Path, exit_code: int, reason: str, **summary: Any) -> Outcome:
-    generator = {"cpu_share": 0.1, "lag_ms": 1.0, "peak_per_second": 10, "calibration": None}
+    generator = {"cpu_share": 0.1, "lag_ms": 1.0, "peak_per_second": 10}
     document = {
         "started_at": 1000.0,
         "duration_s": 10.0,
@@ -122,14 +114,7 @@ def test_one_generator_s_failure_decides_for_all_but_for_too_few_samples(
         folder = tmp_path / str(number)
         folder.mkdir()
         finished = np.sort(np.random.default_rng(number).uniform(0, 10, 300))
-        rows = Rows(
-            finished_s=finished,
-            latencies_ms=np.full(300, 5.0),
-            from_intended_ms=np.full(300, 6.0),
-            succeeded=np.full(300, True),
-            timed_out=np.full(300, False),
-        )
-        Timeline.of(rows, np.zeros(0), 1000.0).write(folder / "timeline.npz")
+        sent_requests(finished, 5.0, 1.0).write(folder / "records.npz")
         outcomes.append(_outcome(folder, exit_code, reason))
     arrivals = Arrivals(invocations_per_minute=5400, duration_in_seconds=10)
     merged = merge(outcomes, LoadPlan(url="http://h/", payloads=tmp_path, arrivals=arrivals), tmp_path / "merged")
@@ -148,22 +133,13 @@ def test_generators_that_never_ran_at_once_are_not_merged(tmp_path: Path) -> Non
     with pytest.raises(NothingToMerge) as refused:
         merge(outcomes, plan, tmp_path / "merged")
     assert str(refused.value) == (
-        "The 2 generators were not at work at once for a second: the last began at 2000.0 s, the first ended at "
-        "1010.0 s of the epoch. Give their plans one start_at, and check the clocks."
+        "The 2 generators did not send at the same time for one second: the last started at 2000.0 s and the first "
+        "ended at 1010.0 s since the epoch. Give their plans one start_at, and check the clocks."
     )
     crashed = Outcome(folder=tmp_path, exit_code=1, reason="it said nothing", summary=None)
     with pytest.raises(NothingToMerge) as refused:
         merge([crashed], plan, tmp_path / "merged")
-    assert str(refused.value) == f"{tmp_path} holds no summary: it said nothing"
-
-
-def test_a_share_is_of_the_generators_there_are(tmp_path: Path) -> None:
-    arrivals = {"invocations_per_minute": 60.0, "duration_in_seconds": 1.0}
-    plan = {"url": "http://h/", "payloads": "p", "arrivals": arrivals, "share": {"index": 2, "of": 2}}
-    (tmp_path / "plan.json").write_text(json.dumps(plan), "utf-8")
-    with pytest.raises(InvalidDocument) as refused:
-        LoadPlan.from_json(tmp_path / "plan.json")
-    assert str(refused.value) == f"{tmp_path / 'plan.json'}: share: index is 2; of 2 generators the last has 1."
+    assert str(refused.value) == f"{tmp_path} has no summary: it said nothing"
 
 
 def test_each_stops_at_its_part_of_the_invocations() -> None:

@@ -17,14 +17,13 @@ from botocore.credentials import Credentials, ReadOnlyCredentials
 from containers.archive_reader import Limits
 from inference_recommender.load_generator import requests
 from inference_recommender.load_generator.load_run import Run
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, SageMakerEndpoint
+from inference_recommender.load_generator.plan import Arrivals, LoadPlan, NamedEndpoint
 from inference_recommender.load_generator.requests import CYCLE_S, Outgoing, Signer, Target, outgoing, read_payloads
 from inference_recommender.payloads import payload_archive
 from tests.inference_recommender.load_generator.virtual_run import drive
 from tests.inference_recommender.server import serving
 from tests.virtual_time import Network, VirtualLoop, answering
 from workloads import ProjectError, UsageError
-from workloads.errors import InvalidDocument
 
 ARRIVALS = Arrivals(invocations_per_minute=3000, duration_in_seconds=0.5, connections=4)
 KEY, SECRET, TOKEN, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG", "a/session+token=", "eu-west-1"
@@ -88,8 +87,8 @@ def test_requests_reach_a_server_on_a_unix_socket(tmp_path: Path) -> None:
     with serving(socket_path=tmp_path / "Triton (1).sock") as server:
         ended, run = _drive(_plan(url=server.url))
     assert server.url.endswith("/Triton%20%281%29.sock".replace("/", "%2F") + "/invocations")
-    assert (ended, run.records.rows().errors) == ("traffic ended", 0)
-    assert len(server.seen) == len(run.records) > 0
+    assert (ended, run.log.requests().errors) == ("traffic ended", 0)
+    assert len(server.seen) == len(run.log) > 0
     path, headers = server.heads[0]
     assert (path, headers["Host"]) == ("/invocations", "localhost")
 
@@ -109,8 +108,8 @@ def test_https_to_a_server_whose_certificate_is_trusted(certificate: tuple[Path,
         ended, run = _drive(_plan(url=server.url, ca_file=file))
     assert server.url.startswith("https://")
     assert ended == "traffic ended"
-    assert len(run.records) > 0
-    assert run.records.rows().errors == 0
+    assert len(run.log) > 0
+    assert run.log.requests().errors == 0
     assert set(server.seen) == {BODY}
     assert server.connections == ARRIVALS.connections
 
@@ -152,7 +151,7 @@ def _signature_of(path: str, headers: dict[str, str], body: bytes) -> str:
 def test_an_endpoint_by_name_gets_requests_that_are_signed(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     _credentials(monkeypatch)
     monkeypatch.setenv(variable, "http://127.0.0.1:9090")
-    endpoint = SageMakerEndpoint(name="spellcheck-endpoint", variant="Blue")
+    endpoint = NamedEndpoint(name="spellcheck-endpoint", variant="Blue")
     bodies = [BODY, b'{"text":"another"}']
     sent = outgoing(_plan(endpoint=endpoint), bodies)
     assert sent.signer is not None
@@ -191,7 +190,7 @@ def test_an_endpoint_without_credentials_or_region_says_so(monkeypatch: pytest.M
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.delenv("AWS_REGION", raising=False)
-    plan = _plan(endpoint=SageMakerEndpoint(name="e"))
+    plan = _plan(endpoint=NamedEndpoint(name="e"))
     with pytest.raises(ProjectError) as refused:
         outgoing(plan, [BODY])
     assert (refused.value.exit_code, str(refused.value)) == (
@@ -262,13 +261,3 @@ def test_credentials_that_cannot_be_fetched_any_more_end_the_run() -> None:
 )
 def test_the_host_header_leaves_a_scheme_s_own_port_out(url: str, authority: str, port: int) -> None:
     assert (Target.of(url).authority, Target.of(url).port) == (authority, port)
-
-
-def test_a_plan_has_one_target(tmp_path: Path) -> None:
-    arrivals = {"invocations_per_minute": 60.0, "duration_in_seconds": 1.0}
-    (tmp_path / "plan.json").write_text(json.dumps({"payloads": "p", "arrivals": arrivals}), "utf-8")
-    with pytest.raises(InvalidDocument) as refused:
-        LoadPlan.from_json(tmp_path / "plan.json")
-    assert str(refused.value) == (
-        f"{tmp_path / 'plan.json'}: (document): give exactly one of url and endpoint (of SageMaker, by name)."
-    )

@@ -9,9 +9,8 @@ import pytest
 from inference_recommender.load_generator.clock import stolen_s
 from inference_recommender.load_generator.plan import Arrivals
 from inference_recommender.load_generator.stalls import StallWatch, merge_stalls, stalled_between, touches_stall
-from inference_recommender.load_generator.timeline import Timeline, merge_timelines
-from tests.inference_recommender.load_generator.virtual_run import START_S, drive, plan_of, records_of, run_command
-from tests.virtual_time import EPOCH, Network, VirtualLoop, answering
+from tests.inference_recommender.load_generator.virtual_run import drive, plan_of, records_of, run_command
+from tests.virtual_time import Network, VirtualLoop, answering
 
 ARRIVALS = Arrivals(invocations_per_minute=6000, duration_in_seconds=4, connections=64)
 
@@ -26,8 +25,6 @@ def test_a_run_records_when_the_machine_stalled(tmp_path: Path) -> None:
     assert outcome.summary is not None
     assert outcome.summary["stalled_s"] == pytest.approx(0.083 + 0.3)
     assert outcome.summary["generator"]["lag_ms"] == pytest.approx(0, abs=1e-6), "lag does not count stalls"
-    timeline = Timeline.read(outcome.folder / "timeline.npz")
-    assert timeline.stalls_at == pytest.approx(stalls + EPOCH + START_S)
 
 
 def test_a_run_without_stalls_has_an_empty_array(tmp_path: Path) -> None:
@@ -101,9 +98,3 @@ def test_stalls_of_several_generators_are_joined_where_they_touch() -> None:
     assert stalled_between(merged, 2.5, 5.5) == 1.0
     starts, ends = np.array([0.0, 0.5, 3.5, 5.5]), np.array([0.9, 1.1, 4.9, 9.0])
     assert touches_stall(merged, starts, ends).tolist() == [False, True, False, True]
-
-
-def test_merged_timelines_have_the_stalls_of_every_machine() -> None:
-    rows = drive(ARRIVALS, answering(0.001)).run.records.rows()
-    one, other = (Timeline.of(rows, np.zeros(0), 100.0, np.array([stall])) for stall in ([1.0, 2.0], [1.5, 2.5]))
-    assert merge_timelines([one, other]).stalls_at.tolist() == [[101.0, 102.5]]

@@ -7,45 +7,35 @@ import numpy as np
 import pytest
 
 from inference_recommender.load_generator.plan import ModelLatencyThreshold, StoppingConditions
-from inference_recommender.load_generator.records import Rows
 from inference_recommender.load_generator.self_watch import SelfWatch
-from inference_recommender.load_generator.stalls import NO_STALLS
-from inference_recommender.load_generator.summary import Measured, Summary, summarise, why_invalid
+from inference_recommender.load_generator.summary import LoadSummary, MeasuredRun, summarise, why_invalid
+from tests.inference_recommender.load_generator.builders import sent_requests
 
-WATCH = SelfWatch(cpu_share=0.1, lag_ms=0.1, peak_per_second=100, calibration=None)
+WATCH = SelfWatch(cpu_share=0.1, lag_ms=0.1, peak_per_second=100)
 LIMIT = StoppingConditions(
     model_latency_thresholds=(ModelLatencyThreshold(percentile="P95", value_in_milliseconds=50),)
 )
 
 
-def _measured(held_ms: float = 5.0, *, open_loop: bool = True, failed: float = 0.0, **members: Any) -> Measured:
+def _measured(held_ms: float = 5.0, *, open_loop: bool = True, failed: float = 0.0, **members: Any) -> MeasuredRun:
     """Twenty seconds at 100 a second, 10 ± 1 ms each, held back by `held_ms` before they were sent."""
     random = np.random.default_rng(5)
     finished = np.sort(random.uniform(0, 20, 2000))
     latencies = random.normal(10, 1, 2000)
-    rows = Rows(
-        finished_s=finished,
-        latencies_ms=latencies,
-        from_intended_ms=latencies + held_ms,
-        succeeded=np.arange(2000) >= failed * 2000,
-        timed_out=np.zeros(2000, dtype=bool),
-    )
     given = {
-        "rows": rows,
-        "unfinished_intended_s": np.zeros(0),
+        "requests": sent_requests(finished, latencies, held_ms, np.where(np.arange(2000) < failed * 2000, 500, 200)),
         "unserved_s": 0.0,
         "open_loop": open_loop,
         "started_at": 1000.0,
         "duration_s": 20.0,
-        "stalls_s": NO_STALLS,
         "first_error": None,
         "ended": "traffic ended",
         "watch": WATCH,
     }
-    return Measured(**{**given, **members})
+    return MeasuredRun(**{**given, **members})
 
 
-def _summary(measured: Measured) -> Summary:
+def _summary(measured: MeasuredRun) -> LoadSummary:
     return summarise(measured, LIMIT)
 
 
@@ -74,7 +64,8 @@ def test_an_open_loop_is_judged_from_intended_send_and_users_from_actual_send() 
 
 def test_requests_without_an_answer_count_with_as_long_as_they_waited() -> None:
     waiting = np.full(400, 10.0)  # half way: ten seconds each
-    summary = _summary(_measured(unfinished_intended_s=waiting))
+    measured = _measured()
+    summary = _summary(replace(measured, requests=replace(measured.requests, unfinished_intended_s=waiting)))
     assert summary.unfinished == 400
     assert summary.client_latency_from_intended_ms["max"] == pytest.approx(10_000)
     assert summary.client_latency_from_intended_ms["p90"] == pytest.approx(10_000)
@@ -82,16 +73,7 @@ def test_requests_without_an_answer_count_with_as_long_as_they_waited() -> None:
 
 
 def test_a_run_without_evidence_has_no_rate_and_its_latencies_all_the_same() -> None:
-    measured = _measured()
-    rows = measured.rows
-    few = Rows(
-        finished_s=rows.finished_s[:20],
-        latencies_ms=rows.latencies_ms[:20],
-        from_intended_ms=rows.from_intended_ms[:20],
-        succeeded=rows.succeeded[:20],
-        timed_out=rows.timed_out[:20],
-    )
-    summary = _summary(_measured(rows=few))
+    summary = _summary(_measured(requests=sent_requests(np.linspace(0, 1, 20), 10.0)))
     assert summary.max_invocations_per_minute is None
     assert summary.client_latency_ms["p50"] == pytest.approx(10, abs=1)
     assert why_invalid(summary, LIMIT) == (
@@ -102,14 +84,9 @@ def test_a_run_without_evidence_has_no_rate_and_its_latencies_all_the_same() -> 
 @pytest.mark.parametrize("open_loop", [False, True])
 def test_a_run_whose_latency_never_settled_says_so(open_loop: bool) -> None:
     """Ten thousand requests are not too few: it is the machine that changed, or the service that warmed up."""
-    measured = _measured(held_ms=0, open_loop=open_loop)
-    slower = np.where(measured.rows.finished_s < 9.5, 3.0, 0.0)
-    rows = replace(
-        measured.rows,
-        latencies_ms=measured.rows.latencies_ms + slower,
-        from_intended_ms=measured.rows.from_intended_ms + slower,
-    )
-    summary = _summary(replace(measured, rows=rows))
+    finished = _measured().requests.finished_s
+    requests = sent_requests(finished, np.where(finished < 9.5, 13.0, 10.0))
+    summary = _summary(_measured(requests=requests, open_loop=open_loop))
     assert (summary.max_invocations_per_minute, summary.warm_up_s) == (None, 20)
     assert why_invalid(summary, LIMIT) == (
         "too few samples: none after the warm-up, since the latency was still falling midway through the run's 20 s; "

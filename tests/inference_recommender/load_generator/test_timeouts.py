@@ -15,11 +15,10 @@ from inference_recommender.load_generator.load_run import DRAIN_S
 from inference_recommender.load_generator.merge import merge
 from inference_recommender.load_generator.plan import Arrivals, Share, StoppingConditions
 from inference_recommender.load_generator.process import Outcome
-from inference_recommender.load_generator.records import TIMED_OUT
-from inference_recommender.load_generator.timeline import Timeline
+from inference_recommender.load_generator.records import TIMED_OUT, SentRequests
 from inference_recommender.measure.load_test_result import measurement
 from inference_recommender.measure.probe import seen
-from inference_recommender.measure.served import url_served
+from tests.builders import a_system
 from tests.inference_recommender.load_generator.virtual_run import (
     START_S,
     drive,
@@ -90,8 +89,8 @@ def test_a_request_that_times_out_is_a_row_of_its_own_kind_and_its_user_goes_on(
     assert 2.0 <= took_s <= 2.0 + SWEEP_S + 1e-6
     assert records["sent_s"][1] == pytest.approx(records["finished_s"][0]), "at once"
     assert network.connections == 2
-    timeline = Timeline.read(outcome.folder / "timeline.npz")
-    assert (timeline.errors(), timeline.rows(0, 2**40).timed_out.sum()) == (1, 1)
+    requests = SentRequests.read(outcome.records)
+    assert (requests.errors, (requests.status == TIMED_OUT).sum()) == (1, 1)
     _accounted(outcome)
 
 
@@ -101,8 +100,8 @@ def test_an_answer_that_drips_has_to_end_in_time() -> None:
             peer.send(bytes([byte]), after_s=number * 0.5)
 
     virtual = drive(users((1, 10)), drip, request_timeout_s=2.0)
-    rows = virtual.run.records.rows()
-    assert rows.timed_out.all()
+    rows = virtual.run.log.requests()
+    assert (rows.status == TIMED_OUT).all()
     assert virtual.ended == "target failed: server answered nothing for 3 s"
 
 
@@ -123,7 +122,7 @@ def test_a_server_that_falls_silent_ends_the_run_and_what_was_measured_is_kept()
         request_timeout_s=5.0,
     )
     assert virtual.ended == "target failed: server answered nothing for 5 s"
-    assert len(virtual.run.records.rows().successful_ms) == pytest.approx(4 * 10 / SERVICE_S, abs=4)
+    assert len(virtual.run.log.requests().successful_ms) == pytest.approx(4 * 10 / SERVICE_S, abs=4)
     assert virtual.run.duration_s == pytest.approx(16)
 
 
@@ -136,9 +135,9 @@ def test_one_silent_connection_of_a_quiet_load_does_not_end_it() -> None:
         lambda request, peer: None if request.connection == 3 else serve(request, peer),
         request_timeout_s=20.0,
     )
-    rows = virtual.run.records.rows()
+    rows = virtual.run.log.requests()
     assert virtual.ended == "traffic ended"
-    assert rows.timed_out.sum() == rows.errors == 1
+    assert (rows.status == TIMED_OUT).sum() == rows.errors == 1
 
 
 def test_a_run_in_which_nothing_was_answered_is_no_measurement(tmp_path: Path) -> None:
@@ -156,10 +155,10 @@ def test_users_that_leave_with_a_request_under_way_are_counted(timeout_s: float)
         stopping_conditions=GO_ON,
         request_timeout_s=timeout_s,
     )
-    records = virtual.run.records
-    unfinished = len(records.unfinished_intended_s())
+    records = virtual.run.log
+    unfinished = len(records.requests().unfinished_intended_s)
     assert len(virtual.network.requests) == len(records) + unfinished
-    assert (records.rows().errors, unfinished) == ((2, 0) if timeout_s == 2 else (0, 2))
+    assert (records.requests().errors, unfinished) == ((2, 0) if timeout_s == 2 else (0, 2))
     assert records.unserved_s == pytest.approx(4.1 if timeout_s == 2 else 20, abs=0.2)
 
 
@@ -190,7 +189,7 @@ def test_ctrl_c_while_a_slow_service_is_waited_for_ends_the_waiting() -> None:
     answers = answering(lambda request: 20.0 if request.at_s < START_S + 20 else 1000.0)
     virtual = drive(users((1, 30)), answers, events={37.0: lambda virtual: virtual.run.stop()})
     assert virtual.loop.time() - START_S == pytest.approx(37.0, abs=0.02)
-    assert len(virtual.run.records.unfinished_intended_s()) == 1
+    assert len(virtual.run.log.requests().unfinished_intended_s) == 1
 
 
 def test_what_failed_while_the_run_drained_is_told_as_one_more_window(tmp_path: Path) -> None:
@@ -225,7 +224,7 @@ def test_several_generators_count_hung_users_and_time_outs_together(tmp_path: Pa
 def test_a_load_test_s_measurement_has_the_errors_and_the_reason(tmp_path: Path) -> None:
     plan = plan_of(users((4, 5)), stopping_conditions=GO_ON)
     outcome = run_command(plan, half_silent, tmp_path)
-    measured = measurement(outcome, plan, url_served("http://server/infer", "m", "ml.c5.xlarge", 1, None))
+    measured = measurement(outcome, plan, a_system())
     assert measured.failure_code == "too-many-errors"
     assert measured.series is not None
     assert sum(count or 0 for count in measured.series.errors) == 2

@@ -59,7 +59,7 @@ class VirtualRun:
     @property
     def seen_s(self) -> list[float]:
         """When each request reached the server, in seconds since the run began."""
-        return [request.at_s - self.run.records.started for request in self.network.requests]
+        return [request.at_s - self.run.log.started for request in self.network.requests]
 
 
 def drive(

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from aws_api.processing_jobs import ProcessingJob
-
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -29,7 +27,7 @@ class LoopbackFleet:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.objects: dict[str, bytes] = {}
-        self.created: list[ProcessingJob] = []
+        self.created: list[Mapping[str, Any]] = []
         self.interrupt_when: Callable[[], bool] = lambda: False
         """Tells when the user presses Ctrl-C."""
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -37,13 +35,14 @@ class LoopbackFleet:
     def upload(self, url: str, body: bytes) -> None:
         self.objects[url] = body
 
-    def create_processing_job(self, job: ProcessingJob) -> None:
-        self.created.append(job)
-        count = job.instances
+    def create_processing_job(self, request: Mapping[str, Any]) -> None:
+        self.created.append(request)
+        count = request["ProcessingResources"]["ClusterConfig"]["InstanceCount"]
+        source_url = request["ProcessingInputs"][0]["S3Input"]["S3Uri"]
         hosts, port = [f"127.0.0.{number}" for number in range(1, count + 1)], str(_free_port())
         for host in hosts:
             system = self.folder / host
-            self._lay_out(system, host, hosts, job)
+            self._lay_out(system, host, hosts, source_url)
             command = [sys.executable, "-c", PROGRAM, str(system), port]
             self._processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
 
@@ -75,9 +74,8 @@ class LoopbackFleet:
         host, name = url.split("/")[-2:]
         return (self.folder / host / "opt/ml/processing/output" / host / name).read_bytes()
 
-    def _lay_out(self, system: Path, host: str, hosts: list[str], job: ProcessingJob) -> None:
+    def _lay_out(self, system: Path, host: str, hosts: list[str], prefix: str) -> None:
         """Writes what SageMaker puts into a container: the inputs, and the names of the job's hosts."""
-        prefix = job.source_url
         source = system / "opt/ml/processing/source"
         source.mkdir(parents=True)
         for url, body in self.objects.items():

@@ -15,25 +15,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import botocore.session
 import pytest
-from botocore.validate import validate_parameters
 
+from aws_api.service_model import problems
 from inference_recommender.measure import generator_entry
-from inference_recommender.measure.generator_fleet import FleetDrive, pack_source, source_files
-from inference_recommender.measure.generator_request import Fleet, image_uri, plan_fleet
-from inference_recommender.measure.load_test import measure
+from inference_recommender.measure.generator_fleet import (
+    FleetDrive,
+    GeneratorInstances,
+    default_image_uri,
+    pack_source,
+    plan_fleet,
+    source_files,
+)
 from inference_recommender.progress import Silent
 from inference_recommender.run_folder import RunFolder
 from tests.conftest import EditToml
 from tests.inference_recommender.measure.generator_fleet_account import LoopbackFleet
-from tests.inference_recommender.measure.test_load_test import URL, prepared
+from tests.inference_recommender.measure.test_load_test import a_test, measured_by
 from tests.inference_recommender.measure.virtual_load import VirtualFleet
 from workloads import ROOT, Interrupted, Unavailable, WorkloadFolder, load_workload
 
 
-def fleet(**changes: Any) -> Fleet:
-    three = Fleet(
+def fleet(**changes: Any) -> GeneratorInstances:
+    three = GeneratorInstances(
         generators=3,
         instance_type="ml.c5.2xlarge",
         image_uri="763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.10.0-cpu-py313",
@@ -57,9 +61,7 @@ def source(edit_toml: EditToml) -> WorkloadFolder:
 def test_a_fleet_is_one_processing_job_that_the_service_would_take() -> None:
     vpc = fleet(subnets=("subnet-1",), security_groups=("sg-1",), kms_key="key")
     request = plan_fleet("spellcheck", "spellcheck-production-1", 1800, vpc).request()
-    shape = botocore.session.get_session().get_service_model("sagemaker").operation_model("CreateProcessingJob")
-    assert shape.input_shape is not None
-    validate_parameters(request, shape.input_shape)
+    assert problems("sagemaker", "CreateProcessingJob", request) == []
     assert request["ProcessingResources"]["ClusterConfig"]["InstanceCount"] == 3
     assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 3600}
     assert request["ProcessingInputs"][0]["S3Input"]["S3DataDistributionType"] == "FullyReplicated"
@@ -68,7 +70,7 @@ def test_a_fleet_is_one_processing_job_that_the_service_would_take() -> None:
 
 def test_the_image_is_where_sagemaker_core_says() -> None:
     uri = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:2.10.0-cpu-py313"
-    assert image_uri("eu-west-1") == uri
+    assert default_image_uri("eu-west-1") == uri
 
 
 def test_what_travels_is_the_same_bytes_for_the_same_files_and_enough_for_the_generator() -> None:
@@ -100,12 +102,12 @@ def test_what_a_generator_runs_on_is_installed_from_a_lock(monkeypatch: pytest.M
 def test_three_generators_merge_to_what_the_servers_saw(source: WorkloadFolder, run_folder: RunFolder) -> None:
     account = VirtualFleet()
     job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet())
-    planned = prepared(source, run_folder, URL, users=6)
-    measured = measure(planned, FleetDrive(job, account, ROOT, Silent()), run_folder, Silent())
+    drive = FleetDrive(job, account, ROOT, Silent())
+    measured = measured_by(a_test(drive=drive, users=6), source, run_folder)
     shares = [json.loads(file.read_text("utf-8")) for file in sorted((run_folder.path / "load").glob("*/summary.json"))]
     assert len(shares) == 3
     total = sum(share["invocations"] for share in shares)
-    assert len(account.network.requests) - 3 * 4 <= total <= len(account.network.requests), "all but those under way"
+    assert len(account.network.requests) - 3 * 4 <= total <= len(account.network.requests), "all but unfinished ones"
     assert total == pytest.approx(3 * (50 + 3 * 100), abs=3 * 4)
     merged = json.loads((run_folder.path / "load" / "summary.json").read_text("utf-8"))
     assert merged["generators"] == 3
@@ -113,7 +115,7 @@ def test_three_generators_merge_to_what_the_servers_saw(source: WorkloadFolder, 
     assert measured.series is not None
     assert sum(count or 0 for count in measured.series.invocations) == merged["invocations"]
     assert measured.max_invocations_per_minute == pytest.approx(6 * 50 * 60 / 2, rel=0.05), "per instance, of two"
-    assert account.created == [job]
+    assert account.created == [job.request()]
     sent = {url.removeprefix(f"{job.source_url}/") for url in account.objects if url.startswith(job.source_url)}
     reader = {"containers/__init__.py", "containers/archive_reader.py"}
     assert sent == {"source.tar.gz", "entry.py", "plan.json", "payloads.tar.gz", "token", *reader}
@@ -124,7 +126,7 @@ def test_ctrl_c_stops_the_fleet_and_keeps_what_it_measured(source: WorkloadFolde
     account.interrupted = True
     job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet(generators=2))
     with pytest.raises(Interrupted):
-        measure(prepared(source, run_folder, URL), FleetDrive(job, account, ROOT, Silent()), run_folder, Silent())
+        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Silent())), source, run_folder)
     assert account.stopped == ["spellcheck-quick-1"]
     (measured,) = run_folder.measurements()
     assert measured.series is not None
@@ -138,7 +140,7 @@ def test_ctrl_c_while_the_fleet_starts_is_an_interruption_like_any_other(
     account.interrupted, account.measures = True, False
     job = plan_fleet("spellcheck", "spellcheck-quick-1", 120, fleet(generators=2))
     with pytest.raises(Interrupted):
-        measure(prepared(source, run_folder, URL), FleetDrive(job, account, ROOT, Silent()), run_folder, Silent())
+        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Silent())), source, run_folder)
     (measured,) = run_folder.measurements()
     assert measured.series is None
     assert "has what 0 of 2 generators measured" in (measured.failure_reason or "")
@@ -149,7 +151,7 @@ def test_a_fleet_that_left_nothing_gives_no_rate(source: WorkloadFolder, run_fol
     account.measures = False
     job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet())
     with pytest.raises(Unavailable) as caught:
-        measure(prepared(source, run_folder, URL), FleetDrive(job, account, ROOT, Silent()), run_folder, Silent())
+        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Silent())), source, run_folder)
     assert str(caught.value) == (
         "s3://bucket/inference-recommender/spellcheck/load-test/spellcheck-quick-1/output: has what 0 of 3 generators "
         "measured. Without the others no rate is known."
@@ -164,7 +166,7 @@ def test_a_job_that_fails_says_why(
     monkeypatch.setattr("inference_recommender.measure.generator_fleet.pack_source", lambda root: b"no archive")
     job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet(generators=1))
     with pytest.raises(Unavailable) as caught:
-        measure(prepared(source, run_folder, URL), FleetDrive(job, account, ROOT, Silent(), 0.1), run_folder, Silent())
+        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Silent(), 0.1)), source, run_folder)
     assert str(caught.value) == (
         "Processing job spellcheck-quick-1 failed: source.tar.gz: it is not gzip. Start the run again: it uploads it "
         "anew."
@@ -179,7 +181,6 @@ from pathlib import Path
 arguments = sys.argv[sys.argv.index("inference_recommender.load_generator") + 1:]
 plan, out = json.loads(Path(arguments[0]).read_text()), Path(arguments[2])
 (out / "summary.json").write_text(json.dumps(plan))
-(out / "timeline.npz").write_bytes(b"timeline")
 (out / "records.npz").write_bytes(b"every request")
 print(json.dumps({"event": "finished", "reason": "traffic ended"}))
 sys.exit(4)
@@ -293,8 +294,8 @@ def test_an_instance_runs_its_share_and_leaves_its_results_without_the_single_re
     assert sorted(file.name for file in output.iterdir()) == [
         "exit.json",
         "generator.log",
+        "records.npz",
         "summary.json",
-        "timeline.npz",
     ]
     assert json.loads((output / "exit.json").read_text("utf-8")) == {"exit_code": 4, "reason": "traffic ended"}
     told = json.loads((output / "summary.json").read_text("utf-8"))

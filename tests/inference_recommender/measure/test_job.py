@@ -1,50 +1,44 @@
-"""A run from plan to report, against a service of our own: how it ends, what it keeps, what it writes for review."""
+"""A job's run from plan to report: how it ends, what it keeps, and how it continues."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aws_api.errors import AwsRefused, AwsUnreachable
+from aws_api.errors import AwsRefused, AwsUnavailable, AwsUnreachable, ExpiredCredentials
 from aws_api.expiry import expiry_of
+from aws_api.sagemaker import JobNameTaken
 from inference_recommender.load_generator.requests import read_payloads
-from inference_recommender.measure.job import JobFailed, Prepared, run
-from inference_recommender.measure.job_requests import plan_job
-from inference_recommender.measure.job_wait import poll_interval_s, stop_and_wait, wait_for_job
-from inference_recommender.measure.tested_model import TestedModel
+from inference_recommender.measure import run as use_case
+from inference_recommender.measure.job import JobFailed, JobSource, candidates_of
+from inference_recommender.measure.job_requests import Configuration, TestedModel, plan_job
+from inference_recommender.measure.job_service import poll_interval_s, stop_and_wait, wait_for_job
+from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.payloads import request_bodies
-from inference_recommender.progress import ProgressUpdate, Silent
+from inference_recommender.progress import ProgressUpdate
 from inference_recommender.run_folder import RunFolder
-from tests.artifacts import an_artifact
+from tests.builders import a_measurement, a_run_folder, an_artifact
 from tests.conftest import EditToml
-from tests.inference_recommender.api import SERIES, FakeService, description, step
-from workloads import Interrupted, NoVerdict, Recommendation, UsageError, load_workload
+from tests.inference_recommender.api import SERIES, FakeService, description, endpoint, recommendation, step
+from workloads import Interrupted, NoVerdict, Recommendation, UsageError, WorkloadFolder, load_workload
 
 TESTED = TestedModel(
-    model_name="m",
+    model="m",
     role_arn="arn:aws:iam::123456789012:role/r",
     payload_url="s3://bucket/inference-recommender/spellcheck/payloads.tar.gz",
 )
-
-
-@pytest.fixture
-def prepared(workloads_copy: Path) -> Prepared:
-    folder = load_workload("spellcheck", workloads_copy)
-    plan = plan_job(folder.workload, "quick", folder.traffic("quick"), TESTED, "job-1")
-    return Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick")
-
-
-@pytest.fixture
-def run_folder(tmp_path: Path) -> RunFolder:
-    return RunFolder(tmp_path / "runs" / "job-1")
+KILLED = "Triton was killed by signal 9."
+LAGGED = "generator lagged: it used 97% of its core, so it was the bottleneck"
 
 
 class Watcher:
+    """A progress that keeps what it receives."""
+
     def __init__(self) -> None:
         self.updates: list[ProgressUpdate] = []
-
         self.said: list[str] = []
 
     def update(self, update: ProgressUpdate) -> None:
@@ -54,20 +48,56 @@ class Watcher:
         self.said.append(text)
 
 
-def _run(prepared: Prepared, service: FakeService, run_folder: RunFolder, **options: Any) -> Recommendation:
-    return run(
-        prepared, service, run_folder, options.get("progress", Silent()), options.get("sleep", lambda seconds: None)
+class Runs:
+    """Runs spellcheck's quick traffic in one folder, by a job or by several."""
+
+    def __init__(self, folder: WorkloadFolder, path: Path) -> None:
+        self.folder = folder
+        self.run_folder = RunFolder(path)
+        self.watcher = Watcher()
+        self.sleep: Callable[[float], None] = lambda seconds: None
+
+    def __call__(self, service: FakeService, tests: int = 1) -> Recommendation:
+        many = [Configuration(instance_type="ml.c5.xlarge", environment={"N": (str(n),)}) for n in range(tests)]
+        workload, traffic = self.folder.workload, self.folder.traffic("quick")
+        plan = plan_job(workload, "quick", traffic, TESTED, "job", many if tests > 1 else None)
+        subject = RunSubject(
+            workload=workload, payloads=self.folder.payloads(), artifact=an_artifact(), traffic="quick"
+        )
+        source = JobSource(plan=plan, service=service, sleep=self.sleep)
+        return run(source, self.run_folder, self.watcher, subject=subject)
+
+    def resume(self, service: FakeService) -> Recommendation:
+        return run(JobSource(plan=None, service=service, sleep=self.sleep), self.run_folder, self.watcher)
+
+
+@pytest.fixture
+def runs(workloads_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Without the report's plots, which take a second."""
+    monkeypatch.setattr(use_case, "draw", lambda run_folder: None)
+    return Runs(load_workload("spellcheck", workloads_copy), tmp_path / "runs" / "job")
+
+
+def failed(reason: str) -> FakeService:
+    return FakeService(
+        [description("FAILED", InferenceRecommendations=[], FailureReason=reason)],
+        [step("FAILED", FailureReason=reason)],
     )
 
 
-def test_a_completed_job_becomes_a_recommendation_for_review(prepared: Prepared, run_folder: RunFolder) -> None:
-    found = _run(prepared, FakeService([description()]), run_folder)
+def test_a_completed_job_becomes_a_recommendation_with_a_report(workloads_copy: Path, tmp_path: Path) -> None:
+    runs, service = (
+        Runs(load_workload("spellcheck", workloads_copy), tmp_path / "runs" / "job"),
+        FakeService([description()]),
+    )
+    service.machine = "Some CPU, 2 cores"
+    found = runs(service)
     assert found.recommended is not None
     assert (found.recommended.instance_count, found.capacity_basis) == (47, "estimate")
-    assert found.provenance.measured_on == "sagemaker"
-    assert found.provenance.run == "runs/job-1"
-    assert prepared.folder.recommendation() == found
-    assert sorted(file.name for file in run_folder.path.iterdir()) == [
+    assert (found.provenance.measured_on, found.provenance.machine) == ("local", "Some CPU, 2 cores")
+    assert found.provenance.run == "runs/job"
+    assert "Measured on this machine, not on SageMaker." in runs.run_folder.report.read_text("utf-8")
+    assert sorted(file.name for file in runs.run_folder.path.iterdir()) == [
         "describe.json",
         "jobs.json",
         "measurements.json",
@@ -81,189 +111,143 @@ def test_a_completed_job_becomes_a_recommendation_for_review(prepared: Prepared,
     ]
 
 
-def test_the_payloads_are_where_the_request_says(prepared: Prepared, run_folder: RunFolder) -> None:
+def test_the_request_and_the_payloads_are_sent_with_the_runs_marks(runs: Runs) -> None:
     service = FakeService([description()])
-    _run(prepared, service, run_folder)
-    assert list(service.uploaded) == ["s3://bucket/inference-recommender/spellcheck/payloads.tar.gz"]
+    assert runs(service).provenance.measured_on == "sagemaker"
+    assert list(service.uploaded) == [TESTED.payload_url]
     (created,) = service.created
-    *planned, mark, expiry = created["Tags"]
-    assert {**created, "Tags": planned} == prepared.plan.request
-    assert mark == {"Key": "run", "Value": run_folder.jobs().token}
+    *_, mark, expiry = created["Tags"]
+    assert mark == {"Key": "run", "Value": runs.run_folder.jobs().token}
     expires_at = expiry_of([expiry])
     assert expires_at is not None
-    longest_s = prepared.plan.request["InputConfig"]["JobDurationInSeconds"]
+    longest_s = created["InputConfig"]["JobDurationInSeconds"]
     assert 0 < longest_s < (expires_at - datetime.now(UTC)).total_seconds() < longest_s + 7201
 
 
-def test_the_payloads_have_as_many_rows_as_the_objective_says(edit_toml: EditToml, run_folder: RunFolder) -> None:
-    folder = load_workload("spellcheck", edit_toml("[objective]", "[objective]\nrows_per_invocation = 4"))
-    rows = folder.payloads()
-    plan = plan_job(folder.workload, "quick", folder.traffic("quick"), TESTED, "job-1")
-    found = _run(
-        Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick"),
-        FakeService([description()]),
-        run_folder,
-    )
-    assert read_payloads(run_folder.path / "payloads.tar.gz") == request_bodies(rows, 4)
-    assert found.objective.rows_per_invocation == 4, "what proves or deploys the recommendation knows it"
-    assert "Each invocation has 4 rows" in (run_folder.path / "report.html").read_text("utf-8")
+def test_payloads_have_as_many_rows_as_the_objective_has(runs: Runs, edit_toml: EditToml) -> None:
+    runs.folder = load_workload("spellcheck", edit_toml("[objective]", "[objective]\nrows_per_invocation = 4"))
+    assert runs(FakeService([description()])).objective.rows_per_invocation == 4
+    sent = read_payloads(runs.run_folder.path / "payloads.tar.gz")
+    assert sent == request_bodies(runs.folder.payloads(), 4)
 
 
-def test_the_wait_shows_the_latest_complete_point(prepared: Prepared, run_folder: RunFolder) -> None:
-    watcher = Watcher()
-    service = FakeService([description("PENDING"), description("IN_PROGRESS"), description()])
-    _run(prepared, service, run_folder, progress=watcher)
-    assert [update.status for update in watcher.updates] == ["PENDING", "IN_PROGRESS", "COMPLETED"]
-    running = watcher.updates[1]
+def test_a_payload_over_the_services_limit_is_rejected_before_anything_is_sent(runs: Runs) -> None:
+    rows = runs.folder.path / "payloads.jsonl"
+    rows.write_text('{"text": "short"}\n{"text": "' + "x" * 6_291_456 + '"}\n', "utf-8")
+    service = FakeService([description()])
+    with pytest.raises(UsageError, match=r"request 2 is 6,291,538 bytes"):
+        runs(service)
+    assert (service.uploaded, service.created) == ({}, [])
+
+
+def test_the_wait_shows_the_latest_complete_point_at_the_objectives_percentile(runs: Runs) -> None:
+    runs(FakeService([description("PENDING"), description("IN_PROGRESS"), description()]))
+    assert [update.status for update in runs.watcher.updates] == ["PENDING", "IN_PROGRESS", "COMPLETED"]
+    running = runs.watcher.updates[1]
     assert (running.users, running.invocations_per_minute) == (3.0, 10_800.0)
     assert (running.percentile, running.latency_ms) == ("p99", 12.0)
-
-
-def test_the_latency_under_way_is_of_the_objectives_percentile() -> None:
-    service, watcher = FakeService([description("IN_PROGRESS"), description()]), Watcher()
+    watcher = Watcher()
+    service = FakeService([description("IN_PROGRESS"), description()])
     wait_for_job(service, "job-1", 60.0, watcher, lambda seconds: None, percentile="p95")
     assert (watcher.updates[0].percentile, watcher.updates[0].latency_ms) == ("p95", 8.0)
 
 
-def test_a_job_measured_on_this_machine_says_so(prepared: Prepared, run_folder: RunFolder) -> None:
-    service = FakeService([description()])
-    service.machine = "Some CPU, 2 cores"
-    provenance = _run(prepared, service, run_folder).provenance
-    assert (provenance.measured_on, provenance.machine) == ("local", "Some CPU, 2 cores")
-    assert "Measured on this machine, not on SageMaker." in run_folder.report.read_text("utf-8")
-
-
-def test_a_candidate_too_slow_leaves_the_reviewed_recommendation_alone(
-    prepared: Prepared, run_folder: RunFolder
-) -> None:
-    reviewed = _run(prepared, FakeService([description()]), RunFolder(run_folder.path.with_name("job-0")))
+def test_a_slow_candidate_gives_no_recommendation(runs: Runs) -> None:
     slow = FakeService([description()])
     slow.time_series = SERIES.model_copy(update={"model_latency_ms": {"p99": (51.0, 52.0, 53.0, 54.0)}})
-    found = _run(prepared, slow, run_folder)
-    assert found.recommended is None
-    assert prepared.folder.recommendation() == reviewed
-    assert "No candidate meets the objective" in run_folder.report.read_text("utf-8")
+    assert runs(slow).recommended is None
 
 
-def test_a_failed_job_is_told_with_its_reason_and_keeps_what_was_measured(
-    prepared: Prepared, run_folder: RunFolder
-) -> None:
-    failed = description("FAILED", InferenceRecommendations=[], FailureReason="Triton was killed by signal 9.")
+def test_a_failed_job_is_reported_with_its_containers_log(runs: Runs) -> None:
+    service = failed("The container did not pass its health check.")
+    service.log = ["loading", "CUDA driver version is insufficient"]
     with pytest.raises(JobFailed) as caught:
-        _run(
-            prepared,
-            FakeService([failed], [step("FAILED", FailureReason="Triton was killed by signal 9.")]),
-            run_folder,
-        )
+        runs(service)
+    explained = (
+        "The container did not pass its health check. The last lines of its container's log:\n"
+        "loading\nCUDA driver version is insufficient"
+    )
     assert str(caught.value) == (
-        f"Job job-1 failed: Triton was killed by signal 9.\nWhat was measured is kept in {run_folder.path}."
+        "Job job failed: The container did not pass its health check.\n"
+        f"ml.c5.xlarge: {explained}\nMeasurements: {runs.run_folder.path}."
     )
     assert caught.value.exit_code == 3
-    assert run_folder.measurements()[0].series == SERIES
-    assert not prepared.folder.recommendation_file.exists()
+    (measured,) = runs.run_folder.measurements()
+    assert measured.series is not None
+    assert (measured.failure_reason, measured.series.invocations) == (explained, SERIES.invocations)
 
 
-def test_a_job_that_failed_early_is_told_as_failed_and_not_as_too_few_samples(
-    prepared: Prepared, run_folder: RunFolder
-) -> None:
-    service = FakeService(
-        [description("FAILED", InferenceRecommendations=[], FailureReason="Triton was killed by signal 9.")],
-        [step("FAILED", FailureReason="Triton was killed by signal 9.")],
-    )
-    service.time_series = SERIES.model_copy(
-        update={"invocations": (9.0, 0.0, 0.0, 0.0), "errors": (9.0, 0.0, 0.0, 0.0)}
-    )
-    with pytest.raises(JobFailed, match="Job job-1 failed: Triton was killed by signal 9"):
-        _run(prepared, service, run_folder)
+def test_a_job_that_failed_early_is_not_reported_as_too_few_samples(runs: Runs) -> None:
+    service, few = failed(KILLED), (9.0, 0.0, 0.0, 0.0)
+    service.time_series = SERIES.model_copy(update={"invocations": few, "errors": few})
+    with pytest.raises(JobFailed, match=f"Job job failed: {KILLED}"):
+        runs(service)
 
 
-def test_a_job_stopped_midway_gives_no_verdict(prepared: Prepared, run_folder: RunFolder) -> None:
+NO_VERDICTS: dict[str, tuple[FakeService, dict[str, Any], str]] = {
+    "stopped": (FakeService([description("STOPPED")]), {}, "Job job was stopped before its traffic ended."),
+    "lagged": (failed(LAGGED), {}, f"ml.c5.xlarge: {LAGGED}."),
+    "errors": (
+        FakeService([description()]),
+        {"errors": (0.0, 0.0, 0.0, 29.0)},
+        "ml.c5.xlarge: 29 of 2,800 requests failed, more than 1%.",
+    ),
+    "few": (
+        FakeService([description()]),
+        {"invocations": (40.0, 40.0, 40.0, 40.0)},
+        "ml.c5.xlarge: 160 requests are too few: P99 needs at least 299. Measure with longer traffic: another "
+        "--traffic NAME, or longer phases in workload.toml.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NO_VERDICTS)
+def test_invalid_measurements_give_no_verdict(runs: Runs, name: str) -> None:
+    service, series, reason = NO_VERDICTS[name]
+    service.time_series = SERIES.model_copy(update=series)
     with pytest.raises(NoVerdict) as caught:
-        _run(prepared, FakeService([description("STOPPED")]), run_folder)
-    assert str(caught.value) == (
-        f"No verdict: Job job-1 was stopped before its traffic ended. What was measured is kept in {run_folder.path}."
-    )
-    assert caught.value.exit_code == 4
-    with pytest.raises(UsageError) as unread:
-        run_folder.recommendation()
-    assert str(unread.value) == (
-        f"{run_folder.path} has no recommendation: the run ended without a verdict. measurements.json has what was "
-        "measured."
-    )
+        runs(service)
+    assert str(caught.value) == f"No verdict: {reason} Measurements: {runs.run_folder.path}."
+    with pytest.raises(UsageError, match="the run ended without a verdict"):
+        runs.run_folder.recommendation()
 
 
-def test_a_generator_that_lagged_gives_no_verdict(prepared: Prepared, run_folder: RunFolder) -> None:
-    reason = "generator lagged: it used 97% of its core, so it was the bottleneck"
-    failed = description("FAILED", InferenceRecommendations=[], FailureReason=reason)
-    with pytest.raises(NoVerdict) as caught:
-        _run(prepared, FakeService([failed], [step("FAILED", FailureReason=reason)]), run_folder)
-    assert str(caught.value) == (f"No verdict: ml.c5.xlarge: {reason}. What was measured is kept in {run_folder.path}.")
-
-
-@pytest.mark.parametrize(
-    ("series", "why"),
-    [
-        (
-            SERIES.model_copy(update={"errors": (0.0, 0.0, 0.0, 29.0)}),
-            "ml.c5.xlarge: 29 of 2,800 requests failed, more than 1%.",
-        ),
-        (
-            SERIES.model_copy(update={"invocations": (40.0, 40.0, 40.0, 40.0)}),
-            "ml.c5.xlarge: 160 requests are too few: P99 needs at least 299. Measure with longer traffic: another "
-            "--traffic NAME, or longer phases in workload.toml.",
-        ),
-    ],
-)
-def test_evidence_that_cannot_be_believed_gives_no_verdict(
-    prepared: Prepared, run_folder: RunFolder, series: Any, why: str
-) -> None:
-    service = FakeService([description()])
-    service.time_series = series
-    with pytest.raises(NoVerdict) as caught:
-        _run(prepared, service, run_folder)
-    assert str(caught.value) == f"No verdict: {why} What was measured is kept in {run_folder.path}."
-
-
-def test_ctrl_c_stops_the_job_and_keeps_what_was_measured(prepared: Prepared, run_folder: RunFolder) -> None:
-    service = FakeService([description("IN_PROGRESS")])
-    sleeps = iter([KeyboardInterrupt()])
+def interrupt_once() -> Callable[[float], None]:
+    interrupts = iter([KeyboardInterrupt()])
 
     def sleep(seconds: float) -> None:
-        if error := next(sleeps, None):
+        if error := next(interrupts, None):
             raise error
 
+    return sleep
+
+
+def test_ctrl_c_stops_the_job_and_keeps_all_measurements(runs: Runs) -> None:
+    done = description(InferenceRecommendations=[recommendation(EndpointConfiguration=endpoint("sm-epc-1"))])
+    service, runs.sleep = FakeService([done, description("IN_PROGRESS")]), interrupt_once()
     with pytest.raises(Interrupted) as caught:
-        _run(prepared, service, run_folder, sleep=sleep)
-    assert service.stopped == ["job-1"]
-    assert str(caught.value) == f"Interrupted: job job-1 was stopped. What was measured is kept in {run_folder.path}."
-    assert caught.value.exit_code == 130
-    assert json.loads((run_folder.path / "describe.json").read_text("utf-8"))["Status"] == "STOPPED"
-    assert run_folder.measurements()
+        runs(service, tests=12)
+    assert str(caught.value) == f"Interrupted: job job-2 was stopped. Measurements: {runs.run_folder.path}."
+    assert service.stopped == ["job-2"]
+    assert json.loads((runs.run_folder.path / "describe-2.json").read_text("utf-8"))["Status"] == "STOPPED"
+    assert "sm-epc-1" in [one.endpoint_name for one in runs.run_folder.measurements()]
 
 
-def test_ctrl_c_without_a_service_says_that_the_job_may_still_run(prepared: Prepared, run_folder: RunFolder) -> None:
-    service = FakeService([description("IN_PROGRESS")])
-
-    def gone(seconds: float) -> None:
-        def refuse(name: str) -> None:
-            raise AwsUnreachable("Could not connect")
-
-        service.stop_job = refuse  # type: ignore[method-assign]
-        raise KeyboardInterrupt
-
+def test_ctrl_c_without_a_service_says_that_the_job_may_still_run(runs: Runs) -> None:
+    service, runs.sleep = FakeService([description("IN_PROGRESS")]), interrupt_once()
+    service.troubles = {"stop_job": [AwsUnreachable("Could not connect")]}
     with pytest.raises(Interrupted) as caught:
-        _run(prepared, service, run_folder, sleep=gone)
-    assert caught.value.exit_code == 130
+        runs(service)
     assert str(caught.value) == (
-        "Interrupted: job job-1 could not be stopped and may still run. AWS cannot be reached: Could not connect. If "
-        "AWS_ENDPOINT_URL points at an account on this machine, start it with `python -m local_aws`. Stop it by "
-        "`python -m inference_recommender stop job-1`, or go on with the run by `python -m inference_recommender run "
-        f"--resume {run_folder.path}`."
+        "Interrupted: job job could not be stopped and may still run. AWS cannot be reached: Could not connect. If "
+        "AWS_ENDPOINT_URL points at an account on this machine, start it with `python -m local_aws`. Stop it with "
+        "`python -m inference_recommender jobs stop job`, or continue the run with `python -m inference_recommender "
+        f"run --resume {runs.run_folder.path}`."
     )
 
 
 @pytest.mark.parametrize(("then", "ends"), [("COMPLETED", True), ("IN_PROGRESS", False)])
-def test_a_job_that_ended_before_it_could_be_stopped_is_no_refusal(then: str, ends: bool) -> None:
+def test_a_job_that_ended_before_the_stop_is_no_error(then: str, ends: bool) -> None:
     service = FakeService([description("IN_PROGRESS"), description(then)])
     refusal = AwsRefused("StopInferenceRecommendationsJob", "ValidationException", "It cannot be stopped.")
     service.troubles = {"stop_job": [refusal]}
@@ -276,3 +260,125 @@ def test_a_job_that_ended_before_it_could_be_stopped_is_no_refusal(then: str, en
 
 def test_a_short_job_is_polled_often_and_a_long_one_seldom() -> None:
     assert [poll_interval_s(seconds) for seconds in (60, 600, 7200)] == [2, 10, 30]
+
+
+def test_several_jobs_are_one_run_and_one_that_fails_does_not_end_it(runs: Runs) -> None:
+    names = ("sm-epc-1", "sm-epc-2")
+    found = [
+        description(InferenceRecommendations=[recommendation(EndpointConfiguration=endpoint(one))]) for one in names
+    ]
+    service = FakeService([*found, description("FAILED", InferenceRecommendations=[], FailureReason="No capacity.")])
+    recommended = runs(service, tests=23)
+    assert [job["JobName"] for job in service.created] == ["job-1", "job-2", "job-3"]
+    assert [one.endpoint_name for one in runs.run_folder.measurements()] == [*names]
+    assert len(recommended.candidates) == 2
+    assert [(update.number, update.jobs) for update in runs.watcher.updates] == [(1, 3), (2, 3), (3, 3)]
+    assert runs.watcher.said == ["Job job-3 failed: No capacity. The run continues with the other jobs."]
+
+
+def test_a_stopped_job_ends_the_run_before_the_next_job_costs_money(runs: Runs) -> None:
+    service = FakeService([description("STOPPED"), description()])
+    with pytest.raises(NoVerdict, match="Job job-1 was stopped before its traffic ended"):
+        runs(service, tests=12)
+    assert [job["JobName"] for job in service.created] == ["job-1"]
+
+
+def test_a_latency_in_microseconds_is_converted_with_a_message(runs: Runs) -> None:
+    micro = recommendation(Metrics={"MaxInvocations": 12_000, "ModelLatency": 21_000})
+    found = runs(FakeService([description(InferenceRecommendations=[micro])]))
+    assert runs.watcher.said == ["ml.c5.xlarge: the job reports ModelLatency in µs. It is converted to 21 ms."]
+    assert found.candidates[0].model_latency_ms == 21
+
+
+@pytest.mark.parametrize(
+    ("call", "trouble", "created"),
+    [("job_steps", ExpiredCredentials(), 1), ("create_job", AwsUnreachable("Could not connect"), 0)],
+)
+def test_an_outage_leaves_a_run_that_resumes_without_a_second_job(
+    runs: Runs, call: str, trouble: AwsUnavailable, created: int
+) -> None:
+    service = FakeService([description("IN_PROGRESS"), description()])
+    service.troubles = {call: [trouble]}
+    with pytest.raises(AwsUnavailable) as caught:
+        runs(service)
+    assert str(caught.value) == (
+        f"{trouble}\nNothing is lost. Continue with `python -m inference_recommender run --resume "
+        f"{runs.run_folder.path}`. No job is created twice."
+    )
+    assert len(service.created) == created
+    assert runs.resume(service).recommended is not None
+    assert [job["JobName"] for job in service.created] == ["job"]
+
+
+def test_a_resumed_run_has_the_workload_with_which_it_began(runs: Runs) -> None:
+    service = FakeService([description()])
+    service.troubles = {"describe_job": [ExpiredCredentials()]}
+    with pytest.raises(AwsUnavailable):
+        runs(service)
+    text = runs.folder.file.read_text("utf-8")
+    runs.folder.file.write_text(text.replace("model_latency_ms = 50.0", "model_latency_ms = 1.0"), "utf-8")
+    found = runs.resume(service)
+    assert (found.objective.model_latency_ms, found.archive_sha256) == (50, an_artifact().archive_sha256)
+
+
+def test_another_runs_job_of_the_same_name_is_rejected(runs: Runs, tmp_path: Path) -> None:
+    service = FakeService([description()])
+    runs(service)
+    runs.run_folder = RunFolder(tmp_path / "second")
+    with pytest.raises(JobNameTaken) as caught:
+        runs(service)
+    assert str(caught.value) == "There is already a job called 'job'. Choose another name with --name."
+
+
+def test_a_folder_with_a_run_takes_no_other(runs: Runs) -> None:
+    runs(FakeService([description()]))
+    jobs, path = runs.run_folder.jobs(), runs.run_folder.path
+    with pytest.raises(UsageError) as caught:
+        runs(FakeService([description()]))
+    assert str(caught.value) == (
+        f"{path} already has a run. Continue it with `python -m inference_recommender run --resume {path}`, or choose "
+        "another name with --name."
+    )
+    assert runs.run_folder.jobs() == jobs
+
+
+def test_a_rejected_request_is_reported_unchanged(runs: Runs) -> None:
+    service = FakeService([description()])
+    refusal = AwsRefused("CreateInferenceRecommendationsJob", "AccessDeniedException", "not you")
+    service.troubles = {"create_job": [refusal]}
+    with pytest.raises(AwsRefused) as caught:
+        runs(service)
+    assert caught.value is refusal
+
+
+def test_the_candidates_of_a_default_run_are_its_configurations_by_rate(tmp_path: Path) -> None:
+    run = a_run_folder(
+        tmp_path,
+        a_measurement(900.0, endpoint_name="lives"),
+        a_measurement(100.0, endpoint_name="a", environment={"THREADS": "1"}),
+        a_measurement(200.0, endpoint_name="b", environment={"THREADS": "2"}),
+        a_measurement(150.0, endpoint_name="c", environment={"THREADS": "2"}),
+        a_measurement(None, endpoint_name="d"),
+        a_measurement(300.0, endpoint_name="e", failure_reason="It failed."),
+        request={"JobType": "Default", "InputConfig": {}},
+        deployed=endpoint("lives"),
+    )
+    assert candidates_of(run, "spellcheck") == (
+        Configuration(instance_type="ml.c5.xlarge", environment={"THREADS": ("2",)}),
+        Configuration(instance_type="ml.c5.xlarge", environment={"THREADS": ("1",)}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "workload", "reason"),
+    [
+        ("Advanced", "spellcheck", "is not the run of a default job."),
+        ("Default", "duplicates", "measured spellcheck, not duplicates."),
+        ("Default", "spellcheck", "found no capacity for any instance type."),
+    ],
+)
+def test_a_run_without_candidates_is_rejected(tmp_path: Path, kind: str, workload: str, reason: str) -> None:
+    run = a_run_folder(tmp_path, a_measurement(None), request={"JobType": kind, "InputConfig": {}})
+    with pytest.raises(UsageError) as caught:
+        candidates_of(run, workload)
+    assert str(caught.value) == f"--from-default: {tmp_path} {reason}"

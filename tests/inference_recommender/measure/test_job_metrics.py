@@ -1,44 +1,53 @@
 """CloudWatch queries, valid by botocore's model, and the columns made of what they return."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import botocore.session
+import pytest
 from botocore.validate import ParamValidator
 
-from inference_recommender.measure.aws import (
-    fetch_series,
+from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.capacity.time_series import Series
+from inference_recommender.measure.job_metrics import (
+    job_series,
     quantile_queries,
     quantiles_ms,
     series,
     time_series_queries,
 )
+from tests.inference_recommender.api import description, endpoint, recommendation
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 END = START + timedelta(minutes=2)
 
 
-class FakeCloudWatch:
-    """Knows one value per query id, at the periods it publishes."""
+class Account(SageMakerAccount):
+    """Has a CloudWatch with two values per query, at the periods that it publishes."""
 
-    def __init__(self, periods: tuple[int, ...]) -> None:
-        self.periods = periods
-        self.asked: list[dict[str, Any]] = []
+    def __init__(self, *periods: int) -> None:
+        """Opens no session."""
+        self.published = periods
+        self.periods: set[int] = set()
 
-    def get_metric_data(self, **request: Any) -> Mapping[str, Any]:
-        self.asked.append(request)
-        queries = request["MetricDataQueries"]
-        first = "NextToken" not in request
-        shown = [query for query in (queries[:3] if first else queries[3:]) if self._publishes(query)]
-        results = [
-            {"Id": query["Id"], "Timestamps": [START + timedelta(seconds=5), START], "Values": [20.0, 10.0]}
-            for query in shown
+    def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Any]:
+        queries = arguments["MetricDataQueries"]
+        self.periods |= {query["MetricStat"]["Period"] for query in queries}
+        later = START + timedelta(seconds=5)
+        return [
+            {"Id": query["Id"], "Timestamps": [later, START], "Values": [20.0, 10.0]}
+            for query in queries
+            if query["MetricStat"]["Period"] in self.published
         ]
-        return {"MetricDataResults": results, **({"NextToken": "more"} if first else {})}
 
-    def _publishes(self, query: Mapping[str, Any]) -> bool:
-        return query["MetricStat"]["Period"] in self.periods
+
+def fetched(account: Account, duration: timedelta = END - START) -> Series:
+    described = description(
+        CreationTime=START,
+        CompletionTime=START + duration,
+        InferenceRecommendations=[recommendation(EndpointConfiguration=endpoint("e"))],
+    )
+    return job_series(account, described, [], None, "p99")["e"]
 
 
 def test_botocore_accepts_the_queries() -> None:
@@ -50,13 +59,11 @@ def test_botocore_accepts_the_queries() -> None:
         assert ParamValidator().validate(request, shape).generate_report() == ""
 
 
-def test_pages_are_joined_and_points_sorted() -> None:
-    found = fetch_series(FakeCloudWatch((5, 86_400)), "job-1", "e", "v", START, END, "p99")
-    assert found.period_s == 5
-    assert found.seconds == (0.0, 5.0)
-    assert found.invocations == (10.0, 20.0)
+def test_points_are_sorted_and_model_latency_is_converted_from_microseconds() -> None:
+    found = fetched(Account(5, 86_400))
+    assert (found.period_s, found.seconds, found.invocations) == (5, (0.0, 5.0), (10.0, 20.0))
     assert found.latency_ms["p99"] == (10.0, 20.0)
-    assert found.model_latency_ms == {"p99": (0.01, 0.02)}, "which CloudWatch has in microseconds"
+    assert found.model_latency_ms == {"p99": (0.01, 0.02)}
 
 
 def test_the_model_latency_of_each_point_is_the_variants_at_the_objectives_percentile() -> None:
@@ -72,25 +79,18 @@ def test_the_model_latency_of_each_point_is_the_variants_at_the_objectives_perce
     }
 
 
-def test_a_job_of_seconds_is_asked_by_the_second() -> None:
-    found = fetch_series(FakeCloudWatch((1, 86_400)), "job-1", "e", "v", START, START + timedelta(seconds=20), "p99")
-    assert found.period_s == 1
+@pytest.mark.parametrize(
+    ("published", "seconds", "queried"),
+    [(1, 20, {1, 86_400}), (60, 120, {5, 60, 86_400}), (60, 7200, {60, 86_400})],
+)
+def test_the_finest_period_that_the_service_publishes_is_read(published: int, seconds: int, queried: set[int]) -> None:
+    account = Account(published, 86_400)
+    assert fetched(account, timedelta(seconds=seconds)).period_s == published
+    assert account.periods == queried
 
 
-def test_a_service_that_publishes_by_the_minute_is_asked_by_the_minute() -> None:
-    found = fetch_series(FakeCloudWatch((60, 86_400)), "job-1", "e", "v", START, END, "p99")
-    assert (found.period_s, found.seconds) == (60, (0.0, 5.0))
-
-
-def test_a_long_job_is_asked_by_the_minute_at_once() -> None:
-    client = FakeCloudWatch((60,))
-    fetch_series(client, "job-1", "e", "v", START, START + timedelta(hours=2), "p99")
-    periods = {query["MetricStat"]["Period"] for request in client.asked for query in request["MetricDataQueries"]}
-    assert periods == {60, 86_400}
-
-
-def test_nothing_published_is_an_empty_series() -> None:
-    found = fetch_series(FakeCloudWatch(()), "job-1", "e", "v", START, END, "p99")
+def test_without_published_values_the_series_is_empty() -> None:
+    found = fetched(Account())
     assert (found.seconds, found.model_latency_ms, found.model_latency_quantiles_ms) == ((), {}, {})
 
 

@@ -1,26 +1,34 @@
-"""The job's request: built purely, valid by botocore's own model, with the documented limits as warnings."""
+"""A job's request is valid, has the workload's and the account's settings, and is checked before it is sent."""
 
 import json
-import re
+from dataclasses import replace
 from typing import Any
 
-import botocore.session
 import pytest
 from botocore.validate import ParamValidator
+from hypothesis import given
+from hypothesis import strategies as st
 
+from aws_api.service_model import input_shape
 from inference_recommender.measure.job_requests import (
+    MOST_TESTS,
     SERVICE_DEFAULT,
+    TASKS,
+    Configuration,
     JobPlan,
+    TestedModel,
     plan_default_job,
     plan_job,
+    split_into_jobs,
     stopping_conditions,
     undocumented,
 )
-from inference_recommender.measure.tested_model import Configuration, TestedModel
-from workloads import PhasedTraffic, StairTraffic, UsageError, WorkloadFolder
+from inference_recommender.measure.model_registry import package_request
+from workloads import PhasedTraffic, StairTraffic, Unavailable, UsageError, WorkloadFolder, load_workload
+from workloads.set_option import with_settings
 
 TESTED = TestedModel(
-    model_name="spellcheck-model",
+    model="spellcheck-model",
     role_arn="arn:aws:iam::123456789012:role/recommender",
     payload_url="s3://sagemaker-us-east-1-123456789012/inference-recommender/spellcheck/payloads.tar.gz",
 )
@@ -31,10 +39,9 @@ def _plan(folder: WorkloadFolder, traffic: str = "production") -> JobPlan:
 
 
 def _complaints(request: dict[str, Any]) -> str:
-    service = botocore.session.get_session().get_service_model("sagemaker")
-    shape = service.operation_model("CreateInferenceRecommendationsJob").input_shape
-    assert shape is not None
-    return str(ParamValidator().validate(request, shape).generate_report())
+    """Returns what boto3 itself rejects."""
+    report = ParamValidator().validate(request, input_shape("sagemaker", "CreateInferenceRecommendationsJob"))
+    return str(report.generate_report())
 
 
 @pytest.mark.parametrize("traffic", ["production", "quick"])
@@ -57,7 +64,7 @@ def test_the_request_says_what_the_workload_says(spellcheck: WorkloadFolder) -> 
     request = _plan(spellcheck).request
     config = request["InputConfig"]
     assert request["JobType"] == "Advanced"
-    assert config["ModelName"] == TESTED.model_name
+    assert config["ModelName"] == TESTED.model
     assert config["ContainerConfig"]["PayloadConfig"]["SamplePayloadUrl"] == TESTED.payload_url
     assert [one["InstanceType"] for one in config["EndpointConfigurations"]] == ["ml.c5.xlarge"]
     assert config["TrafficPattern"]["Phases"][0] == {
@@ -92,23 +99,15 @@ def test_an_advanced_job_sends_p95_whatever_the_objective(spellcheck: WorkloadFo
     assert plan.request["StoppingConditions"]["ModelLatencyThresholds"][0]["Percentile"] == "P95"
 
 
-@pytest.mark.parametrize(("asked", "tests", "parallel"), [(None, 6, 3), (1, 6, 1), (9, 6, 6), (None, 2, 2)])
-def test_three_tests_run_at_once_or_as_many_as_are_asked_for(
-    spellcheck: WorkloadFolder, asked: int | None, tests: int, parallel: int
+@pytest.mark.parametrize(("asked", "tests", "parallel"), [(3, 6, 3), (1, 6, 1), (9, 6, 6), (3, 2, 2)])
+def test_parallel_tests_are_as_many_as_the_account_allows(
+    spellcheck: WorkloadFolder, asked: int, tests: int, parallel: int
 ) -> None:
     chosen = [Configuration(instance_type="ml.c5.xlarge", environment={"N": (str(n),)}) for n in range(tests)]
-    plan = plan_job(
-        spellcheck.workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1", None, chosen, parallel_tests=asked
-    )
+    workload = with_settings(spellcheck, [f"recommender.parallel_tests={asked}"]).workload
+    plan = plan_job(workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1", chosen)
     limit = plan.request["InputConfig"]["ResourceLimit"]
     assert limit == {"MaxNumberOfTests": tests, "MaxParallelOfTests": parallel}
-
-
-@pytest.mark.parametrize("asked", [0, 11])
-def test_so_many_tests_at_once_are_refused(spellcheck: WorkloadFolder, asked: int) -> None:
-    with pytest.raises(UsageError) as caught:
-        plan_job(spellcheck.workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1", parallel_tests=asked)
-    assert str(caught.value) == f"--parallel-tests: got {asked}. Allowed: 1 to 10."
 
 
 def test_the_production_profile_keeps_the_documented_traffic_and_the_quick_one_says_where_it_is_steeper(
@@ -118,27 +117,6 @@ def test_the_production_profile_keeps_the_documented_traffic_and_the_quick_one_s
     plan = _plan(spellcheck, "quick")
     assert "traffic.quick.phases.0.duration_s is 20; the service documents 120 to 3600." in plan.undocumented
     assert "MaxInvocations" not in plan.request["StoppingConditions"]
-
-
-def test_a_profile_cannot_have_the_name_of_a_default_jobs_traffic(spellcheck: WorkloadFolder) -> None:
-    traffic = {SERVICE_DEFAULT: spellcheck.traffic("quick")}
-    workload = spellcheck.workload.model_copy(update={"traffic": traffic})
-    told = (
-        "workloads/spellcheck/workload.toml: traffic.service-default: is what the traffic of a default job is called. "
-        "Choose another name."
-    )
-    with pytest.raises(UsageError, match=re.escape(told)):
-        plan_default_job(workload, TESTED, "job-1")
-    with pytest.raises(UsageError, match=re.escape(told)):
-        plan_job(workload, SERVICE_DEFAULT, traffic[SERVICE_DEFAULT], TESTED, "job-1")
-
-
-def test_a_local_account_has_no_limits_and_aws_is_warned_of_in_one_line(spellcheck: WorkloadFolder) -> None:
-    plan = _plan(spellcheck, "quick")
-    assert plan.warnings_for(local=True) == ()
-    (line,) = plan.warnings_for(local=False)
-    assert line == " ".join(plan.undocumented)
-    assert len(plan.undocumented) > 1
 
 
 def test_every_documented_limit_is_watched() -> None:
@@ -166,12 +144,186 @@ def test_a_job_on_hosts_with_too_old_a_driver_is_refused_with_what_measures_them
         if kind == "default"
         else plan_job(workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1")
     )
-    plan.refuse_old_drivers("measure", local=True)
     with pytest.raises(UsageError) as caught:
-        plan.refuse_old_drivers("measure", local=False)
+        plan.check_drivers()
     assert str(caught.value) == (
-        "ml.g5.xlarge, ml.g4dn.xlarge: hosts of these types start with NVIDIA driver 470, on which no Triton image we "
-        "know starts, and a job of Inference Recommender cannot choose another (InferenceAmiVersion). Measure on an "
-        "endpoint that does: `measure`."
+        "ml.g5.xlarge, ml.g4dn.xlarge: a job's hosts of these types start with NVIDIA driver 470, which no supported "
+        "Triton image runs on, and a job cannot select another (InferenceAmiVersion). Deploy an endpoint and measure "
+        "it: `python -m inference_recommender run WORKLOAD --endpoint NAME`."
     )
-    _plan(spellcheck).refuse_old_drivers("measure", local=False)
+    _plan(spellcheck).check_drivers()
+
+
+TOML = "workloads/spellcheck/workload.toml"
+PACKAGE = "arn:aws:sagemaker:us-east-1:123456789012:model-package/spellcheck/1"
+INVALID = "failed to satisfy constraint: Member must"
+REFUSALS: dict[str, tuple[list[str], dict[str, Any], str]] = {
+    "model": (
+        [],
+        {"model": "spell_check"},
+        f"Value 'spell_check' at 'inputConfig.modelName' {INVALID} satisfy regular",
+    ),
+    "role": ([], {"role_arn": "recommender"}, f"Value 'recommender' at 'roleArn' {INVALID} satisfy regular expression"),
+    "package": ([], {"model": "arn:x"}, f"Value 'arn:x' at 'inputConfig.modelPackageVersionArn' {INVALID} satisfy"),
+    "endpoint": ([], {"endpoint_name": "-"}, f"Value '-' at 'inputConfig.endpoints.1.member.endpointName' {INVALID}"),
+    "one list of the network": (
+        ["recommender.subnets=subnet-1"],
+        {},
+        f"Value '[]' at 'inputConfig.vpcConfig.securityGroupIds' {INVALID} have length greater than or equal to 1",
+    ),
+    "subnet": (
+        ["recommender.subnets=subnet_1", "recommender.security_groups=sg-1"],
+        {},
+        f"Value 'subnet_1' at 'inputConfig.vpcConfig.subnets.1.member' {INVALID} satisfy regular expression pattern",
+    ),
+    "long tag": (
+        [f"recommender.tags.{'k' * 129}=v"],
+        {},
+        f"Value '{'k' * 129}' at 'tags.3.member.key' {INVALID} have length less than or equal to 128",
+    ),
+    "tag of AWS": (
+        ["recommender.tags.aws:team=search"],
+        {},
+        f"{TOML}: recommender.tags: got the key 'aws:team', which is reserved. Choose another.",
+    ),
+    "tag of the run": (
+        ["recommender.tags.run=search"],
+        {},
+        f"{TOML}: recommender.tags: got the key 'run', which is reserved. Choose another.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_request_that_the_service_would_reject_is_not_sent(spellcheck: WorkloadFolder, name: str) -> None:
+    settings, changes, problem = REFUSALS[name]
+    workload, tested = with_settings(spellcheck, settings).workload, replace(TESTED, **changes)
+    with pytest.raises(UsageError) as caught:
+        plan_default_job(workload, tested, "job-1")
+    assert str(caught.value).startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "problem"),
+    [
+        (
+            Configuration(instance_type="inf1.xlarge"),
+            f"{TOML}: instance_types: got 'inf1.xlarge'. Allowed: instance types of SageMaker endpoints, as "
+            "ml.c5.xlarge.",
+        ),
+        (
+            Configuration(instance_type="ml.c5.xlarge", environment={f"P{n}": ("1",) for n in range(6)}),
+            "have length less than or equal to 5",
+        ),
+    ],
+)
+def test_a_candidate_that_no_endpoint_can_have_is_rejected(
+    spellcheck: WorkloadFolder, configuration: Configuration, problem: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan_job(
+            spellcheck.workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1", configurations=[configuration]
+        )
+    assert str(caught.value).endswith(problem)
+
+
+def test_traffic_longer_than_the_longest_job_and_a_reserved_name_are_rejected(spellcheck: WorkloadFolder) -> None:
+    stairs = StairTraffic(type="stairs", users_per_step=1, steps=10, duration_s=18_001)
+    workload = spellcheck.workload.model_copy(update={"traffic": {SERVICE_DEFAULT: stairs}})
+    with pytest.raises(UsageError) as caught:
+        plan_job(workload, SERVICE_DEFAULT, stairs, TESTED, "job-1")
+    assert str(caught.value) == (
+        "workloads/spellcheck/workload.toml: traffic.service-default: this name stands for a default job's traffic. "
+        "Choose another.\n"
+        "workloads/spellcheck/workload.toml: traffic.service-default: lasts 18,001 s. Allowed: 18,000 s at most, the "
+        "longest job."
+    )
+
+
+def test_account_settings_are_in_the_request(spellcheck: WorkloadFolder) -> None:
+    key = "arn:aws:kms:us-east-1:123456789012:key/a"
+    folder = with_settings(
+        spellcheck,
+        [
+            "recommender.subnets=subnet-1,subnet-2",
+            'recommender.security_groups=["sg-1"]',
+            f"recommender.kms_key_arn={key}",
+            "recommender.tags.team=search-1",
+        ],
+    )
+    tested = replace(TESTED, model=PACKAGE)
+    request = plan_job(folder.workload, "production", folder.traffic("production"), tested, "job-1").request
+    config = request["InputConfig"]
+    assert config["ModelPackageVersionArn"] == PACKAGE
+    assert config["VpcConfig"] == {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1", "subnet-2"]}
+    assert config["VolumeKmsKeyId"] == request["OutputConfig"]["KmsKeyId"] == key
+    tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+    assert tags == {"workload": "spellcheck", "traffic": "production", "team": "search-1"}
+
+
+RANGES = ["recommender.environment.THREADS=['1', '2', '4']", "recommender.environment.POOL=['0', '1']"]
+
+
+def test_environment_parameters_are_ranges_of_an_advanced_job_and_ignored_by_a_default_job(
+    spellcheck: WorkloadFolder,
+) -> None:
+    workload = with_settings(spellcheck, RANGES).workload
+    config = plan_job(workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1").request["InputConfig"]
+    (endpoint,) = config["EndpointConfigurations"]
+    assert endpoint["EnvironmentParameterRanges"]["CategoricalParameterRanges"] == [
+        {"Name": "THREADS", "Value": ["1", "2", "4"]},
+        {"Name": "POOL", "Value": ["0", "1"]},
+    ]
+    assert config["ResourceLimit"] == {"MaxNumberOfTests": 6, "MaxParallelOfTests": 3}
+    default = plan_default_job(workload, replace(TESTED, model=PACKAGE), "job-1")
+    assert default.warnings == (
+        "recommender.environment is ignored: a default job takes no ranges and tunes by itself.",
+    )
+    assert set(default.request["InputConfig"]) == {"ModelPackageVersionArn", "ContainerConfig"}
+    assert default.request["InputConfig"]["ContainerConfig"]["SupportedInstanceTypes"] == ["ml.c5.xlarge"]
+
+
+def test_more_than_ten_tests_are_several_jobs(spellcheck: WorkloadFolder) -> None:
+    many = [Configuration(instance_type="ml.c5.xlarge", environment={"N": (str(n),)}) for n in range(23)]
+    plan = plan_job(spellcheck.workload, "quick", spellcheck.traffic("quick"), TESTED, "job", configurations=many)
+    assert [request["JobName"] for request in plan.requests] == ["job-1", "job-2", "job-3"]
+    assert [len(request["InputConfig"]["EndpointConfigurations"]) for request in plan.requests] == [10, 10, 3]
+    assert plan.warnings == ("23 tests exceed the 10 of one job, so 3 jobs run one after another.",)
+
+
+CONFIGURATIONS = st.builds(
+    Configuration,
+    instance_type=st.sampled_from(["ml.c5.xlarge", "ml.m5.large"]),
+    environment=st.dictionaries(
+        st.sampled_from("ABCDE"),
+        st.lists(st.sampled_from("123"), min_size=1, max_size=3, unique=True).map(tuple),
+        max_size=4,
+    ),
+)
+
+
+@given(st.lists(CONFIGURATIONS, min_size=1, max_size=8))
+def test_splitting_into_jobs_loses_and_repeats_no_test(configurations: list[Configuration]) -> None:
+    jobs = split_into_jobs(configurations)
+    assert all(1 <= sum(one.tests for one in job) <= MOST_TESTS for job in jobs)
+    given = [(part.instance_type, dict(part.environment)) for one in configurations for part in one.split()]
+    split = [(part.instance_type, dict(part.environment)) for job in jobs for one in job for part in one.split()]
+    assert split == given
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("spellcheck", "TEXT_GENERATION"),
+        ("text_classification", "CLASSIFICATION"),
+        ("duplicates", "REGRESSION"),
+        ("question_answering", "OTHER"),
+    ],
+)
+def test_every_task_has_the_services_name(name: str, task: str) -> None:
+    assert TASKS[load_workload(name).workload.model.task] == task
+
+
+def test_a_model_of_several_containers_cannot_be_registered(spellcheck: WorkloadFolder) -> None:
+    with pytest.raises(Unavailable, match="Model m cannot be registered: a model package needs one container"):
+        package_request(spellcheck.workload, {"ModelName": "m", "Containers": [{}, {}]}, "s3://b/k")

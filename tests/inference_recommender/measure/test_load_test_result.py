@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from inference_recommender.measure.generator_fleet import FleetDrive
-from inference_recommender.measure.generator_request import plan_fleet
-from inference_recommender.measure.load_test import alone, measure, run
+from inference_recommender.measure.generator_fleet import FleetDrive, plan_fleet
+from inference_recommender.measure.run import run
 from inference_recommender.progress import Silent
 from inference_recommender.run_folder import RunFolder
 from tests.conftest import EditToml
 from tests.inference_recommender.measure.generator_fleet_account import LoopbackFleet
 from tests.inference_recommender.measure.test_generator_fleet import fleet
-from tests.inference_recommender.measure.test_load_test import prepared
+from tests.inference_recommender.measure.test_load_test import a_test, measured_by, subject
 from tests.inference_recommender.server import Server, serving
 from workloads import ROOT, Interrupted, NoVerdict, WorkloadFolder, load_workload
 
@@ -48,7 +47,7 @@ def source(edit_toml: EditToml) -> WorkloadFolder:
 def test_one_generator_counts_what_the_server_saw(source: WorkloadFolder, tmp_path: Path) -> None:
     def attempt(folder: Path, server: Server) -> None:
         run_folder = RunFolder(folder / "runs" / "spellcheck-quick-1")
-        recommendation = run(prepared(source, run_folder, server.url), alone, run_folder, Silent())
+        recommendation = run(a_test(server.url), run_folder, Silent(), subject=subject(source))
         (measured,) = run_folder.measurements()
         assert measured.series is not None
         assert sum(count or 0 for count in measured.series.invocations) == pytest.approx(len(server.seen), abs=2)
@@ -66,8 +65,8 @@ def test_three_generators_meet_start_together_and_merge(source: WorkloadFolder, 
         run_folder = RunFolder(folder / "runs" / "spellcheck-quick-1")
         account = LoopbackFleet(folder / "instances")
         job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet())
-        planned = prepared(source, run_folder, server.url, seconds=4, users=6)
-        measured = measure(planned, FleetDrive(job, account, ROOT, Silent(), 0.1), run_folder, Silent())
+        drive = FleetDrive(job, account, ROOT, Silent(), 0.1)
+        measured = measured_by(a_test(server.url, drive, seconds=4, users=6), source, run_folder)
         files = sorted((run_folder.path / "load").glob("*/summary.json"))
         shares = [json.loads(file.read_text("utf-8")) for file in files]
         assert len(shares) == 3
@@ -87,9 +86,9 @@ def test_ctrl_c_stops_processes_at_work_and_keeps_what_they_measured(source: Wor
         account = LoopbackFleet(tmp_path / "instances")
         account.interrupt_when = lambda: len(server.seen) > 300
         job = plan_fleet("spellcheck", "spellcheck-quick-1", 120, fleet(generators=2))
-        planned = prepared(source, run_folder, server.url, seconds=120, users=2)
+        drive = FleetDrive(job, account, ROOT, Silent(), 0.2)
         with pytest.raises(Interrupted):
-            measure(planned, FleetDrive(job, account, ROOT, Silent(), 0.2), run_folder, Silent())
+            measured_by(a_test(server.url, drive, seconds=120), source, run_folder)
     (measured,) = run_folder.measurements()
     assert measured.series is not None
     assert sum(count or 0 for count in measured.series.invocations) > 50

@@ -11,6 +11,7 @@ from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.measure import probe
 from inference_recommender.measure.probe import GeneratorProbe, seen
+from tests.builders import a_system
 
 
 def _outcome(folder: Path, stalls: list[list[float]], reason: str = "traffic ended", code: int = 0) -> Outcome:
@@ -35,7 +36,7 @@ def _probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *runs: dict[str, Any
     said: list[str] = []
     following: Iterator[dict[str, Any]] = iter(runs)
     monkeypatch.setattr(probe, "generate", lambda plan, folder: _outcome(folder, **next(following)))
-    return GeneratorProbe(tmp_path / "p", tmp_path / "probes", url="http://127.0.0.1:1/i", tell=said.append), said
+    return GeneratorProbe(tmp_path / "p", tmp_path / "probes", a_system(), tell=said.append), said
 
 
 def test_requests_that_a_stall_delayed_are_left_out(tmp_path: Path) -> None:

@@ -1,23 +1,16 @@
-"""AWS's own scaling policy is asked for in the API's shapes, and stands beside ours whatever it says."""
+"""AWS's own scaling policy is requested in the API's shapes, and never ends a run."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import botocore.session
-import pytest
-from botocore.validate import validate_parameters
-
 from aws_api.errors import AwsRefused
-from inference_recommender.measure.scaling_advice import WithScalingAdvice, advice
-from inference_recommender.measurement import measurements
+from aws_api.service_model import problems
+from inference_recommender.measure.job_service import read_advice, scaling_advice
 from inference_recommender.report.candidates import advice_text
-from inference_recommender.run_folder import Jobs, RunFolder
-from tests.inference_recommender.api import description
+from tests.inference_recommender.api import FakeService, description
 from workloads import load_workload
 from workloads.recommendation import ScalingAdvice
 
-(MEASURED,) = measurements(description(), [], {})
 ANSWER = {
     "InferenceRecommendationsJobName": "job-1",
     "Metric": {"InvocationsPerInstance": 12_000, "ModelLatency": 21},
@@ -39,37 +32,30 @@ ANSWER = {
 }
 
 
-class Service:
+class Service(FakeService):
     def __init__(self, answer: Mapping[str, Any] | AwsRefused) -> None:
+        super().__init__([description()])
         self.answer = answer
-        self.asked: list[Mapping[str, Any]] = []
+        self.requests: list[Mapping[str, Any]] = []
 
-    def scaling_configuration(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        self.asked.append(request)
+    def scaling_configuration(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self.requests.append(request)
         if isinstance(self.answer, AwsRefused):
             raise self.answer
-        return self.answer
+        return dict(self.answer)
 
 
-@pytest.fixture
-def kept(tmp_path: Path) -> RunFolder:
-    folder = RunFolder(tmp_path / "job-1")
-    folder.keep_workload(load_workload("spellcheck").workload)
-    folder.keep_jobs(Jobs(token="t", names=("job-1",), expected_s=60.0, payload_url="s3://b/k"), ({},))
-    folder.keep_job(1, description(), [])
-    return folder
+def advised(service: Service, endpoint: str = "sm-epc-1") -> ScalingAdvice | None:
+    return scaling_advice(service, description(), endpoint, load_workload("spellcheck").workload.latency_objective)
 
 
-def test_it_is_asked_for_the_objectives_trough_and_peak_in_the_apis_shape(kept: RunFolder) -> None:
+def test_the_request_has_the_objectives_trough_and_peak() -> None:
     service = Service(ANSWER)
-    found = WithScalingAdvice(service)(MEASURED, kept).scaling_advice
-    (asked,) = service.asked
-    model = botocore.session.get_session().get_service_model("sagemaker")
-    shape = model.operation_model("GetScalingConfigurationRecommendation").input_shape
-    assert shape is not None
-    validate_parameters(dict(asked), shape)
-    assert asked["RecommendationId"] == "job-1/1"
-    assert asked["ScalingPolicyObjective"] == {"MinInvocationsPerMinute": 24_000, "MaxInvocationsPerMinute": 240_000}
+    found = advised(service)
+    (request,) = service.requests
+    assert problems("sagemaker", "GetScalingConfigurationRecommendation", request) == []
+    assert request["RecommendationId"] == "job-1/1"
+    assert request["ScalingPolicyObjective"] == {"MinInvocationsPerMinute": 24_000, "MaxInvocationsPerMinute": 240_000}
     assert found == ScalingAdvice(
         min_capacity=2,
         max_capacity=20,
@@ -84,9 +70,8 @@ def test_it_is_asked_for_the_objectives_trough_and_peak_in_the_apis_shape(kept: 
     )
 
 
-def test_a_refusal_is_told_and_ends_nothing(kept: RunFolder) -> None:
-    refused = AwsRefused("GetScalingConfigurationRecommendation", "AccessDeniedException", "not you.")
-    found = WithScalingAdvice(Service(refused))(MEASURED, kept).scaling_advice
+def test_a_refusal_is_the_reason_for_no_policy() -> None:
+    found = advised(Service(AwsRefused("GetScalingConfigurationRecommendation", "AccessDeniedException", "not you.")))
     assert found is not None
     assert advice_text(found) == (
         "AWS returned no scaling policy: AWS refused GetScalingConfigurationRecommendation: "
@@ -94,11 +79,12 @@ def test_a_refusal_is_told_and_ends_nothing(kept: RunFolder) -> None:
     )
 
 
-def test_an_endpoint_of_no_recommendation_is_not_asked_about(kept: RunFolder) -> None:
-    service, other = Service(ANSWER), MEASURED.model_copy(update={"endpoint_name": "mine"})
-    assert WithScalingAdvice(service)(other, kept) is other
-    assert not service.asked
+def test_an_account_without_the_operation_or_another_endpoint_has_no_advice() -> None:
+    assert advised(Service(AwsRefused("GetScalingConfigurationRecommendation", "NotImplemented", "no"))) is None
+    service = Service(ANSWER)
+    assert advised(service, "mine") is None
+    assert service.requests == []
 
 
 def test_an_answer_without_a_policy_is_none() -> None:
-    assert advice({}).reason == "The service answered without a policy."
+    assert read_advice({}).reason == "The service answered without a policy."

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from inference_recommender.measure.start_stages import LogLine, Stages, cold_start, stages
+from tests.builders import a_system
 from tests.inference_recommender.measure.recorded_log import OWN, QUIET, VERBOSE, at, lines
 
 ARCHIVE = "a" * 64
@@ -32,7 +33,7 @@ def test_the_stages_of_a_local_start_follow_one_another_and_sum_to_the_whole() -
 
 def test_a_start_on_sagemaker_has_provisioning_in_the_place_of_fetching_and_unpacking() -> None:
     found = stages(lines(VERBOSE), requested_at=at(46.0, minute=12), in_service_at=at(70.0), answered_s=0.5)
-    # The warm-up is from the first sample to the loaded model, and none of what is loaded once the server serves.
+    # The warm-up is from the first sample to the loaded model, without models that load later.
     assert asdict(found) == pytest.approx(
         {
             "provisioning_s": 240.005892,
@@ -52,7 +53,7 @@ def test_without_verbose_lines_and_counters_the_load_has_the_warm_up() -> None:
     found = stages(lines(QUIET), requested_at=at(0.0))
     assert found.load_s == pytest.approx(2.658840, abs=1e-5)
     assert found.warm_up_s is None
-    assert (found.first_answer_s, found.total_s) == (None, None), "nobody asked it"
+    assert (found.first_answer_s, found.total_s) == (None, None)
 
 
 def test_lines_of_an_older_triton_have_no_quotation_marks() -> None:
@@ -80,14 +81,8 @@ def test_a_line_gets_the_year_that_brings_it_nearest_to_when_it_was_received() -
 
 def test_several_starts_are_their_medians_and_what_they_were_between() -> None:
     starts = [Stages(load_s=load, total_s=total) for load, total in ((2.0, 5.0), (4.0, 6.0), (3.0, None))]
-    told = cold_start(
-        starts,
-        measured_on="local",
-        machine="m",
-        instance_type="ml.c5.xlarge",
-        archive_sha256=ARCHIVE,
-        measured_at=datetime(2026, 11, 23, 9, 30, 1, 5, tzinfo=UTC),
-    )
+    system = a_system(stands_in=True, machine="m")
+    told = cold_start(starts, system, ARCHIVE, datetime(2026, 11, 23, 9, 30, 1, 5, tzinfo=UTC))
     assert told.model_dump(exclude_none=True) == {
         "load_s": 3.0,
         "total_s": 5.5,

@@ -1,23 +1,34 @@
-"""The facts of an endpoint or a server that open arrivals go to."""
+"""The system under test: what AWS reports of an endpoint, what a URL says, and which endpoints cannot be measured."""
 
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aws_api.errors import AwsUnavailable
 from aws_api.expiry import expiry_tag
-from inference_recommender.measure.target import Described, Target, endpoint_target, url_target
-from workloads import Unavailable, UsageError
+from aws_api.sagemaker import INVOCATIONS_URL_TAG, EndpointDescription
+from inference_recommender.measure.system import (
+    SystemUnderTest,
+    machine_description,
+    system_at_url,
+    system_of_endpoint,
+)
+from workloads import UsageError
 
 NOW = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
 SHA256 = "ab" * 32
 VARIANT = {"VariantName": "AllTraffic", "InstanceType": "ml.g5.xlarge", "InitialInstanceCount": 1, "ModelName": "m-1"}
+SCALED = [{"ResourceId": "endpoint/lives/variant/AllTraffic"}]
+DIRECT = [{"Key": INVOCATIONS_URL_TAG, "Value": "http://127.0.0.1:4000/key/invocations"}]
 
 
-def _described(**changes: Any) -> Described:
+def described(**changes: Any) -> EndpointDescription:
     members: dict[str, Any] = {
         "endpoint": {
-            "EndpointName": "SpellcheckStack",
+            "EndpointName": "lives",
             "EndpointStatus": "InService",
             "ProductionVariants": [{"VariantName": "AllTraffic", "CurrentInstanceCount": 4}],
         },
@@ -26,71 +37,112 @@ def _described(**changes: Any) -> Described:
         "tags": [],
         "scalable_targets": [],
     }
-    return Described(**{**members, **changes})
+    return EndpointDescription(**{**members, **changes})
 
 
-def _endpoint(*, on_this_machine: bool = False, **changes: Any) -> Target:
-    return endpoint_target(_described(**changes), "us-east-1", on_this_machine=on_this_machine)
+def system(**changes: Any) -> SystemUnderTest:
+    return system_of_endpoint(described(**changes), "us-east-1")
 
 
-def test_an_endpoint_has_the_archive_the_type_and_the_instances_that_aws_tells() -> None:
-    target = _endpoint()
-    assert (target.archive_sha256, target.instance_type, target.instances) == (SHA256, "ml.g5.xlarge", 4)
-    assert (target.endpoint is not None, target.url, target.measured_on) == (True, None, "sagemaker")
-    assert target.expires_at is None
-    assert _endpoint(tags=[expiry_tag(NOW)]).expires_at == NOW
+def test_an_endpoint_has_the_archive_type_and_instances_that_aws_reports() -> None:
+    found = system(tags=[expiry_tag(NOW)])
+    assert (found.archive_sha256, found.instance_type, found.instances) == (SHA256, "ml.g5.xlarge", 4)
+    assert (found.url, found.measured_on, found.expires_at) == (None, "sagemaker", NOW)
+    assert (found.name, found.region) == ("lives", "us-east-1")
+    assert found.machine.startswith("lives on 4 × ml.g5.xlarge, requests from ")
+    assert found.configuration() == {
+        "EndpointName": "lives",
+        "VariantName": "AllTraffic",
+        "InstanceType": "ml.g5.xlarge",
+        "InitialInstanceCount": 4,
+    }
 
 
-def test_an_endpoint_on_this_machine_is_one_server_that_is_asked_directly() -> None:
-    tags = [{"Key": "local-aws:invocations-url", "Value": "http://127.0.0.1:4000/key/invocations"}]
-    scaled = [{"ResourceId": "endpoint/SpellcheckStack/variant/AllTraffic"}]
-    target = _endpoint(on_this_machine=True, tags=tags, scalable_targets=scaled)
-    assert (target.instances, target.stands_in, target.measured_on) == (1, True, "local")
-    assert (target.url, target.endpoint) == ("http://127.0.0.1:4000/key/invocations", None)
+def test_an_endpoint_with_a_servers_url_is_one_server_even_if_it_scales() -> None:
+    found = system(tags=DIRECT, scalable_targets=SCALED)
+    assert (found.instances, found.stands_in, found.measured_on) == (1, True, "local")
+    assert found.url == "http://127.0.0.1:4000/key/invocations"
+    assert found.machine == machine_description()
 
 
 @pytest.mark.parametrize("url", ["s3://own-bucket/model.tar.gz", "s3://own-bucket/deadbeef.tar.gz", ""])
-def test_an_archive_under_a_name_of_ones_own_is_unknown(url: str) -> None:
-    assert _endpoint(model={"PrimaryContainer": {"ModelDataUrl": url}}).archive_sha256 is None
-    assert _endpoint(model={}).archive_sha256 is None
+def test_an_archive_without_a_hash_in_its_key_is_unknown(url: str) -> None:
+    assert system(model={"PrimaryContainer": {"ModelDataUrl": url}}).archive_sha256 is None
+    assert system(model={}).archive_sha256 is None
+
+
+UPDATING = {"EndpointName": "lives", "EndpointStatus": "Updating"}
+SERVERLESS = {"VariantName": "AllTraffic", "ServerlessConfig": {}}
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reason"),
     [
+        ({"endpoint": UPDATING}, "it is Updating. Wait until it is InService."),
+        ({"config": {"ProductionVariants": [VARIANT, VARIANT]}}, "it has 2 variants. Allowed: one."),
+        ({"config": {"ProductionVariants": [SERVERLESS]}}, "it is serverless. Allowed: an endpoint on instances."),
         (
-            {"endpoint": {"EndpointName": "SpellcheckStack", "EndpointStatus": "Updating"}},
-            "SpellcheckStack is Updating. Wait until it is InService.",
+            {"config": {"ProductionVariants": [VARIANT], "AsyncInferenceConfig": {"OutputConfig": {}}}},
+            "it is asynchronous. Allowed: a real-time endpoint.",
         ),
         (
-            {"config": {"ProductionVariants": [VARIANT, VARIANT]}},
-            "SpellcheckStack: only endpoints of one variant, on instances, are loaded so. Deploy or name such a one.",
-        ),
-        (
-            {"config": {"ProductionVariants": [{"VariantName": "AllTraffic", "ServerlessConfig": {}}]}},
-            "SpellcheckStack: only endpoints of one variant, on instances, are loaded so. Deploy or name such a one.",
-        ),
-        (
-            {"scalable_targets": [{}]},
-            "SpellcheckStack: autoscaling is on, so that its instances would become more under the load. Deploy with "
-            "`-c autoscaling=off`, or deregister endpoint/SpellcheckStack/variant/AllTraffic meanwhile.",
+            {"scalable_targets": SCALED},
+            "autoscaling would change its number of instances under load. Deploy with `-c autoscaling=off`, or "
+            "deregister the scalable target endpoint/lives/variant/AllTraffic during the test.",
         ),
     ],
 )
-def test_an_endpoint_whose_instances_would_not_get_their_share_is_refused(changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(Unavailable) as caught:
-        _endpoint(**changes)
-    assert str(caught.value) == told
+def test_other_endpoints_cannot_be_measured(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(AwsUnavailable) as caught:
+        system(**changes)
+    assert str(caught.value) == f"Endpoint lives cannot be measured: {reason}"
 
 
-def test_a_server_is_asked_by_its_model() -> None:
-    target = url_target("http://service.internal:8000", "spellcheck", 2, None, None)
-    assert (target.url, target.instances) == ("http://service.internal:8000/v2/models/spellcheck/infer", 2)
-    assert (target.instance_type, target.measured_on) == ("unknown", "service")
-    assert url_target("http://[::1]:8000", "spellcheck", 1, None, None).measured_on == "local"
+@pytest.mark.parametrize(
+    ("url", "completed", "measured_on"),
+    [
+        ("http://host:8000", "http://host:8000/v2/models/spellcheck/infer", "service"),
+        ("https://service.example/", "https://service.example/v2/models/spellcheck/infer", "service"),
+        ("http://[::1]:8080/invocations", "http://[::1]:8080/invocations", "local"),
+        ("http+unix://%2Ftmp%2Fs/invocations", "http+unix://%2Ftmp%2Fs/invocations", "local"),
+    ],
+)
+def test_a_url_without_a_path_is_completed_to_the_models(url: str, completed: str, measured_on: str) -> None:
+    found = system_at_url(url, "spellcheck")
+    assert (found.name, found.url, found.measured_on) == (url, completed, measured_on)
+    assert (found.instance_type, found.instances, found.region) == ("unknown", 1, "unknown")
 
 
-def test_what_is_no_url_is_refused() -> None:
+@pytest.mark.parametrize(("fleet", "count"), [("ml.c5.xlarge", 1), ("12xml.c5.xlarge", 12)])
+def test_the_instances_behind_a_url_are_a_type_with_or_without_a_number(fleet: str, count: int) -> None:
+    found = system_at_url("http://h", "m", fleet)
+    assert (found.instances, found.instance_type) == (count, "ml.c5.xlarge")
+
+
+@pytest.mark.parametrize(
+    ("url", "fleet", "problem"),
+    [
+        (
+            "localhost:8000",
+            None,
+            "--url: got 'localhost:8000'. Allowed: http://HOST:PORT or https://HOST, with the model's path or none.",
+        ),
+        (
+            "http://h",
+            "0xml.c5.xlarge",
+            "--instances: got '0xml.c5.xlarge'. Allowed: TYPE or NxTYPE, such as 2xml.inf2.xlarge.",
+        ),
+        ("http://h", "two", "--instances: got 'two'. Allowed: TYPE or NxTYPE, such as 2xml.inf2.xlarge."),
+    ],
+)
+def test_a_malformed_url_or_number_is_rejected(url: str, fleet: str | None, problem: str) -> None:
     with pytest.raises(UsageError) as caught:
-        url_target("localhost:8000", "spellcheck", 1, None, None)
-    assert str(caught.value) == "--url: got 'localhost:8000', but a URL is http://HOST:PORT or https://HOST."
+        system_at_url(url, "m", fleet)
+    assert str(caught.value) == problem
+
+
+def test_the_machine_is_described_by_its_cpu_and_cores(tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("processor : 0\nmodel name : Some CPU\n", "utf-8")
+    assert re.fullmatch(r"Some CPU with \d+ cores?", machine_description(cpuinfo))
+    assert machine_description(tmp_path / "none").startswith("unknown CPU with ")

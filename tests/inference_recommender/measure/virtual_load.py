@@ -1,4 +1,4 @@
-"""The load generator in virtual time, as load tests use it: alone, or as a fleet of instances in an account."""
+"""The load generator in virtual time, for load tests: one generator, or several instances in an account."""
 
 import io
 import json
@@ -8,7 +8,6 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from aws_api.processing_jobs import ProcessingJob
 from inference_recommender.load_generator.plan import LoadPlan, Share
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.measure.load_test import Drive, OnEvent, Stopped
@@ -47,7 +46,7 @@ class VirtualFleet:
     def __init__(self, network: Network | None = None) -> None:
         self.network = network or Network(answering(SERVICE_S))
         self.objects: dict[str, bytes] = {}
-        self.created: list[ProcessingJob] = []
+        self.created: list[Mapping[str, Any]] = []
         self.stopped: list[str] = []
         self.measures = True
         """Whether the instances come to measure anything before the job ends."""
@@ -57,11 +56,14 @@ class VirtualFleet:
     def upload(self, url: str, body: bytes) -> None:
         self.objects[url] = body
 
-    def create_processing_job(self, job: ProcessingJob) -> None:
-        self.created.append(job)
+    def create_processing_job(self, request: Mapping[str, Any]) -> None:
+        self.created.append(request)
+        count = request["ProcessingResources"]["ClusterConfig"]["InstanceCount"]
+        source_url = request["ProcessingInputs"][0]["S3Input"]["S3Uri"]
+        (output,) = request["ProcessingOutputConfig"]["Outputs"]
         if self.measures:
-            for index in range(job.instances):
-                self._run(job, index)
+            for index in range(count):
+                self._run(source_url, output["S3Output"]["S3Uri"], Share(index=index, of=count))
 
     def describe_processing_job(self, name: str) -> Mapping[str, Any]:
         if self.interrupted and not self.stopped:
@@ -77,9 +79,10 @@ class VirtualFleet:
     def read(self, url: str) -> bytes:
         return self.objects[url]
 
-    def _run(self, job: ProcessingJob, index: int) -> None:
-        plan = LoadPlan.model_validate_json(self.objects[f"{job.source_url}/plan.json"])
-        share = {"share": Share(index=index, of=job.instances), "start_at": EPOCH + START_S + 2.2 + 0.05 * index}
+    def _run(self, source_url: str, output_url: str, part: Share) -> None:
+        index = part.index
+        plan = LoadPlan.model_validate_json(self.objects[f"{source_url}/plan.json"])
+        share = {"share": part, "start_at": EPOCH + START_S + 2.2 + 0.05 * index}
         folder = Path(str(plan.payloads)).parent / f"instance-{index}"
         with redirect_stdout(io.StringIO()):
             outcome = run_command(
@@ -87,13 +90,13 @@ class VirtualFleet:
             )
         ended = {"exit_code": outcome.exit_code, "reason": outcome.reason}
         (folder / "exit.json").write_text(json.dumps(ended), "utf-8")
-        for name in ("summary.json", "timeline.npz", "exit.json"):
-            self.objects[f"{job.output_url}/instance-{index}/{name}"] = (folder / name).read_bytes()
+        for name in ("summary.json", "records.npz", "exit.json"):
+            self.objects[f"{output_url}/instance-{index}/{name}"] = (folder / name).read_bytes()
 
 
 def _without_network(plan: LoadPlan) -> LoadPlan:
-    """Returns the plan against a virtual server, without the calibration against a real one."""
-    return plan.model_copy(update={"url": URL, "endpoint": None, "calibrate": False})
+    """Returns the plan against a virtual server."""
+    return plan.model_copy(update={"url": URL, "endpoint": None})
 
 
 def _call(handler: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""A headless Chromium that a test drives by the DevTools protocol over a pipe: keys, widths, dark mode, screenshots.
+"""A headless Chromium that a test drives by the DevTools protocol over a pipe: widths, dark mode, screenshots.
 
 A page is opened from its file, at the width and in the mode of a reader, and `complaints` are whatever the console had
 to say: exceptions, refused requests, warnings.
@@ -36,14 +36,13 @@ class Browser:
         for domain in ("Page", "Runtime", "Log"):
             self._ask(f"{domain}.enable")
 
-    def open(self, url: str, size: tuple[int, int] = DESKTOP, *, dark: bool = False, script: bool = True) -> None:
+    def open(self, url: str, size: tuple[int, int] = DESKTOP, *, dark: bool = False) -> None:
         """Opens a page, and waits until it is loaded."""
         width, height = size
         phone = size == PHONE
         self._ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2, mobile=phone)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
-        self._ask("Emulation.setScriptExecutionDisabled", value=not script)
         self._events.clear()
         self._ask("Page.navigate", url=url)
         self.loaded()
@@ -60,11 +59,6 @@ class Browser:
         found = self._ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
-
-    def press(self, key: str, code: int) -> None:
-        """Presses a key, as a person does."""
-        for kind in ("rawKeyDown", "keyUp"):
-            self._ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 
     def screenshot(self, file: Path) -> None:
         """Writes the whole page as PNG."""

@@ -9,11 +9,11 @@ from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.server_times import ComputeTimes, ServerTimes
 from inference_recommender.measurement import Measurement
 from inference_recommender.tune.folder import TuneFolder, resumed
-from inference_recommender.tune.race import Race, Refused
+from inference_recommender.tune.race import ConfigurationRefused, Race
 from inference_recommender.tune.result import patch, result
-from inference_recommender.tune.space import Configuration, LeftOut
+from inference_recommender.tune.space import LeftOut, ServingConfiguration
+from tests.builders import a_recommendation
 from tests.inference_recommender.cli.test_simulate_command import CHOSEN, OBJECTIVE
-from tests.inference_recommender.measure.prove.recommended import a_recommendation
 from tests.inference_recommender.tune.builders import P99, Analytic, a_plan, configuration
 from workloads import ColdStart, Proof, load_workload
 
@@ -22,7 +22,6 @@ SUMMARY = {
         "cpu_share": 0.25,
         "lag_ms": 1.5,
         "peak_per_second": 400,
-        "calibration": {"highest_per_second": 1000},
     },
     "duration_s": 10.0,
     "invocations": 4000,
@@ -45,18 +44,6 @@ COLD_START = ColdStart(
     archive_sha256="a" * 64,
     measured_at="2026-11-23T09:30:00+00:00",
 )
-CAPACITY = {
-    "max_invocations_per_minute": 60_000.0,
-    "max_invocations_interval": [56_000.0, 64_000.0],
-    "latency_ms": 49.0,
-    "percentile": "P99",
-    "latency_limit_ms": 50.0,
-    "warm_up_s": None,
-    "reason": "the capacity is known to its resolution",
-    "probes": [{"invocations_per_minute": 60_000.0, "duration_s": 20.0, "latency_ms": 49.0, "late_share": 0.01}],
-    "instances": 2,
-}
-"""A capacity.json."""
 TRACE = "".join(f"{60 * minute},{3000 + (5000 if 30 <= minute < 40 else 0)}\n" for minute in range(60))
 """An hour with a rush of ten minutes, which is over before an instance has started."""
 
@@ -139,9 +126,9 @@ def a_simulation(folder: Path) -> Path:
 class _OneRefused(Analytic):
     """The engine of the smallest configuration does not load."""
 
-    def __call__(self, asked: Configuration, rate: float, duration_s: float):  # type: ignore[no-untyped-def]
+    def __call__(self, asked: ServingConfiguration, rate: float, duration_s: float):  # type: ignore[no-untyped-def]
         if asked == configuration(2):
-            raise Refused("the engine is too small")
+            raise ConfigurationRefused("the engine is too small")
         return super().__call__(asked, rate, duration_s)
 
 
@@ -166,5 +153,5 @@ def a_tune_search(path: Path) -> Path:
         machine="a CPU with 2 cores",
         measured_at="2026-11-23T03:00:00+00:00",
     )
-    folder.keep(found, patch(spellcheck, found))
+    folder.keep_result(found, patch(spellcheck, found))
     return folder.path

@@ -5,14 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from inference_recommender.measure.job import Prepared, run
-from inference_recommender.measure.job_requests import plan_job
-from inference_recommender.measure.tested_model import TestedModel
-from inference_recommender.progress import Silent
 from inference_recommender.run_folder import RunFolder
-from tests.artifacts import an_artifact
 from tests.conftest import copy_of_workloads
-from tests.inference_recommender.api import FakeService, description
+from tests.inference_recommender.measure.completed import completed_run
 from tests.inference_recommender.report.builders import a_simulation, a_tune_search
 from workloads import load_workload
 
@@ -21,12 +16,7 @@ from workloads import load_workload
 def run_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run whose job the fake service answered."""
     folder = load_workload("spellcheck", copy_of_workloads(tmp_path_factory.mktemp("report") / "workloads"))
-    subject = TestedModel(model_name="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/k")
-    plan = plan_job(folder.workload, "quick", folder.traffic("quick"), subject, "job-1")
-    prepared = Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick")
-    run_folder = RunFolder(tmp_path_factory.mktemp("runs") / "job-1")
-    run(prepared, FakeService([description()]), run_folder, Silent(), lambda seconds: None)
-    return run_folder.path
+    return completed_run(folder, tmp_path_factory.mktemp("runs") / "job-1").path
 
 
 @pytest.fixture

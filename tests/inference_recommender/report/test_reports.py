@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
+from inference_recommender.capacity.compare import ComparedRun, compare
 from inference_recommender.capacity.probe import Probe
 from inference_recommender.capacity.rate import Capacity
 from inference_recommender.cli.folder_report import read_report, write_page
+from inference_recommender.report.comparison_report import comparison_report
 from inference_recommender.report.document import Report, as_json
 from inference_recommender.report.run_report import run_page
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
 from inference_recommender.tune.result import TuneResult
 from tests.inference_recommender.report.builders import (
-    CAPACITY,
     COLD_START,
     SUMMARY,
     a_probe,
@@ -43,12 +44,14 @@ OPEN_LOOP = Capacity(
 )
 
 
-def matches(path: Path, golden: str) -> None:
-    """Compares a folder's report with its golden; REWRITE_GOLDENS=1 writes it again."""
-    text = as_json(read_report(path)) + "\n"
+def matches(report: Report, golden: str) -> None:
+    """Compares a report with its golden; REWRITE_GOLDENS=1 writes it again."""
+    text = as_json(report) + "\n"
     for pattern, stands_for in (
-        (r'"(simulated at|fingerprint|measured on)": "[^"]*"', r'"\1": "…"'),
-        (r'"(sha256 of the workload|sha256 of the traffic|run)": "[^"]*"', r'"\1": "…"'),
+        (
+            r'"(simulated at|fingerprint|measured on|sha256 of the workload|sha256 of the traffic|run)": "[^"]*"',
+            r'"\1": "…"',
+        ),
         (r'"name": "spellcheck-simulation-[^"]*"', '"name": "spellcheck-simulation"'),
     ):
         text = re.sub(pattern, stands_for, text)
@@ -79,29 +82,34 @@ def with_search(run: RunFolder) -> RunFolder:
 
 
 def test_a_run_by_estimate(run_copy: RunFolder) -> None:
-    matches(run_copy.path, "run-estimate.json")
+    matches(read_report(run_copy.path), "run-estimate.json")
 
 
 def test_a_run_with_search_proof_and_cold_start(run_copy: RunFolder) -> None:
-    matches(with_search(run_copy).path, "run-proven.json")
+    matches(read_report(with_search(run_copy).path), "run-proven.json")
 
 
 def test_a_proof(tmp_path: Path) -> None:
     RunFolder(tmp_path / "proof").keep("proof.json", a_proof("kept", archive=None).model_dump(mode="json"))
-    matches(tmp_path / "proof", "proof.json")
-
-
-def test_a_capacity_search(tmp_path: Path) -> None:
-    RunFolder(tmp_path / "search").keep("capacity.json", CAPACITY)
-    matches(tmp_path / "search", "capacity.json")
+    matches(read_report(tmp_path / "proof"), "proof.json")
 
 
 def test_a_simulation(simulated: Path) -> None:
-    matches(simulated, "simulation.json")
+    matches(read_report(simulated), "simulation.json")
 
 
 def test_a_search_for_a_configuration(searched: Path) -> None:
-    matches(searched, "tune.json")
+    matches(read_report(searched), "tune.json")
+
+
+def test_a_comparison(run_copy: RunFolder) -> None:
+    def compared(rate: float) -> ComparedRun:
+        interval = (0.98 * rate, 1.02 * rate)
+        return ComparedRun(configuration="ml.c5.xlarge", invocations_per_minute=rate, interval=interval)
+
+    workload = run_copy.workload()
+    comparison = compare([compared(10_000.0)], [compared(8_000.0)], workload.latency_objective)
+    matches(comparison_report("runs/old", "runs/new", workload, comparison), "comparison.json")
 
 
 @pytest.mark.parametrize(
@@ -266,20 +274,8 @@ def test_the_decision_of_a_simulation(
     assert read_report(changed_simulation(simulated, tmp_path, policies=chosen, **members)).decision.startswith(begins)
 
 
-def test_the_page_of_a_simulation_has_every_policy_and_shows_the_judged_one(simulated: Path) -> None:
+def test_the_page_of_a_simulation_draws_the_worst_day_and_cost_against_risk(simulated: Path, tmp_path: Path) -> None:
     text = write_page(simulated).read_text("utf-8")
-    assert len(text) < 2_000_000
-    slider = re.search(r'<input type="range" id="policy" min="0" max="(\d)" step="1" value="(\d)"', text)
-    assert slider is not None
-    assert slider.groups() == ("2", "1"), "policies are in order of their instance hours"
-    blocks = re.findall(r'<div class="policy" data-policy="(\d)" data-says="([^":]+)[^"]*"( hidden)?>', text)
-    assert blocks == [
-        ("0", "fixed fleet", " hidden"),
-        ("1", "requested", ""),
-        ("2", "recommended", " hidden"),
-    ]
-    groups = re.findall(r'<g data-policy="(\d)"( hidden)?>', text)
-    assert {number for number, hidden in groups if not hidden} == {"1"}
     assert re.findall(r'<a download="([^"]+)"', text) == [
         "load.csv",
         "fleet.csv",
@@ -288,15 +284,14 @@ def test_the_page_of_a_simulation_has_every_policy_and_shows_the_judged_one(simu
         "cost.csv",
         "cost-against-risk.csv",
     ]
-
-
-def test_a_simulation_of_one_policy_has_no_slider(simulated: Path, tmp_path: Path) -> None:
+    for legend in ("serving", "serving, recommended", "desired", "ideal", "tolerated, 5 minutes", "fixed fleet"):
+        assert f"{legend}</text>" in text, legend
     document = json.loads((simulated / "simulation.json").read_text("utf-8"))
     policies, subject = document["policies"], {**document["subject"], "price_per_hour_usd": None}
     copy = changed_simulation(simulated, tmp_path, policies=policies[:1], subject=subject)
     text = write_page(copy).read_text("utf-8")
-    assert '<input type="range"' not in text
     assert "instance hours since the day began" in text
+    assert "serving, recommended" not in text
 
 
 def test_a_damaged_simulation_is_named(simulated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -314,7 +309,7 @@ def test_all_writes_an_index_with_relative_links_and_why_a_folder_has_no_report(
     assert capsys.readouterr().out == f"{runs / 'index.html'}\n"
     text = (runs / "index.html").read_text("utf-8")
     assert re.findall(r'href="([^"]+)"', text) == ["job-1/report.html"]
-    assert "is no run folder: it has no workload.json." in text
+    assert "is not a run folder: it has no workload.json." in text
 
 
 READ: dict[str, Callable[[str], object]] = {"json": Report.model_validate_json, "markdown": str, "text": str}

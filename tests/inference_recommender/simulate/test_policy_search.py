@@ -24,7 +24,7 @@ from inference_recommender.simulate.policy_search import (
 from inference_recommender.simulate.seeds import InProcess, Processes, SimulationCase, Workers
 from inference_recommender.simulate.shapes import SHAPES, ShapeName, shape
 from inference_recommender.simulate.simulation import scheduled
-from tests.inference_recommender.measure.prove.recommended import a_candidate, a_recommendation
+from tests.builders import a_candidate, a_recommendation
 from tests.inference_recommender.simulate.test_simulation import CURVE, OBJECTIVE
 from workloads import ScheduledMinimum, Sizing
 

@@ -16,6 +16,7 @@ The target is 100 invocations per minute and instance. An instance serves three 
 of minute k is known when it is over; a change that it causes is seen in minute k + 1.
 """
 
+import re
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -23,7 +24,7 @@ import pytest
 
 from inference_recommender.simulate.policy import FIRST_MONDAY, ZoneLoss
 from inference_recommender.simulate.simulation import FleetCapacity, scheduled
-from inference_recommender.simulate.tracking import TrackingAlarms
+from inference_recommender.simulate.tracking import ScalingSchedule, TrackingAlarms
 from tests.inference_recommender.simulate.service import POLICY, course, policy, timing
 from workloads import UsageError
 from workloads.endpoint_hosting import ScheduledMinimum
@@ -308,21 +309,49 @@ def test_schedules_are_read_as_application_auto_scaling_writes_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "zone", "problem"),
+    ("expression", "zone", "minute", "runs"),
     [
-        ("cron(0 0 L * ? *)", "UTC", "invalid literal for int() with base 10: 'L'"),
-        ("cron(0 24 * * ? *)", "UTC", "24 is not within 0 and 23"),
-        ("cron(0 0 * * *)", "UTC", "'cron(0 0 * * *)' has 5 fields instead of six"),
-        ("cron(0 0 * * ? *)", "Mars/Olympus", "'Mars/Olympus' is no time zone"),
+        ("cron(0 6 * * ? *)", None, "2026-01-05T06:00", True),
+        ("cron(0 6 * * ? *)", None, "2026-01-05T06:01", False),
+        ("cron(0 6 * * ? *)", "America/New_York", "2026-01-05T11:00", True),
+        ("cron(*/20 8-10 ? JAN,MAR MON *)", None, "2026-01-05T09:40", True),
+        ("cron(*/20 8-10 ? JAN,MAR MON *)", None, "2026-01-06T09:40", False),
+        ("cron(10/25 * 5 1 ? 2026)", None, "2026-01-05T00:35", True),
+        ("at(2026-01-05T09:30:15)", None, "2026-01-05T09:30", True),
+        ("at(2026-01-05T09:30:15)", "Asia/Tokyo", "2026-01-05T00:30", True),
+        ("rate(2 hours)", None, "2026-01-05T04:00", True),
+        ("rate(2 hours)", None, "2026-01-05T05:00", False),
+        ("rate(2 hours)", None, "2026-01-05T00:00", False),
     ],
 )
-def test_a_schedule_that_is_not_supported_is_refused(schedule: str, zone: str, problem: str) -> None:
-    minimum = ScheduledMinimum(schedule=schedule, min_capacity=2, timezone=zone)
+def test_when_a_schedule_runs(expression: str, zone: str | None, minute: str, runs: bool) -> None:
+    begins = datetime.fromisoformat(minute).replace(tzinfo=UTC)
+    assert ScalingSchedule.parse(expression, zone).runs_in(begins, datetime(2026, 1, 5, tzinfo=UTC)) is runs
+
+
+@pytest.mark.parametrize(
+    ("expression", "zone", "why"),
+    [
+        ("cron(0 6 L * ? *)", None, "invalid literal for int() with base 10: 'L'"),
+        ("cron(0 25 * * ? *)", None, "25 is not within 0 and 23"),
+        ("cron(0 6 * * ?)", None, "'cron(0 6 * * ?)' has 5 fields instead of six"),
+        ("every day", None, "'every day' is none of at(…), rate(…) and cron(…)"),
+        ("rate(0 minutes)", None, "'rate(0 minutes)' is no whole number of minutes, hours or days"),
+        ("rate(1 day)", "Mars/Olympus", "'Mars/Olympus' is no time zone"),
+    ],
+)
+def test_an_unsupported_schedule_is_refused(expression: str, zone: str | None, why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        ScalingSchedule.parse(expression, zone)
+
+
+def test_an_unsupported_scheduled_minimum_names_the_key() -> None:
+    minimum = ScheduledMinimum(schedule="cron(0 24 * * ? *)", min_capacity=2)
     with pytest.raises(UsageError) as refused:
         scheduled((minimum,), FIRST_MONDAY, 86_400)
     assert str(refused.value) == (
-        f"scheduled_minimums: {problem}. A cron expression has minutes, hours, day of month, month, day of week and "
-        "year, with numbers, names, *, ?, lists, ranges and steps."
+        "scheduled_minimums: 24 is not within 0 and 23. A cron expression has minutes, hours, day of month, month, "
+        "day of week and year, with numbers, names, *, ?, lists, ranges and steps."
     )
 
 

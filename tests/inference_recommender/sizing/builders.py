@@ -6,7 +6,8 @@ from typing import Any
 
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
-from inference_recommender.sizing.evidence import Evidence, described_job
+from inference_recommender.sizing.decision import Evidence
+from inference_recommender.sizing.evidence import described_job
 from tests.inference_recommender.api import description, endpoint, recommendation
 
 ARCHIVE, CPU_ARCHIVE = "a" * 64, "c" * 64

@@ -7,12 +7,13 @@ tokens, 500 ms, 30,000 invocations a minute. The prices of an instance are its c
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from inference_recommender.__main__ import main
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.measure.job_requests import stopping_conditions
+from tests.builders import a_measurement, a_run_folder
 from workloads import load_workload
 
 FIGURES = Path(__file__).parent / "goldens" / "published_bert_large.json"
@@ -67,19 +68,17 @@ def test_sixteen_thousand_requests_a_second_are_sized_from_a_rate_beyond_a_jobs_
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The load of 960,000 a minute and a fifth more, over 120,000 of one instance, is 9.6."""
-    found: dict[str, Any] = {
-        "max_invocations_per_minute": 120_000.0,
-        "max_invocations_interval": [115_000.0, 125_000.0],
-        "latency_ms": 9.1,
-        "percentile": "P99",
-        "latency_limit_ms": 10.0,
-        "warm_up_s": None,
-        "reason": "resolved",
-        "probes": [],
-        "instance_type": "inf1.6xlarge",
-    }
-    (tmp_path / "capacity.json").write_text(json.dumps(found))
-    source = ["size", "--from", str(tmp_path / "capacity.json"), "--workload", "query_intent", "--region", "us-east-1"]
+    found = Capacity(
+        invocations_per_minute=120_000.0,
+        interval=(115_000.0, 125_000.0),
+        latency_ms=9.1,
+        percentile="P99",
+        limit_ms=10.0,
+        reason="resolved",
+    )
+    measured = a_measurement(None, instance_type="inf1.6xlarge", open_loop=found)
+    run = a_run_folder(tmp_path / "run", measured, workload="query_intent").path
+    source = ["size", "--from", str(run), "--region", "us-east-1"]
     assert main([*source, "--json"]) == 0
     fleet = json.loads(capsys.readouterr().out)["recommended"]
     assert (fleet["instance_type"], fleet["instance_count"], fleet["capacity_basis"]) == (

@@ -11,7 +11,7 @@ from containers.batch.job import RunSummary
 from inference_recommender.__main__ import main
 from inference_recommender.cli import size
 from inference_recommender.sizing.batch import read_throughput
-from tests.artifacts import an_artifact
+from tests.builders import an_artifact
 from tests.inference_recommender.sizing.builders import ARCHIVE, CPU_ARCHIVE, batch_report
 from workloads import ROOT, BatchRecommendation, NoVerdict, ProjectError, WorkloadFolder
 

@@ -13,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.__main__ import main
+from inference_recommender.capacity.rate import Capacity
 from inference_recommender.cli.size import document
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.sizing.decision import cheapest, decide, size_candidates
-from inference_recommender.sizing.evidence import Evidence, described_job
+from inference_recommender.sizing.decision import Evidence, cheapest, decide, size_candidates
+from inference_recommender.sizing.evidence import described_job
 from inference_recommender.sizing.fleet import Demand
+from tests.builders import a_measurement
 from tests.inference_recommender.api import ARN, SERIES, description, endpoint, recommendation
 from tests.inference_recommender.sizing.builders import OF_USERS, job, job_result, job_text
 from workloads import ROOT, Candidate, Provenance, Sizing, load_workload
@@ -315,34 +317,34 @@ def test_an_experiment_is_sized_by_variant(run_folder: RunFolder, capsys: pytest
     assert found["recommended"]["variant"] == "onnxruntime"
 
 
-CAPACITY = {
-    "max_invocations_per_minute": 96_000.0,
-    "max_invocations_interval": [94_000.0, None],
-    "latency_ms": 50.4,
-    "percentile": "P99",
-    "latency_limit_ms": 50.0,
-    "warm_up_s": 2.0,
-    "reason": "the capacity is known to its resolution",
-    "probes": [],
-    "instance_type": "ml.g5.xlarge",
-    "instances": 2,
-}
+def searched(run_folder: RunFolder, **changes: Any) -> RunFolder:
+    """Writes the result of a search: 96,000 a minute on two instances, more than a job may send."""
+    members = {
+        "invocations_per_minute": 48_000.0,
+        "interval": (47_000.0, 49_000.0),
+        "latency_ms": 50.4,
+        "percentile": "P99",
+        "limit_ms": 50.0,
+        "reason": "the capacity is known to its resolution",
+        **changes,
+    }
+    found = Capacity(**members)
+    reason = None if found.decides else f"No capacity was found: {found.reason}."
+    measured = a_measurement(
+        None, instance_type="ml.g5.xlarge", instance_count=2, open_loop=found, failure_reason=reason
+    )
+    run_folder.keep_measurements((measured,))
+    return run_folder
 
 
 @pytest.fixture
 def search(run_folder: RunFolder) -> RunFolder:
-    """The result of a search: 96,000 a minute on two instances, more than a job may send."""
-    (run_folder.path / "measurements.json").unlink()
-    run_folder.keep("capacity.json", CAPACITY)
-    return run_folder
+    return searched(run_folder)
 
 
-@pytest.mark.parametrize("name", ["", "capacity.json"])
-def test_a_search_is_sized_above_the_rates_of_a_job(
-    search: RunFolder, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_a_search_is_sized_above_the_rates_of_a_job(search: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     """The peak is 240,000; an instance sustains 48,000."""
-    code, found, err = run_size(capsys, search.path / name)
+    code, found, err = run_size(capsys, search.path)
     assert (code, err) == (0, "")
     assert (found["recommended"]["instance_count"], found["recommended"]["max_invocations_per_minute"]) == (6, 48_000)
 
@@ -358,8 +360,7 @@ def test_a_search_within_another_limit_verifies_nothing(
 
 
 def test_a_search_without_a_rate_sizes_nothing(search: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    none = {"max_invocations_per_minute": None, "max_invocations_interval": None, "reason": "its time was over"}
-    search.keep("capacity.json", {**CAPACITY, **none})
+    searched(search, invocations_per_minute=None, interval=None, reason="its time was over")
     code, found, _ = run_size(capsys, search.path)
     assert (code, found["candidates"][0]["instance_count"]) == (1, None)
     assert found["candidates"][0]["reason"].startswith("No capacity was found: its time was over.")
@@ -368,9 +369,9 @@ def test_a_search_without_a_rate_sizes_nothing(search: RunFolder, capsys: pytest
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
-        ("capacity.json", '{"percentile": "P99"}', "{file}: "),
+        ("measurements.json", '[{"percentile": "P99"}]', "{file}: "),
         ("experiment.json", "{", "{file}: cannot be read: Expecting property name"),
-        ("workload.json", None, "{folder} is no run folder: it has no workload.json."),
+        ("workload.json", None, "{folder} is not a run folder: it has no workload.json."),
     ],
 )
 def test_a_damaged_folder_is_named(

@@ -12,7 +12,7 @@ from workloads import ROOT
 PEAK = ("--peak-invocations-per-minute", "30000")
 GONE = (
     "gone.json cannot be read: [Errno 2] No such file or directory: 'gone.json'. Allowed: the JSON of "
-    "DescribeInferenceRecommendationsJob, capacity.json, or the folder of a run, an experiment or a search."
+    "DescribeInferenceRecommendationsJob, or the folder of a run or an experiment."
 )
 
 
@@ -101,12 +101,12 @@ def test_options_that_do_not_fit_the_evidence_are_refused(
         ),
         (
             '{"InferenceRecommendations": [{"Metrics": {}}]}',
-            "InferenceRecommendations.0.EndpointConfiguration: Field required",
+            "a result in InferenceRecommendations is damaged (KeyError: 'EndpointConfiguration')",
         ),
         (
-            '{"InferenceRecommendations": [{"EndpointConfiguration": {}, "Metrics": {"ModelLatency": "slow"}}]}',
-            "InferenceRecommendations.0.Metrics.ModelLatency: Input should be a valid number, unable to parse string "
-            'as a number, got "slow"',
+            '{"InferenceRecommendations": [{"EndpointConfiguration": {"EndpointName": "e"}, "Metrics": '
+            '{"ModelLatency": "slow"}}]}',
+            "a result in InferenceRecommendations is damaged (TypeError: must be real number, not str)",
         ),
     ],
 )

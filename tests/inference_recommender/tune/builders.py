@@ -6,7 +6,7 @@ from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.rate_at_limit import RateAtLimit
 from inference_recommender.tune.folder import TunePlan
 from inference_recommender.tune.probe_counts import ProbeCounts
-from inference_recommender.tune.space import Configuration
+from inference_recommender.tune.space import ServingConfiguration
 from workloads import Serving
 
 P99 = Limit(percentile=99.0, latency_ms=50.0)
@@ -17,16 +17,16 @@ CEILING = 1.1
 """Factor of the capacity: the maximum rate of answers."""
 
 
-def configuration(batch: int, delay_ms: float = 0.0, instances: int = 1, target: str = "cpu") -> Configuration:
+def configuration(batch: int, delay_ms: float = 0.0, instances: int = 1, target: str = "cpu") -> ServingConfiguration:
     serving = Serving(max_batch_size=batch, max_queue_delay_ms=delay_ms, model_instances=instances)
-    return Configuration(target=target, threads=1, serving=serving)
+    return ServingConfiguration(target=target, threads=1, serving=serving)
 
 
 def a_capacity(rate: float, low: float, high: float) -> RateAtLimit:
     return RateAtLimit(rate=rate, low=low, high=high, surely=low, slope=1.0)
 
 
-def a_plan(configurations: Sequence[Configuration], workload: str = "spellcheck") -> TunePlan:
+def a_plan(configurations: Sequence[ServingConfiguration], workload: str = "spellcheck") -> TunePlan:
     return TunePlan(
         workload=workload,
         configurations=tuple(configurations),
@@ -40,11 +40,11 @@ def a_plan(configurations: Sequence[Configuration], workload: str = "spellcheck"
 class Analytic:
     """A `SendProbe` of services with the given capacities. Records its calls."""
 
-    def __init__(self, capacity: Callable[[Configuration], float]) -> None:
+    def __init__(self, capacity: Callable[[ServingConfiguration], float]) -> None:
         self._capacity = capacity
-        self.asked: list[tuple[Configuration, float]] = []
+        self.asked: list[tuple[ServingConfiguration, float]] = []
 
-    def __call__(self, asked: Configuration, rate: float, duration_s: float) -> ProbeCounts:
+    def __call__(self, asked: ServingConfiguration, rate: float, duration_s: float) -> ProbeCounts:
         self.asked.append((asked, rate))
         over = rate / self._capacity(asked)
         requests = max(round(rate * duration_s / 60 / 5), 1)
@@ -60,5 +60,5 @@ class Analytic:
         )
 
     @property
-    def configurations(self) -> set[Configuration]:
+    def configurations(self) -> set[ServingConfiguration]:
         return {each for each, _ in self.asked}

@@ -7,8 +7,8 @@ import pytest
 from benchmarks.searches.tune import configurations, race_simulated
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.tune.probe_counts import ProbeCounts
-from inference_recommender.tune.race import FAST, Entrant, Race, Reason, Refused
-from inference_recommender.tune.space import Configuration
+from inference_recommender.tune.race import FAST, ConfigurationRefused, EndReason, Entrant, Race
+from inference_recommender.tune.space import ServingConfiguration
 from tests.inference_recommender.tune.builders import P99, Analytic, a_capacity, configuration
 
 SPACE = [
@@ -21,7 +21,7 @@ BEST = configuration(8, 2.0, 2)
 FEW = [configuration(batch, 0.0, 2) for batch in (2, 4, 8, 16)]
 
 
-def capacity(each: Configuration) -> float:
+def capacity(each: ServingConfiguration) -> float:
     """Two instances have 1.8 times the capacity of one; the best batch is 8; 2 ms delay gain 6 %, 5 ms lose 10 %."""
     by_batch = {2: 0.5, 4: 0.75, 8: 1.0, 16: 0.9}[each.batch]
     by_delay = {0.0: 1.0, 2.0: 1.06, 5.0: 0.9}[each.serving.max_queue_delay_ms]
@@ -32,7 +32,7 @@ def capacity(each: Configuration) -> float:
 def raced() -> tuple[Race, Analytic]:
     probe = Analytic(capacity)
     race = Race(configurations=SPACE, send=probe, limit=P99)
-    assert race.run() is Reason.RESOLVED
+    assert race.run() is EndReason.RESOLVED
     return race, probe
 
 
@@ -74,7 +74,7 @@ def test_a_short_measurement_rules_out_little(probes: int, cautious: float) -> N
 
 def test_a_search_without_a_rate_within_the_limit_has_no_leader() -> None:
     race = Race(configurations=SPACE[:3], send=Analytic(lambda each: 5.0), limit=P99)
-    assert race.run() is Reason.NOTHING_KEEPS
+    assert race.run() is EndReason.NOTHING_KEEPS
     assert race.leader is None
     assert race.entrants[0].out == "late: it does not keep the limit at 60 a minute"
 
@@ -82,13 +82,13 @@ def test_a_search_without_a_rate_within_the_limit_has_no_leader() -> None:
 def test_a_rejected_configuration_drops_out() -> None:
     analytic = Analytic(capacity)
 
-    def probe(asked: Configuration, rate: float, duration_s: float) -> ProbeCounts:
+    def probe(asked: ServingConfiguration, rate: float, duration_s: float) -> ProbeCounts:
         if asked.batch == 16:
-            raise Refused("the engine takes batches up to 8")
+            raise ConfigurationRefused("the engine takes batches up to 8")
         return analytic(asked, rate, duration_s)
 
     race = Race(configurations=FEW, send=probe, limit=P99)
-    assert race.run() is Reason.RESOLVED
+    assert race.run() is EndReason.RESOLVED
     assert race.leader is not None
     assert race.leader.configuration.batch == 8
     refused = next(each for each in race.entrants if each.configuration == configuration(16, 0.0, 2))
@@ -99,14 +99,14 @@ def test_a_probe_that_fails_twice_drops_its_configuration() -> None:
     analytic = Analytic(capacity)
     failures = {FEW[0]: 1, configuration(8, 0.0, 2): 2}
 
-    def probe(asked: Configuration, rate: float, duration_s: float) -> ProbeCounts:
+    def probe(asked: ServingConfiguration, rate: float, duration_s: float) -> ProbeCounts:
         if failures.get(asked):
             failures[asked] -= 1
             raise Bottleneck("generator lagged")
         return analytic(asked, rate, duration_s)
 
     race = Race(configurations=FEW, send=probe, limit=P99)
-    assert race.run() is Reason.RESOLVED
+    assert race.run() is EndReason.RESOLVED
     outs = {each.configuration: each.out for each in race.entrants}
     assert outs[configuration(8, 0.0, 2)] == "not judged: generator lagged"
     assert configuration(8, 0.0, 2) not in analytic.configurations
@@ -114,18 +114,18 @@ def test_a_probe_that_fails_twice_drops_its_configuration() -> None:
 
 
 def test_a_generator_that_always_lags_ends_the_search() -> None:
-    def probe(asked: Configuration, rate: float, duration_s: float) -> ProbeCounts:
+    def probe(asked: ServingConfiguration, rate: float, duration_s: float) -> ProbeCounts:
         raise Bottleneck("generator lagged")
 
     race = Race(configurations=SPACE, send=probe, limit=P99)
-    assert race.run() is Reason.BOTTLENECK
+    assert race.run() is EndReason.BOTTLENECK
     assert race.complaint == "generator lagged"
 
 
 @pytest.mark.parametrize(
-    ("bound", "reason"), [({"longest_s": 70.0}, Reason.TIME), ({"most_requests": 5000}, Reason.REQUESTS)]
+    ("bound", "reason"), [({"longest_s": 70.0}, EndReason.TIME), ({"most_requests": 5000}, EndReason.REQUESTS)]
 )
-def test_a_search_that_is_bounded_ends_with_the_best_so_far(bound: dict[str, float], reason: Reason) -> None:
+def test_a_search_that_is_bounded_ends_with_the_best_so_far(bound: dict[str, float], reason: EndReason) -> None:
     race = Race(configurations=SPACE, send=Analytic(capacity), limit=P99, **bound)  # type: ignore[arg-type]
     assert race.run() is reason
     assert race.leader is not None

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from inference_recommender.tune.space import Machine, default_targets, own, space
+from inference_recommender.tune.space import default_targets, own, space
 from workloads import Workload, load_workload
 from workloads.errors import InvalidDocument
 from workloads.serving import Tune
 
 SPELLCHECK = load_workload("spellcheck").workload
-TWO_CORES = Machine(cores=2)
+TWO_CORES = 2
 
 
 def one_of_each(**values: Any) -> Tune:
@@ -21,7 +21,7 @@ def one_of_each(**values: Any) -> Tune:
     return Tune(targets=("cpu",), **{**defaults, **rest, **values})
 
 
-def test_by_default_the_space_fits_the_machine_and_begins_with_what_is_served_now() -> None:
+def test_the_default_space_fits_the_machine_and_begins_with_the_current_configuration() -> None:
     found = space(SPELLCHECK, Tune(targets=("cpu",)), TWO_CORES)
     assert found.configurations[0] == own(SPELLCHECK, "cpu")
     assert len(set(found.configurations)) == len(found.configurations) == 30
@@ -33,7 +33,7 @@ def test_by_default_the_space_fits_the_machine_and_begins_with_what_is_served_no
 
 
 def test_a_machine_of_one_core_leaves_one_copy_with_one_thread() -> None:
-    found = space(SPELLCHECK, Tune(targets=("cpu",)), Machine(cores=1))
+    found = space(SPELLCHECK, Tune(targets=("cpu",)), 1)
     assert {(each.serving.model_instances, each.threads) for each in found.configurations} == {(1, 1)}
 
 
@@ -44,7 +44,7 @@ def test_batches_that_do_not_hold_a_request_are_left_out() -> None:
     assert found.left_out[0].reason == "their batches do not hold the 8 rows of a request"
 
 
-def test_what_is_named_is_tried_even_where_it_is_more_than_the_cores() -> None:
+def test_named_values_are_tried_even_if_they_exceed_the_cores() -> None:
     tune = one_of_each(threads=(2,), model_instances=(4,), max_batch_sizes=(8,))
     found = space(SPELLCHECK, tune, TWO_CORES)
     assert [each.label for each in found.configurations] == ["cpu, 4 × 2 threads, batch 8, delay 0 ms"]
@@ -73,7 +73,7 @@ def test_preferred_sizes_above_the_batch_are_no_configuration() -> None:
 
 
 def test_a_gpus_target_keeps_its_threads_and_has_one_or_two_copies() -> None:
-    found = space(SPELLCHECK, Tune(targets=("tensorrt",), max_batch_sizes=(16,)), Machine(cores=8))
+    found = space(SPELLCHECK, Tune(targets=("tensorrt",), max_batch_sizes=(16,)), 8)
     assert {(each.serving.model_instances, each.threads) for each in found.configurations} == {(1, None), (2, None)}
 
 
@@ -85,7 +85,7 @@ def test_the_hosted_target_is_searched_where_it_runs() -> None:
 
 def test_pytorch_on_a_gpu_has_no_threads_to_choose() -> None:
     workload = load_workload("text_classification").workload
-    found = space(workload, Tune(targets=("pytorch",), max_batch_sizes=(16,)), Machine(cores=8))
+    found = space(workload, Tune(targets=("pytorch",), max_batch_sizes=(16,)), 8)
     assert {(each.serving.model_instances, each.threads) for each in found.configurations} == {(1, None), (2, None)}
 
 

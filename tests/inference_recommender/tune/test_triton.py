@@ -13,8 +13,8 @@ import tomllib
 from inference_recommender.capacity.limit import Limit
 from inference_recommender.payloads import payload_archive
 from inference_recommender.tune.folder import TuneFolder
-from inference_recommender.tune.race import Race, Reason, Refused
-from inference_recommender.tune.space import Configuration, own
+from inference_recommender.tune.race import ConfigurationRefused, EndReason, Race
+from inference_recommender.tune.space import ServingConfiguration, own
 from inference_recommender.tune.triton import Built, TritonProbe, TunedTriton, overridden
 from local_aws.process.triton import TritonServer
 from model_build.build import build
@@ -33,7 +33,7 @@ TOLD = {
 }
 
 
-def test_a_configuration_is_edited_into_what_triton_told() -> None:
+def test_a_configuration_changes_the_one_of_triton() -> None:
     serving = Serving(max_batch_size=8, preferred_batch_sizes=(4,), max_queue_delay_ms=1.5, model_instances=2)
     changed = overridden(TOLD, serving, threads=2)
     assert changed == {
@@ -93,7 +93,7 @@ def triton(workload: WorkloadFolder, tmp_path: Path) -> Iterator[TunedTriton]:
 
 @pytest.mark.slow
 @pytest.mark.integration
-def test_what_is_loaded_is_what_a_build_of_the_variant_is(
+def test_a_loaded_configuration_equals_a_build_of_the_variant(
     workload: WorkloadFolder, triton: TunedTriton, tmp_path: Path
 ) -> None:
     artifact, repository = _build(workload, "faster")
@@ -103,7 +103,7 @@ def test_what_is_loaded_is_what_a_build_of_the_variant_is(
         models = [each.parent.name for each in repository.glob("*/config.pbtxt")]
         built = {model: _told_by(server, model) for model in models}
     serving = workload.workload.variants["faster"].serving
-    triton.load(Configuration(target="cpu", threads=1, serving=serving))
+    triton.load(ServingConfiguration(target="cpu", threads=1, serving=serving))
     assert {model: triton.config(model) for model in models} == built
     assert len(built) == 4
 
@@ -113,7 +113,7 @@ def test_what_is_loaded_is_what_a_build_of_the_variant_is(
 def test_the_threads_of_an_encoder_are_changed_in_the_copy_alone(workload: WorkloadFolder, triton: TunedTriton) -> None:
     serving = own(workload.workload, "cpu").serving
     for threads in (2, 1, 2):
-        triton.load(Configuration(target="cpu", threads=threads, serving=serving))
+        triton.load(ServingConfiguration(target="cpu", threads=threads, serving=serving))
     assert _threads(triton.repository) == {2}
     assert _threads(plan(workload, "cpu", workload.path.parent.parent).repository) == {1}
     assert (triton.starts, triton.loads) == (1, 3)
@@ -125,14 +125,14 @@ def _threads(repository: Path) -> set[int]:
 
 @pytest.mark.slow
 @pytest.mark.integration
-def test_what_triton_does_not_load_is_refused_and_the_next_one_is_served(
+def test_a_configuration_that_triton_rejects_is_refused_and_the_next_one_is_served(
     workload: WorkloadFolder, triton: TunedTriton
 ) -> None:
     serving = own(workload.workload, "cpu").serving
     impossible = Serving.model_construct(**{**dict(serving), "preferred_batch_sizes": (9_999,)})
-    with pytest.raises(Refused, match="Triton does not load tiny_model: "):
-        triton.load(Configuration.model_construct(target="cpu", threads=1, serving=impossible))
-    triton.load(Configuration(target="cpu", threads=1, serving=serving))
+    with pytest.raises(ConfigurationRefused, match="Triton does not load tiny_model: "):
+        triton.load(ServingConfiguration.model_construct(target="cpu", threads=1, serving=impossible))
+    triton.load(ServingConfiguration(target="cpu", threads=1, serving=serving))
     assert triton.config("tiny")["max_batch_size"] == serving.max_batch_size
 
 
@@ -143,7 +143,7 @@ def test_a_search_on_a_real_triton_names_one_of_its_configurations(
 ) -> None:
     serving = own(workload.workload, "cpu").serving
     space = [
-        Configuration(
+        ServingConfiguration(
             target="cpu",
             threads=1,
             serving=serving.model_copy(update={"max_batch_size": batch, "preferred_batch_sizes": ()}),
@@ -156,7 +156,7 @@ def test_a_search_on_a_real_triton_names_one_of_its_configurations(
     race = Race(
         configurations=space, send=TritonProbe(triton, folder, limit), limit=limit, shortest_s=1.0, longest_s=45.0
     )
-    if race.run() is Reason.BOTTLENECK:
+    if race.run() is EndReason.BOTTLENECK:
         pytest.skip(f"this machine is too busy: {race.complaint}")
     assert race.leader is not None
     assert race.leader.configuration in space

@@ -21,10 +21,10 @@ def with_settings(*settings: str) -> list[str]:
 
 def test_a_dry_run_prints_the_space_and_starts_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     settings = with_settings(
-        'targets=["cpu", "cpu-int8"]',
-        "threads=[1]",
-        "model_instances=[1]",
-        "max_batch_sizes=[1, 8]",
+        "targets=cpu,cpu-int8",
+        "threads=1",
+        "model_instances=1",
+        "max_batch_sizes=1,8",
         "preferred_batch_sizes=[[], [4, 8]]",
         "max_queue_delays_ms=[0]",
     )

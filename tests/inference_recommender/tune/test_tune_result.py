@@ -7,15 +7,15 @@ import tomllib
 
 from inference_recommender.tune.folder import TuneFolder, resumed
 from inference_recommender.tune.probe_counts import ProbeCounts
-from inference_recommender.tune.race import Entrant, Race, Reason, Refused
+from inference_recommender.tune.race import ConfigurationRefused, EndReason, Entrant, Race
 from inference_recommender.tune.result import TuneResult, decision, patch, result
-from inference_recommender.tune.space import Configuration, LeftOut
+from inference_recommender.tune.space import LeftOut, ServingConfiguration
 from tests.inference_recommender.tune.builders import P99, Analytic, a_capacity, a_plan, configuration
 from workloads import ROOT, Serving, UsageError, Workload, load_workload
 from workloads.errors import InvalidDocument
 
 SPELLCHECK = load_workload("spellcheck").workload
-BEST = Configuration(
+BEST = ServingConfiguration(
     target="cpu",
     threads=2,
     serving=Serving(max_batch_size=8, preferred_batch_sizes=(4, 8), max_queue_delay_ms=1.5, model_instances=2),
@@ -44,7 +44,7 @@ def _found() -> TuneResult:
     other.out = "lower: in the lower half of round 3, with 11,800 a minute"
     slow.probes, slow.out = [_seen(300)], "overloaded: at 11,000 a minute it answered 4,000"
     untried.out = "bounded: its family answered at most 4,000 a minute when overloaded"
-    race.leader, race.requests, race.spent_s, race.visits, race.reason = best, 9300, 30.0, 5, Reason.RESOLVED
+    race.leader, race.requests, race.spent_s, race.visits, race.reason = best, 9300, 30.0, 5, EndReason.RESOLVED
     return result(
         race,
         SPELLCHECK,
@@ -114,7 +114,7 @@ class Interrupting(Analytic):
         super().__init__(lambda each: 1000.0 * each.batch)
         self._last = last
 
-    def __call__(self, asked: Configuration, rate: float, duration_s: float) -> ProbeCounts:
+    def __call__(self, asked: ServingConfiguration, rate: float, duration_s: float) -> ProbeCounts:
         if len(self.asked) + 1 == self._last:
             raise KeyboardInterrupt
         return super().__call__(asked, rate, duration_s)
@@ -139,11 +139,11 @@ def test_an_interrupted_search_continues_without_repeating_probes(folder: TuneFo
 
 
 def test_a_refusal_is_resumed(folder: TuneFolder) -> None:
-    def refusing(asked: Configuration, rate: float, duration_s: float) -> ProbeCounts:
-        raise Refused("the engine is too small")
+    def refusing(asked: ServingConfiguration, rate: float, duration_s: float) -> ProbeCounts:
+        raise ConfigurationRefused("the engine is too small")
 
     for ask in (refusing, Analytic(lambda each: 1.0)):
-        with pytest.raises(Refused, match="the engine is too small"):
+        with pytest.raises(ConfigurationRefused, match="the engine is too small"):
             resumed(folder, ask, lambda line, number: None)(SPACE[0], 600.0, 1.0)
 
 

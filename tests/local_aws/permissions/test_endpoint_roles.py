@@ -13,7 +13,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.iam.models import iam_backends
 
 from local_aws.permissions.actions import ApiCall
-from local_aws.permissions.enforced import CALLS_FILE, CallLog
+from local_aws.permissions.enforced import CALLS_FILE, PermissionLog
 from local_aws.permissions.service_roles import RecommendationWork, ServiceRoles
 from tests.local_aws.permissions.template_roles import WHERE, Template
 from workloads import ROOT, Unavailable
@@ -30,7 +30,7 @@ def template(request: pytest.FixtureRequest) -> Template:
 
 @pytest.fixture
 def service(tmp_path: Path) -> ServiceRoles:
-    return ServiceRoles(CallLog(tmp_path / CALLS_FILE), WHERE.account_id, WHERE.region)
+    return ServiceRoles(PermissionLog(tmp_path / CALLS_FILE), WHERE.account_id, WHERE.region)
 
 
 @pytest.fixture

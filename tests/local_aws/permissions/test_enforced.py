@@ -9,7 +9,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from local_aws.permissions.enforced import CALLS_FILE, CallLog
+from local_aws.permissions.enforced import CALLS_FILE, PermissionLog
 from local_aws.permissions.policy import Permission
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import BUCKET
@@ -259,7 +259,7 @@ def test_every_call_of_a_session_is_one_line(roles: Roles) -> None:
 def test_the_file_of_calls_is_bounded_and_begins_anew_with_the_account(tmp_path: Path) -> None:
     file = tmp_path / CALLS_FILE
     file.write_text("a line of an account before this one\n")
-    calls = CallLog(file, max_bytes=1000)
+    calls = PermissionLog(file, max_bytes=1000)
     for number in range(30):
         calls.add(
             "role", "session", "s3:GetObject", Permission("s3:GetObject", f"arn:aws:s3:::b/{number}", {}), allowed=True

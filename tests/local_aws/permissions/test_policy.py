@@ -274,16 +274,3 @@ def test_moto_s_evaluator_agrees_where_it_can(statements: list[dict[str, Any]], 
         PermissionResult.NEUTRAL: PolicyDecision.NOT_ALLOWED,
     }
     assert decide(Permission(action, resource, {}), [parsed(text)]) is expected[theirs]
-
-
-@given(st.lists(STATEMENTS, max_size=4), st.lists(STATEMENTS, max_size=4), st.randoms(use_true_random=False))
-def test_an_answer_depends_neither_on_the_order_nor_on_the_split_into_policies(
-    first: list[dict[str, Any]], second: list[dict[str, Any]], random: Any
-) -> None:
-    asked = Permission("s3:GetObject", "arn:aws:s3:::b/k", {})
-    mixed = [*first, *second]
-    random.shuffle(mixed)
-    apart = decide(asked, [parsed(document(*first)), parsed(document(*second))])
-    assert decide(asked, [parsed(document(*mixed))]) is apart
-    refused = statement("Deny", Action="*")
-    assert decide(asked, [parsed(document(*mixed, refused))]) is PolicyDecision.EXPLICIT_DENY

@@ -17,7 +17,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from containers.batch.s3 import CONFIG, Bucket
-from containers.errors import Unavailable as NotReached
+from containers.container_errors import Unavailable as NotReached
 from local_aws.permissions.actions import ApiCall
 from local_aws.permissions.policy import Permission
 from local_aws.process.local_account import LocalAccount

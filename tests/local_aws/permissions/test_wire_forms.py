@@ -3,7 +3,7 @@
 import gzip
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -101,97 +101,54 @@ def as_role(roles: Roles, sent: Sent) -> Mapping[str, str]:  # noqa: F811
     return keys
 
 
+def sts(path: str = "/", body: Mapping[str, str] | bytes = b"", **more: Any) -> Sent:
+    content = body if isinstance(body, bytes) else urlencode(body).encode()
+    return Sent(**{"service": "sts", "path": path, "headers": FORM, "body": content, **more})
+
+
+def json_call(operation: str, path: str = "/", body: bytes = b"", headers: Mapping[str, str] | None = None) -> Sent:
+    service = "logs" if "LogGroup" in operation else "sagemaker"
+    about = {**target(operation), **(headers or {})}
+    return Sent(service=service, path=path, headers=about, body=body, allowed=f"{service}:{operation}")
+
+
+def on_s3(method: str, path: str, allowed: str = "s3:GetObject", **more: Any) -> Sent:
+    return Sent(service="s3", method=method, path=path, allowed=allowed, **more)
+
+
+def schedule(path: str = "/schedules/kept", **headers: str) -> Sent:
+    return Sent(service="scheduler", method="GET", path=path, headers=headers, allowed="scheduler:GetSchedule")
+
+
+IN_URL = f"/?{urlencode(FREE)}"
+INVOCATION = "/endpoints/e/invocations"
+GROUP = "Action=CreateLogGroup&logGroupName=smuggled"
 TWO_READINGS = {
-    "query, an action in the URL and another in the form": (
-        Sent(service="sts", path=f"/?{urlencode(FREE)}", headers=FORM, body=urlencode(ASSUME).encode()),
-        400,
-    ),
+    "query, an action in the URL and another in the form": (sts(IN_URL, ASSUME), 400),
     "query, an action in the URL and another in a multipart form": (
-        Sent(service="sts", path=f"/?{urlencode(FREE)}", headers=MULTIPART, body=PARTS + b"--b--\r\n"),
+        sts(IN_URL, PARTS + b"--b--\r\n", headers=MULTIPART),
         400,
     ),
-    "query, multipart alone": (Sent(service="sts", headers=MULTIPART, body=PARTS + b"--b--\r\n"), 400),
-    "query, the action twice": (
-        Sent(service="sts", headers=FORM, body=f"{urlencode(FREE)}&{urlencode(ASSUME)}".encode()),
-        400,
-    ),
-    "query, by GET": (Sent(service="sts", method="GET", path=f"/?{urlencode(FREE)}"), 400),
-    "JSON, an action in the URL": (
-        Sent(
-            service="sagemaker",
-            path="/?Action=ListEndpoints",
-            headers=target("ListModels"),
-            allowed="sagemaker:ListModels",
-        ),
-        400,
-    ),
-    "JSON, an action with parameters in the URL": (
-        Sent(
-            service="logs",
-            path="/?Action=CreateLogGroup&logGroupName=smuggled",
-            headers=target("DescribeLogGroups"),
-            body=b"{}",
-            allowed="logs:DescribeLogGroups",
-        ),
-        400,
-    ),
-    "JSON, a path of another API": (
-        Sent(
-            service="sagemaker", path="/BatchPutMetrics", headers=target("ListModels"), allowed="sagemaker:ListModels"
-        ),
-        501,
-    ),
-    "JSON, a form in place of the object": (
-        Sent(
-            service="logs",
-            headers={**target("DescribeLogGroups"), **FORM},
-            body=b"Action=CreateLogGroup&logGroupName=smuggled",
-            allowed="logs:DescribeLogGroups",
-        ),
-        400,
-    ),
-    "an invocation, signed for another service": (
-        Sent(service="sts", path="/endpoints/e/invocations", headers=FORM, body=urlencode(FREE).encode()),
-        400,
-    ),
-    "an invocation, with the target of another call": (
-        Sent(
-            service="sagemaker",
-            path="/endpoints/e/invocations",
-            headers=target("ListModels"),
-            allowed="sagemaker:ListModels",
-        ),
-        501,
-    ),
-    "an invocation, presigned for S3": (
-        Sent(service="s3", path="/endpoints/e/invocations?uploads", presigned=True, allowed="s3:*"),
-        404,
-    ),
+    "query, only multipart": (sts(body=PARTS + b"--b--\r\n", headers=MULTIPART), 400),
+    "query, the action twice": (sts(body=f"{urlencode(FREE)}&{urlencode(ASSUME)}".encode()), 400),
+    "query, by GET": (sts(IN_URL, method="GET", headers={}), 400),
+    "JSON, an action in the URL": (json_call("ListModels", "/?Action=ListEndpoints"), 400),
+    "JSON, an action with parameters in the URL": (json_call("DescribeLogGroups", f"/?{GROUP}", b"{}"), 400),
+    "JSON, a path of another API": (json_call("ListModels", "/BatchPutMetrics"), 501),
+    "JSON, a form in place of the object": (json_call("DescribeLogGroups", "/", GROUP.encode(), FORM), 400),
+    "an invocation, signed for another service": (sts(INVOCATION, FREE), 400),
+    "an invocation, with the target of another call": (json_call("ListModels", INVOCATION), 501),
+    "an invocation, presigned for S3": (on_s3("POST", f"{INVOCATION}?uploads", "s3:*", presigned=True), 404),
     "presigned for S3, a call of STS in the form": (
-        Sent(service="s3", headers=FORM, body=urlencode(WEB_IDENTITY).encode(), presigned=True, allowed="s3:*"),
+        on_s3("POST", "/", "s3:*", headers=FORM, body=urlencode(WEB_IDENTITY).encode(), presigned=True),
         400,
     ),
-    "presigned for STS": (Sent(service="sts", method="GET", path=f"/?{urlencode(FREE)}", presigned=True), 400),
+    "presigned for STS": (sts(IN_URL, method="GET", headers={}, presigned=True), 400),
     "S3, a parameter in a form": (
-        Sent(
-            service="s3",
-            method="DELETE",
-            path=f"/{BUCKET}/kept",
-            headers=FORM,
-            body=b"versionId=null",
-            allowed="s3:DeleteObject",
-        ),
+        on_s3("DELETE", f"/{BUCKET}/kept", "s3:DeleteObject", headers=FORM, body=b"versionId=null"),
         400,
     ),
-    "REST, an action in the URL": (
-        Sent(
-            service="scheduler",
-            method="GET",
-            path="/schedules/kept?Action=DeleteSchedule",
-            allowed="scheduler:GetSchedule",
-        ),
-        400,
-    ),
+    "REST, an action in the URL": (schedule("/schedules/kept?Action=DeleteSchedule"), 400),
 }
 
 
@@ -214,82 +171,44 @@ def test_a_request_with_two_readings_is_refused_and_nothing_is_done(
 
 
 ONE_READING = {
-    "query": (Sent(service="sts", headers=FORM, body=urlencode(FREE).encode()), None, "assumed-role/wire/session"),
+    "query": (sts(body=FREE), None, "assumed-role/wire/session"),
     "query, gzip": (
-        Sent(service="sts", headers={**FORM, "Content-Encoding": "gzip"}, body=gzip.compress(urlencode(FREE).encode())),
+        sts(body=gzip.compress(urlencode(FREE).encode()), headers={**FORM, "Content-Encoding": "gzip"}),
         None,
         "assumed-role/wire/session",
     ),
-    "JSON": (
-        Sent(service="sagemaker", headers=target("ListModels"), body=b"{}", allowed="sagemaker:ListModels"),
-        "sagemaker:ListModels",
-        '"Models"',
-    ),
+    "JSON": (json_call("ListModels", body=b"{}"), "sagemaker:ListModels", '"Models"'),
     "JSON, a form within a text": (
-        Sent(
-            service="sagemaker",
-            headers=target("ListModels"),
-            body=json.dumps({"NameContains": "&Action=ListEndpoints&"}).encode(),
-            allowed="sagemaker:ListModels",
-        ),
+        json_call("ListModels", body=json.dumps({"NameContains": "&Action=ListEndpoints&"}).encode()),
         "sagemaker:ListModels",
         '"Models"',
     ),
     "JSON, a parameter within a text": (
-        Sent(
-            service="sagemaker",
-            headers=target("DescribeModel"),
-            body=json.dumps({"ModelName": "open", "Other": "&ModelName=secret&"}).encode(),
-            allowed="sagemaker:DescribeModel",
+        replace(
+            json_call("DescribeModel", body=b'{"ModelName": "open", "Other": "&ModelName=secret&"}'),
             resource=f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:model/open",
         ),
         "sagemaker:DescribeModel",
         "model/open",
     ),
     "JSON, an action in a header": (
-        Sent(
-            service="sagemaker",
-            headers={**target("ListModels"), "Action": "ListEndpoints"},
-            allowed="sagemaker:ListModels",
-        ),
+        json_call("ListModels", headers={"Action": "ListEndpoints"}),
         "sagemaker:ListModels",
         '"Models"',
     ),
     "JSON, another region and account in headers": (
-        Sent(
-            service="sagemaker",
-            headers={**target("ListModels"), "User-Agent": "region/eu-west-1", "x-moto-account-id": "999999999999"},
-            allowed="sagemaker:ListModels",
-        ),
+        json_call("ListModels", headers={"User-Agent": "region/eu-west-1", "x-moto-account-id": "999999999999"}),
         "sagemaker:ListModels",
         f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:model/open",
     ),
-    "REST": (
-        Sent(service="scheduler", method="GET", path="/schedules/kept", allowed="scheduler:GetSchedule"),
-        "scheduler:GetSchedule",
-        '"Name": "kept"',
-    ),
+    "REST": (schedule(), "scheduler:GetSchedule", '"Name": "kept"'),
     "REST, the target of another call": (
-        Sent(
-            service="scheduler",
-            method="GET",
-            path="/schedules/kept",
-            headers={"X-Amz-Target": "Scheduler.DeleteSchedule"},
-            allowed="scheduler:GetSchedule",
-        ),
+        schedule(**{"X-Amz-Target": "Scheduler.DeleteSchedule"}),
         "scheduler:GetSchedule",
         '"Name": "kept"',
     ),
-    "S3": (
-        Sent(service="s3", method="GET", path=f"/{BUCKET}/kept", allowed="s3:GetObject"),
-        "s3:GetObject",
-        "kept",
-    ),
-    "S3, presigned": (
-        Sent(service="s3", method="GET", path=f"/{BUCKET}/kept", presigned=True, allowed="s3:GetObject"),
-        "s3:GetObject",
-        "kept",
-    ),
+    "S3": (on_s3("GET", f"/{BUCKET}/kept"), "s3:GetObject", "kept"),
+    "S3, presigned": (on_s3("GET", f"/{BUCKET}/kept", presigned=True), "s3:GetObject", "kept"),
 }
 
 

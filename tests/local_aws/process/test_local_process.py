@@ -88,7 +88,7 @@ def test_an_interrupt_ends_it_in_order_and_it_says_how_to_use_it(tmp_path: Path,
         wait_until(lambda: gone(account.pid))
         told = account.log_file.read_text()
         assert f"local_aws: use it: `source {tmp_path}/exports` in another terminal" in told
-        assert "local_aws: read on: docs/local-account.md" in told
+        assert "See docs/local-account.md" in told
         assert told.endswith("local_aws: stopped; nothing is left running\n")
     finally:
         account.stop()

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.__main__ import main
-from inference_recommender.experiment.aws import ExperimentAws
+from inference_recommender.cli import cold_start
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import Endpoints
 
@@ -21,15 +22,16 @@ def test_the_stages_of_a_real_start_are_all_known_and_sum_to_the_whole(
     for name, value in account.environment.items():
         monkeypatch.setenv(name, value)
     endpoints.settled(endpoints.create("cold", config=endpoints.config("cold-config")))
-    monkeypatch.setattr(ExperimentAws, "endpoint_name", lambda self, stack: "cold")
-    assert main(["cold-start", "spellcheck", "--starts", "1", "--json"]) == 0
+    monkeypatch.setattr(cold_start, "STARTS", 1)
+    monkeypatch.setattr(SageMakerAccount, "endpoint_name", lambda self, stack: "cold")
+    assert main(["run", "spellcheck", "--cold-start", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["measured_on"] == "local"
     assert [name for name in STAGES if told[name] is None] == []
     assert sum(told[name] for name in STAGES) == pytest.approx(told["total_s"], abs=0.01), "AWS's times are in ms"
     assert told["warm_up_s"] == 0.0, "the model has none"
 
-    assert main(["cold-start", "spellcheck", "--endpoint", "cold", "--json"]) == 0
+    assert main(["run", "spellcheck", "--cold-start", "--endpoint", "cold", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["load_s"] is not None
     assert (told["first_answer_s"], told["total_s"]) == (None, None)

@@ -7,7 +7,7 @@ import pytest
 
 from local_aws.cloudwatch import LocalCloudWatchBackend, metric_key
 from local_aws.distributions import statistic
-from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
+from local_aws.sagemaker.endpoint_metrics import InvocationMetrics
 
 START = 1_767_571_200
 DIMENSIONS = [{"Name": "EndpointName", "Value": "shop"}, {"Name": "VariantName", "Value": "AllTraffic"}]
@@ -20,7 +20,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> Published:
     instances, and two of 1 s each in the fifteenth, of two.
     """
     cloudwatch = LocalCloudWatchBackend("us-east-1", "123456789012")
-    metrics = EndpointMetrics(cloudwatch)
+    metrics = InvocationMetrics(cloudwatch)
     now = [0.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, SageMakerEndpoint
+from inference_recommender.load_generator.plan import Arrivals, LoadPlan, NamedEndpoint
 from inference_recommender.load_generator.process import generate
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import Endpoints, payload_archive
@@ -21,7 +21,7 @@ def test_an_endpoint_is_measured_by_its_name(
         monkeypatch.setenv(variable, value)
     (tmp_path / "payloads.tar.gz").write_bytes(payload_archive())
     plan = LoadPlan(
-        endpoint=SageMakerEndpoint(name=name),
+        endpoint=NamedEndpoint(name=name),
         payloads=tmp_path / "payloads.tar.gz",
         arrivals=Arrivals(invocations_per_minute=600, duration_in_seconds=2, connections=4),
     )
@@ -38,7 +38,7 @@ def test_an_endpoint_that_is_not_there_fails_in_the_account_s_words(
         monkeypatch.setenv(variable, value)
     (tmp_path / "payloads.tar.gz").write_bytes(payload_archive())
     plan = LoadPlan(
-        endpoint=SageMakerEndpoint(name="nowhere"),
+        endpoint=NamedEndpoint(name="nowhere"),
         payloads=tmp_path / "payloads.tar.gz",
         arrivals=Arrivals(invocations_per_minute=600, duration_in_seconds=10, connections=2),
         window_s=0.5,

@@ -1,4 +1,4 @@
-"""The commands `list`, `describe` and `stop` against jobs of the local account."""
+"""`jobs list`, `jobs describe` and `jobs stop` against jobs of the local account."""
 
 import json
 from typing import Any
@@ -36,7 +36,7 @@ def finished(sagemaker: Any, model: str) -> str:
 def test_describe_shows_a_job_and_each_of_its_tests(
     finished: str, sagemaker: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["describe", finished]) == 0
+    assert main(["jobs", "describe", finished]) == 0
     shown = capsys.readouterr().out
     assert "job       commanded-1\nkind      Advanced\nstatus    COMPLETED\nmodel     commanded\n" in shown
     assert "traffic   PHASES" in shown
@@ -47,7 +47,7 @@ def test_describe_shows_a_job_and_each_of_its_tests(
 
 
 def test_describe_as_json_is_one_document_in_awss_shapes(finished: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["describe", finished, "--json"]) == 0
+    assert main(["jobs", "describe", finished, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["job"]["JobName"] == finished
     assert [step["Status"] for step in shown["steps"]] == ["COMPLETED", "FAILED"]
@@ -56,11 +56,11 @@ def test_describe_as_json_is_one_document_in_awss_shapes(finished: str, capsys: 
 def test_list_shows_the_newest_first_and_only_the_workloads_own(
     finished: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["list", "commanded", "--json"]) == 0
+    assert main(["jobs", "list", "commanded", "--json"]) == 0
     assert [job["JobName"] for job in json.loads(capsys.readouterr().out)] == [finished]
-    assert main(["list", "no_such_workload", "--json"]) == 0
+    assert main(["jobs", "list", "no_such_workload", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
-    assert main(["list", "--limit", "3"]) == 0
+    assert main(["jobs", "list", "--limit", "3"]) == 0
     shown = capsys.readouterr().out
     assert finished in shown
     assert "COMPLETED" in shown
@@ -71,25 +71,26 @@ def test_stop_ends_a_job_and_says_what_it_is_then(
 ) -> None:
     sagemaker.create_inference_recommendations_job(**request("stopped-1", model, seconds=120))
     wait_until(lambda: steps(sagemaker, "stopped-1")[0]["Status"] == "IN_PROGRESS")
-    assert main(["stop", "stopped-1", "--json"]) == 0
+    assert main(["jobs", "stop", "stopped-1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"job_name": "stopped-1", "status": "STOPPED"}
-    assert main(["stop", "stopped-1"]) == 0
+    assert main(["jobs", "stop", "stopped-1"]) == 0
     assert capsys.readouterr().out == "stopped-1: STOPPED\n"
 
 
 @pytest.mark.parametrize("command", ["describe", "stop"])
 def test_a_job_that_is_not_there_is_said_with_where_to_look(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([command, "nobody"]) == 3
+    assert main(["jobs", command, "nobody"]) == 3
     assert " ".join(capsys.readouterr().err.split()) == (
-        "There is no Inference Recommender job called 'nobody' in us-east-1. `python -m inference_recommender list` "
-        "shows those there are."
+        "There is no Inference Recommender job called 'nobody' in us-east-1. List jobs with `python -m "
+        "inference_recommender jobs list`."
     )
 
 
 def test_register_puts_the_model_and_its_payloads_into_the_registry(
     model: str, sagemaker: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["register", "text_classification", "--model-name", model, "--payload-bucket", "registry", "--json"]
+    settings = ["--set", f"recommender.model={model}", "--set", "recommender.bucket=registry"]
+    arguments = ["register", "text_classification", *settings, "--json"]
     assert main(arguments) == 0
     arn = json.loads(capsys.readouterr().out)["model_package_arn"]
     assert arn.endswith("model-package/text-classification/1")

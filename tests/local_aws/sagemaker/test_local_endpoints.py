@@ -138,7 +138,7 @@ def test_an_instance_type_with_a_chip_that_is_not_here_is_refused_in_one_sentenc
     described = endpoints.settled(endpoints.create(name, config=config))
     assert described["EndpointStatus"] == "Failed"
     assert described["FailureReason"] == (
-        f"{instance_type} has {chip} and this local account serves on the CPU alone: choose a CPU instance type here, "
+        f"{instance_type} has {chip} and this local account serves on the CPU only: choose a CPU instance type here, "
         f"or use a real AWS account."
     )
 

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from moto.sagemaker.exceptions import ResourceInUseException, ValidationError
 from moto.sagemaker.models import FakeProcessingJob
 
-from local_aws.sagemaker.processing_jobs import ProcessingJobs, Runner
+from local_aws.sagemaker.processing_jobs import ContainerRunner, ProcessingJobs
 from tests.scripts.rehearsal.test_processing_jobs import request
 
 ROLE = "arn:aws:iam::123456789012:role/jobs"
@@ -28,7 +28,7 @@ def test_a_processing_job_is_refused_in_one_sentence(sagemaker: Any) -> None:
 
 
 def test_a_job_on_several_instances_is_refused_before_it_starts(tmp_path: Path) -> None:
-    jobs = ProcessingJobs("123456789012", "us-east-1", tmp_path, Runner(command=["false"]), {})
+    jobs = ProcessingJobs("123456789012", "us-east-1", tmp_path, ContainerRunner(command=["false"]), {})
     several = request("two", ROLE)
     several["ProcessingResources"]["ClusterConfig"]["InstanceCount"] = 2
     with pytest.raises(ValidationError, match="runs a job on one instance, and two asks for 2"):
@@ -51,7 +51,7 @@ class AskedTogether(dict[str, FakeProcessingJob]):
 
 
 def test_of_two_requests_at_once_with_one_name_one_is_refused(tmp_path: Path) -> None:
-    jobs = ProcessingJobs("123456789012", "us-east-1", tmp_path, Runner(command=["false"]), {})
+    jobs = ProcessingJobs("123456789012", "us-east-1", tmp_path, ContainerRunner(command=["false"]), {})
     jobs.all = AskedTogether()
     with ThreadPoolExecutor(2) as callers:
         ends = [caller.exception() for caller in [callers.submit(jobs.create, request("one", ROLE)) for _ in range(2)]]

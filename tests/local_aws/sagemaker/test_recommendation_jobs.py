@@ -229,83 +229,58 @@ def test_a_name_that_is_taken_is_refused_as_the_service_does(sagemaker: Any, mod
     )
 
 
-def _without_model(wanted: Any) -> None:
-    del wanted["InputConfig"]["ModelName"]
+PACKAGE = "arn:aws:sagemaker:us-east-1:123456789012:model-package/p/1"
+STAIRS = {"DurationInSeconds": 60, "NumberOfSteps": 2, "UsersPerStep": 4}
+LONG = {"InitialNumberOfUsers": 1, "SpawnRate": 0, "DurationInSeconds": 900}
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({}, {"ModelName": None}, "Exactly one of ModelName and ModelPackageVersionArn is required, but none was given."),
+    (
+        {},
+        {"ModelPackageVersionArn": PACKAGE},
+        "Exactly one of ModelName and ModelPackageVersionArn is required, but both were given.",
+    ),
+    ({}, {"Endpoints": [{"EndpointName": "nothing"}]}, "Endpoints can be given for a Default job only."),
+    (
+        {"JobType": "Default"},
+        {"Endpoints": [{"EndpointName": "nothing"}]},
+        'Could not find endpoint "arn:aws:sagemaker:us-east-1:123456789012:endpoint/nothing".',
+    ),
+    ({}, {"ModelName": None, "ModelPackageVersionArn": PACKAGE}, f"Model package {PACKAGE} not found"),
+    (
+        {},
+        {"ModelName": "nothing"},
+        "Could not find model 'arn:aws:sagemaker:us-east-1:123456789012:model/nothing'.",
+    ),
+    (
+        {"JobName": "not_a_name"},
+        {},
+        "1 validation error detected: Value 'not_a_name' at 'jobName' failed to satisfy constraint: Member must "
+        "satisfy regular expression pattern: [a-zA-Z0-9](-*[a-zA-Z0-9]){0,63}",
+    ),
+    (
+        {},
+        {"TrafficPattern": {"TrafficType": "STAIRS", "Stairs": STAIRS}},
+        "1 validation error detected: Value '4' at 'inputConfig.trafficPattern.stairs.usersPerStep' failed to "
+        "satisfy constraint: Member must have value less than or equal to 3",
+    ),
+    (
+        {},
+        {"TrafficPattern": {"TrafficType": "PHASES", "Phases": [LONG]}},
+        "The traffic takes 900 seconds, more than JobDurationInSeconds 600: shorten it or raise that.",
+    ),
+]
+"""Members of the request and of its InputConfig that differ (None: absent), and the error."""
 
 
-def _with_package(wanted: Any) -> None:
-    wanted["InputConfig"]["ModelPackageVersionArn"] = "arn:aws:sagemaker:us-east-1:123456789012:model-package/p/1"
-
-
-def _with_an_endpoint(wanted: Any) -> None:
-    wanted["InputConfig"]["Endpoints"] = [{"EndpointName": "nothing"}]
-
-
-def _with_an_unknown_endpoint(wanted: Any) -> None:
-    _with_an_endpoint(wanted)
-    wanted["JobType"] = "Default"
-
-
-def _with_an_unknown_package(wanted: Any) -> None:
-    _with_package(wanted)
-    del wanted["InputConfig"]["ModelName"]
-
-
-def _with_unknown_model(wanted: Any) -> None:
-    wanted["InputConfig"]["ModelName"] = "nothing"
-
-
-def _with_a_bad_name(wanted: Any) -> None:
-    wanted["JobName"] = "not_a_name"
-
-
-def _with_many_users(wanted: Any) -> None:
-    stairs = {"DurationInSeconds": 60, "NumberOfSteps": 2, "UsersPerStep": 4}
-    wanted["InputConfig"]["TrafficPattern"] = {"TrafficType": "STAIRS", "Stairs": stairs}
-
-
-def _with_long_traffic(wanted: Any) -> None:
-    wanted["InputConfig"]["TrafficPattern"]["Phases"][0]["DurationInSeconds"] = 898
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (_without_model, "Exactly one of ModelName and ModelPackageVersionArn is required, but none was given."),
-        (_with_package, "Exactly one of ModelName and ModelPackageVersionArn is required, but both were given."),
-        (_with_an_endpoint, "Endpoints can be given for a Default job only."),
-        (
-            _with_an_unknown_endpoint,
-            'Could not find endpoint "arn:aws:sagemaker:us-east-1:123456789012:endpoint/nothing".',
-        ),
-        (
-            _with_an_unknown_package,
-            "Model package arn:aws:sagemaker:us-east-1:123456789012:model-package/p/1 not found",
-        ),
-        (_with_unknown_model, "Could not find model 'arn:aws:sagemaker:us-east-1:123456789012:model/nothing'."),
-        (
-            _with_a_bad_name,
-            "1 validation error detected: Value 'not_a_name' at 'jobName' failed to satisfy constraint: Member must "
-            "satisfy regular expression pattern: [a-zA-Z0-9](-*[a-zA-Z0-9]){0,63}",
-        ),
-        (
-            _with_many_users,
-            "1 validation error detected: Value '4' at 'inputConfig.trafficPattern.stairs.usersPerStep' failed to "
-            "satisfy constraint: Member must have value less than or equal to 3",
-        ),
-        (
-            _with_long_traffic,
-            "The traffic takes 900 seconds, more than JobDurationInSeconds 600: shorten it or raise that.",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("members", "configuration", "message"), REFUSED)
 def test_a_bad_request_is_refused_in_one_sentence(
-    sagemaker: Any, model: str, spoil: Callable[[Any], None], message: str
+    sagemaker: Any, model: str, members: dict[str, Any], configuration: dict[str, Any], message: str
 ) -> None:
-    wanted = request("bad", model)
-    spoil(wanted)
+    bad = {**request("bad", model), **members}
+    changed = {**bad["InputConfig"], **configuration}
+    bad["InputConfig"] = {name: value for name, value in changed.items() if value is not None}
     with pytest.raises(ClientError) as refused:
-        sagemaker.create_inference_recommendations_job(**wanted)
+        sagemaker.create_inference_recommendations_job(**bad)
     assert refused.value.response["Error"] == {"Code": "ValidationException", "Message": message}
 
 

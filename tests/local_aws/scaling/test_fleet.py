@@ -12,9 +12,9 @@ import pytest
 
 from local_aws.process.local_account import LocalAccount
 from local_aws.process.model_server import ModelServer
-from local_aws.sagemaker.endpoint_fleet import Fleet, Variant
+from local_aws.sagemaker.endpoint_fleet import EndpointVariant, Fleet
 from local_aws.sagemaker.endpoint_log import EndpointLog
-from local_aws.sagemaker.model_host import Container, ModelHost
+from local_aws.sagemaker.model_host import ModelContainer, ModelHost
 from tests.local_aws import conftest
 from tests.local_aws.conftest import gone, wait_until
 from workloads import Unavailable
@@ -55,7 +55,7 @@ class Host:
     def refusal(self, instance_type: str) -> str | None:
         return None
 
-    def start(self, container: Container, name: str, instance_type: str) -> ModelServer:
+    def start(self, container: ModelContainer, name: str, instance_type: str) -> ModelServer:
         with self._lock:
             self.started += 1
             if self.fails_from is not None and self.started >= self.fails_from:
@@ -85,9 +85,10 @@ def fleet(
     host: Host, count: int = 1, died: Callable[[Fleet, str], None] = lambda *_: None, log: Log | None = None
 ) -> Fleet:
     made = Fleet(cast(ModelHost, host), cast(EndpointLog, log or Log()), died)
-    container = Container(model_data_url="s3://models/model.tar.gz", environment={})
+    container = ModelContainer(model_data_url="s3://models/model.tar.gz", environment={})
     made.start(
-        "shop", [Variant(name="only", instance_type="ml.c5.xlarge", weight=1.0, container=container, count=count)]
+        "shop",
+        [EndpointVariant(name="only", instance_type="ml.c5.xlarge", weight=1.0, container=container, count=count)],
     )
     return made
 

@@ -1,6 +1,6 @@
 """Target tracking of the local account, minute by minute, on a clock of the test's.
 
-The documentation that each case follows is named in `local_aws/scaling`. Target value: 100 invocations a minute.
+The arithmetic is tested in `tests/inference_recommender/simulate/test_tracking.py`. Target: 100 invocations a minute.
 """
 
 import re
@@ -17,30 +17,10 @@ def test_three_minutes_above_the_target_add_in_proportion() -> None:
     assert scaled.state("AlarmHigh") == "ALARM"
 
 
-def test_two_minutes_above_the_target_add_nothing() -> None:
-    scaled = Scaled()
-    assert scaled.pass_minutes(90, 250, 250, 90, 250, 250, 90) == [1] * 7
-    assert scaled.state("AlarmHigh") == "OK"
-
-
-def test_exactly_the_target_adds_nothing() -> None:
-    assert Scaled(3).pass_minutes(*[100] * 6) == [3] * 6
-
-
 def test_the_fifteenth_minute_below_nine_tenths_removes_some() -> None:
     scaled = Scaled(10)
     assert scaled.pass_minutes(95, *[55] * 14) == [10] * 15
     assert scaled.pass_minutes(55) == [6], "5.5 would do; it never removes too much"
-
-
-def test_between_nine_tenths_and_the_target_nothing_is_removed() -> None:
-    assert Scaled(10).pass_minutes(*[91] * 20)[-1] == 10
-
-
-def test_a_minute_that_is_not_low_begins_the_fifteen_anew() -> None:
-    scaled = Scaled(10)
-    assert scaled.pass_minutes(*[50] * 10, 95, *[50] * 14) == [10] * 25
-    assert scaled.pass_minutes(50) == [5]
 
 
 def test_the_bounds_of_the_target_hold() -> None:

@@ -63,14 +63,14 @@ def s3(client: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("prefix", ["spelling/v1/", "", "odd?name#1/"])
-def test_of_an_s3_folder_what_a_build_reads_is_fetched(s3: Any, tmp_path: Path, prefix: str) -> None:
+def test_only_the_files_of_a_build_are_fetched_from_an_s3_folder(s3: Any, tmp_path: Path, prefix: str) -> None:
     for name, content in (FILES | NOT_READ).items():
         s3.put_object(Bucket="models", Key=f"{prefix}{name}", Body=content)
     assert files_of(fetch_from_s3(f"s3://models/{prefix}".rstrip("/"), tmp_path, s3)) == FILES
 
 
 @pytest.mark.parametrize("base", ["", "./", "model/"])
-def test_of_an_archive_in_s3_what_a_build_reads_is_untar_gz(s3: Any, tmp_path: Path, base: str) -> None:
+def test_only_the_files_of_a_build_are_unpacked_from_an_archive_in_s3(s3: Any, tmp_path: Path, base: str) -> None:
     """An archive of `tar -czf` and one of a training job have their files at the top, others in a folder."""
     archive = tar_gz({f"{base}{name}": content for name, content in (FILES | NOT_READ).items()})
     s3.put_object(Bucket="models", Key="job/output/model.tar.gz", Body=archive)
@@ -97,7 +97,7 @@ def test_of_an_archive_in_s3_what_a_build_reads_is_untar_gz(s3: Any, tmp_path: P
     # Of the bodies' own, pytest's workers would each have another: gzip writes the time of day.
     ids=["cut", "no-gzip", "leads-out", "no-checkpoint"],
 )
-def test_an_archive_that_is_none_leaves_nothing(s3: Any, tmp_path: Path, key: str, body: bytes, reason: str) -> None:
+def test_an_invalid_archive_leaves_no_files(s3: Any, tmp_path: Path, key: str, body: bytes, reason: str) -> None:
     s3.put_object(Bucket="models", Key=key, Body=body)
     said = why_not(fetch_from_s3, f"s3://models/{key}", tmp_path / "cache", s3)
     assert said == f"The checkpoint 's3://models/{key}' cannot be fetched: {reason}"
@@ -119,7 +119,7 @@ def test_an_s3_folder_without_a_checkpoint(s3: Any, tmp_path: Path) -> None:
         ("s3://models/gone.tar.gz", "An error occurred (404) when calling the HeadObject operation: Not Found"),
     ],
 )  # fmt: skip
-def test_what_is_not_in_s3(s3: Any, tmp_path: Path, uri: str, reason: str) -> None:
+def test_a_missing_s3_object_is_refused(s3: Any, tmp_path: Path, uri: str, reason: str) -> None:
     assert why_not(fetch_from_s3, uri, tmp_path, s3) == (
         f"The checkpoint '{uri}' cannot be fetched: {reason}. Check the URI and your AWS credentials, or start "
         "`python -m local_aws`."
@@ -136,7 +136,7 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
         yield hub
 
 
-def test_from_the_hub_comes_what_a_build_reads_at_its_commit(hub: Hub, tmp_path: Path) -> None:
+def test_only_the_files_of_a_build_come_from_the_hub_at_its_commit(hub: Hub, tmp_path: Path) -> None:
     folder = fetch_from_hub("team/model", tmp_path)
     assert files_of(folder) == FILES
     assert sorted(hub.sent) == sorted(FILES)
@@ -187,7 +187,7 @@ def test_a_gated_checkpoint_says_how_to_get_it(hub: Hub, tmp_path: Path, monkeyp
     assert files_of(fetch_from_hub("team/model", tmp_path)) == FILES
 
 
-def test_a_token_that_is_none(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_token(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.expired.add("hf_last_year")
     monkeypatch.setenv("HF_TOKEN", "hf_last_year")
     assert why_not(fetch_from_hub, "team/model", tmp_path) == (
@@ -196,7 +196,7 @@ def test_a_token_that_is_none(hub: Hub, tmp_path: Path, monkeypatch: pytest.Monk
     )
 
 
-def test_offline_what_was_downloaded_is_taken(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_builds_use_the_downloaded_files(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert why_not(fetch_from_hub, "team/model", tmp_path) == (
         "The checkpoint 'team/model' cannot be fetched: HF_HUB_OFFLINE is set, and an earlier download of it, which "

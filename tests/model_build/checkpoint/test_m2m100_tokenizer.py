@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from model_build.checkpoint import converted, m2m100
-from model_build.init import source
+from model_build.init import checkpoint_source as source
 from tests.model_build.checkpoint.record_m2m100 import FOLDER, RECORDED, transformers_own
 from workloads import UsageError
 

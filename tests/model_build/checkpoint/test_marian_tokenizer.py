@@ -80,7 +80,7 @@ def test_a_folder_without_tokenizer_json_gets_one_in_the_cache(folder: Path, tmp
         "vocab.json",
     ]
     assert Tokenizer.from_file(str(made / "tokenizer.json")).encode("red").tokens == ["▁red", "</s>"]
-    assert [file.name for file in (tmp_path / "cache").iterdir()] == [made.name], "nothing is left beside it"
+    assert [file.name for file in (tmp_path / "cache").iterdir()] == [made.name], "no other file is left"
     (folder / "tokenizer.json").touch()
     assert converted.prepared(folder, tmp_path / "cache") == folder
 

@@ -83,7 +83,7 @@ def refusal(folder: Path) -> str:
 
 
 @pytest.mark.parametrize(("version", "name"), cases(["prompted"]))
-def test_a_prompt_before_each_text_is_told(folder: Path) -> None:
+def test_a_prompt_before_each_text_is_reported(folder: Path) -> None:
     assert list(sentence_transformers.done_before(folder)) == [
         'sentence-transformers puts "query: " before each text of this model. Nothing here does: let the examples and '
         "every request begin with it."
@@ -91,7 +91,7 @@ def test_a_prompt_before_each_text_is_told(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "name"), cases(["with prompts"]))
-def test_prompts_among_which_a_caller_chooses_are_told(folder: Path) -> None:
+def test_prompts_that_a_caller_chooses_are_reported(folder: Path) -> None:
     assert list(sentence_transformers.done_before(folder)) == [
         'This model has prompts for sentence-transformers to put before a text: "query: " (query). Nothing here does: '
         "let the examples and every request begin with theirs."
@@ -111,7 +111,7 @@ def test_a_prompt_that_has_no_part_in_the_pooling_is_refused(folder: Path) -> No
 
 
 @pytest.mark.parametrize(("version", "name"), cases(RERANKERS, versions=TRACED))
-def test_a_rerankers_score_goes_through_what_it_was_saved_with(folder: Path, name: str) -> None:
+def test_a_reranker_has_its_saved_activation(folder: Path, name: str) -> None:
     assert sentence_transformers.kind(folder, config(folder)) == RERANKER
     assert sentence_transformers.activation(folder, config(folder)) == RERANKERS[name]
 
@@ -151,7 +151,7 @@ def test_a_damaged_list_of_modules(tmp_path: Path, content: str) -> None:
 
 
 @pytest.mark.parametrize(("version", "name"), cases(["mean", "normalized"]))
-def test_a_build_refuses_another_pooling_and_tells_of_another_length(folder: Path, name: str) -> None:
+def test_a_build_refuses_another_pooling_and_reports_another_length(folder: Path, name: str) -> None:
     with pytest.raises(UsageError) as caught:
         sentence_transformers.check(folder, embedding(pooling="cls"))
     assert str(caught.value) == (
@@ -171,7 +171,7 @@ def test_a_build_refuses_another_pooling_and_tells_of_another_length(folder: Pat
 
 
 @pytest.mark.parametrize(("version", "name"), cases(["identity"], versions=TRACED))
-def test_a_build_tells_of_another_activation(folder: Path) -> None:
+def test_a_build_reports_another_activation(folder: Path) -> None:
     model = TextRanking(task="text-ranking", checkpoint="./checkpoint", max_input_tokens=16)
     sentence_transformers.check(folder, model)
     assert list(sentence_transformers.differences(folder, config(folder), model)) == [

@@ -73,9 +73,7 @@ class Compiled:
 
 
 @pytest.mark.parametrize("way", POOLINGS)
-def test_init_reads_how_a_model_pools_from_what_sentence_transformers_saved(
-    way: str, encoder: Path, tmp_path: Path
-) -> None:
+def test_init_reads_the_pooling_from_sentence_transformers_files(way: str, encoder: Path, tmp_path: Path) -> None:
     folder = copytree(encoder, tmp_path / "saved")
     for name, content in DOCUMENT["files"][way].items():
         (folder / name).parent.mkdir(exist_ok=True)

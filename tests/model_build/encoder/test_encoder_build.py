@@ -133,7 +133,7 @@ def test_two_builds_have_one_hash(shared_exports: SharedExports, make: Make) -> 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_another_label_in_the_evaluation_changes_no_archive(make: Make, task: str) -> None:
-    """It is no part of what is packed, nor of what is compiled: of golden rows and calibration neither."""
+    """Labels are neither packed nor compiled, also not in golden rows and calibration."""
     workload = make(task)
     names = ("cpu", "cpu-int8-static", "inf1", "tensorrt")
 
@@ -275,7 +275,7 @@ def test_a_disk_that_is_full_while_packing_leaves_nothing_half_written(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(
-        f"There is no room for the build in {folder}: [Errno 27] File too large. Nothing half-written was left. "
+        f"There is no room for the build in {folder}: [Errno 27] File too large. No incomplete files remain. "
         "Free some space and build again.\n"
     )
     assert not list(folder.iterdir())

@@ -52,7 +52,7 @@ def test_every_family_has_a_tiny_model() -> None:
 
 
 @pytest.mark.parametrize(("family", "task"), QUICK)
-def test_our_network_computes_what_transformers_computes(family: str, task: str, tmp_path: Path) -> None:
+def test_our_network_gives_the_results_of_transformers(family: str, task: str, tmp_path: Path) -> None:
     checkpoint = read_tiny(tmp_path, family, task)
     model = model_of(task, inputs=("input_ids", "attention_mask"))
     network = export.load(checkpoint, model)
@@ -102,7 +102,7 @@ def test_an_embedding_is_pooled_over_the_tokens_then_cut_and_normalised(
 
 
 def refusal(folder: Path, family: str = "bert", **changes: Any) -> str:
-    """Returns what is said of a text classifier of the family with another config.json."""
+    """Returns the error for a text classifier of the family with a changed config.json."""
     make_checkpoint(folder, family, "text-classification")
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
@@ -122,7 +122,7 @@ def test_an_unknown_family_names_the_known_ones_and_the_nearest(tmp_path: Path) 
 def test_a_family_that_was_tried_and_is_refused_says_why(tmp_path: Path) -> None:
     assert refusal(tmp_path, model_type="fnet") == (
         'config.json: model_type: got "fnet", but FNet is not built: it mixes the padding into a text\'s answer, which '
-        "then depends on what else is in its batch. docs/families.md lists what is."
+        "then depends on what else is in its batch. docs/families.md has the list."
     )
 
 
@@ -132,7 +132,7 @@ def test_a_task_that_is_not_built_of_the_family(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read(tmp_path, tmp_path, model)
     assert str(caught.value) == (
-        f'{tmp_path / "config.json"}: model_type: got "roberta", but text-pair-scoring is built of BERT alone.'
+        f'{tmp_path / "config.json"}: model_type: got "roberta", but text-pair-scoring is built only for BERT.'
     )
 
 
@@ -172,7 +172,7 @@ def test_a_model_without_a_head(tmp_path: Path) -> None:
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_what_a_config_asks_for_and_is_not_built(changes: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_an_unsupported_config_is_refused(changes: dict[str, Any], told: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, **changes) == f"config.json: {told}"
 
 
@@ -186,7 +186,7 @@ def test_positions_behind_the_paddings_are_fewer(tmp_path: Path) -> None:
     )
 
 
-def test_labels_that_nobody_named_are_called_as_the_workload_says(tmp_path: Path) -> None:
+def test_unnamed_labels_get_the_names_of_the_workload(tmp_path: Path) -> None:
     make_checkpoint(tmp_path, "roberta", "text-classification", labels=("LABEL_0", "LABEL_1", "LABEL_2"))
     assert read(tmp_path, tmp_path, model_of("text-classification")).family == FAMILIES["roberta"]
 
@@ -207,7 +207,7 @@ def test_inputs_that_are_left_open_have_no_token_types_where_the_model_has_none(
 @pytest.mark.parametrize(
     ("target", "runtime"), [("inf1", "neuron"), ("pytorch", "torchscript")], ids=lambda value: str(value)
 )
-def test_a_target_that_only_our_own_network_goes_to(target: str, runtime: str, tmp_path: Path) -> None:
+def test_a_target_for_only_our_own_networks(target: str, runtime: str, tmp_path: Path) -> None:
     own = make_workload(tmp_path / "own", "roberta", "text-classification")
     assert plan_of(own, target).target.runtime == runtime
     workload = make_workload(tmp_path / "other", "albert", "text-classification")
@@ -215,14 +215,12 @@ def test_a_target_that_only_our_own_network_goes_to(target: str, runtime: str, t
         plan_of(workload, target)
     place, reason = {
         "neuron": ("Inferentia", "AWS's Neuron images have no transformers"),
-        "torchscript": (
-            "PyTorch on a GPU",
-            "a trace of transformers' module looks at its mask on the CPU, so that it stays there",
-        ),
+        "torchscript": ("PyTorch on a GPU", "a trace of transformers' module keeps its mask on the CPU"),
     }[runtime]
     assert str(caught.value) == (
         f"{workload.file}: targets.{target}.runtime: '{runtime}' is not built for ALBERT on this hardware. {place} "
-        "takes networks of ours alone, of BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA, ERNIE, Data2Vec: "
+        "takes only this project's own networks, of BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA, ERNIE, "
+        "Data2Vec: "
         f"{reason}. Allowed: onnxruntime, tensorrt, and torchscript on CPU."
     )
 
@@ -232,8 +230,8 @@ def test_int8_that_would_change_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         plan_of(workload, "cpu-int8")
     assert str(caught.value) == (
-        f"{workload.file}: targets.cpu-int8.precision: 'int8' is not built for SqueezeBERT. In int8 it would stay "
-        "as it is: its layers are convolutions, and the quantiser takes products of matrices. Allowed: fp32."
+        f"{workload.file}: targets.cpu-int8.precision: 'int8' is not built for SqueezeBERT. int8 would not "
+        "change it: its layers are convolutions, and the quantiser takes products of matrices. Allowed: fp32."
     )
 
 

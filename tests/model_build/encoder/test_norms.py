@@ -44,7 +44,7 @@ def answers(model: onnx.ModelProto, x: "np.typing.NDArray[np.float32]") -> "np.t
 @given(
     rows=st.integers(1, 3), tokens=st.integers(1, 5), scale=st.sampled_from([1e-3, 1.0, 1e3]), seed=st.integers(0, 99)
 )
-def test_the_parts_give_what_the_whole_gives(rows: int, tokens: int, scale: float, seed: int) -> None:
+def test_the_parts_give_the_result_of_the_whole(rows: int, tokens: int, scale: float, seed: int) -> None:
     whole, parts = graph(), graph()
     norms.spell_out(parts)
     onnx.checker.check_model(parts)

@@ -42,7 +42,7 @@ def answer(model: onnx.ModelProto) -> "np.typing.NDArray[np.float32]":
     return np.asarray(session.run(["sum"], {"x": X})[0])
 
 
-def test_the_product_takes_its_bias_and_gives_what_onnx_runtimes_quantiser_gives(tmp_path: Path) -> None:
+def test_the_product_takes_its_bias_and_equals_onnx_runtimes_quantiser(tmp_path: Path) -> None:
     model = graph()
     quantise.quantise(model, tmp_path, {"multiply"})
     assert [node.op_type for node in model.graph.node] == ["DynamicQuantizeMatMul"]

@@ -1,4 +1,4 @@
-"""`init` writes folders that build as they are, asks only what the files leave open, and refuses in one sentence."""
+"""`init` writes folders that build without an edit."""
 
 import json
 import pickle
@@ -20,7 +20,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def test_a_classifier_with_labelled_rows(init: Init, brought: Path, root: Path, tmp_path: Path) -> None:
-    labels = ["Negative", "neutral", "2"]  # in another case, as it is, and by its number
+    labels = ["Negative", "neutral", "2"]  # in another case, in its own spelling, and by its number
     rows = [{"id": i, "review": text, "label": labels[i % 3]} for i, text in enumerate(checkpoints.texts(30))]
     folder = init(brought / "bert_classifier", "--examples", write_csv(tmp_path / "reviews.csv", rows))
     workload = folder.workload
@@ -56,7 +56,7 @@ def test_questions_as_squad_has_them(init: Init, brought: Path, tmp_path: Path) 
     assert folder.evaluation()[0].label == rows[0]["context"].split()[0]
 
 
-def test_a_generator_says_why_it_cannot_go_to_inferentia(init: Init, brought: Path, tmp_path: Path) -> None:
+def test_a_generator_names_the_reason_against_inferentia(init: Init, brought: Path, tmp_path: Path) -> None:
     pairs = "\n".join(f"{text}\t{text[::-1]}" for text in checkpoints.texts(12))
     (tmp_path / "pairs.txt").write_text(pairs, "utf-8")
     folder = init(brought / "t5", "--examples", tmp_path / "pairs.txt")
@@ -96,7 +96,7 @@ def test_a_gate_that_cannot_fail_is_a_warning(init: Init, brought: Path, tmp_pat
     ) in capsys.readouterr().err
 
 
-def test_nothing_is_overwritten_without_being_asked(init: Init, brought: Path, root: Path, capsys: Capture) -> None:
+def test_nothing_is_overwritten_without_the_option(init: Init, brought: Path, root: Path, capsys: Capture) -> None:
     folder = init(brought / "bert_classifier", "--target", "cpu")
     (folder.path / "notes.txt").write_text("mine")
     folder.file.write_text("edited")
@@ -148,14 +148,6 @@ def test_labels_that_the_checkpoint_does_not_name(
     folder = init(tmp_path / "bare", "--examples", file, "--target", "cpu", "--labels", "bad", "good")
     assert [example.label for example in folder.evaluation()] == ["bad", "good"]
     plan(folder, "cpu", root)
-
-
-def test_an_unknown_architecture_names_the_nearest(refusal: Callable[..., str], brought: Path, tmp_path: Path) -> None:
-    changes = {"model_type": "robertina", "architectures": ["RobertinaForSequenceClassification"]}
-    folder = copy_of(brought / "bert_classifier", tmp_path / "other", **changes)
-    said = refusal(folder)
-    assert said.startswith(f'{folder / "config.json"}: model_type: got "robertina", which is no family of encoders')
-    assert "By its name RoBERTa is the nearest. docs/families.md says how to add one." in said
 
 
 def test_older_files_are_converted(init: Init, brought: Path, tmp_path: Path, root: Path) -> None:

@@ -1,6 +1,4 @@
-"""Checkpoints and examples as they come from other tools: `init` takes them as they were meant, or says in a sentence
-what to do.
-"""
+"""Checkpoints and examples of other tools: `init` reads them correctly, or names the fix."""
 
 import json
 import os
@@ -57,7 +55,7 @@ def test_examples_are_read_as_they_were_meant(
     assert [row["text"] for row in folder.payloads()] == asked
 
 
-def test_columns_that_are_not_used_are_told(init: Init, classifier: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_unused_columns_are_a_warning(init: Init, classifier: Path, tmp_path: Path, capsys: Capture) -> None:
     file = file_of(tmp_path, "a.csv", "text,author,stars\ngood,Ann,5\n")
     assert init(classifier, "--examples", file, "--target", "cpu").payloads() == [{"text": "good"}]
     assert capsys.readouterr().err == (
@@ -135,7 +133,7 @@ def test_weights_in_parts_and_half_precision_answer_as_whole_ones(
         ),
     ],
 )
-def test_a_damaged_file_is_named_where_it_was_given(
+def test_a_damaged_file_is_named_by_its_own_path(
     refusal: Refusal, classifier: Path, tmp_path: Path, damaged: str, problem: str
 ) -> None:
     folder = sharded(classifier, tmp_path / "odd", torch.float32)

@@ -53,7 +53,7 @@ def init(root: Path) -> Init:
 
 
 def saved_by(version: str, name: str, encoder: Path, folder: Path) -> Path:
-    """Copies a checkpoint and puts beside it what a version of sentence-transformers wrote for another."""
+    """Copies a checkpoint and adds the files that a version of sentence-transformers wrote for another."""
     shutil.copytree(encoder, folder)
     for file, content in SAVED[version][name].items():
         (folder / file).parent.mkdir(exist_ok=True)
@@ -105,7 +105,7 @@ def test_a_build_of_a_workload_by_hand_is_held_to_the_checkpoints_own_files(
 
 
 def older(folder: Path, copy: Path) -> Path:
-    """Copies a checkpoint as older versions of transformers saved one: a pickle, a vocabulary and what nobody reads."""
+    """Copies a checkpoint as older versions of transformers saved one: a pickle, a vocabulary and unused files."""
     shutil.copytree(folder, copy)
     torch.save(load_file(copy / "model.safetensors"), copy / "pytorch_model.bin")
     (copy / "model.safetensors").unlink()

@@ -1,11 +1,9 @@
-"""Lint finds each planted fault, and nothing else; and nothing in what is good."""
+"""Lint finds each planted fault and nothing else, and has no findings on good repositories."""
 
 import dataclasses
 import subprocess
 import sys
-import tarfile
 import tracemalloc
-from collections.abc import Callable
 from gzip import compress, decompress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,9 +42,6 @@ NOTHING_KNOWN = RuntimeContext()
 
 def seen(findings: list[Finding]) -> list[tuple[str, str, str]]:
     return [(finding.severity, finding.code, finding.where) for finding in findings]
-
-
-# What is good.
 
 
 @pytest.mark.parametrize(("tree", "known"), [(SCORING, ON_CPU), (ENGINES, ON_GPU)], ids=["scoring", "engines"])
@@ -144,26 +139,11 @@ def test_the_protobuf_schema_is_imported_only_to_read_a_config() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-# What is broken.
-
-
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found_and_nothing_else(fault: Fault, tmp_path: Path) -> None:
     assert seen(lint(write(fault.tree, tmp_path), fault.context)) == [fault.finding]
     if not fault.archive_only:
         assert seen(lint(lay_out(fault.tree, tmp_path / "repository"), fault.context)) == [fault.finding]
-
-
-def test_errors_are_printed_before_warnings(tmp_path: Path) -> None:
-    tree = dict(SCORING)
-    tree["score/1/labels.pkl"] = b""
-    tree["score/config.pbtxt"] = b'name: "other"\nbackend: "python"\nmax_batch_size: 8\n'
-    text = render(lint(write(tree, tmp_path), NOTHING_KNOWN))
-    assert text.index("error name-mismatch") < text.index("warning pickle")
-    assert text.endswith("1 error, 1 warning.")
-
-
-# What is not known.
 
 
 def test_checks_that_need_a_missing_fact_are_listed_as_not_made() -> None:
@@ -214,9 +194,6 @@ def test_the_triton_version_is_read_from_any_way_to_write_the_image(image: str |
     assert RuntimeContext(image=image).triton_version == version
 
 
-# Archives that cannot be read.
-
-
 def test_a_truncated_archive_is_one_finding(tmp_path: Path) -> None:
     archive = write(SCORING, tmp_path)
     archive.write_bytes(archive.read_bytes()[:-4])
@@ -229,43 +206,6 @@ def test_a_truncated_archive_is_one_finding(tmp_path: Path) -> None:
         "\n"
         "1 error, 0 warnings."
     )
-
-
-def cut_inside_gzip(data: bytes) -> bytes:
-    return compress(decompress(data)[:1500])
-
-
-def damaged_header(data: bytes) -> bytes:
-    plain = bytearray(decompress(data))
-    plain[plain.index(b"tokenise/config.pbtxt")] ^= 1
-    return compress(bytes(plain))
-
-
-def enormous_member(_: bytes) -> bytes:
-    header = tarfile.TarInfo("score/1/model.py")
-    header.size = 1 << 62
-    return compress(header.tobuf(tarfile.GNU_FORMAT) + b"short")
-
-
-def enormous_long_name(_: bytes) -> bytes:
-    header = tarfile.TarInfo("././@LongLink")
-    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 1 << 40
-    return compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20))
-
-
-def wrong_checksum(data: bytes) -> bytes:
-    return data[:-8] + bytes(4) + data[-4:]
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [decompress, cut_inside_gzip, damaged_header, enormous_member, enormous_long_name, wrong_checksum],
-    ids=lambda damage: damage.__name__,
-)
-def test_damage_is_one_finding(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    archive = tmp_path / "model.tar.gz"
-    archive.write_bytes(damage(pack(SCORING)))
-    assert [finding.code for finding in lint(archive, ON_CPU)] == ["unreadable-archive"]
 
 
 def test_an_archive_without_its_end_marker_is_read(tmp_path: Path) -> None:
@@ -283,26 +223,15 @@ def linted(data: bytes) -> list[Finding]:
         return lint(archive, ON_CPU)
 
 
-GOOD_BYTES = pack(SCORING)
-
-
-@given(st.integers(0, len(GOOD_BYTES) - 1))
-def test_any_truncation_is_found(length: int) -> None:
-    assert linted(GOOD_BYTES[:length])
-
-
-@given(st.binary(max_size=2000))
-def test_random_bytes_are_found(data: bytes) -> None:
-    assert linted(data)
-
-
-@given(st.lists(st.tuples(st.integers(0, 6000), st.integers(0, 255)), min_size=1, max_size=8))
+@given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), max_size=8), st.integers(1, 500))
 @settings(max_examples=300)
-def test_no_damage_inside_the_tar_is_a_traceback(changes: list[tuple[int, int]]) -> None:
-    plain = bytearray(decompress(GOOD_BYTES))
+def test_a_damaged_tar_is_no_traceback_and_a_cut_one_is_a_finding(changes: list[tuple[int, int]], cut: int) -> None:
+    plain = bytearray(decompress(pack(SCORING)))
     for position, value in changes:
         plain[position] = value
-    linted(compress(bytes(plain)))
+    archive = compress(bytes(plain))
+    linted(archive)
+    assert linted(archive[:-cut])
 
 
 @given(st.binary(max_size=300))
@@ -337,9 +266,6 @@ def test_little_is_read_of_a_large_file(tmp_path: Path) -> None:
     assert lint(folder, ON_GPU) == []
     assert tracemalloc.get_traced_memory()[1] < 20 << 20
     tracemalloc.stop()
-
-
-# config.pbtxt's lines.
 
 
 def test_a_key_has_the_line_it_is_written_on() -> None:

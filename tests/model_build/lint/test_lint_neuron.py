@@ -1,4 +1,4 @@
-"""Lint knows the archive of a model for Neuron, no Triton repository, and finds what its server would refuse."""
+"""Lint recognises the archive of a model for Neuron, and finds what its server would reject."""
 
 import json
 from collections.abc import Callable
@@ -88,8 +88,8 @@ def put(name: str, content: bytes) -> Callable[[Tree], None]:
             put(PARITY, b"[]"),
             "unreadable-neuron-file",
             PARITY,
-            "parity.json cannot be read (TypeError: containers.encoder.goldens.Limits() argument after ** must be a "
-            "mapping, not list).",
+            "parity.json cannot be read (TypeError: containers.encoder.goldens.ParityLimits() argument after ** must "
+            "be a mapping, not list).",
         ),
         (
             edit("settings.json", task="translation"),

@@ -1,4 +1,4 @@
-"""Lint tells of a request what the endpoint would answer with an error."""
+"""Lint finds the requests that an endpoint would answer with an error."""
 
 import dataclasses
 import json

@@ -16,6 +16,8 @@ from transformers import BertConfig, BertForQuestionAnswering, BertForSequenceCl
 from workloads import WorkloadFolder, load_workload
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+BERT_TOKENS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+"""In the order of their ids."""
 LABELS = ("buy", "ask", "navigate")
 FIVE = '["input_ids", "attention_mask", "position_ids", "valid_length", "token_type_ids"]'
 MODELS = {
@@ -45,10 +47,7 @@ def make_workload(folder: Path, task: str, *, shared: bool = False, examples: in
     (path / "workload.toml").write_text(text)
     make_checkpoint(path / "checkpoint", task, folder / "shared" if shared else None)
     workload = load_workload("tiny", folder)
-    lines = make_lines(workload.workload.model.fields, task, examples)
-    (path / "evaluation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    payloads = [{field: line[field] for field in workload.workload.model.fields} for line in lines]
-    (path / "payloads.jsonl").write_text("".join(json.dumps(line) + "\n" for line in payloads))
+    write_examples(workload, make_lines(workload.workload.model.fields, task, examples))
     return workload
 
 
@@ -116,16 +115,26 @@ def _save_apart(network: Any, task: str, folder: Path, backbone: Path) -> None:
     (folder / "config.json").write_text(json.dumps({"architectures": [architecture], "id2label": named}))
 
 
-def make_tokenizer() -> Tokenizer:
-    """Letters as tokens."""
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+def make_tokenizer(tokens: dict[str, str] = BERT_TOKENS) -> Tokenizer:
+    """Returns a tokenizer with letters as tokens, behind the special `tokens`."""
+    special = list(tokens.values())
     pieces = [*special, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
-    tokenizer = Tokenizer(models.WordPiece({piece: index for index, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=tokens["unk_token"]))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    first, last = ((tokens[name], vocabulary[tokens[name]]) for name in ("cls_token", "sep_token"))
+    kind: Any = processors.RobertaProcessing if tokens["cls_token"] == "<s>" else processors.BertProcessing
+    tokenizer.post_processor = kind(last, first)
     tokenizer.add_special_tokens(special)
     return tokenizer
+
+
+def write_examples(workload: WorkloadFolder, lines: list[dict[str, Any]]) -> None:
+    """Writes evaluation.jsonl, and payloads.jsonl with the fields of requests."""
+    payloads = [{field: line[field] for field in workload.workload.model.fields} for line in lines]
+    for name, rows in (("evaluation.jsonl", lines), ("payloads.jsonl", payloads)):
+        (workload.path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def make_lines(fields: tuple[str, ...], task: str, count: int, seed: int = 0) -> list[dict[str, Any]]:
@@ -141,6 +150,6 @@ def make_lines(fields: tuple[str, ...], task: str, count: int, seed: int = 0) ->
 
 
 def _text(rng: Random, letters: int) -> str:
-    """Words of up to five letters, of at most so many letters altogether."""
+    """Returns words of up to five letters, with at most `letters` letters in all."""
     text = "".join(rng.choices(LETTERS, k=rng.randint(2, letters)))
     return " ".join(text[start : start + 5] for start in range(0, len(text), 5))

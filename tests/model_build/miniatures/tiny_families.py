@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -19,6 +18,7 @@ from transformers import (
 )
 
 from tests.model_build.miniatures import tiny_bert
+from tests.model_build.miniatures.tiny_bert import BERT_TOKENS, make_tokenizer
 from workloads import METRICS, WorkloadFolder, load_workload
 
 LENGTH, WIDE = 64, 32
@@ -29,7 +29,6 @@ AUTO: dict[str, Any] = {
     "question-answering": AutoModelForQuestionAnswering,
     "feature-extraction": AutoModel,
 }
-BERT_TOKENS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
 ROBERTA_TOKENS = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "unk_token": "<unk>"}
 """In the order of their ids."""
 
@@ -147,10 +146,8 @@ def make_workload(folder: Path, family: str, task: str) -> WorkloadFolder:
     make_checkpoint(path / "checkpoint", family, task)
     workload = load_workload("tiny", folder)
     fields = workload.workload.model.fields
-    lines = [_labelled(task, line, place) for place, line in enumerate(tiny_bert.make_lines(fields, task, 24))]
-    (path / "evaluation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    payloads = [{field: line[field] for field in fields} for line in lines]
-    (path / "payloads.jsonl").write_text("".join(json.dumps(line) + "\n" for line in payloads))
+    lines = tiny_bert.make_lines(fields, task, 24)
+    tiny_bert.write_examples(workload, [_labelled(task, line, place) for place, line in enumerate(lines)])
     return workload
 
 
@@ -198,18 +195,3 @@ def _head(task: str, labels: tuple[str, ...]) -> dict[str, Any]:
     if task == "text-ranking":
         return {"num_labels": 1}
     return {"id2label": dict(enumerate(labels))} if task.endswith("-classification") else {}
-
-
-def make_tokenizer(tokens: dict[str, str]) -> Tokenizer:
-    """Letters as tokens."""
-    special = list(tokens.values())
-    pieces = [*special, *tiny_bert.LETTERS, *(f"##{letter}" for letter in tiny_bert.LETTERS)]
-    vocabulary = {piece: index for index, piece in enumerate(pieces)}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=tokens["unk_token"]))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    first, last = ((tokens[name], vocabulary[tokens[name]]) for name in ("cls_token", "sep_token"))
-    kind: Any = processors.RobertaProcessing if tokens is ROBERTA_TOKENS else processors.BertProcessing
-    tokenizer.post_processor = kind(last, first)
-    tokenizer.add_special_tokens(special)
-    return tokenizer

@@ -2,7 +2,7 @@
 
 In: a Python file. Out: sentences with the line. The names are in inf1_names.json, written inside the environment of
 `make inf1` by `python tests/model_build/neuron/inf1_names.py > tests/model_build/neuron/inf1_names.json`, which needs
-nothing but the two packages. Methods are told by their name alone, because a syntax tree knows no types: one that
+nothing but the two packages. Methods are told only by their name, because a syntax tree knows no types: one that
 today's Tensor, Module or ndarray has and the old one lacks is named, whatever it is called on. What it cannot see:
 arguments and behaviour that changed, for which the build itself runs there (test_neuron_images.py).
 """

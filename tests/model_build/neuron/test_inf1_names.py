@@ -27,11 +27,11 @@ def test_the_names_are_those_of_the_images_torch() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(ROOT).as_posix())
-def test_what_runs_on_the_image_names_nothing_that_is_newer(file: Path) -> None:
+def test_code_for_the_image_uses_no_newer_names(file: Path) -> None:
     assert newer_names(file) == []
 
 
-def test_the_network_and_what_runs_it_are_among_the_files() -> None:
+def test_the_network_and_its_runner_are_among_the_files() -> None:
     names = {file.relative_to(ROOT).as_posix() for file in FILES}
     assert names >= {
         "model_build/encoder/bert.py",

@@ -140,7 +140,7 @@ def test_a_model_of_a_hundred_million_weights_starts_with_twenty_cores() -> None
     ("instance_types", "cores"),
     [((), 20), (("ml.inf1.24xlarge",), 20), (("ml.inf1.6xlarge",), 16), (("ml.inf1.6xlarge", "ml.inf1.xlarge"), 4)],
 )
-def test_an_automatic_pipeline_takes_what_the_formula_says_and_every_instance_type_has(
+def test_an_automatic_pipeline_follows_the_formula_and_fits_every_instance_type(
     instance_types: tuple[str, ...], cores: int
 ) -> None:
     target = make_target(placement="one-per-core", pipeline_cores="auto", instance_types=list(instance_types))

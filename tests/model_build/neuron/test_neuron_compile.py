@@ -32,7 +32,7 @@ def make_target(runtime: str = "neuron", **keys: Any) -> NeuronTarget:
 
 @pytest.mark.parametrize("runtime", PACKAGES)
 @pytest.mark.parametrize("inputs", [THREE, FIVE])
-def test_each_length_becomes_a_file_that_computes_what_the_model_does(
+def test_each_length_becomes_a_file_with_the_results_of_the_model(
     runtime: str, inputs: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     fake_neuron.install(monkeypatch, PACKAGES[runtime], tmp_path / "site")
@@ -81,7 +81,7 @@ def test_no_call_has_an_argument_that_is_not_documented(
 
 
 @pytest.mark.parametrize(("placement", "lazy"), [("data-parallel", True), ("one-per-core", False)])
-def test_a_graph_of_inf2_is_loaded_once_by_what_spreads_it(
+def test_a_graph_of_inf2_is_loaded_once(
     placement: str, lazy: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Loading the file would put it on the first core, and DataParallel takes it down again."""
@@ -91,7 +91,7 @@ def test_a_graph_of_inf2_is_loaded_once_by_what_spreads_it(
     assert bool(dict(jit.load(str(tmp_path / "model.8.neuron.pt")).named_buffers())["lazy"]) is lazy
 
 
-def test_a_machine_without_neuron_is_told_where_to_compile() -> None:
+def test_a_machine_without_neuron_is_refused_with_an_alternative() -> None:
     with pytest.raises(Unavailable) as caught:
         check_toolchain(make_target(), workload="query_intent", target_name="inf1")
     assert str(caught.value) == (
@@ -144,14 +144,14 @@ import model_build.__main__, model_build.build, model_build.neuron.backend
 """
 
 
-def test_a_build_for_neuron_imports_only_what_its_image_and_its_requirements_have() -> None:
+def test_a_build_for_neuron_imports_only_packages_of_its_image_and_requirements() -> None:
     """The Inf1 image has Python 3.10, without tomllib, and neither onnx nor transformers."""
     done = subprocess.run([sys.executable, "-c", IMPORT_WITHOUT], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("room", ["workloads", "model_build"])
-def test_what_may_run_there_is_written_in_words_of_python_3_10(room: str) -> None:
+def test_code_for_the_image_is_python_3_10(room: str) -> None:
     newer = re.compile(
         r"^\s*(import tomllib|from typing import .*\b(Self|assert_never|Never)\b|from datetime import UTC)", re.M
     )
@@ -161,7 +161,7 @@ def test_what_may_run_there_is_written_in_words_of_python_3_10(room: str) -> Non
         assert file.name == "document.py" or not newer.search(text), file
 
 
-def test_the_server_is_told_the_workloads_serving_and_the_targets_placement(tmp_path: Path) -> None:
+def test_the_server_gets_the_workloads_serving_and_the_targets_placement(tmp_path: Path) -> None:
     serving = Serving(max_batch_size=8, preferred_batch_sizes=(2, 4), max_queue_delay_ms=0.5)
     told = server_settings("intent", serving, make_target(placement="one-per-core", pipeline_cores=4))
     (tmp_path / "server.json").write_text(told.to_json())

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import containers.batch.record as recording
-from containers.encoder.goldens import GOLDENS, PARITY, Golden, Limits, Recorded, check, load, to_json
+from containers.container_errors import ContainerError, Unavailable
+from containers.encoder.goldens import GOLDENS, PARITY, Golden, ParityLimits, RecordedOutputs, check, load, to_json
 from containers.encoder.load_engine import load as load_engine
 from containers.encoder.settings import Settings
-from containers.errors import ContainerError, Unavailable
 from model_build.build import build, verify_outputs, verify_recorded
 from model_build.encoder.reference import Reference
 from model_build.parity import GateFailed, ParityFailed
@@ -62,7 +62,7 @@ def test_the_golden_rows_are_those_of_the_reference_that_the_parity_gate_uses(
 ) -> None:
     planned = built(task, target)
     goldens, limits = load(planned.repository)
-    assert limits == Limits(5.0, None, 0.5)
+    assert limits == ParityLimits(5.0, None, 0.5)
     assert [sum(golden.length == length for golden in goldens) for length in (16, 32)] == [4, 4]
     asked = Reference(planned.checkpoint, planned.compile_inputs.encoder)
     for golden in goldens:
@@ -77,8 +77,8 @@ def test_a_cast_to_bf16_passes_the_limits_of_its_target_and_no_tighter_ones(buil
     known = Settings.load(folder / "settings.json")
     engine = load_engine(folder, known)
     check(engine, known, folder)
-    (folder / PARITY).write_text(Limits(1e-4, None, 0.5).to_json())
-    with pytest.raises(Unavailable, match=r"off, at most 0.0001 is allowed \(parity.max_logit_difference\)"):
+    (folder / PARITY).write_text(ParityLimits(1e-4, None, 0.5).to_json())
+    with pytest.raises(Unavailable, match=r"\(parity.max_logit_difference 0.0001\)"):
         check(engine, known, folder)
 
 
@@ -90,8 +90,8 @@ def test_other_evaluation_rows_are_other_golden_rows(built: Built) -> None:
 def test_a_golden_row_is_written_as_it_is_read(tmp_path: Path) -> None:
     golden = Golden(row=3, length=8, token_ids=(2, 7, 3), type_ids=(0, 0, 0), outputs={"logits": [0.5, -1.0]})
     (tmp_path / GOLDENS).write_text(to_json([golden, golden]))
-    (tmp_path / PARITY).write_text(Limits(None, 0.1, 0.01).to_json())
-    assert load(tmp_path) == ([golden, golden], Limits(None, 0.1, 0.01))
+    (tmp_path / PARITY).write_text(ParityLimits(None, 0.1, 0.01).to_json())
+    assert load(tmp_path) == ([golden, golden], ParityLimits(None, 0.1, 0.01))
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def record(planned: BuildPlan) -> Path:
 
 
 @pytest.mark.parametrize(("task", "target"), BUILDS)
-def test_what_a_chip_gave_is_compared_with_the_original_and_read_by_the_gate(
+def test_outputs_of_a_chip_are_compared_with_the_original_and_pass_the_gate(
     task: str, target: str, copied: Built
 ) -> None:
     planned = copied(task, target)
@@ -140,22 +140,25 @@ def test_a_chip_that_is_too_far_off_is_not_released(copied: Built) -> None:
 def test_outputs_that_are_not_of_this_build_are_refused(copied: Built, tmp_path: Path) -> None:
     planned = copied("text-classification")
     outputs = record(planned)
-    recorded = Recorded.from_json(outputs.read_text())
+    recorded = RecordedOutputs.from_json(outputs.read_text())
     outputs.write_text(dataclasses.replace(recorded, model_sha256="0" * 64).to_json())
     with pytest.raises(UsageError) as caught:
         verify_outputs(planned, outputs)
     assert str(caught.value) == (
-        f"{outputs}: was recorded with another build of tiny for inf1 than the one in {planned.archive}. Record it "
-        "again with that archive."
+        f"{outputs}: was recorded with another build of tiny for inf1 than {planned.archive}. Record it again with "
+        "that archive."
     )
     outputs.write_text(dataclasses.replace(recorded, rows=recorded.rows[:-1]).to_json())
     with pytest.raises(UsageError) as caught:
         verify_outputs(planned, outputs)
     assert str(caught.value) == (
-        f"{outputs}: lacks rows of evaluation.jsonl as it is now. Record them again on the target's hardware with "
+        f"{outputs}: lacks rows of the current evaluation.jsonl. Record them again on the target's hardware with "
         "`python -m containers.batch.record`."
     )
-    with pytest.raises(UsageError, match=r"cannot be read: No such file or directory\. Name what `record` wrote."):
+    with pytest.raises(
+        UsageError,
+        match=r"cannot be read: No such file or directory\. Name the file that containers.batch.record wrote.",
+    ):
         verify_outputs(planned, tmp_path / "none")
     assert planned.artifact.exists()
 

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from containers import archive_reader
 from containers.encoder.answers import OUTPUTS
-from containers.encoder.goldens import Recorded
+from containers.encoder.goldens import RecordedOutputs
 from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
 from model_build.checkpoint import resolve
 from model_build.encoder import bert
-from model_build.remote.source import pack_source
+from model_build.remote.source_archive import pack_source
 from tests.containers.batch import batch_run
 from tests.containers.neuron.neuron_server import running
 from tests.model_build.neuron import inf1_names
@@ -44,7 +44,7 @@ BUILDS = [
 
 
 class Original:
-    """An `Engine`: the checkpoint's network as it is here."""
+    """An `Engine`: the checkpoint's own network."""
 
     def __init__(self, source: WorkloadFolder) -> None:
         model: Any = source.workload.model
@@ -136,7 +136,7 @@ def test_a_verification_job_records_the_checkpoints_numbers(served: Served, tmp_
     words = ["--model", str(served.folder), "--input", str(tmp_path / "rows.jsonl"), "--output", str(outputs)]
     program = batch_run.install(tmp_path / "program")
     run(served.image, ["containers.batch.record", *words], program, served.environment)
-    recorded = Recorded.from_json(outputs.read_text("utf-8")).rows
+    recorded = RecordedOutputs.from_json(outputs.read_text("utf-8")).rows
     wanted = served.original.outputs([row.encoding for row in recorded])
     assert len(recorded) == EXAMPLES
     for row, numbers in zip(recorded, wanted, strict=True):

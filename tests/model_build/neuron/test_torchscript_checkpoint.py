@@ -1,4 +1,4 @@
-"""A TorchScript file is compiled for Inferentia as it is, called as the published deployment called it."""
+"""A TorchScript file is compiled for Inferentia unchanged, and called like the published deployment."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ from model_build.checkpoint import resolve
 from model_build.encoder import bert
 from model_build.encoder.export import example
 from model_build.plan import plan
-from model_build.remote.source import source_files
+from model_build.remote.source_archive import source_files
 from tests import fake_neuron
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload
 

@@ -11,7 +11,7 @@ from typing import Any
 from aws_api.processing_jobs import ProcessingJob
 from model_build.remote.build_account import BuildAccount
 from model_build.remote.build_site import BuildSite
-from tests.artifacts import an_artifact
+from tests.builders import an_artifact
 from workloads import ROOT, ModelArtifact
 
 TARGETS = """
@@ -121,7 +121,7 @@ class FakeAccount(BuildAccount):
     def default_bucket(self) -> str:
         return "sagemaker-us-east-1-123456789012"
 
-    def hurry(self) -> None:
+    def stop_retrying(self) -> None:
         self.hurried = True
 
     def upload(self, url: str, file: Path, kms_key: str | None = None) -> None:

@@ -7,10 +7,11 @@ import pytest
 from moto import mock_aws
 
 from aws_api.errors import AwsRefused
+from aws_api.processing_jobs import ProcessingJob
 from containers import archive_reader
 from model_build.remote.build_account import BuildAccount
 from model_build.remote.remote_build import build_remotely
-from model_build.remote.request import RemoteBuild, plan_remote
+from model_build.remote.request import plan_remote
 from tests.model_build.remote.remote_account import built, miniature, site
 from workloads import WorkloadFolder, load_artifact, load_workload
 
@@ -30,30 +31,30 @@ def folder(tmp_path: Path) -> WorkloadFolder:
     return load_workload("spellcheck", miniature(tmp_path / "root") / "workloads")
 
 
-def _build(folder: WorkloadFolder, stamp: str) -> RemoteBuild:
+def _build(folder: WorkloadFolder, stamp: str) -> ProcessingJob:
     return plan_remote(folder, "cpu", site(stamp=stamp))[0]
 
 
 def test_a_job_is_accepted_and_its_output_fetched(
     account: BuildAccount, folder: WorkloadFolder, tmp_path: Path
 ) -> None:
-    build = _build(folder, "fetched")
+    job = _build(folder, "fetched")
     for name, content in built("cpu", FILES).items():  # in the container's stead
         (tmp_path / name).write_bytes(content)
-        account.upload(f"{build.job.output_url}/{name}", tmp_path / name)
-    artifact = build_remotely(folder, "cpu", [build], tmp_path / "root", account, sleep=lambda seconds: None)
+        account.upload(f"{job.output_url}/{name}", tmp_path / name)
+    artifact = build_remotely(folder, "cpu", [job], tmp_path / "root", account, sleep=lambda seconds: None)
     assert load_artifact(tmp_path / "root", "spellcheck", "cpu") == artifact
-    assert set(account.files(build.job.source_url)) == {"entry.py", "source.tar.gz", *archive_reader.BESIDE}
-    described = account.describe_job(build.job.name)
-    assert described["AppSpecification"] == build.job.request()["AppSpecification"]
-    assert account.job_log(build.job.name, 2) == []
+    assert set(account.files(job.source_url)) == {"entry.py", "source.tar.gz", *archive_reader.BESIDE}
+    described = account.describe_job(job.name)
+    assert described["AppSpecification"] == job.request()["AppSpecification"]
+    assert account.job_log(job.name, 2) == []
 
 
 def test_a_job_can_be_stopped(account: BuildAccount, folder: WorkloadFolder) -> None:
-    build = _build(folder, "stopped")
-    account.create_job(build.job)
-    account.stop_job(build.job.name)
-    assert account.describe_job(build.job.name)["ProcessingJobStatus"] == "Stopped"
+    job = _build(folder, "stopped")
+    account.create_job(job)
+    account.stop_job(job.name)
+    assert account.describe_job(job.name)["ProcessingJobStatus"] == "Stopped"
 
 
 def test_a_bucket_that_is_not_there_is_said(account: BuildAccount, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from model_build.progress import silent
-from model_build.remote import command_line
+from model_build.remote import remote_options
 from tests.model_build.remote.remote_account import ROLE, miniature
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload
 
@@ -27,12 +27,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkloadFolder:
 
 def _given(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    command_line.add_build_options(parser)
+    remote_options.add_build_options(parser)
     return parser.parse_args(["--on", "sagemaker", *arguments])
 
 
 def _dry_run(folder: WorkloadFolder, name: str, *arguments: str) -> dict[str, Any]:
-    document = command_line.build(folder, name, _given("--dry-run", *arguments), ROOT, silent)
+    document = remote_options.build(folder, name, _given("--dry-run", *arguments), ROOT, silent)
     decoded: dict[str, Any] = json.loads(json.dumps(document))
     return decoded
 
@@ -100,13 +100,13 @@ def test_incomplete_facts_of_the_account(
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     arguments = [part for setting in settings for part in ("--set", f"recommender.{setting}")]
     with pytest.raises(UsageError) as refused:
-        command_line.build(folder, "cpu", _given(*arguments), ROOT, silent)
+        remote_options.build(folder, "cpu", _given(*arguments), ROOT, silent)
     assert str(refused.value) == message
 
 
 def test_a_recording_needs_an_image(folder: WorkloadFolder) -> None:
     parser = argparse.ArgumentParser()
-    command_line.add_verify_options(parser)
+    remote_options.add_verify_options(parser)
     with pytest.raises(UsageError) as refused:
-        command_line.record(folder, "inf1", parser.parse_args(["--on", "sagemaker"]), ROOT, silent)
+        remote_options.record(folder, "inf1", parser.parse_args(["--on", "sagemaker"]), ROOT, silent)
     assert str(refused.value) == "--image-uri is missing: the image of containers/neuron, in your registry."

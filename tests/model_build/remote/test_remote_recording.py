@@ -1,4 +1,4 @@
-"""A model for Inferentia is recorded on its chip: the endpoint that is made for it, and what is left of that."""
+"""A model for Inferentia is recorded on a temporary endpoint with its chip."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from aws_api.errors import AwsRefused
 from aws_api.expiry import expiry_of
 from model_build.remote.build_account import BuildAccount
 from model_build.remote.recording import Recording, plan_recording, record_on_chip
-from tests.artifacts import an_artifact
+from tests.builders import an_artifact
 from tests.model_build.remote.remote_account import FakeAccount, miniature, site, tar_gz
 from workloads import ROOT, Unavailable, UsageError, artifact_file, file_sha256, load_workload
 
@@ -166,7 +166,7 @@ def test_sagemaker_accepts_the_requests_and_deletes_everything(root: Path, accou
     expires_at = expiry_of(account.client("sagemaker").list_tags(ResourceArn=described["EndpointArn"])["Tags"])
     assert expires_at is not None, "a recording that is killed leaves what `sweep` deletes"
     assert endpoint.startup_s < (expires_at - datetime.now(UTC)).total_seconds() < endpoint.startup_s + 7201
-    for _ in range(2):  # deleting what is not there is no failure
+    for _ in range(2):  # deleting twice is no failure
         account.delete_endpoint(endpoint.name)
     sagemaker = account.client("sagemaker")
     assert sagemaker.list_endpoints()["Endpoints"] == []

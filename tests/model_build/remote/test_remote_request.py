@@ -1,6 +1,5 @@
-"""The processing jobs of a remote build: what is asked for, which machines and images, and what is refused."""
+"""The processing jobs of a remote build: requests, machines and images, and refusals."""
 
-import json
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -11,15 +10,9 @@ from botocore.validate import ParamValidator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_aws.service_model import input_shape, problems
-from model_build.remote.request import (
-    LONGEST_NAME,
-    RemoteBuild,
-    dry_run_document,
-    job_name,
-    plan_remote,
-    triton_image,
-)
+from aws_api.processing_jobs import ProcessingJob
+from aws_api.service_model import input_shape, shape_problems
+from model_build.remote.request import LONGEST_NAME, driver_warnings, job_name, plan_remote, triton_image
 from tests.model_build.remote.remote_account import ROLE, miniature, site
 from workloads import ROOT, Unavailable, UsageError, WorkloadFolder, images, load_workload, workload_names
 
@@ -31,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> WorkloadFolder:
     return load_workload("spellcheck", miniature(tmp_path_factory.mktemp("root")) / "workloads")
 
 
-def plan(folder: WorkloadFolder, variant: str, **changes: Any) -> tuple[RemoteBuild, ...]:
+def plan(folder: WorkloadFolder, variant: str, **changes: Any) -> tuple[ProcessingJob, ...]:
     return plan_remote(folder, variant, site(**changes))
 
 
@@ -39,11 +32,11 @@ def found_wrong(request: Mapping[str, Any]) -> list[str]:
     """Returns what botocore and, for enums, patterns and lengths, its service model say against a request."""
     shape = input_shape("sagemaker", "CreateProcessingJob")
     report = ParamValidator().validate(request, shape)
-    return [*([report.generate_report()] if report.has_errors() else []), *problems(shape, dict(request))]
+    return [*([report.generate_report()] if report.has_errors() else []), *shape_problems(shape, dict(request))]
 
 
-def image(build: RemoteBuild) -> str:
-    return str(build.job.request()["AppSpecification"]["ImageUri"])
+def image(job: ProcessingJob) -> str:
+    return str(job.request()["AppSpecification"]["ImageUri"])
 
 
 @pytest.mark.parametrize("variant", ["cpu", "cpu-int8", "traced", "gpu", "gpu-plain", "inf1", "inf2"])
@@ -56,22 +49,20 @@ def image(build: RemoteBuild) -> str:
     ],
     ids=["plain", "kms", "vpc"],
 )
-def test_every_request_is_one_that_sagemaker_takes(
-    folder: WorkloadFolder, variant: str, changes: dict[str, Any]
-) -> None:
-    for build in plan(folder, variant, **changes):
-        assert found_wrong(build.job.request()) == []
+def test_sagemaker_accepts_every_request(folder: WorkloadFolder, variant: str, changes: dict[str, Any]) -> None:
+    for job in plan(folder, variant, **changes):
+        assert found_wrong(job.request()) == []
 
 
 def test_china_has_registries_of_its_own(folder: WorkloadFolder) -> None:
     role = "arn:aws-cn:iam::123456789012:role/builder"
-    (build,) = plan(folder, "cpu", region="cn-north-1", role_arn=role)
-    assert image(build).startswith("727897471807.dkr.ecr.cn-north-1.amazonaws.com.cn/pytorch-training:")
-    assert found_wrong(build.job.request()) == []
+    (job,) = plan(folder, "cpu", region="cn-north-1", role_arn=role)
+    assert image(job).startswith("727897471807.dkr.ecr.cn-north-1.amazonaws.com.cn/pytorch-training:")
+    assert found_wrong(job.request()) == []
 
 
 def test_the_validation_would_notice(folder: WorkloadFolder) -> None:
-    request = plan(folder, "cpu")[0].job.request()
+    request = plan(folder, "cpu")[0].request()
     request["ProcessingResources"]["ClusterConfig"]["InstanceType"] = "ml.inf1.xlarge"
     assert "ml.inf1.xlarge" in found_wrong(request)[0]
 
@@ -80,26 +71,26 @@ def test_every_target_of_every_workload_of_this_repository_can_be_built_remotely
     for name in workload_names(ROOT / "workloads"):
         workload = load_workload(name)
         for variant in workload.workload.deployables:
-            for build in plan_remote(workload, variant, site()):
-                assert found_wrong(build.job.request()) == [], f"{name} {variant}"
+            for job in plan_remote(workload, variant, site()):
+                assert found_wrong(job.request()) == [], f"{name} {variant}"
 
 
 def test_a_tensorrt_target_is_built_on_each_of_its_gpus_in_the_image_that_serves_it(folder: WorkloadFolder) -> None:
     builds = plan(folder, "gpu")
-    assert [build.job.instance_type for build in builds] == ["ml.g4dn.xlarge", "ml.g5.xlarge"]
-    assert {image(build) for build in builds} == {TRITON}
-    assert len({build.job.name for build in builds}) == 2
-    assert len({build.job.output_url for build in builds}) == 2
-    assert len({build.job.source_url for build in builds}) == 1
+    assert [job.instance_type for job in builds] == ["ml.g4dn.xlarge", "ml.g5.xlarge"]
+    assert {image(job) for job in builds} == {TRITON}
+    assert len({job.name for job in builds}) == 2
+    assert len({job.output_url for job in builds}) == 2
+    assert len({job.source_url for job in builds}) == 1
 
 
-def test_a_gpu_build_warns_of_the_driver_that_nobody_can_choose(folder: WorkloadFolder) -> None:
-    assert plan(folder, "gpu")[1].warnings == (
+def test_a_gpu_build_warns_that_the_driver_cannot_be_chosen(folder: WorkloadFolder) -> None:
+    assert driver_warnings(plan(folder, "gpu"))[1:] == [
         "ml.g5.xlarge: a processing job cannot choose its host's GPU driver, and AWS does not document it. If "
         f"{TRITON} does not start there, choose an older hosting.triton_version, or build on an EC2 instance of that "
         "family in the image.",
-    )
-    assert [plan(folder, name)[0].warnings for name in ("cpu", "inf1", "inf2")] == [(), (), ()]
+    ]
+    assert [driver_warnings(plan(folder, name)) for name in ("cpu", "inf1", "inf2")] == [[], [], []]
 
 
 @pytest.mark.parametrize(
@@ -112,19 +103,19 @@ def test_a_gpu_build_warns_of_the_driver_that_nobody_can_choose(folder: Workload
     ],
 )
 def test_all_others_are_built_on_a_cpu(folder: WorkloadFolder, variant: str, instance: str, name: str) -> None:
-    (build,) = plan(folder, variant)
-    assert build.job.instance_type == instance
-    assert image(build) == f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{name}"
+    (job,) = plan(folder, variant)
+    assert job.instance_type == instance
+    assert image(job) == f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{name}"
 
 
-def test_the_container_is_told_what_to_build_and_where_things_lie(folder: WorkloadFolder) -> None:
-    (build,) = plan(folder, "traced", max_runtime_s=600)
-    request = build.job.request()
+def test_the_request_names_the_build_and_its_places(folder: WorkloadFolder) -> None:
+    (job,) = plan(folder, "traced", max_runtime_s=600)
+    request = job.request()
     assert request["AppSpecification"]["ContainerEntrypoint"] == ["python3", "/opt/ml/processing/source/entry.py"]
     assert request["AppSpecification"]["ContainerArguments"] == ["spellcheck", "traced", "torchscript"]
-    assert build.job.source_url == "s3://bucket/model-build/spellcheck/traced/20261121-034500/source"
-    assert build.job.output_url == "s3://bucket/model-build/spellcheck/traced/20261121-034500/c5"
-    assert build.job.name == "spellcheck-traced-20261121-034500"
+    assert job.source_url == "s3://bucket/model-build/spellcheck/traced/20261121-034500/source"
+    assert job.output_url == "s3://bucket/model-build/spellcheck/traced/20261121-034500/c5"
+    assert job.name == "spellcheck-traced-20261121-034500"
     assert request["RoleArn"] == ROLE
     assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 600}
     assert request["Tags"] == [{"Key": "workload", "Value": "spellcheck"}, {"Key": "target", "Value": "traced"}]
@@ -132,17 +123,17 @@ def test_the_container_is_told_what_to_build_and_where_things_lie(folder: Worklo
 
 def test_a_key_encrypts_output_and_volume_but_not_the_disk_inside_a_gpu_instance(folder: WorkloadFolder) -> None:
     (cpu,) = plan(folder, "cpu", kms_key="key")
-    assert cpu.job.request()["ProcessingOutputConfig"]["KmsKeyId"] == cpu.job.kms_key == "key"
-    assert cpu.job.request()["ProcessingResources"]["ClusterConfig"]["VolumeKmsKeyId"] == "key"
+    assert cpu.request()["ProcessingOutputConfig"]["KmsKeyId"] == cpu.kms_key == "key"
+    assert cpu.request()["ProcessingResources"]["ClusterConfig"]["VolumeKmsKeyId"] == "key"
     for gpu in plan(folder, "gpu", kms_key="key"):
-        assert gpu.job.kms_key == "key"
-        assert "VolumeKmsKeyId" not in gpu.job.request()["ProcessingResources"]["ClusterConfig"]
+        assert gpu.kms_key == "key"
+        assert "VolumeKmsKeyId" not in gpu.request()["ProcessingResources"]["ClusterConfig"]
 
 
 def test_a_wanted_type_replaces_only_its_own_gpu(folder: WorkloadFolder) -> None:
     builds = plan(folder, "gpu", instance_type="ml.g5.2xlarge")
-    assert [build.job.instance_type for build in builds] == ["ml.g4dn.xlarge", "ml.g5.2xlarge"]
-    assert plan(folder, "inf1", instance_type="ml.c6i.8xlarge")[0].job.instance_type == "ml.c6i.8xlarge"
+    assert [job.instance_type for job in builds] == ["ml.g4dn.xlarge", "ml.g5.2xlarge"]
+    assert plan(folder, "inf1", instance_type="ml.c6i.8xlarge")[0].instance_type == "ml.c6i.8xlarge"
 
 
 def test_a_wanted_image_replaces_the_stock_one_and_needs_no_data(
@@ -209,7 +200,7 @@ def _not_installed(name: str) -> Any:
     raise PackageNotFoundError(name)
 
 
-def test_without_the_data_of_images_it_says_what_to_install(
+def test_without_the_data_of_images_the_package_is_named(
     folder: WorkloadFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(images, "distribution", _not_installed)
@@ -226,23 +217,13 @@ VARIANTS = st.from_regex(r"[a-z0-9][a-z0-9-]{0,30}", fullmatch=True)
 
 
 @given(workload=NAMES, variant=VARIANTS, family=st.sampled_from([None, "g4dn", "g5"]))
-def test_any_name_becomes_a_job_name_that_sagemaker_takes(workload: str, variant: str, family: str | None) -> None:
+def test_any_name_becomes_a_valid_job_name(workload: str, variant: str, family: str | None) -> None:
     name = job_name((workload, variant), family, "20261121-034500")
     shape: Any = input_shape("sagemaker", "CreateProcessingJob")
     assert len(name) <= LONGEST_NAME
-    assert list(problems(shape.members["ProcessingJobName"], name)) == []
+    assert list(shape_problems(shape.members["ProcessingJobName"], name)) == []
 
 
 def test_long_names_that_differ_at_their_end_stay_different() -> None:
     parts = [("a" * 31, f"{'b' * 30}{end}") for end in "12"]
     assert len({job_name(each, "g5", "20261121-034500") for each in parts}) == 2
-
-
-def test_a_dry_run_prints_one_json_document(folder: WorkloadFolder) -> None:
-    document = dry_run_document(plan(folder, "gpu"))
-    assert json.loads(json.dumps(document)) == document
-    assert [request["ProcessingJobName"] for request in document["requests"]] == [
-        "spellcheck-gpu-g4dn-20261121-034500",
-        "spellcheck-gpu-g5-20261121-034500",
-    ]
-    assert len(document["warnings"]) == 2

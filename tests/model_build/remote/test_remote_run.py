@@ -1,6 +1,4 @@
-"""A remote build from source to artifact, against a fake account: what is sent, waited for, fetched, and how
-each failure ends.
-"""
+"""A remote build from source to artifact, against a fake account: uploads, waits, downloads and failures."""
 
 import hashlib
 import json
@@ -16,7 +14,7 @@ from aws_api.errors import AwsRefused, AwsUnreachable, ExpiredCredentials
 from model_build.compiled import exclusive
 from model_build.remote.remote_build import LostSight, build_remotely
 from model_build.remote.request import plan_remote
-from tests.artifacts import an_artifact
+from tests.builders import an_artifact
 from tests.model_build.remote.remote_account import FakeAccount, built, miniature, site
 from workloads import Interrupted, ModelArtifact, Unavailable, load_artifact, load_workload
 

@@ -159,9 +159,7 @@ def test_in_fp32_every_answer_is_the_originals(machine: Machine, make: Make) -> 
     assert artifact.parity.max_logit_difference < 1e-4
 
 
-def test_what_a_t4_and_an_a10g_built_is_joined_into_one_archive_for_both(
-    machine: Machine, make: Make, tmp_path: Path
-) -> None:
+def test_engines_of_a_t4_and_an_a10g_are_joined_into_one_archive(machine: Machine, make: Make, tmp_path: Path) -> None:
     planned, built = make(), []
     for name, gpu in (("t4", T4), ("a10g", A10G)):
         machine.becomes(gpu)
@@ -208,7 +206,7 @@ trt-db-ig = { target = "tensorrt", serving = { model_instances = 2, max_batch_si
     assert b'"input_ids": [[1, 1], [8, 32], [16, 32]]' in batches
 
 
-def test_fp16_that_overflows_is_told_which_layer_to_keep_in_fp32(machine: Machine, make: Make) -> None:
+def test_fp16_that_overflows_names_the_layer_to_keep_in_fp32(machine: Machine, make: Make) -> None:
     machine.gpu.exact = True
     planned = make()
     weights = planned.checkpoint.folder / "model.safetensors"
@@ -226,9 +224,7 @@ def test_fp16_that_overflows_is_told_which_layer_to_keep_in_fp32(machine: Machin
 
 
 @pytest.mark.slow
-def test_a_t5_that_fails_parity_is_told_layers_of_both_graphs_with_which_it_passes(
-    machine: Machine, t5: BuildPlan
-) -> None:
+def test_a_t5_that_fails_parity_names_layers_of_both_graphs(machine: Machine, t5: BuildPlan) -> None:
     strict = edited(t5.source, "max_logit_difference = 0.1", "max_logit_difference = 0.012")
     with pytest.raises(GateFailed) as caught:
         build(strict)

@@ -50,7 +50,7 @@ def graph(folder: Path, text: str = "graph") -> Path:
 @pytest.mark.parametrize(
     ("version", "tensorrt", "major"), [("v101401", "10.14.1.48", "10"), ("v110201", "11.2.1.48", "11")]
 )
-def test_an_engine_is_built_and_what_built_it_recorded(
+def test_an_engine_is_built_and_its_builder_recorded(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, tensorrt: str, major: str
 ) -> None:
     install_all(tools, version=version)
@@ -83,7 +83,7 @@ def test_the_first_of_several_gpus_is_the_one_that_trtexec_takes(tools: Path) ->
     assert (find().gpu, find().compute_capability) == ("NVIDIA A10G", "8.6")
 
 
-def test_a_machine_without_a_gpu_is_told_what_it_lacks_and_how_to_build(tools: Path) -> None:
+def test_a_machine_without_a_gpu_is_refused_with_an_alternative(tools: Path) -> None:
     with pytest.raises(Unavailable) as raised:
         find()
     assert raised.value.exit_code == 3
@@ -100,7 +100,7 @@ def test_a_driver_that_does_not_answer_is_quoted(tools: Path) -> None:
         find()
 
 
-def test_a_gpu_without_trtexec_is_told_where_it_was_looked_for(tools: Path) -> None:
+def test_a_missing_trtexec_is_refused_with_the_searched_places(tools: Path) -> None:
     install(tools, "nvidia-smi", NVIDIA_SMI.format(said=T4, status=0))
     with pytest.raises(Unavailable, match="trtexec is neither on PATH nor /usr/src/tensorrt/bin/trtexec"):
         find()
@@ -157,7 +157,7 @@ def test_an_older_engine_is_left_as_it_was_by_a_failed_build(tools: Path, tmp_pa
 
 
 @pytest.mark.parametrize("installed", ["10.13.3.9", "10.14.1.50"])
-def test_a_machine_whose_python_has_another_tensorrt_is_told_before_it_builds(
+def test_another_version_of_tensorrt_is_refused_before_a_build(
     tools: Path, monkeypatch: pytest.MonkeyPatch, installed: str
 ) -> None:
     """TensorRT compares all four parts of a plan's version."""
@@ -186,9 +186,7 @@ def test_a_trtexec_that_does_not_print_its_build_is_known_by_three_parts(tools: 
     assert find().tensorrt == "10.14.1"
 
 
-def test_a_machine_whose_python_has_no_tensorrt_is_told_before_it_builds(
-    tools: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_tensorrt_is_refused_before_a_build(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_all(tools)
     monkeypatch.setitem(sys.modules, "tensorrt", None)
     with pytest.raises(Unavailable, match=r"they cannot be imported \(.*tensorrt.*\)\. A plan loads only in"):

@@ -62,41 +62,41 @@ def test_every_graph_of_every_workload_is_taken_in_fp32_and_in_fp16(name: str, t
         assert unsupported(to_fp16(exported, half=T5_CACHES)) == []
 
 
-def test_an_operator_that_is_published_as_unsupported_is_told() -> None:
+def test_an_operator_that_is_published_as_unsupported_is_reported() -> None:
     assert unsupported(one_node("Unique")) == ["Unique it: is not supported by TensorRT 10.15."]
 
 
-def test_an_operator_that_the_table_does_not_hold_is_told() -> None:
+def test_an_operator_outside_the_table_is_reported() -> None:
     assert unsupported(one_node("Warp")) == [
         "Warp it: is not in operators.toml; look it up in onnx/onnx-tensorrt's docs/operators.md and add it."
     ]
 
 
-def test_an_operator_of_another_domain_is_told() -> None:
+def test_an_operator_of_another_domain_is_reported() -> None:
     assert unsupported(one_node("FusedMatMul", domain="com.microsoft")) == [
         "FusedMatMul it: is of com.microsoft, not one of ONNX's own operators."
     ]
 
 
-def test_a_type_that_an_operator_is_not_published_for_is_told() -> None:
+def test_an_unpublished_type_of_an_operator_is_reported() -> None:
     assert unsupported(one_node("NonZero", output=INT64)) == []
     assert unsupported(one_node("NonZero", INT64, output=INT64)) == [
         "NonZero it: x0 is INT64; TensorRT 10.15 takes FP32, FP16."
     ]
 
 
-def test_a_type_that_tensorrt_does_not_know_is_told() -> None:
+def test_an_unknown_type_is_reported() -> None:
     assert unsupported(one_node("Relu", TensorProto.DOUBLE)) == [
         "Relu it: x0 is DOUBLE; TensorRT 10.15 takes FP32, FP16, BF16, INT32, INT64.",
         "Relu it: y is DOUBLE; TensorRT 10.15 takes FP32, FP16, BF16, INT32, INT64.",
     ]
 
 
-def test_axes_that_only_a_request_knows_are_told() -> None:
+def test_axes_known_only_from_requests_are_reported() -> None:
     assert unsupported(one_node("ReduceMean", inputs=2)) == ["ReduceMean it: x1 must be a constant."]
 
 
-def test_an_opset_out_of_range_is_told() -> None:
+def test_an_opset_out_of_range_is_reported() -> None:
     assert unsupported(one_node("Relu", opset=8)) == ["The graph is of opset 8; TensorRT 10.15 takes 9 to 24."]
 
 

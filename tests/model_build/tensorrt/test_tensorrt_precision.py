@@ -152,7 +152,7 @@ def test_caches_can_pass_the_border_in_fp16() -> None:
 
 
 @pytest.mark.parametrize("name", ["t5-encoder", "t5-decoder", "gated-t5-encoder", "gated-t5-decoder"])
-def test_a_t5_whose_residual_goes_beyond_65504_needs_no_layer_in_fp32(name: str) -> None:
+def test_a_t5_with_a_residual_above_65504_needs_no_layer_in_fp32(name: str) -> None:
     """Unscaled, the sums behind `wo` would be infinite. Scaled, every product is in fp16, and only squares are not."""
     model = enlarge(graph(name), "layers.0.feed_forward.out", 1e4)
     assert 65504 < largest_sum(model) / SCALE < 2e6

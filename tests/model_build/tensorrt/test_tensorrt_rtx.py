@@ -73,7 +73,7 @@ def test_small_engines_are_built(verify: Run, task: str, plans: list[tuple[str, 
 def test_every_graph_of_every_workload_is_built_for_t4_and_a10g(name: str, tmp_path: Path) -> None:
     """For all TensorRT targets, in both precisions; a workload without one gets one.
 
-    What is refused is exactly what `RTX_ALONE` lists: products with fp32 operands on a T4.
+    The refusals are exactly those of `RTX_ALONE`: products with fp32 operands on a T4.
     """
     source = load_workload(name)
     targets = {name: each for name, each in source.workload.targets.items() if isinstance(each, TensorRtTarget)}
@@ -154,7 +154,7 @@ def fails(command: list[str], graph: str, compute_capability: str) -> rtx.Checke
     return rtx.Checked(graph=graph, compute_capability=compute_capability, refusal="no kernel for it")
 
 
-def test_what_is_refused_without_evidence_fails_the_verification(
+def test_a_refusal_without_evidence_fails_the_verification(
     verify: Run, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setattr(rtx, "check", fails)
@@ -209,6 +209,6 @@ def test_shapes_belong_to_the_profile_named_before_them() -> None:
     assert {number: ranges["x"].max for number, ranges in read.profiles.items()} == {0: (1, 2), 1: (8, 64)}
 
 
-def test_a_flag_that_might_change_what_is_built_is_not_passed_over() -> None:
+def test_an_unknown_flag_is_refused() -> None:
     with pytest.raises(ValueError, match="what --int8 asks of trtexec cannot be asked of TensorRT for RTX yet"):
         rtx.parse(["trtexec", "--onnx=a.onnx", "--int8"])

@@ -31,7 +31,7 @@ def outputs(folder: Path) -> list[Tensor]:
     mask = torch.ones_like(source)
     mask[1:, -3:] = 0
     with torch.inference_mode():
-        cross, cross_bias = t5.Encoder(model, LENGTH)(source, mask)
+        cross, cross_bias = t5.T5Encoder(model, LENGTH)(source, mask)
         decoder, made = t5.T5Decoder(model, STEPS), [cross, cross_bias]
         tokens, past = torch.zeros(3, 1, dtype=torch.long), cross[:, :, :0]
         for _ in range(STEPS):

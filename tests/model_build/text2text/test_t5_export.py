@@ -60,7 +60,7 @@ def axes(values: list[onnx.ValueInfoProto]) -> dict[str, list[str | int]]:
     }
 
 
-def test_the_encoder_computes_what_the_decoder_asks_of_the_source_once(exported: Path) -> None:
+def test_the_encoder_computes_the_decoders_source_inputs_once(exported: Path) -> None:
     graph = onnx.load(exported / "encoder.onnx").graph
     assert axes(graph.input) == {"input_ids": ["batch", "source"], "attention_mask": ["batch", "source"]}
     assert axes(graph.output) == {"cross": ["batch", 16, "source", 8], "cross_bias": ["batch", 1, 1, "source"]}

@@ -122,7 +122,7 @@ def test_beams_are_refused_where_the_runtime_searches_none(tmp_path: Path) -> No
         plan(workload, "cuda", tmp_path)
     assert str(refused.value) == (
         "num_beams: the checkpoint or model.generation asks for 4 beams, which 'cuda' does not search. "
-        "Beams are searched by onnxruntime alone: take it, or set model.generation.num_beams = 1 in workload.toml."
+        "Only onnxruntime supports beam search. Use it, or set model.generation.num_beams = 1 in workload.toml."
     )
     own = WORKLOAD_TOML.replace("[quality]", "[model.generation]\nnum_beams = 1\n\n[quality]")
     greedy = make_workload(tmp_path / "workloads", "bart", own, num_beams=4)
@@ -153,13 +153,13 @@ def write_marian(folder: Path) -> None:
         (folder / name).unlink()
 
 
-def test_a_response_cache_does_not_know_what_requests_ask_for(tmp_path: Path) -> None:
+def test_a_response_cache_excludes_settings_in_requests(tmp_path: Path) -> None:
     toml = WORKLOAD_TOML.replace("max_queue_delay_ms", "response_cache_mb = 8\nmax_queue_delay_ms")
     workload = make_workload(tmp_path / "workloads", "bart", toml, num_beams=4)
     with pytest.raises(UsageError) as refused:
         plan(workload, "cpu", tmp_path)
     assert str(refused.value) == (
-        "serving.response_cache_mb: Triton's cache knows a request by its inputs alone, but requests to this model may "
+        "serving.response_cache_mb: Triton's cache knows a request only by its inputs, but requests to this model may "
         "set num_beams. Set response_cache_mb = 0 in workload.toml, or leave these out of the checkpoint's "
         "generation_config.json."
     )
@@ -170,7 +170,7 @@ def test_a_response_cache_does_not_know_what_requests_ask_for(tmp_path: Path) ->
     [
         (
             {"penalty_alpha": 0.6},
-            "penalty_alpha: got 0.6, which is not decoded here. Remove it; what is decoded: greedy search, beam search "
+            "penalty_alpha: got 0.6, which is not supported. Remove it. Supported: greedy search, beam search "
             "and sampling, with lengths, forced, suppressed and repeated tokens.",
         ),
         (
@@ -181,7 +181,7 @@ def test_a_response_cache_does_not_know_what_requests_ask_for(tmp_path: Path) ->
     ],
     ids=["a key that changes answers", "an answer longer than it may be"],
 )
-def test_what_cannot_be_decoded_is_refused_and_not_left_out(asked: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_unsupported_decoding_is_refused(asked: dict[str, Any], said: str, tmp_path: Path) -> None:
     workload = make_workload(tmp_path / "workloads", "bart", **asked)
     with pytest.raises(UsageError) as refused:
         plan(workload, "cpu", tmp_path)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
 from containers.text2text.settings import Settings
-from model_build.triton.config_pbtxt import ModelConfig, Step, Tensor, WarmUp, render, warm_up_sizes
+from model_build.triton.config_pbtxt import EnsembleStep, ModelConfig, Tensor, WarmUp, render, warm_up_sizes
 from workloads import InstanceGroup, Serving
 
 GOLDEN = Path(__file__).parent / "goldens" / "config.pbtxt"
@@ -136,8 +136,8 @@ def test_a_hundred_microseconds_are_a_hundred() -> None:
 
 def test_an_ensemble_has_steps_and_no_scheduler_of_its_own() -> None:
     steps = (
-        Step(model="first", inputs={"TEXT": "TEXT"}, outputs={"MIDDLE": "between"}),
-        Step(model="second", inputs={"MIDDLE": "between"}, outputs={"CORRECTED": "CORRECTED"}),
+        EnsembleStep(model="first", inputs={"TEXT": "TEXT"}, outputs={"MIDDLE": "between"}),
+        EnsembleStep(model="second", inputs={"MIDDLE": "between"}, outputs={"CORRECTED": "CORRECTED"}),
     )
     ensemble = ModelConfig(
         name="both", max_batch_size=8, inputs=(TEXT,), outputs=(CORRECTED,), steps=steps, response_cache=True

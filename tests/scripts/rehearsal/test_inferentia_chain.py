@@ -127,8 +127,9 @@ class TestEndpoint:
         self, deployed: RepositoryCopy
     ) -> None:
         outputs = deployed.outputs(STACK)
-        job = ("--job", "advanced", "--traffic", "tiny", "--model-name", outputs["ModelName"])
-        command = ("run", ENDPOINT[0], *job, "--role-arn", outputs["RecommenderRoleArn"], "--json")
+        job = ("--job", "advanced", "--traffic", "tiny", "--set", f"recommender.model={outputs['ModelName']}")
+        role = ("--set", f"recommender.role_arn={outputs['RecommenderRoleArn']}")
+        command = ("run", ENDPOINT[0], *job, *role, "--json")
         process = deployed.start("python", "-m", "inference_recommender", *command)
         stdout, stderr = process.communicate(timeout=900)
         if process.returncode == NoVerdict.exit_code:

@@ -285,8 +285,8 @@ def test_without_a_recommendation_the_load_test_is_named_since_no_job_measures_a
     repository.change_hosting(image_uri=IMAGE)
     assert repository.synthesise().warnings() == [
         f"{repository.recommendation_file} does not exist: one inf1.6xlarge is deployed, without autoscaling. "
-        "Measure with `python -m inference_recommender run query_intent --with load-test --url URL`, review the file "
-        "and deploy again. [ack: recommendation:missing]"
+        "Measure with `python -m inference_recommender run query_intent --url URL --instances TYPE`, review the "
+        "file and deploy again. [ack: recommendation:missing]"
     ]
 
 

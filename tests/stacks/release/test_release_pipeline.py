@@ -17,11 +17,13 @@ from aws_cdk.assertions import Annotations, Match
 from app import add_all, add_stacks
 from stacks.context import ReleaseSource, read_options, read_release
 from stacks.release import steps
+from stacks.release.pipeline_stack import _model
 from stacks.workload_stack import NotMeasured
 from tests.stacks.miniature import as_committed, candidate
 from tests.stacks.release.conftest import CONNECTION, ENDPOINTS, ON_NEURON, VIRGINIA, WORKLOADS, release, stages
 from tests.stacks.templates import assert_is_snapshot, make_app
-from workloads import ROOT, UsageError
+from workloads import ROOT, UsageError, load_workload
+from workloads.set_option import with_settings
 
 SCRIPTS = ROOT / "scripts" / "release"
 OLDER_CONNECTION = CONNECTION.replace("codeconnections", "codestar-connections")
@@ -137,6 +139,14 @@ def test_an_accelerators_model_is_built_by_a_processing_job_and_a_cpus_in_place(
         r"build_model\.sh text_classification trt-db-ig --on sagemaker --set recommender\.role_arn=", commands
     )
     assert re.search(r"build_model\.sh spellcheck cpu\b(?! --on)", commands)
+
+
+def test_a_build_leaves_out_the_key_and_the_network_of_measurements() -> None:
+    """Its role may use neither."""
+    key = "recommender.kms_key_arn=arn:aws:kms:us-east-1:123456789012:key/k"
+    settings = [key, "recommender.subnets=a", "recommender.security_groups=b"]
+    workload = with_settings(load_workload("text_classification"), settings).workload
+    assert _model(workload).unused_facts == ("kms_key_arn", "subnets", "security_groups")
 
 
 def test_a_shadow_is_built_beside_the_model_and_handed_on_to_the_synthesis(template: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ READS = {
     "Check": set(),
     "Build": set(),
     "Images": set(),
-    "Record": {BUILD, IMAGES},  # model_build record: artifact.json and its archive; the image's digest
+    "Record": {BUILD, IMAGES},  # verify --on sagemaker: artifact.json and its archive; the image's digest
     "ParityGate": {BUILD},  # model_build verify; for Inferentia with RECORDED beside it
     "Collect": {BUILD},
     "Synth": {"collected/1", "collected/2"},  # app.py: every artifact.json and archive

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from inference_recommender.measure.prove.loads import loads
 from inference_recommender.sizing.fleet import Demand, fleet
-from tests.inference_recommender.measure.prove.recommended import OBJECTIVE, a_candidate
+from tests.builders import OBJECTIVE, a_candidate
 from workloads import Sizing
 
 

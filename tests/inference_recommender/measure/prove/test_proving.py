@@ -1,6 +1,5 @@
 """A proof: its plan, its verdict, the scenario that decides, and the reason in words."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,18 +7,19 @@ import pytest
 
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.search import SendProbe
-from inference_recommender.measure.prove.proving import Origin, Proving
-from tests.inference_recommender.measure.prove.recommended import TARGET, a_candidate, a_recommendation, bearing
+from inference_recommender.measure.prove.proving import Proving
+from tests.builders import a_candidate, a_recommendation, a_system
+from tests.inference_recommender.measure.prove.services import bearing
 from workloads import Candidate, Proof, Sizing, UsageError
 from workloads.document import Document
 
-ORIGIN = Origin(machine="a laptop", measured_at="2026-11-23T03:00:00+00:00", run="runs/spellcheck-proof-1")
+ORIGIN = {"machine": "a laptop", "measured_at": "2026-11-23T03:00:00+00:00", "run": "runs/spellcheck-proof-1"}
 
 
 def _proving(probe: SendProbe, chosen: Candidate | None = None, **changes: Any) -> Proving:
     members: dict[str, Any] = {
         "recommendation": a_recommendation(chosen),
-        "target": TARGET,
+        "system": a_system(),
         "probe": probe,
         "longest_s": 480.0,
         "sizing": Sizing(),
@@ -30,7 +30,7 @@ def _proving(probe: SendProbe, chosen: Candidate | None = None, **changes: Any) 
 def _proof(probe: SendProbe, chosen: Candidate | None = None, **changes: Any) -> Proof:
     proving = _proving(probe, chosen, **changes)
     proving.run()
-    return proving.proof(ORIGIN)
+    return proving.proof(**ORIGIN)
 
 
 def test_a_true_recommendation_is_kept() -> None:
@@ -133,7 +133,7 @@ def test_a_load_far_within_the_limit_ends_after_10_s() -> None:
 
 
 def test_several_instances_get_their_shares_together() -> None:
-    proof = _proof(bearing(5400), target=replace(TARGET, instances=3))
+    proof = _proof(bearing(5400), system=a_system(instances=3))
     assert (proof.invocations_per_minute, proof.instances) == (3600, 3)
 
 
@@ -171,10 +171,10 @@ def test_an_interrupted_proof_keeps_its_results() -> None:
     proving = _proving(interrupted)
     with pytest.raises(KeyboardInterrupt):
         proving.run()
-    interrupted_proof = proving.proof(ORIGIN)
+    interrupted_proof = proving.proof(**ORIGIN)
     assert [each.verdict for each in interrupted_proof.scenarios] == ["kept"]
     assert interrupted_proof.not_tested == ("instance lost: not tested, because the proof ended first.",)
-    assert _proving(answers).proof(ORIGIN).reason == (
+    assert _proving(answers).proof(**ORIGIN).reason == (
         "P90 is unknown at 1,200 invocations/min (limit 50 ms): the proof ended before its first result."
     )
 

@@ -18,7 +18,7 @@ from inference_recommender.measure.prove.sequential import (
     shortest_s,
     warm_up,
 )
-from tests.inference_recommender.measure.prove.recommended import bearing
+from tests.inference_recommender.measure.prove.services import bearing
 
 P90 = Limit(percentile=90.0, latency_ms=50.0)
 

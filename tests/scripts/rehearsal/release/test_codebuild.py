@@ -13,7 +13,7 @@ from scripts.rehearsal.release.codebuild import Build, BuildFailed, environment_
 from scripts.rehearsal.release.machine import STAND_INS
 from tests.scripts.rehearsal.release.templates import build, pipeline, project, source
 
-ACCOUNT = {"AWS_REGION": "us-east-1", "AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:1/credentials"}
+ACCOUNT = {"AWS_REGION": "us-east-1", "AWS_SESSION_TOKEN": "token"}
 MACHINE = {"PATH": "/usr/bin:/bin"}
 
 
@@ -121,7 +121,7 @@ def test_a_build_has_its_inputs_and_no_other_variables_of_the_machine(
     assert environment["GIVEN"] == "by the action"
     assert environment["CODEBUILD_SRC_DIR"] == str(tmp_path / "inputs" / "Files")
     assert environment["CODEBUILD_BUILD_ID"] == "Step:7"
-    assert environment["AWS_CONTAINER_CREDENTIALS_FULL_URI"] == "http://127.0.0.1:1/credentials"
+    assert environment["AWS_SESSION_TOKEN"] == "token"
     assert "AWS_ACCESS_KEY_ID" not in environment
     assert environment["HOME"] == str(tmp_path / "home")
 

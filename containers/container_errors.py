@@ -1,0 +1,87 @@
+"""The errors of the programs in containers, one class per exit code, and how such a program ends."""
+
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+UNFORESEEN = 70
+INTERRUPTED = 130
+READER_GONE = 141
+"""The exit code of a program that SIGPIPE ended."""
+FRAMES = 4
+"""Innermost calls in the sentence about an internal error: the log is lost with its container."""
+LONGEST_MESSAGE = 300
+
+
+class ContainerError(Exception):
+    """A wrong setting, argument or input file."""
+
+    exit_code = 2
+
+
+class RowsUnaccounted(ContainerError):
+    """The output of a batch lacks rows of its input, or has more."""
+
+    exit_code = 1
+
+
+class Unavailable(ContainerError):
+    """A model, device, worker, library or storage is missing or fails."""
+
+    exit_code = 3
+
+
+def exit_code_of(main: Callable[[], int]) -> int:
+    """Runs `main` and returns its exit code. Prints an error as one sentence on standard error."""
+    try:
+        code = main()
+    except ContainerError as error:
+        problem, code = str(error), error.exit_code
+    except OSError as error:
+        problem, code = f"{error}.", Unavailable.exit_code
+    except MemoryError:
+        problem, code = "Out of memory. Give the container more, or less work.", Unavailable.exit_code
+    except KeyboardInterrupt:
+        problem, code = "Interrupted.", INTERRUPTED
+    except Exception as error:
+        problem, code = unforeseen(error), UNFORESEEN
+    else:
+        return _flush() or code
+    print(problem, file=sys.stderr, flush=True)
+    _flush()
+    return code
+
+
+def unforeseen(error: Exception) -> str:
+    """Writes the traceback to a file that only its owner can read, and returns a sentence with its name."""
+    message = (str(error).strip().splitlines() or [""])[0][:LONGEST_MESSAGE]
+    calls = traceback.extract_tb(error.__traceback__)[-FRAMES:]
+    path = " > ".join(f"{Path(call.filename).name}:{call.lineno}" for call in calls)
+    started = Path(sys.argv[0])
+    program = started.parent.name if started.stem == "__main__" else started.stem
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f"{program}-", suffix=".log")
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as log:
+            log.write("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+        where = f"The log is {name}"
+    except OSError:
+        where = "No log can be written"
+    return f"Unforeseen {type(error).__name__}: {message} (at {path}). {where}."
+
+
+def _flush() -> int:
+    """Flushes standard output. Returns 0, or the exit code if that fails, where the interpreter's own would be 120."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = READER_GONE
+    except OSError as error:
+        print(f"Standard output: {error}.", file=sys.stderr)
+        code = Unavailable.exit_code
+    else:
+        return 0
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code

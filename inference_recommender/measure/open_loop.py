@@ -1,0 +1,228 @@
+"""Open-loop searches: of a system without a test, after a load test, and of a job's candidates on temporary endpoints.
+
+A search after a test that has no result leaves the estimate to decide and keeps the reason. It never ends a run.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from aws_api.sagemaker import EndpointDescription
+from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.search import Reason, Search, SendProbe
+from inference_recommender.load_generator.requests import read_payloads
+from inference_recommender.measure import first_answer, temporary_endpoint
+from inference_recommender.measure.load_test import provenance
+from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.start_stages import cold_start
+from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
+from inference_recommender.measurement import Measurement, limit_of
+from inference_recommender.progress import Progress, ProgressUpdate
+from inference_recommender.run_folder import PAYLOADS, RunFolder
+from inference_recommender.sizing.verdict import initial_rate
+from workloads import Interrupted, LatencyObjective, Provenance, Unavailable
+
+SHORTEST_S, LONGEST_S = 60.0, 300.0
+"""A search after a test takes about as long as the test's traffic, within these bounds."""
+SEARCH = "open-arrivals"
+"""The folder of the probes below the run's."""
+OPEN_LOOP = "open-loop"
+"""The traffic of a recommendation from a search without a test; no profile has this name."""
+DURATION_S = 270.0
+"""Default time of all probes of a search without a test."""
+
+Sleep = Callable[[float], None]
+
+
+class SearchAccount(temporary_endpoint.EndpointAccount, first_answer.StartAccount, Protocol):
+    """The calls for a temporary endpoint and for its start."""
+
+    @property
+    def region(self) -> str: ...
+
+    def endpoint_description(self, name: str) -> EndpointDescription: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenLoopSearch:
+    """A `Source`: the highest rate of arrivals within the limit, searched without a test before it."""
+
+    system: SystemUnderTest
+    longest_s: float = DURATION_S
+
+    def begin(self, run_folder: RunFolder) -> None:
+        """Keeps a request without traffic, for the report."""
+        run_folder.keep("request.json", {"InputConfig": {}})
+
+    def measure(self, run_folder: RunFolder, progress: Progress) -> tuple[Measurement, ...]:
+        """Raises `NoVerdict` if too little is known, or `Unavailable`."""
+        objective = run_folder.workload().latency_objective
+        probe = with_progress(probe_of(self.system, run_folder, progress), self.system.name, self.longest_s, progress)
+        search = Search(send=probe, limit=limit_of(objective), longest_s=self.longest_s)
+        try:
+            result = search.run()
+        except KeyboardInterrupt:
+            self._keep(search.result(Reason.INTERRUPTED), search, run_folder)
+            raise Interrupted(f"Interrupted: the search was stopped. Measurements: {run_folder}.") from None
+        measured = self._keep(result, search, run_folder)
+        if not result.decides or search.reason is Reason.BOTTLENECK:
+            raise run_folder.no_verdict(why_none(result, search))
+        return (measured,)
+
+    def provenance(self, run_folder: RunFolder) -> Provenance:
+        return provenance(self.system, self.system.machine, run_folder)
+
+    def _keep(self, found: Capacity, search: Search, run_folder: RunFolder) -> Measurement:
+        measured = Measurement(
+            instance_type=self.system.instance_type,
+            endpoint_name=self.system.name,
+            max_invocations_per_minute=None,
+            model_latency_ms=None,
+            open_loop=found.per_instance(self.system.instances),
+            warm_up_s=search.warm_up_s,
+            failure_reason=None if found.decides else f"No capacity was found: {found.reason}.",
+            instance_count=self.system.instances,
+        )
+        run_folder.keep_measurements((measured,))
+        return measured
+
+
+def search_system(system: SystemUnderTest, traffic_s: float) -> Callable[..., Measurement]:
+    """Returns a function that searches the system of a load test."""
+
+    def searching(measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
+        objective, probe = run_folder.workload().latency_objective, probe_of(system, run_folder, progress)
+        return searched(measured, probe, objective, search_s(traffic_s), progress)
+
+    return searching
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CandidateSearch:
+    """Searches a job's candidate on an endpoint that exists only for the search, and measures its cold start."""
+
+    account: SearchAccount
+    sleep: Sleep = time.sleep
+
+    def __call__(self, measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
+        objective, deployed = run_folder.workload().latency_objective, run_folder.jobs().deployed
+        try:
+            if deployed is not None and measured.endpoint_name == deployed["EndpointName"]:
+                return self._searched(measured, self._system(measured.endpoint_name), run_folder, progress)
+            spec = _endpoint_spec(measured, run_folder.request()["InputConfig"])
+            with temporary_endpoint.temporary_endpoint(self.account, spec, self.sleep) as name:
+                system = self._system(name)
+                started = self._started(measured, system, run_folder)
+                return self._searched(started, system, run_folder, progress)
+        except Unavailable as error:
+            return measured.model_copy(update={"open_loop": unknown(objective, str(error))})
+
+    def _system(self, endpoint: str) -> SystemUnderTest:
+        return system_of_endpoint(self.account.endpoint_description(endpoint), self.account.region)
+
+    def _searched(
+        self, measured: Measurement, system: SystemUnderTest, run_folder: RunFolder, progress: Progress
+    ) -> Measurement:
+        probe = probe_of(system, run_folder, progress, measured.endpoint_name)
+        longest_s = search_s(run_folder.jobs().expected_s)
+        return searched(measured, probe, run_folder.workload().latency_objective, longest_s, progress)
+
+    def _started(self, measured: Measurement, system: SystemUnderTest, run_folder: RunFolder) -> Measurement:
+        """Adds the stages of the endpoint's start, if the account reports them."""
+        objective, bodies = run_folder.workload().latency_objective, read_payloads(run_folder.path / PAYLOADS)
+        try:
+            start = first_answer.start_of(self.account, system, bodies, objective.model_latency_ms, self.sleep)
+        except Unavailable:
+            return measured
+        stages = cold_start([start], system, run_folder.inputs().archive_sha256, datetime.now(UTC))
+        return measured.model_copy(update={"cold_start": stages})
+
+
+def search_s(traffic_s: float) -> float:
+    return min(max(traffic_s, SHORTEST_S), LONGEST_S)
+
+
+def probe_of(system: SystemUnderTest, run_folder: RunFolder, progress: Progress, folder: str = "") -> GeneratorProbe:
+    """Returns a probe of a system. It keeps every request in the run's folder."""
+    return GeneratorProbe(run_folder.path / PAYLOADS, run_folder.path / SEARCH / folder, system, tell=progress.say)
+
+
+def with_progress(probe: SendProbe, name: str, expected_s: float, progress: Progress) -> SendProbe:
+    """Returns the same probe, which also updates the progress."""
+    began = time.monotonic()
+
+    def reporting(rate_per_minute: float, duration_s: float) -> ProbeRecords:
+        elapsed_s = time.monotonic() - began
+        progress.update(ProgressUpdate(job_name=name, status="SEARCHING", elapsed_s=elapsed_s, expected_s=expected_s))
+        return probe(rate_per_minute, duration_s)
+
+    return reporting
+
+
+def searched(
+    measured: Measurement, probe: SendProbe, objective: LatencyObjective, longest_s: float, progress: Progress
+) -> Measurement:
+    """Returns the measurement with the search's result; unchanged if the closed-loop test had no rate. `probe` sends to
+    all of its instances together.
+    """
+    start = initial_rate(measured, objective)
+    if start is None:
+        return measured
+    reporting = with_progress(probe, f"{measured.instance_type}, open-loop search", longest_s, progress)
+    begin = start * measured.instance_count
+    search = Search(send=reporting, limit=limit_of(objective), start=begin, longest_s=longest_s)
+    try:
+        found = search.run().per_instance(measured.instance_count)
+    except Unavailable as error:
+        found = unknown(objective, str(error))
+    return measured.model_copy(update={"open_loop": found})
+
+
+def unknown(objective: LatencyObjective, reason: str) -> Capacity:
+    """Returns the result of a search that was not possible."""
+    return Capacity(
+        invocations_per_minute=None,
+        percentile=objective.percentile,
+        limit_ms=objective.model_latency_ms,
+        reason=reason.removesuffix("."),
+    )
+
+
+def why_none(found: Capacity, search: Search) -> str:
+    """Returns why there is no capacity, and what to do."""
+    match search.reason:
+        case Reason.BOTTLENECK:
+            return (
+                f"{search.complaint}. Run the generator on another machine than the server, or on one with more cores."
+            )
+        case Reason.TIME:
+            return (
+                f"too few samples: after {search.spent_s:.0f} s of probes the capacity is {_so_far(found)}. Search "
+                "longer: --max-duration-s."
+            )
+        case Reason.NEVER_SETTLED:
+            return f"the latency had not settled after {search.spent_s:.0f} s at {search.start:,.0f} invocations/min."
+        case _:
+            return f"{found.reason}."
+
+
+def _so_far(found: Capacity) -> str:
+    low, high = found.interval or (found.at_least or 0.0, float("inf"))
+    ends = [f"above {low:,.0f}"] if low else []
+    ends += [f"below {high:,.0f}"] if high < float("inf") else []
+    return f"{' and '.join(ends)} invocations/min (95 % interval)" if ends else "unknown"
+
+
+def _endpoint_spec(measured: Measurement, config: dict[str, Any]) -> temporary_endpoint.EndpointSpec:
+    """Raises `Unavailable` if the job tested a model package."""
+    if "ModelName" not in config:
+        raise Unavailable("an endpoint cannot be created from a model package")
+    return temporary_endpoint.EndpointSpec(
+        model=config["ModelName"],
+        variant={"InstanceType": measured.instance_type},
+        environment=measured.environment,
+        lifetime_s=LONGEST_S,
+    )

@@ -1,0 +1,133 @@
+"""The use case of `run`: measure by a job or by the load generator, search if necessary, decide, and write the result.
+
+It is the same on AWS and on a local account. A `Source` measures; the open-loop search is optional, and checks an
+estimate that is far below the closed-loop rate.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from inference_recommender.measurement import Measurement
+from inference_recommender.payloads import check_payloads, payload_archive
+from inference_recommender.progress import Progress
+from inference_recommender.report.run_report import draw
+from inference_recommender.run_folder import PAYLOADS, RunFolder, RunInputs
+from inference_recommender.sizing.decision import decide, why_inconclusive
+from inference_recommender.sizing.verdict import initial_rate, is_far_below_closed_loop
+from workloads import Interrupted, ModelArtifact, PayloadLengths, Provenance, Recommendation, Row, UsageError, Workload
+
+
+class Source(Protocol):
+    """Measures a workload: `job.JobSource`, `load_test.LoadTest` or `open_loop.OpenLoopSearch`."""
+
+    def begin(self, run_folder: RunFolder) -> None:
+        """Writes what the source adds to the run's folder. Sends nothing."""
+
+    def measure(self, run_folder: RunFolder, progress: Progress) -> tuple[Measurement, ...]:
+        """Returns the valid measurements, and keeps them in `run_folder` however it ends. Raises `NoVerdict`,
+        `Interrupted` or `Unavailable`.
+        """
+
+    def provenance(self, run_folder: RunFolder) -> Provenance: ...
+
+
+Searching = Callable[[Measurement, RunFolder, Progress], Measurement]
+"""Adds the result of an open-loop search to a measurement."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSubject:
+    """A workload with its payloads and its build."""
+
+    workload: Workload
+    payloads: Sequence[Row]
+    artifact: ModelArtifact
+    traffic: str
+    lengths: PayloadLengths | None = None
+    """The payloads' lengths; None if they are unknown."""
+
+
+def run(
+    source: Source,
+    run_folder: RunFolder,
+    progress: Progress,
+    *,
+    subject: RunSubject | None = None,
+    searching: Searching | None = None,
+    search_all: bool = False,
+) -> Recommendation:
+    """Measures and decides; without a `subject`, it continues the run of `run_folder`.
+
+    `searching` searches a measurement if `search_all`, or if its estimate is far below the closed-loop rate. The folder
+    keeps all measurements however the run ends. Raises `UsageError`, or what the source raises.
+    """
+    if subject is not None:
+        _check_new(run_folder)
+    measured = measure(source, run_folder, progress, subject)
+    if searching is not None:
+        measured = _searched(measured, searching, run_folder, progress, search_all=search_all)
+    workload, inputs = run_folder.workload(), run_folder.inputs()
+    if reason := why_inconclusive(measured, workload.latency_objective):
+        raise run_folder.no_verdict(reason)
+    provenance = source.provenance(run_folder)
+    recommendation = decide(workload, inputs.archive_sha256, measured, provenance, inputs.lengths)
+    run_folder.keep_recommendation(recommendation)
+    draw(run_folder)
+    return recommendation
+
+
+def measure(
+    source: Source, run_folder: RunFolder, progress: Progress, subject: RunSubject | None
+) -> tuple[Measurement, ...]:
+    """Measures, or continues what `run_folder` has begun. Raises what the source raises."""
+    if subject is not None and not run_folder.begun:
+        _begin(source, subject, run_folder)
+    return source.measure(run_folder, progress)
+
+
+def _check_new(run_folder: RunFolder) -> None:
+    if run_folder.begun:
+        raise UsageError(
+            f"{run_folder} already has a run. Continue it with `python -m inference_recommender run --resume "
+            f"{run_folder}`, or choose another name with --name."
+        )
+
+
+def _begin(source: Source, subject: RunSubject, run_folder: RunFolder) -> None:
+    """Writes all that the run consists of. Sends nothing."""
+    rows = subject.workload.latency_objective.rows_per_invocation
+    check_payloads(subject.workload.name, subject.payloads, rows)
+    run_folder.keep_workload(subject.workload)
+    run_folder.keep_bytes(PAYLOADS, payload_archive(subject.payloads, rows))
+    archive = subject.artifact.archive_sha256
+    run_folder.keep_inputs(RunInputs(traffic=subject.traffic, archive_sha256=archive, lengths=subject.lengths))
+    source.begin(run_folder)
+
+
+def _searched(
+    measured: Sequence[Measurement],
+    searching: Searching,
+    run_folder: RunFolder,
+    progress: Progress,
+    *,
+    search_all: bool,
+) -> tuple[Measurement, ...]:
+    objective = run_folder.workload().latency_objective
+    found: list[Measurement] = []
+    try:
+        for one in measured:
+            check = is_far_below_closed_loop(one, objective)
+            if check and not search_all:
+                progress.say(
+                    f"{one.instance_type}: the estimate is far below the closed-loop rate. Checking it with an "
+                    "open-loop search."
+                )
+            possible = one.open_loop is None and initial_rate(one, objective) is not None
+            found.append(searching(one, run_folder, progress) if possible and (search_all or check) else one)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"Interrupted: the open-loop search was stopped. Measurements of the test before it: {run_folder}."
+        ) from None
+    run_folder.keep_measurements(tuple(found))
+    return tuple(found)

@@ -1,0 +1,85 @@
+"""The options and the output of `lint`. With --workload most options can be left out."""
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from model_build.lint.check import lint
+from model_build.lint.finding import Finding, render
+from model_build.lint.runtime_context import RuntimeContext, unmade_checks
+from workloads import ModelArtifact, SageMakerEndpointHosting, WorkloadFolder, load_artifact, load_workload
+
+GATE_FAILED = 1
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("path", type=Path, metavar="PATH", help="a model.tar.gz, or the folder it is packed from")
+    command.add_argument("--workload", metavar="NAME", help="take the facts from its workload.toml and payloads")
+    command.add_argument("--target", metavar="NAME", help="with --workload: the target or variant; default: the hosted")
+    command.add_argument("--image", metavar="TAG", help="the Triton image: yy.mm, a tag or a URI")
+    command.add_argument("--tensorrt-version", metavar="X.Y.Z.BUILD", help="of the TensorRT inside the image")
+    command.add_argument("--instance-type", action="append", metavar="TYPE", help="may be given several times")
+    command.add_argument("--host-ami", metavar="NAME", help="the variant's InferenceAmiVersion, or 'none'")
+    command.add_argument("--env", action="append", metavar="KEY=VALUE", help="all of the container's environment")
+    command.add_argument("--shared-memory-mb", type=int, metavar="N", help="size of the container's /dev/shm")
+    command.add_argument("--payloads", action="append", type=Path, metavar="FILE", help="requests, JSON or JSON lines")
+
+
+def check(options: argparse.Namespace, root: Path) -> tuple[list[Finding], RuntimeContext]:
+    """Returns the findings and their context. Raises what `lint` and a workload's files raise."""
+    context = _context(options, root)
+    return lint(options.path, context), context
+
+
+def document(findings: list[Finding], context: RuntimeContext) -> dict[str, Any]:
+    """Returns the document that --json prints."""
+    return {
+        "findings": [{**asdict(finding), "where": finding.where} for finding in findings],
+        "not_checked": [asdict(unmade) for unmade in unmade_checks(context)],
+    }
+
+
+def text(findings: list[Finding], context: RuntimeContext) -> str:
+    return render(findings, unmade_checks(context))
+
+
+def exit_code(findings: list[Finding]) -> int:
+    return GATE_FAILED if any(finding.severity == "error" for finding in findings) else 0
+
+
+def _context(options: argparse.Namespace, root: Path) -> RuntimeContext:
+    folder = load_workload(options.workload, root / "workloads") if options.workload else None
+    given = {
+        "image": options.image,
+        "tensorrt_version": options.tensorrt_version,
+        "instance_types": tuple(options.instance_type) if options.instance_type else None,
+        "host_ami": options.host_ami,
+        "environment": dict(pair.partition("=")[::2] for pair in options.env) if options.env else None,
+        "shared_memory_bytes": options.shared_memory_mb and options.shared_memory_mb * 2**20,
+        "payloads": tuple(options.payloads) if options.payloads else None,
+    }
+    known = _of_workload(folder, options.target, root) if folder else {}
+    return RuntimeContext(**{**known, **{key: value for key, value in given.items() if value is not None}})
+
+
+def _of_workload(folder: WorkloadFolder, name: str | None, root: Path) -> dict[str, Any]:
+    """Returns instance types, image and payloads, and the environment and toolchain of the artifact if it is built."""
+    hosting = folder.workload.hosting
+    name = name or hosting.target
+    known: dict[str, Any] = {
+        "instance_types": folder.target(folder.variant(name).target).instance_types or None,
+        "payloads": (folder.path / "payloads.jsonl",),
+    }
+    if isinstance(hosting, SageMakerEndpointHosting):
+        known["image"] = hosting.image_uri or hosting.triton_version
+    if (artifact := _artifact(folder, name, root)) is not None:
+        default = {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": artifact.default_model}
+        quiet = {"SAGEMAKER_TRITON_LOG_VERBOSE": "false"}
+        known |= {"environment": {**default, **quiet, **artifact.environment}, "toolchain": artifact.toolchain}
+    return known
+
+
+def _artifact(folder: WorkloadFolder, name: str, root: Path) -> ModelArtifact | None:
+    file = root / "build" / folder.workload.name / name / "artifact.json"
+    return load_artifact(root, folder.workload.name, name) if file.exists() else None

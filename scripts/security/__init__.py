@@ -1,1 +1,0 @@
-"""Attacks that were reproduced once, to be tried again: each has to fail."""

@@ -1,0 +1,133 @@
+"""One builder for each document of the contract and of a run's folder. Keywords replace members."""
+
+from pathlib import Path
+from typing import Any
+
+from inference_recommender.measure.system import SystemUnderTest
+from inference_recommender.measurement import Measurement
+from inference_recommender.run_folder import PAYLOADS, Jobs, RunFolder, RunInputs
+from workloads import (
+    Autoscaling,
+    Candidate,
+    LatencyObjective,
+    ModelArtifact,
+    ParityReport,
+    Provenance,
+    Recommendation,
+    load_workload,
+)
+
+SHA256 = "a" * 64
+OBJECTIVE = LatencyObjective(percentile="P90", model_latency_ms=50.0, peak_invocations_per_minute=12_000)
+
+
+def an_artifact(**changes: Any) -> ModelArtifact:
+    """Returns the artifact of spellcheck for cpu."""
+    metrics = {"exact_match": 0.9, "unchanged_rate": 0.97}
+    parity = ParityReport(
+        examples=500,
+        identical_answers=500,
+        max_logit_difference=1e-5,
+        mean_logit_difference=1e-6,
+        original=metrics,
+        compiled=metrics,
+    )
+    artifact = ModelArtifact(
+        workload="spellcheck",
+        variant="cpu",
+        target="cpu",
+        runtime="onnxruntime",
+        precision="fp32",
+        archive="model.tar.gz",
+        archive_sha256=SHA256,
+        archive_bytes=1,
+        default_model="spellcheck",
+        environment={},
+        checkpoint_sha256="0" * 64,
+        toolchain={"onnxruntime": "1.31.0"},
+        parity=parity,
+    )
+    return artifact.model_copy(update=changes)
+
+
+def a_system(**changes: Any) -> SystemUnderTest:
+    """Returns one instance that is reached at a URL."""
+    members: dict[str, Any] = {
+        "name": "endpoint-1",
+        "url": "http://127.0.0.1:1/invocations",
+        "instance_type": "ml.c5.xlarge",
+        "archive_sha256": SHA256,
+        "measured_on": "local",
+        "machine": "a laptop with 2 cores",
+        "region": "us-east-1",
+    }
+    return SystemUnderTest(**{**members, **changes})
+
+
+def a_measurement(rate: float | None = 12_000.0, **changes: Any) -> Measurement:
+    """Returns the closed-loop measurement of one instance, without a time series."""
+    members: dict[str, Any] = {
+        "instance_type": "ml.c5.xlarge",
+        "endpoint_name": "sm-epc-1",
+        "max_invocations_per_minute": rate,
+        "model_latency_ms": 40.0,
+    }
+    return Measurement(**{**members, **changes})
+
+
+def a_candidate(count: int | None = 10, capacity: float = 1500.0, **changes: Any) -> Candidate:
+    members: dict[str, Any] = {
+        "instance_type": "ml.c5.xlarge",
+        "max_invocations_per_minute": capacity,
+        "max_invocations_interval": (capacity * 0.95, capacity * 1.05),
+        "instance_count": count,
+        "autoscaling": Autoscaling(min_capacity=1, max_capacity=20, target_invocations_per_instance=capacity / 2),
+        "meets_objective": True,
+        "reason": "Keeps P90 model latency ≤ 50 ms.",
+    }
+    return Candidate(**{**members, **changes})
+
+
+def a_provenance(**changes: Any) -> Provenance:
+    members: dict[str, Any] = {
+        "measured_on": "local",
+        "machine": "a laptop with 2 cores",
+        "job_name": "job-1",
+        "job_arn": "arn",
+        "traffic": "quick",
+        "percentile": "P90",
+        "measured_at": "2026-11-23T03:00:00+00:00",
+        "region": "us-east-1",
+        "run": "runs/job-1",
+    }
+    return Provenance(**{**members, **changes})
+
+
+def a_recommendation(chosen: Candidate | None = None, **changes: Any) -> Recommendation:
+    """Returns a recommendation of ten instances for 12,000 invocations a minute."""
+    chosen = chosen or a_candidate()
+    members: dict[str, Any] = {
+        "workload": "spellcheck",
+        "target": "cpu",
+        "archive_sha256": SHA256,
+        "objective": OBJECTIVE,
+        "recommended": chosen,
+        "candidates": (chosen,),
+        "provenance": a_provenance(),
+    }
+    return Recommendation(**{**members, **changes})
+
+
+def a_run_folder(
+    path: Path, *measured: Measurement, workload: str = "spellcheck", request: dict[str, Any] | None = None, **jobs: Any
+) -> RunFolder:
+    """Writes the folder of a job's run. `jobs` replaces members of jobs.json."""
+    folder = RunFolder(path)
+    folder.keep_workload(load_workload(workload).workload)
+    folder.keep_inputs(RunInputs(traffic="quick", archive_sha256=SHA256))
+    folder.keep_bytes(PAYLOADS, b"")
+    members = {"token": "t", "names": ("job-1",), "expected_s": 60.0, "payload_url": "s3://b/k", **jobs}
+    folder.keep_jobs(Jobs(**members), (request or {"JobName": "job-1", "InputConfig": {"ModelName": "m"}},))
+    if measured:
+        folder.keep_measurements(measured)
+    return folder

@@ -1,0 +1,313 @@
+"""Every engine of the encoder tasks gives the network's own outputs: one contract for all runtimes.
+
+ONNX Runtime, TorchScript, CUDA graphs (on CPU, or on a GPU if there is one) and Neuron (a fake of AWS's package).
+"""
+
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from containers.encoder import load_engine
+from containers.encoder.cuda_engine import CudaEngine, CudaProgram
+from containers.encoder.engine import Engine, FixedBatch, Lanes
+from containers.encoder.neuron_engine import CORES, PLACEMENT, NeuronEngine
+from containers.encoder.predictor import Predictor
+from containers.encoder.row import Refusal
+from containers.encoder.settings import Settings
+from containers.encoder.tensors import Encoding, tensors
+from containers.neuron.worker import warm_up
+from model_build.encoder.export import TRACED, trace
+from model_build.torch_threads import threads_kept
+from tests import fake_neuron
+from tests.containers.encoder.encoder_miniature import CLASSIFICATION, LETTERS, SETTINGS, Graph, flat, make_folder
+from tests.containers.neuron.neuron_server import COMPILED, compile_neuron
+from tests.containers.text2text.test_static_engines import Recorder, needs_gpu
+from tests.model_build.tensorrt.tensorrt_graphs import BERTS, bert
+
+BATCHES = [(1, 3), (3, 8), (4, 8), (3, 5), (1, 3), (7, 17), (8, 24)]
+"""Rows and length of each batch; the fifth has the size of the first."""
+KINDS = ["text-classification", "text-pair-scoring", "question-answering"]
+"""The tasks with different outputs: a label, a score and a label, and a value per token."""
+
+
+@dataclass(frozen=True)
+class Made:
+    settings: Settings
+    engine: Engine
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Returns graphs of the fake, which is installed as torch_neuron for this module."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        yield compile_neuron(tmp_path_factory.mktemp("compiled") / "model", monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    with threads_kept():
+        yield
+
+
+def spread(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    """Sets what the launcher sets for a process that spreads its batches over its cores."""
+    monkeypatch.setenv(PLACEMENT, "data-parallel")
+    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", f"4-{3 + cores}")
+    monkeypatch.setenv(CORES, str(cores))
+
+
+@pytest.fixture(params=["torch_neuron", "torch_neuronx"])
+def lanes(compiled: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Lanes:
+    """Returns the engine over three cores of Inf1, or of Inf2."""
+    spread(monkeypatch, 3)
+    monkeypatch.setitem(sys.modules, request.param, fake_neuron.modules()[request.param])
+    engine = load_engine.load(compiled, COMPILED)
+    assert isinstance(engine, Lanes)
+    return engine
+
+
+ENGINES = [
+    *((kind, runtime) for kind in SETTINGS for runtime in ("model.onnx", "model.pt")),
+    *((kind, "cuda on cpu") for kind in KINDS),
+    *(pytest.param((kind, "cuda:0"), marks=needs_gpu) for kind in KINDS),
+    *(("text-classification", runtime) for runtime in ("neuron", "torch_neuron", "torch_neuronx")),
+]
+
+
+@pytest.fixture(params=ENGINES, ids=str)
+def made(request: pytest.FixtureRequest, compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    kind, runtime = request.param
+    settings = SETTINGS[kind]
+    if runtime.startswith("model."):
+        return Made(settings, load_engine.load(make_folder(tmp_path / "model", settings, runtime), settings))
+    if runtime.startswith("cuda"):
+        file = make_folder(tmp_path / "model", settings, "model.pt") / "model.pt"
+        return Made(settings, CudaEngine(file, settings, "cpu" if runtime == "cuda on cpu" else runtime))
+    if runtime != "neuron":
+        spread(monkeypatch, 3)
+        monkeypatch.setitem(sys.modules, runtime, fake_neuron.modules()[runtime])
+    return Made(COMPILED, load_engine.load(compiled, COMPILED))
+
+
+def batch(settings: Settings, rows: int, length: int) -> dict[str, NDArray[Any]]:
+    """Returns tokens with padding on the right. Only the first row is `length` long."""
+    rng = np.random.default_rng(rows * 100 + length)
+    sizes = [length, *rng.integers(1, length + 1, rows - 1).tolist()]
+    encodings = [Encoding(tuple(rng.integers(4, 50, size).tolist()), (0,) * size) for size in sizes]
+    return dict(tensors(encodings, settings.inputs, settings.pad_to, settings.pad_token_id))
+
+
+def difference(settings: Settings, engine: Engine, rows: int, length: int) -> float:
+    """Returns the largest difference from the network, after a check of names, types and shapes."""
+    given = batch(settings, rows, length)
+    with torch.inference_mode():
+        expected = Graph(settings).eval()(*(torch.from_numpy(given[name]) for name in settings.inputs))
+    outputs = engine.run(given)
+    assert tuple(outputs) == settings.graph_outputs
+    assert {name: str(output.dtype) for name, output in outputs.items()} == dict.fromkeys(outputs, "float32")
+    differences = []
+    for output, network in zip(outputs.values(), expected, strict=True):
+        assert output.shape == tuple(network.shape)
+        differences.append(float(np.abs(output - network.numpy()).max()))
+    return max(differences)
+
+
+def test_an_engine_gives_the_networks_outputs_for_every_batch(made: Made) -> None:
+    assert max(difference(made.settings, made.engine, *size) for size in BATCHES) < 1e-5
+
+
+def test_an_answer_does_not_change_with_the_next_batch(made: Made) -> None:
+    first = made.engine.run(batch(made.settings, 2, 8))
+    copies = {name: output.copy() for name, output in first.items()}
+    made.engine.run({name: values[::-1].copy() for name, values in batch(made.settings, 2, 8).items()})
+    assert all(np.array_equal(first[name], copies[name]) for name in copies)
+
+
+@pytest.mark.parametrize("batch_size", [1, 5])
+def test_a_fixed_batch_size_takes_any_number_of_rows(made: Made, batch_size: int) -> None:
+    assert difference(made.settings, FixedBatch(made.engine, batch_size), 7, 17) < 1e-5
+
+
+def make_rows(settings: Settings, count: int = 12) -> list[dict[str, str]]:
+    """Makes rows of different lengths."""
+    random = Random(7)
+    return [
+        {field: " ".join(random.choices(LETTERS, k=random.randint(1, 6))) for field in settings.fields}
+        for _ in range(count)
+    ]
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def predictor(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    return Predictor.load(
+        make_folder(tmp_path_factory.mktemp("made") / "folder", SETTINGS[request.param], "model.onnx")
+    )
+
+
+def test_batching_and_refused_rows_change_no_answer(predictor: Predictor) -> None:
+    rows = make_rows(predictor.settings)
+    for row, answer in zip(rows, predictor.predict(rows), strict=True):
+        [alone] = predictor.predict([row])
+        assert flat(answer) == pytest.approx(flat(alone), abs=1e-5)
+    answers = predictor.predict([{}, rows[0], {}, rows[1]])
+    assert [type(answer) for answer in answers] == [Refusal, dict, Refusal, dict]
+    assert [answers[1], answers[3]] == predictor.predict(rows[:2])
+
+
+def test_only_refused_rows_do_not_reach_the_engine(predictor: Predictor) -> None:
+    assert [type(answer) for answer in predictor.predict([{}])] == [Refusal]
+    assert (predictor.predict([]), predictor.outputs([])) == ([], [])
+
+
+def test_a_compiled_batch_size_is_read_from_the_settings(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "fixed", replace(CLASSIFICATION, batch_size=4), "model.onnx")
+    assert isinstance(Predictor.load(folder).engine, FixedBatch)
+
+
+def recorded(program: CudaProgram, work: Callable[[], None]) -> Callable[[], None]:
+    recorder = Recorder()
+    with recorder:
+        work()
+    return recorder.replay
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_captured_graph_answers_every_batch_of_its_size(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CudaProgram, "_captured", recorded)
+    settings = SETTINGS[kind]
+    engine = CudaEngine(make_folder(tmp_path / "model", settings, "model.pt") / "model.pt", settings, "cpu")
+    assert max(difference(settings, engine, *size) for size in BATCHES) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["classification", "scoring", "answering"])
+def test_no_operand_of_a_built_trace_stays_on_the_cpu(kind: str, tmp_path: Path) -> None:
+    """The device `meta` computes nothing, and refuses an operand of another device like a GPU."""
+    model = BERTS[kind]
+    trace(bert(model), tmp_path)
+    jit: Any = torch.jit
+    graph = jit.load(str(tmp_path / TRACED), map_location="meta")
+    given = batch(SETTINGS[model.task], 3, 9)
+    with torch.inference_mode(), jit.optimized_execution(False):
+        outputs = graph(*(torch.from_numpy(given[name]).to("meta") for name in model.inputs))
+    assert all(each.device.type == "meta" for each in (outputs if isinstance(outputs, tuple) else (outputs,)))
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int, int]]]:
+    """Records for each batch the rows of each core."""
+    seen: list[list[tuple[int, int]]] = []
+    forward = fake_neuron.DataParallel.forward
+
+    def record(parallel: fake_neuron.DataParallel, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs = forward(parallel, *inputs)
+        seen.append(parallel.ran)
+        return outputs
+
+    monkeypatch.setattr(fake_neuron.DataParallel, "forward", record)
+    return seen
+
+
+@pytest.mark.parametrize(("rows", "calls"), [(1, (1, 1)), (6, (1, 2)), (7, (2, 3))])
+def test_every_core_of_a_chip_gets_the_compiled_batch(
+    lanes: Lanes, ran: list[list[tuple[int, int]]], rows: int, calls: tuple[int, int]
+) -> None:
+    """Both chips require it without dynamic batching. Inf1 has four cores on a chip, and Inf2 two."""
+    lanes.run(batch(COMPILED, rows, 8))
+    chips = {1: [[(0, 2), (1, 2), (2, 2)]], 2: [[(0, 2), (1, 2)], [(2, 2)]]}[lanes.count]
+    assert all(call in chips for call in ran)
+    assert len(ran) == calls[lanes.count - 1]
+
+
+def test_the_warm_up_runs_on_every_core(
+    compiled: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[tuple[int, int]]]
+) -> None:
+    """10 cores are two chips and a half."""
+    spread(monkeypatch, 10)
+    predictor = Predictor.load(compiled)
+    assert isinstance(predictor.engine, Lanes)
+    assert (predictor.engine.count, predictor.engine.rows) == (3, 4 * COMPILED.batch_size)
+    warm_up(predictor)
+    cores = [core for call in ran for core, _ in call]
+    assert min(cores.count(core) for core in range(10)) == 2 * len(COMPILED.pad_to)
+
+
+def test_rows_beyond_one_lane_run_on_the_lanes_in_order() -> None:
+    """The check of golden rows derives the copy of the model from a row's place in the batch."""
+
+    class Numbered:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def run(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+            return {"row": tensors["row"], "lane": np.full(len(tensors["row"]), self.number)}
+
+    lanes = Lanes([Numbered(number) for number in range(3)], rows=2)
+    lanes.run({"row": np.arange(1)})  # the first lane is now the last that was busy
+    for rows in (2, 3, 6, 11):
+        outputs = lanes.run({"row": np.arange(rows)})
+        assert outputs["row"].tolist() == list(range(rows))
+    outputs = lanes.run({"row": np.arange(11)})
+    assert outputs["lane"].tolist() == [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2]
+
+
+def no_model(folder: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_engine.load(folder, CLASSIFICATION)
+
+
+def no_gpu(folder: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    (folder / load_engine.CUDA_GRAPHS).touch()
+    load_engine.load(folder, CLASSIFICATION)
+
+
+def no_length(folder: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(compiled, folder, dirs_exist_ok=True)
+    (folder / "model.16.neuron.pt").unlink()
+    load_engine.load(folder, COMPILED)
+
+
+def no_package(folder: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch_neuron")
+    load_engine.load(compiled, COMPILED)
+
+
+def other_rows(folder: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    NeuronEngine({8: lambda *tensors: (torch.zeros(1, 3),)}, COMPILED).run(batch(COMPILED, 2, 8))
+
+
+REFUSED: list[tuple[Callable[[Path, Path, pytest.MonkeyPatch], None], type[Exception], str]] = [
+    (no_model, FileNotFoundError, "{folder} holds no model: none of model.onnx, model.pt is there."),
+    (no_gpu, RuntimeError, "{folder}/model.cuda.pt runs on an NVIDIA GPU, and this PyTorch finds none"),
+    (no_length, FileNotFoundError, "{folder} has no model.16.neuron.pt, which pad_to of settings.json asks for"),
+    (
+        no_package,
+        ModuleNotFoundError,
+        "the model is compiled for Neuron, and neither torch_neuronx nor torch_neuron is installed",
+    ),
+    (other_rows, RuntimeError, "the compiled graph was given 2 rows and answered {{'logits': 1}}"),
+]
+
+
+@pytest.mark.parametrize(("use", "error", "message"), REFUSED)
+def test_an_engine_that_cannot_run_raises_a_sentence(
+    use: Callable[[Path, Path, pytest.MonkeyPatch], None],
+    error: type[Exception],
+    message: str,
+    compiled: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(error, match=f"^{re.escape(message.format(folder=tmp_path))}$"):
+        use(tmp_path, compiled, monkeypatch)

@@ -1,0 +1,189 @@
+"""`run --url` and `run --endpoint`: the system, the plan and the result, from the command line's words."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aws_api.errors import NO_REGION, AwsUnavailable
+from aws_api.sagemaker import EndpointDescription, SageMakerAccount
+from aws_api.service_model import problems
+from benchmarks.searches.simulated_service import MM1, SimulatedService
+from inference_recommender.__main__ import main
+from inference_recommender.cli import run as run_command
+from inference_recommender.cli import run_generator, run_result
+from inference_recommender.load_generator.requests import read_payloads
+from inference_recommender.measure import open_loop
+from inference_recommender.payloads import request_bodies
+from tests.builders import an_artifact
+from workloads import Recommendation, WorkloadFolder, load_workload
+
+ROLE = "arn:aws:iam::123456789012:role/Generators"
+
+
+class Account(SageMakerAccount):
+    """An account with an endpoint of two instances, as boto3 would show it."""
+
+    region = "eu-west-1"
+
+    def __init__(self) -> None:
+        """Opens no session."""
+
+    def default_bucket(self) -> str:
+        return "sagemaker-eu-west-1-123456789012"
+
+    def stack_outputs(self, stack: str, instead: str = "") -> dict[str, str]:
+        return {"GeneratorRoleArn": f"arn:aws:iam::123456789012:role/{stack}-Generator", "EndpointName": "spellcheck-1"}
+
+    def endpoint_description(self, name: str) -> EndpointDescription:
+        variant = {"VariantName": "AllTraffic", "InstanceType": "ml.g5.xlarge", "InitialInstanceCount": 2}
+        return EndpointDescription(
+            endpoint={"EndpointName": name, "EndpointStatus": "InService"},
+            config={"ProductionVariants": [variant]},
+            model={},
+            tags=[],
+            scalable_targets=[],
+        )
+
+
+class Nowhere(Account):
+    @property
+    def region(self) -> str:  # type: ignore[override]
+        raise AwsUnavailable(NO_REGION)
+
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def folder(workloads_copy: Path) -> WorkloadFolder:
+    return load_workload("spellcheck", workloads_copy)
+
+
+@pytest.fixture
+def run(
+    folder: WorkloadFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Runs the command against a simulated M/M/1 service."""
+    for module in (run_result, run_generator):
+        monkeypatch.setattr(module, "load_artifact", lambda root, workload, target: an_artifact())
+    monkeypatch.setattr(run_command, "deployed_workload", lambda *_: folder)
+    monkeypatch.setattr(open_loop, "GeneratorProbe", lambda *_, **__: SimulatedService(MM1, seed=0).probe)
+
+    def run(*arguments: str, account: Account | None = None) -> tuple[int, str, str]:
+        monkeypatch.setattr(run_command, "SageMakerAccount", lambda: account or Account())
+        code = main(["run", "spellcheck", "--runs", str(tmp_path / "runs"), *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def planned(run: Command, *arguments: str, account: Account | None = None) -> Any:
+    code, out, err = run(*arguments, "--dry-run", account=account)
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_a_url_needs_no_aws_and_nothing_is_written(run: Command, tmp_path: Path) -> None:
+    shown = planned(run, "--url", "http://h:8000", "--traffic", "quick", "--name", "run-1", account=Nowhere())
+    assert list(shown) == ["plan"]
+    assert shown["plan"]["url"] == "http://h:8000/v2/models/spellcheck/infer"
+    assert shown["plan"]["payloads"] == str(tmp_path / "runs" / "run-1" / "payloads.tar.gz")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_traffic_the_plan_is_a_search(run: Command) -> None:
+    found = {"url": None, "endpoint": "e", "percentile": "P99", "limit_ms": 50, "max_duration_s": 270}
+    assert planned(run, "--endpoint", "e") == {"search": found}
+
+
+def test_several_generators_are_one_valid_processing_job(run: Command) -> None:
+    settings = ("--set", "recommender.generators=4", "--traffic", "quick", "--name", "spellcheck-quick-1")
+    request = planned(run, "--endpoint", "e", *settings)["processing_job"]
+    assert problems("sagemaker", "CreateProcessingJob", request) == []
+    assert request["ProcessingResources"]["ClusterConfig"]["InstanceCount"] == 4
+    assert request["RoleArn"] == "arn:aws:iam::123456789012:role/SpellcheckStack-Generator"
+    base = "s3://sagemaker-eu-west-1-123456789012/inference-recommender/spellcheck/load-test/spellcheck-quick-1"
+    assert request["ProcessingInputs"][0]["S3Input"]["S3Uri"] == f"{base}/source"
+    own = planned(run, "--endpoint", "e", *settings, "--set", f"recommender.role_arn={ROLE}")
+    assert own["processing_job"]["RoleArn"] == ROLE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--url", "http://h", "--endpoint", "e"), "--url: cannot be combined with --job or --endpoint."),
+        (("--url", "http://h", "--job", "advanced"), "--url: cannot be combined with --job or --endpoint."),
+        (("--endpoint", "e", "--instances", "ml.c5.xlarge"), "--instances: only with --url. AWS reports it for an "),
+        (("--job", "default", "--traffic", "quick"), "--traffic: a default job has its own. Use --job advanced."),
+        (("--job", "default", "--from-default", "r"), "--from-default: only with --job advanced."),
+        (("--job", "advanced", "--endpoint", "e"), "--endpoint: an advanced job tests none. Use --job default."),
+        (("--job", "advanced", "--max-duration-s", "9"), "--max-duration-s: only for an open-loop search."),
+        (("--payloads", "p.jsonl"), "--payloads: only with --url or --endpoint. A job sends payloads.jsonl."),
+        (("--url", "http://h", "--from-default", "r"), "--from-default: only with --job advanced."),
+        (("--url", "h"), "--url: got 'h'. Allowed: http://HOST:PORT or https://HOST, with the model's path or none."),
+        (
+            ("--url", "http://localhost", "--traffic", "quick", "--set", "recommender.generators=2"),
+            "recommender.generators: http://localhost is on this machine, which a Processing job cannot reach.",
+        ),
+    ],
+)
+def test_options_that_do_not_belong_together_are_rejected(
+    run: Command, tmp_path: Path, arguments: tuple[str, ...], problem: str
+) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out, (tmp_path / "runs").exists()) == (2, "", False)
+    assert err.startswith(problem)
+
+
+def test_a_search_of_known_instances_becomes_a_recommendation_for_review(
+    run: Command, folder: WorkloadFolder, tmp_path: Path
+) -> None:
+    arguments = ("--url", "http://h", "--instances", "2xml.g5.xlarge", "--max-duration-s", "3600", "--json")
+    code, out, err = run(*arguments)
+    assert code == 0, err
+    found = Recommendation.model_validate_json(out)
+    assert folder.recommendation() == found
+    assert found.recommended is not None
+    assert (found.recommended.instance_type, found.capacity_basis) == ("ml.g5.xlarge", "open-loop")
+    assert (found.provenance.traffic, found.provenance.measured_on) == ("open-loop", "service")
+    assert (tmp_path / found.provenance.run / "report.html").exists()
+
+
+LONGER = '{"text": "waterproof winter jacket for dogs with a hood"}\n'
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ((), "Not written to the workload's folder: the instance type is unknown. State it with --instances.\n"),
+        (
+            ("--instances", "ml.g5.xlarge", "--payloads", "longer.jsonl"),
+            "Not written to the workload's folder: other payloads or settings were measured.\n",
+        ),
+        (
+            ("--instances", "ml.g5.xlarge", "--set", "objective.model_latency_ms=80.0"),
+            "Not written to the workload's folder: other payloads or settings were measured.\n",
+        ),
+    ],
+)
+def test_other_measurements_are_only_in_the_runs_folder(
+    run: Command, folder: WorkloadFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: Any, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("longer.jsonl").write_text(LONGER, "utf-8")
+    code, _, err = run("--url", "http://h", "--max-duration-s", "3600", *more)
+    assert code == 0, err
+    assert err.endswith(message)
+    assert not folder.recommendation_file.exists()
+    (run_folder,) = (tmp_path / "runs").iterdir()
+    rows: list[Mapping[str, str]] = [json.loads(LONGER)] if "--payloads" in more else [*folder.payloads()]
+    assert read_payloads(run_folder / "payloads.tar.gz") == request_bodies([dict(row) for row in rows])
+
+
+def test_a_batch_has_no_latency_objective(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_generator, "load_artifact", lambda root, workload, target: an_artifact())
+    assert main(["run", "duplicates", "--url", "http://127.0.0.1:9"]) == 2
+    assert capsys.readouterr().err.startswith("workloads/duplicates/workload.toml: objective: is a throughput")

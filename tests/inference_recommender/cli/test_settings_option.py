@@ -1,0 +1,86 @@
+"""The workload that a command measures: its target, and the settings of --set."""
+
+from typing import Any
+
+import pytest
+
+from aws_api.errors import AwsUnavailable
+from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.cli.arguments import deployed_workload
+from workloads import ProjectError, UsageError, load_workload
+from workloads.set_option import with_settings
+
+
+class Account(SageMakerAccount):
+    """An account with one stack, or without it."""
+
+    def __init__(self, outputs: dict[str, str] | None) -> None:
+        """Opens no session."""
+        self.outputs = outputs
+
+    def stack_outputs(self, stack: str, instead: str = "") -> dict[str, str]:
+        if self.outputs is None or stack != "SpellcheckStack":
+            raise AwsUnavailable(f"There is no stack called {stack}.")
+        return self.outputs
+
+
+CPU = {"EndpointName": "SpellcheckStack", "HostedTarget": "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("given", "outputs", "target"),
+    [
+        ({}, CPU, "cpu"),
+        ({}, None, "tensorrt"),
+        ({}, {"EndpointName": "SpellcheckStack"}, "tensorrt"),
+        ({"target": "cpu-int8"}, CPU, "cpu-int8"),
+        ({"endpoint": "SpellcheckStack"}, CPU, "cpu"),
+        ({"endpoint": "another"}, CPU, "tensorrt"),
+    ],
+)
+def test_the_target_is_the_named_one_or_the_deployed_one_or_the_workloads(
+    given: dict[str, Any], outputs: dict[str, str] | None, target: str
+) -> None:
+    folder = deployed_workload("spellcheck", given.get("target"), Account(outputs), given.get("endpoint"))
+    assert folder.workload.hosting.target == target
+    assert folder.workload.instance_types == folder.target(target).instance_types
+    assert deployed_workload("spellcheck", None, None).workload.hosting.target == "tensorrt"
+
+
+def test_an_unknown_target_is_rejected() -> None:
+    with pytest.raises(UsageError, match=r"there is no target 'gpu'. Known targets: cpu, cpu-int8, cuda, tensorrt."):
+        deployed_workload("spellcheck", "gpu", None)
+
+
+def test_settings_replace_keys_of_workload_toml() -> None:
+    settings = [
+        "recommender.bucket=mine",
+        "recommender.subnets=a,b",
+        "recommender.parallel_tests=2",
+        "recommender.tags.team=search",
+        "objective.model_latency_ms=80.0",
+    ]
+    workload = with_settings(load_workload("spellcheck"), settings).workload
+    account = workload.recommender
+    assert (account.bucket, account.subnets, account.parallel_tests) == ("mine", ("a", "b"), 2)
+    assert account.tags == {"team": "search"}
+    assert workload.latency_objective.model_latency_ms == 80
+    assert load_workload("spellcheck").workload.recommender.bucket is None
+    restored = with_settings(load_workload("spellcheck"), [*settings, "recommender.bucket=", "recommender.subnets="])
+    assert (restored.workload.recommender.bucket, restored.workload.recommender.subnets) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("bucket=b", "--set: got 'bucket=b'. Allowed: TABLE.KEY=VALUE, such as recommender.bucket=NAME."),
+        ("recommender.bucket", "--set: got 'recommender.bucket'. Allowed: TABLE.KEY=VALUE, such as recommender."),
+        ("none.such=1", "--set: got 'none.such=1'. Allowed: TABLE.KEY=VALUE, such as recommender.bucket=NAME."),
+        ("recommender.budget=1", "--set: recommender.budget: unknown key. Allowed here: bucket, environment, "),
+        ("recommender.generators=0", "--set: recommender.generators: got 0."),
+    ],
+)
+def test_a_wrong_setting_is_rejected(setting: str, problem: str) -> None:
+    with pytest.raises(ProjectError) as caught:
+        with_settings(load_workload("spellcheck"), [setting])
+    assert str(caught.value).startswith(problem)

@@ -1,0 +1,304 @@
+"""Open-loop searches of a job's candidates, and of a system without a test. Without a result the estimate decides."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aws_api.errors import AwsUnavailable
+from aws_api.sagemaker import INVOCATIONS_URL_TAG, EndpointDescription
+from benchmarks.searches.simulated_service import MM1, SimulatedService
+from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.capacity.search import Bottleneck, SendProbe
+from inference_recommender.measure import first_answer, open_loop
+from inference_recommender.measure import run as use_case
+from inference_recommender.measure.open_loop import CandidateSearch, OpenLoopSearch, search_s, searched
+from inference_recommender.measure.run import RunSubject, run
+from inference_recommender.measurement import Measurement, measurements
+from inference_recommender.payloads import payload_archive
+from inference_recommender.progress import Silent
+from inference_recommender.run_folder import RunFolder
+from inference_recommender.sizing.decision import decide
+from inference_recommender.sizing.verdict import initial_rate
+from tests.builders import a_provenance, a_run_folder, a_system, an_artifact
+from tests.inference_recommender.api import SERIES, description
+from tests.inference_recommender.measure.recorded_log import OWN, QUIET, at, lines
+from workloads import LatencyObjective, NoVerdict, Provenance, Unavailable, load_workload
+
+OBJECTIVE = LatencyObjective(percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000)
+(MEASURED,) = measurements(description(), [], {"sm-epc-1": SERIES})
+URL = "http://127.0.0.1:1/invocations"
+
+
+class Account:
+    """Creates endpoints that are in service at the second look, and keeps the requests."""
+
+    def __init__(self, status: str = "InService") -> None:
+        self.status = status
+        self.made: list[Mapping[str, Any]] = []
+        self.deleted: list[str] = []
+        self.url: str | None = URL
+        self.region = "us-east-1"
+        self._looks = 0
+
+    def model(self, name: str) -> Mapping[str, Any]:
+        container = {"Image": "i", "Environment": {"A": "1", "THREADS": "1"}}
+        return {"ModelName": name, "ExecutionRoleArn": "r", "PrimaryContainer": container}
+
+    def make_model(self, request: Mapping[str, Any]) -> None:
+        self.made.append(request)
+
+    def delete_model(self, name: str) -> None:
+        self.deleted.append(f"model {name}")
+
+    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
+        self.made.append(config)
+
+    def describe_endpoint(self, name: str) -> dict[str, Any]:
+        self._looks += 1
+        return {
+            "EndpointName": name,
+            "EndpointStatus": "Creating" if self._looks == 1 else self.status,
+            "FailureReason": "No room.",
+            "CreationTime": datetime.fromtimestamp(at(40.0), UTC),
+            "LastModifiedTime": datetime.fromtimestamp(at(43.7), UTC),
+        }
+
+    def endpoint_description(self, name: str) -> EndpointDescription:
+        return EndpointDescription(
+            endpoint=self.describe_endpoint(name),
+            config={"ProductionVariants": self.made[-1]["ProductionVariants"]},
+            model={},
+            tags=[{"Key": INVOCATIONS_URL_TAG, "Value": self.url}] if self.url else [],
+            scalable_targets=[],
+        )
+
+    def client(self, service: str) -> Any:
+        assert self.url is None, f"{service} is not needed if the server's own URL is known"
+
+    def endpoint_log(self, name: str) -> list[list[tuple[float, str]]]:
+        return [[(line.written_at, line.text) for line in lines(OWN + QUIET)]]
+
+    def delete_endpoint(self, name: str) -> None:
+        self.deleted.append(name)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> RunFolder:
+    folder = a_run_folder(tmp_path / "runs" / "job-1", MEASURED)
+    folder.keep_bytes("payloads.tar.gz", payload_archive([{"text": "helo"}]))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def systems(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Simulates an M/M/1 service instead of a server and its generator. Returns the systems that are probed."""
+    probed: list[Any] = []
+
+    def probe_of(payloads: Path, folder: Path, system: Any, **options: Any) -> SendProbe:
+        probed.append(system)
+        return SimulatedService(MM1, seed=0).probe
+
+    monkeypatch.setattr(open_loop, "GeneratorProbe", probe_of)
+    monkeypatch.setattr(first_answer, "ask_url", lambda url: lambda body: True)
+    monkeypatch.setattr(first_answer, "ask_endpoint", lambda name, client: lambda body: True)
+    return probed
+
+
+def found_by(account: Account, kept: RunFolder, measured: Measurement = MEASURED) -> Measurement:
+    return CandidateSearch(account=account, sleep=lambda seconds: None)(measured, kept, Silent())
+
+
+def test_a_candidate_is_searched_on_a_temporary_endpoint_with_its_environment(kept: RunFolder) -> None:
+    account = Account()
+    measured = found_by(account, kept)
+    assert measured.open_loop is not None
+    assert measured.open_loop.probes
+    model, config = account.made
+    name = config["EndpointConfigName"]
+    assert model["PrimaryContainer"]["Environment"] == {"A": "1", "THREADS": "2"}
+    started = measured.cold_start
+    assert started is not None
+    assert (started.fetch_s, started.unpack_s) == pytest.approx((0.025, 0.075), abs=1e-5)
+    assert (started.instance_type, started.archive_sha256, started.measured_on) == ("ml.c5.xlarge", "a" * 64, "local")
+    (variant,) = config["ProductionVariants"]
+    assert (variant["ModelName"], variant["InstanceType"], variant["InitialInstanceCount"]) == (name, "ml.c5.xlarge", 1)
+    assert account.deleted == [name, f"model {name}"]
+
+
+class Kept:
+    """A `Source` that returns given measurements."""
+
+    def __init__(self, *measured: Measurement) -> None:
+        self.measured = measured
+
+    def begin(self, run_folder: RunFolder) -> None:
+        raise AssertionError("the run has begun")
+
+    def measure(self, run_folder: RunFolder, progress: object) -> tuple[Measurement, ...]:
+        return self.measured
+
+    def provenance(self, run_folder: RunFolder) -> Provenance:
+        return a_provenance(percentile="P99")
+
+
+@pytest.mark.parametrize(
+    ("rate", "search_all", "searches"), [(12_000.0, False, 0), (90_000.0, False, 1), (12_000.0, True, 1)]
+)
+def test_without_search_only_an_estimate_far_below_the_closed_loop_rate_is_checked(
+    kept: RunFolder, monkeypatch: pytest.MonkeyPatch, rate: float, search_all: bool, searches: int
+) -> None:
+    monkeypatch.setattr(use_case, "draw", lambda run_folder: None)
+    calls: list[Measurement] = []
+
+    def searching(measured: Measurement, *_: object) -> Measurement:
+        calls.append(measured)
+        return measured
+
+    source = Kept(MEASURED.model_copy(update={"max_invocations_per_minute": rate}))
+    run(source, kept, Silent(), searching=searching, search_all=search_all)
+    assert len(calls) == searches
+
+
+def test_an_endpoint_on_aws_is_searched_through_its_runtime(kept: RunFolder, systems: list[Any]) -> None:
+    account = Account()
+    account.url = None
+    measured = found_by(account, kept)
+    (system,) = systems
+    assert (system.url, system.name) == (None, account.deleted[0])
+    assert measured.open_loop is not None
+    assert measured.open_loop.probes
+
+
+def test_the_capacity_of_a_search_sizes_the_fleet(kept: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_loop, "SHORTEST_S", 3_600.0)
+    monkeypatch.setattr(open_loop, "LONGEST_S", 3_600.0)
+    measured = found_by(Account(), kept, MEASURED.model_copy(update={"environment": {}}))
+    found = measured.open_loop
+    assert found is not None
+    assert found.invocations_per_minute is not None, found.reason
+    decided = decide(load_workload("spellcheck").workload, "0" * 64, [measured], a_provenance())
+    assert decided.capacity_basis == "open-loop"
+    assert decided.cold_start == measured.cold_start
+    assert decided.recommended is not None
+    assert decided.recommended.max_invocations_per_minute == pytest.approx(found.invocations_per_minute)
+
+
+def refuse(*_: object) -> Any:
+    raise AwsUnavailable("AWS refused it: AccessDenied: not yours.")
+
+
+@pytest.mark.parametrize(
+    ("account", "reason"),
+    [
+        (Account(status="Failed"), "endpoint {name} is Failed: No room"),
+        (Account(), "AWS refused it: AccessDenied: not yours"),
+    ],
+)
+def test_an_endpoint_that_does_not_start_leaves_the_estimate_to_decide(
+    kept: RunFolder, monkeypatch: pytest.MonkeyPatch, account: Account, reason: str
+) -> None:
+    if account.status == "InService":
+        monkeypatch.setattr(account, "make_endpoint", refuse)
+    found = found_by(account, kept).open_loop
+    assert found is not None
+    assert not found.decides
+    assert found.reason == reason.format(name=account.deleted[0])
+
+
+def test_a_start_without_a_log_does_not_end_the_search(kept: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    account = Account()
+    monkeypatch.setattr(account, "endpoint_log", refuse)
+    measured = found_by(account, kept)
+    assert measured.cold_start is None
+    assert measured.open_loop is not None
+    assert measured.open_loop.probes
+
+
+def alone(tmp_path: Path, longest_s: float = 3600.0) -> Measurement:
+    """Searches a system of two instances without a test before it."""
+    folder, run_folder = load_workload("spellcheck").hosted_on("cpu"), RunFolder(tmp_path / "runs" / "search")
+    subject = RunSubject(
+        workload=folder.workload, payloads=folder.payloads(), artifact=an_artifact(), traffic=open_loop.OPEN_LOOP
+    )
+    source = OpenLoopSearch(system=a_system(instances=2), longest_s=longest_s)
+    recommendation = run(source, run_folder, Silent(), subject=subject)
+    assert recommendation.provenance.traffic == "open-loop"
+    (measured,) = run_folder.measurements()
+    (candidate,) = recommendation.candidates
+    assert measured.open_loop is not None
+    assert candidate.max_invocations_per_minute == measured.open_loop.invocations_per_minute
+    return measured
+
+
+def test_a_search_alone_finds_the_capacity_per_instance(tmp_path: Path) -> None:
+    found = alone(tmp_path).open_loop
+    assert found is not None
+    assert found.invocations_per_minute is not None
+    assert max(probe.invocations_per_minute for probe in found.probes) > found.invocations_per_minute / 2
+
+
+def of(probe: Callable[[float, float], ProbeRecords]) -> Callable[..., Any]:
+    return lambda *_, **__: probe
+
+
+def lagged(rate: float, seconds: float) -> ProbeRecords:
+    raise Bottleneck("generator lagged: it used 97% of its core")
+
+
+@pytest.mark.parametrize(
+    ("probe", "longest_s", "reason"),
+    [
+        (
+            lagged,
+            60.0,
+            "No verdict: generator lagged: it used 97% of its core. Run the generator on another machine than the "
+            "server, or on one with more cores. Measurements: ",
+        ),
+        (SimulatedService(MM1, seed=0).probe, 12.0, "No verdict: too few samples: after "),
+    ],
+)
+def test_a_search_alone_that_finds_too_little_gives_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probe: SendProbe, longest_s: float, reason: str
+) -> None:
+    monkeypatch.setattr(open_loop, "GeneratorProbe", of(probe))
+    with pytest.raises(NoVerdict) as caught:
+        alone(tmp_path, longest_s)
+    assert str(caught.value).startswith(reason)
+
+
+def test_a_search_begins_where_the_users_records_tell_to_look() -> None:
+    """After a slow rate at which it warms up."""
+    rates: list[float] = []
+    simulated = SimulatedService(MM1, seed=0)
+
+    def gone_when_warm(rate_per_minute: float, duration_s: float) -> ProbeRecords:
+        rates.append(rate_per_minute)
+        if rate_per_minute > rates[0]:
+            raise Unavailable("it is gone.")
+        return simulated.probe(rate_per_minute, duration_s)
+
+    found = searched(MEASURED, gone_when_warm, OBJECTIVE, 60.0, Silent()).open_loop
+    expected = initial_rate(MEASURED, OBJECTIVE)
+    assert expected is not None
+    assert rates[-1] == pytest.approx(expected)
+    assert expected < (MEASURED.max_invocations_per_minute or 0)
+    assert found is not None
+    assert found.reason == "it is gone"
+
+
+def test_a_search_begins_at_half_of_what_users_had_where_no_rate_can_be_expected() -> None:
+    fast, bare = OBJECTIVE.model_copy(update={"model_latency_ms": 1.0}), MEASURED.model_copy(update={"series": None})
+    assert initial_rate(MEASURED, fast) == initial_rate(bare, OBJECTIVE) == 6_000
+
+
+def test_a_candidate_of_which_users_had_nothing_is_not_searched() -> None:
+    failed = MEASURED.model_copy(update={"failure_reason": "Out of memory."})
+    assert searched(failed, lambda rate, seconds: pytest.fail("asked"), OBJECTIVE, 60.0, Silent()) is failed
+
+
+@pytest.mark.parametrize(("traffic_s", "longest_s"), [(20, 60), (180, 180), (1_800, 300)])
+def test_a_search_takes_about_as_long_as_the_users_traffic(traffic_s: float, longest_s: float) -> None:
+    assert search_s(traffic_s) == longest_s

@@ -1,0 +1,125 @@
+"""Cleanup of an account: it decides by tags, tolerates half-deleted tests, and outlasts throttling."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3
+import pytest
+
+from aws_api import session as aws_session
+from aws_api.errors import NotFound
+from aws_api.expiry import expiry_of, expiry_tag
+from aws_api.sagemaker import ExpiringResource, SageMakerAccount
+from inference_recommender.measure.cleanup import CleanupResult, cleanup
+from local_aws.process.local_account import LocalAccount
+from tests.inference_recommender.measure.troubled_api import TroubledApi
+from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, wait_until
+
+NOW = datetime.now(UTC)
+PAST, FUTURE = NOW - timedelta(hours=1), NOW + timedelta(hours=1)
+
+
+def _session(account: LocalAccount) -> boto3.Session:
+    known = dict(account.client_arguments())
+    del known["endpoint_url"]
+    return boto3.Session(**known)
+
+
+@pytest.fixture
+def reached(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> boto3.Session:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", account.endpoint_url)
+    return _session(account)
+
+
+def _model(sagemaker: Any, name: str, *tags: dict[str, str]) -> dict[str, Any]:
+    container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz"}
+    request = {"ModelName": name, "ExecutionRoleArn": ROLE, "PrimaryContainer": container, "Tags": list(tags)}
+    sagemaker.create_model(**request)
+    return request
+
+
+def _config(name: str, model: str, *tags: dict[str, str]) -> dict[str, Any]:
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": model,
+        "InstanceType": "ml.c5.xlarge",
+        "InitialInstanceCount": 1,
+    }
+    return {"EndpointConfigName": name, "ProductionVariants": [variant], "Tags": list(tags)}
+
+
+def _outcomes(found: Iterable[CleanupResult], prefix: str) -> dict[tuple[str, str], str]:
+    return {(one.kind, one.name): one.outcome for one in found if one.name.startswith(prefix)}
+
+
+def _is_gone(call: Callable[..., Any], **name: str) -> bool:
+    try:
+        call(**name)
+    except Exception as error:
+        return "Could not find" in str(error)
+    return False
+
+
+def test_what_a_killed_experiment_left_behind_is_deleted_and_nothing_else(
+    reached: boto3.Session, sagemaker: Any, endpoints: Endpoints
+) -> None:
+    """The endpoint's configuration is gone already; the others are half of a test that was deleted."""
+    expired, other = expiry_tag(PAST), {"Key": "workload", "Value": "spellcheck"}
+    for name, tags in (("left-old", [expired]), ("left-new", [expiry_tag(FUTURE)]), ("left-mine", [other])):
+        _model(sagemaker, name, *tags)
+        sagemaker.create_endpoint_config(**_config(name, name, *tags))
+    endpoints.names.append("left-old")
+    sagemaker.create_endpoint(EndpointName="left-old", EndpointConfigName="left-old", Tags=[expired, other])
+    endpoints.settled("left-old")
+    sagemaker.delete_endpoint_config(EndpointConfigName="left-old")
+
+    account = SageMakerAccount(reached)
+    shown = _outcomes(cleanup(account, NOW, dry_run=True), "left-")
+    assert shown == {
+        ("endpoint", "left-old"): "would be deleted",
+        ("endpoint-config", "left-new"): "kept",
+        ("model", "left-old"): "would be deleted",
+        ("model", "left-new"): "kept",
+    }
+    done = _outcomes(cleanup(account, NOW, dry_run=False), "left-")
+    assert done == {key: outcome.replace("would be ", "") for key, outcome in shown.items()}
+    wait_until(lambda: _is_gone(sagemaker.describe_endpoint, EndpointName="left-old"))
+    assert _is_gone(sagemaker.describe_model, ModelName="left-old")
+    assert sagemaker.describe_model(ModelName="left-mine")
+    again = _outcomes(cleanup(account, NOW, dry_run=False), "left-")
+    assert again == {("endpoint-config", "left-new"): "kept", ("model", "left-new"): "kept"}
+
+
+def test_what_is_gone_between_the_list_and_the_deletion_is_told_as_such(reached: boto3.Session) -> None:
+    for kind in ("endpoint", "endpoint-config", "model"):
+        with pytest.raises(NotFound):
+            SageMakerAccount(reached).delete_resource(ExpiringResource(kind=kind, name="never-was", expires_at=PAST))
+
+
+def test_a_throttled_account_is_asked_again(
+    account: LocalAccount, sagemaker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aws_session, "ATTEMPTS", 1)
+    monkeypatch.setattr(aws_session, "FIRST_PAUSE_S", 0.01)
+    _model(sagemaker, "throttled-1", expiry_tag(PAST))
+    said: list[str] = []
+    with TroubledApi(account.endpoint_url).serving() as api:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", api.url)
+        api.troubles = {"ListTags": ["throttled", "throttled"], "DeleteModel": ["throttled"], "ListModels": ["dropped"]}
+        found = tuple(cleanup(SageMakerAccount(_session(account), said.append), NOW, dry_run=False))
+    assert _outcomes(found, "throttled-") == {("model", "throttled-1"): "deleted"}
+    assert len([line for line in said if "ThrottlingException" in line]) == 2
+
+
+def test_what_an_experiment_takes_up_again_has_a_new_expiry(reached: boto3.Session, sagemaker: Any) -> None:
+    """A resumed experiment may use what was left behind long ago; a cleanup must not delete it."""
+    account = SageMakerAccount(reached)
+    request = _model(sagemaker, "resumed-1", expiry_tag(PAST))
+    account.make_model({**request, "Tags": [expiry_tag(FUTURE)]})
+    arn = sagemaker.describe_model(ModelName="resumed-1")["ModelArn"]
+    tags = sagemaker.list_tags(ResourceArn=arn)["Tags"]
+    assert [expiry_of([tag]) for tag in tags] == [FUTURE.replace(microsecond=0)]
+    assert _outcomes(cleanup(SageMakerAccount(reached), NOW, dry_run=False), "resumed-") == {
+        ("model", "resumed-1"): "kept"
+    }
