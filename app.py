@@ -186,7 +186,7 @@ def _props(
 
 
 def _hosted(root: Path, folder: workloads.WorkloadFolder) -> BuiltArtifact:
-    """Returns what hosting.target names. Raises `MissingArtifact`, which tells what is built in its place."""
+    """Returns what hosting.target names. Raises `MissingArtifact`, which names the targets that are built."""
     name, workload = folder.workload.name, folder.workload
     try:
         return _built(root, folder, workload.hosting.target)

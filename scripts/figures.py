@@ -198,7 +198,7 @@ def _is_local(node: ast.AST) -> bool:
 
 @dataclass(frozen=True)
 class Figure:
-    """A row of the table. `details` name what was counted, where that helps."""
+    """A row of the table. `details` list the counted items."""
 
     name: str
     value: int

@@ -1,14 +1,14 @@
 """`python -m scripts.lock [--upgrade | --upgrade-package NAME]`: writes the lock of every environment, for `make lock`.
 
 A lock pins all packages that an environment gets, each with the sha256 of every wheel of it that its Pythons can
-install on Linux on x86-64. uv resolves for all Pythons at once, against PyPI, whatever index pip is told of here: the
+install on Linux on x86-64. uv resolves for all Pythons at once, against PyPI, whatever index pip uses here: the
 hashes are those that any machine sees. A version stays until it no longer fits pyproject.toml or is upgraded. Source
 distributions are left out, for to install one is to run its code.
 
 PyPI's torch brings CUDA, gigabytes that a machine without a GPU has no use for, and PyTorch's own build without it is
 not on PyPI. So the lock of an environment has no torch: requirements/torch-cuda.txt has PyPI's and what it brings,
-requirements/torch-cpu.txt, kept by hand, the other. scripts/install_locked.sh takes the one that pip can find. One lock
-alone has a torch of its own: requirements/inf1.txt, with the torch 1.13.1 of the Inf1 image.
+requirements/torch-cpu.txt, maintained manually, the other. scripts/install_locked.sh takes the one that pip can find.
+Only requirements/inf1.txt has a torch of its own: the torch 1.13.1 of the Inf1 image.
 """
 
 import re
@@ -65,7 +65,7 @@ class Lock:
 DEVELOPMENT = "requirements/development.txt"
 TRITON = "containers/triton/local-requirements.txt"
 INF1 = "requirements/inf1.txt"
-"""The lock of the packages that AWS's image for Inf1 brings itself; beside it go the locks of what that image lacks."""
+"""The lock of the packages that AWS's image for Inf1 includes. The locks of the packages that it lacks are separate."""
 LOCKS = (
     Lock(file=DEVELOPMENT, extras=("measure", "cdk", "build", "local", "dev")),
     Lock(file="requirements/project.txt", extras=("measure",), within=DEVELOPMENT),

@@ -74,7 +74,7 @@ def read_options(context: Context) -> Options:
 
 
 def read_budget(context: Context, stage: Stage) -> float | None:
-    """Returns the monthly limit of the stage in USD, or None. Raises `UsageError` for what is no amount."""
+    """Returns the monthly limit of the stage in USD, or None. Raises `UsageError` for an invalid amount."""
     key = f"{stage}-budget-usd"
     if (value := context(key)) is None:
         return None

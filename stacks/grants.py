@@ -75,7 +75,7 @@ def acknowledge_policy_to_checkov(role: iam.IRole, reason: str) -> None:
 
 
 def acknowledge_log(group: logs.ILogGroup) -> None:
-    """Answers that a log group has no key of ours."""
+    """Answers that a log group has no customer key."""
     acknowledge_to_checkov(group, "CKV_AWS_158", "CloudWatch Logs encrypts it with a key of its own.")
 
 

@@ -26,11 +26,7 @@ import model_build.__main__ as build
 import stacks.__main__ as stacks
 from workloads import ROOT, load_workload, workload_names
 
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 KINDS = {"sh", "output", "text", "python", "json", "toml", "mermaid"}
 STACKS = {load_workload(name).workload.stack_name for name in workload_names(ROOT / "workloads")}
 
@@ -135,6 +131,13 @@ def test_the_commands_in_a_real_output_are_commands(page: Path, monkeypatch: pyt
                 assert refusal(words[2], words[3:], monkeypatch) == ""
             else:
                 assert words[0] == "cdk"
+
+
+def test_every_command_is_in_the_table() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text("utf-8")
+    described = set(re.findall(r"^\| `python -m (\w+) ([a-z-]+)`", page, re.M))
+    commands = {("inference_recommender", name) for name in recommender.COMMANDS}
+    assert described == commands | {("model_build", name) for name in build.COMMANDS} | {("stacks", "preflight")}
 
 
 def make_targets() -> set[str]:

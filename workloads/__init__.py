@@ -1,4 +1,4 @@
-"""The contract: what people write, what a build makes, what the recommender decides. Imports nothing of ours."""
+"""The contract: typed workload, artifact and recommendation. Imports no other package of the project."""
 
 from workloads.artifact import ModelArtifact, ParityReport, artifact_file, file_sha256, load_artifact
 from workloads.endpoint_hosting import (

@@ -35,7 +35,7 @@ class ParityReport(Document):
 
 class ModelArtifact(Document):
     workload: str
-    variant: str = Field(description="What was built: a variant's name, or a target's, served as the workload says.")
+    variant: str = Field(description="The built variant, or the target if it has no variant.")
     target: str
     runtime: Literal["onnxruntime", "torchscript", "cuda", "tensorrt", "neuron", "neuronx"]
     precision: str
@@ -47,7 +47,7 @@ class ModelArtifact(Document):
     checkpoint_sha256: Sha256
     toolchain: dict[str, str] = Field(description="Versions of what the build was made with.")
     parity: ParityReport | None = Field(
-        description="None: what was compiled runs on no hardware of the machine that compiled it; nothing was compared."
+        description="None: the compiling machine cannot run the model, so nothing was compared."
     )
 
 

@@ -70,7 +70,7 @@ class EndpointScalingRules(Document):
         default=None,
         description="Adds target tracking on the requests in flight, reported every 10 s: it answers a spike in a "
         "minute, where invocations take several. By Little's law: invocations per second × latency in seconds. "
-        "None: invocations alone.",
+        "None: invocations only.",
     )
     scheduled_minimums: tuple[ScheduledMinimum, ...] = ()
     scale_out_cooldown_s: Cooldown = Field(
@@ -135,7 +135,8 @@ class SageMakerEndpointHosting(Document):
         default="25.09", description="Tag of the SageMaker Triton image, yy.mm."
     )
     image_uri: str | None = Field(
-        default=None, description="Image to use instead of ours, which containers/ makes of SageMaker's Triton image."
+        default=None,
+        description="Image to use instead of the project's own, which containers/ builds on SageMaker's Triton image.",
     )
     fallback_instance_types: Annotated[tuple[InstanceType, ...], Field(max_length=4)] = Field(
         default=(),

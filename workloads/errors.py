@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class ProjectError(Exception):
-    """A problem stated in the user's words: where, what, the value got, what is allowed, what to do next."""
+    """A problem that the user can fix. The message has place, value, allowed values and next step."""
 
     exit_code = 2
 
@@ -32,7 +32,7 @@ class NoVerdict(ProjectError):
 
 
 class Interrupted(ProjectError):
-    """Ctrl-C ended the run. The message says what was kept and how to go on."""
+    """Ctrl-C ended the run. The message names the stored results and the command that continues."""
 
     exit_code = 130
 

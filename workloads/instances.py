@@ -77,7 +77,7 @@ def needs_host_ami(instance_type: str) -> bool:
 
 
 def hardware(instance_type: str) -> Hardware:
-    """Returns what a model computes on there, told from the name alone."""
+    """Returns the kind of processor that runs a model there, derived from the name."""
     return next((kind for prefix, kind in _BY_PREFIX if re.match(prefix, family(instance_type))), "x86 CPU")
 
 

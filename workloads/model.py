@@ -21,7 +21,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Stride = Annotated[
     Annotated[int, Field(ge=0)] | None,
     Field(
-        description="Read a longer request in windows of max_input_tokens, of which two share so many tokens; the best "
+        description="Read a longer request in windows of max_input_tokens, which overlap by this many tokens; the best "
         "answer of all windows is given. Without it, longer requests are refused, or with truncation cut."
     ),
 ]
@@ -48,9 +48,9 @@ Location = Annotated[
         title="Location",
         min_length=1,
         description="A folder (begins with ./, ../ or /; relative to the workload's folder), an s3:// URI of a "
-        "folder or of a .tar.gz, or else a model id of the Hugging Face hub, with @ and a commit where it is to stay "
-        "as it is. For Inferentia also a local TorchScript file, which ends with .pt and has tokenizer.json beside it: "
-        "it takes `inputs` in order and returns a tuple of the outputs.",
+        "folder or a .tar.gz, or a model id of the Hugging Face hub. @ and a commit pin a model id. "
+        "For Inferentia also a local TorchScript file that ends with .pt, with tokenizer.json in its folder. "
+        "It takes `inputs` in order and returns a tuple of the outputs.",
     ),
 ]
 
@@ -65,7 +65,7 @@ Checkpoint = Annotated[
 
 
 class Generation(Document):
-    """How answers are looked for, in transformers' words; what is not set is as in the checkpoint's
+    """Decoding settings with transformers' names. A missing one has the value of the checkpoint's
     generation_config.json."""
 
     num_beams: Annotated[int, Field(ge=1, le=32)] | None = None
@@ -107,7 +107,7 @@ class Encoder(Document):
     backbone: Location | None = Field(
         default=None,
         description="Where the encoder's own weights are when several workloads share them; the checkpoint "
-        "then holds a head alone. None where the checkpoint holds all.",
+        "then holds only a head. None: the checkpoint holds all weights.",
     )
     framework: Literal["pytorch"] = "pytorch"
     preprocess: Annotated[str, Field(pattern=r"^(\./|\.\./|/).+\.pt$")] | None = Field(
@@ -184,7 +184,7 @@ class TextClassification(Encoder):
     problem_type: ProblemType = Field(
         default="single_label_classification",
         description="single_label_classification: one of labels, by softmax. multi_label_classification: every label "
-        "whose own sigmoid reaches threshold, or none. regression: the head's one number as it is.",
+        "whose own sigmoid reaches threshold, or none. regression: the head's one number, unchanged.",
     )
     segments: Segments = Field(default=(("text",),), min_length=1, max_length=2)
     labels: tuple[Label, ...] = Field(
@@ -235,7 +235,7 @@ class TextRanking(Encoder):
 
     task: Literal["text-ranking"]
     segments: Segments = Field(
-        default=(("query",), ("text",)), min_length=2, max_length=2, description="The query, and what is ranked."
+        default=(("query",), ("text",)), min_length=2, max_length=2, description="The query, and the text to rank."
     )
     activation: Literal["sigmoid", "none"] = Field(
         default="sigmoid",
@@ -255,7 +255,7 @@ class TokenClassification(Encoder):
     segments: Segments = Field(default=(("text",),), min_length=1, max_length=1)
     labels: tuple[Label, ...] = Field(
         min_length=2,
-        description="In the order of the head's outputs. B- begins an entity and I- goes on with it; O is none.",
+        description="In the order of the head's outputs. B- begins an entity, I- continues it, and O is no entity.",
     )
     aggregation: Literal["none", "simple", "first", "max", "average"] = Field(
         default="simple",

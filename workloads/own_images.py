@@ -1,4 +1,4 @@
-"""The container images of ours: what each is built from, and the one that was built and pushed last. Reads files only.
+"""The project's container images: their sources, and the digest of the last push. Reads files only.
 
 `scripts/release/build_image.sh KIND` builds and pushes an image, and leaves build/images/KIND/image.json; a template
 names the image by the digest in it. An image is of the files that `containers/` has now if its `content` is theirs.
@@ -23,7 +23,7 @@ from workloads.instances import NEURON_FAMILIES, has_accelerator
 from workloads.workload import Workload
 
 REPOSITORY = "transformers-in-production"
-"""The repository of an account whose images are built by hand. A release pipeline has one of its own."""
+"""The repository of an account whose images a person builds. A release pipeline has one of its own."""
 
 BASE_OF_CPU = "triton-25.09-cpu"
 """The image that the one for ECS and SageMaker Processing on CPUs is made of."""
@@ -83,9 +83,9 @@ class ImageBuild:
     containers: Path
     dockerfile: str
     base: str
-    """NAME:TAG in AWS's registries, or the kind of an image of ours."""
+    """NAME:TAG in AWS's registries, or the kind of one of the project's images."""
     base_registries: tuple[str, ...] = ()
-    """Where sagemaker-core lists the registries that have the base: file, then keys. Empty for an image of ours."""
+    """Where sagemaker-core lists the registries that have the base: file, then keys. Empty for the project's images."""
     arguments: Mapping[str, str]
     """The arguments of the Dockerfile beside BASE."""
 
@@ -115,7 +115,7 @@ class ImageBuild:
         yield from (file for file in every if file.is_file() and "__pycache__" not in file.parts)
 
     def content(self) -> str:
-        """Returns a hash of all that decides what is in the image: files, arguments, the base and its digest."""
+        """Returns a hash of everything that determines the image: files, arguments, the base and its digest."""
         digest = hashlib.sha256(f"{self.kind} {self.base} {sorted(self.arguments.items())}".encode())
         if not self.base_registries:
             digest.update(image_build(self.base, self.containers).content().encode())

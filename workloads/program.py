@@ -25,7 +25,7 @@ READER_GONE = 141
 LONGEST_MESSAGE = 300
 """Characters of an unforeseen error's own message that are shown; the log has all of it."""
 
-# By errno. The disk or the machine cannot give what is needed (exit code 3), or a file may not be used so (2).
+# By errno. The disk or the machine is out of resources (exit code 3), or a file may not be used so (2).
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_HANDLES = {errno.EMFILE, errno.ENFILE}
 NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
@@ -60,7 +60,7 @@ class Unforeseen(ProjectError):
 
 
 def exit_code(main: Callable[[], int]) -> int:
-    """Runs `main` and returns its exit code, or that of what went wrong, which is told on standard error."""
+    """Runs `main` and returns its exit code, or that of the error, which it prints to standard error."""
     try:
         with _interrupted_by_signals():
             return _flushed(main)
@@ -107,7 +107,7 @@ def _interrupted_by_signals() -> Iterator[None]:
 def foreseen(error: BaseException) -> ProjectError | None:
     """Returns the sentence for an error that the machine or its files are the cause of, or None."""
     if isinstance(error, MemoryError):
-        return Unavailable("There is not enough memory on this machine for what was asked. Free some, then try again.")
+        return Unavailable("There is not enough memory on this machine for this. Free some, then try again.")
     if not isinstance(error, OSError):
         return None
     file, reason = error.filename, os.strerror(error.errno) if error.errno else str(error)

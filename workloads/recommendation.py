@@ -195,7 +195,7 @@ class Proof(Document):
 
 
 class TokenCounts(Document):
-    """The tokens of each payload, special ones included. A percentile is the smallest count that so many keep to."""
+    """The tokens of each payload, with special tokens. A percentile is the smallest count that covers its share."""
 
     mean: float
     p50: int
@@ -223,7 +223,7 @@ class PayloadLengths(Document):
 class ColdStart(Document):
     """Seconds until a new server answers within the objective, stage after stage, each the median of all `starts`.
 
-    None where the source cannot tell a stage; it is then within another one, or in `total_s` alone.
+    None where the source cannot tell a stage; it is then within another one, or only in `total_s`.
     """
 
     provisioning_s: float | None = Field(
@@ -272,7 +272,7 @@ class Recommendation(Document):
 
 
 KnownBy = Literal["stack", "local", "stated"]
-"""How a throughput is known: by the reports of a stack's run, by those of another machine, or from a document alone."""
+"""How a throughput is known: by the reports of a stack's run, by those of another machine, or from a document only."""
 
 
 class BatchFleet(Document):
@@ -316,5 +316,5 @@ class BatchRecommendation(BatchSizing):
     @model_validator(mode="after")
     def _is_measured(self) -> Self:
         if self.recommended.known_by == "stated":
-            raise ValueError("recommended.known_by: got 'stated', but a recommendation is of what was measured.")
+            raise ValueError("recommended.known_by: got 'stated', but a recommendation needs a measured rate.")
         return self

@@ -98,7 +98,8 @@ class Tune(Document):
 
     targets: tuple[str, ...] = Field(default=(), description="Runtimes and precisions; default: the hosted target.")
     threads: tuple[Tried, ...] = Field(
-        default=(), description="Of each model instance; default: powers of two up to the cores, and on GPUs as it is."
+        default=(),
+        description="Of each model instance; default: powers of two up to the cores; on GPUs the present value.",
     )
     model_instances: tuple[Tried, ...] = Field(
         default=(), description="Default: powers of two for which instances times threads are at most the cores."

@@ -79,7 +79,7 @@ class TorchScriptTarget(_Target):
         if self.precision == "fp16" and (wrong or not self.instance_types):
             raise ValueError(
                 "precision: fp16 is mixed precision on an NVIDIA GPU, but instance_types is "
-                f"{list(self.instance_types)}. Name GPU types alone, such as ml.g4dn.xlarge, or leave precision out."
+                f"{list(self.instance_types)}. Name only GPU types, such as ml.g4dn.xlarge, or leave precision out."
             )
         return self
 

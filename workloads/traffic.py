@@ -94,7 +94,7 @@ class Recommender(Document):
         Field(
             max_length=5,
             description="Environment variables of the container, each with one to three values. An advanced job "
-            "tests every instance type with every combination of them. Without any, it is tested as it is deployed.",
+            "tests every instance type with every combination of them. Without any, it uses the deployed ones.",
         ),
     ] = {}
     kms_key_arn: KeyArn | None = Field(
@@ -156,7 +156,7 @@ class Published(Document):
     """An experiment of which others published the figures, with their model and their load.
 
     What it names stands in the place of the workload's own keys for `build --published` and `experiment --published`;
-    what is deployed stays as it is. Its builds have a folder of their own, so that the two are never taken for each
+    deployed stacks do not change. Its builds have a folder of their own, so that the two are never taken for each
     other.
     """
 
@@ -171,7 +171,7 @@ class Published(Document):
         default=1, description="Rows of every request, in the place of [objective]'s."
     )
     sizing: Sizing = Field(
-        default=Sizing(headroom=0.0), description="In the place of [sizing]: a published fleet bears its peak, no more."
+        default=Sizing(headroom=0.0), description="In the place of [sizing]: a published fleet has no headroom."
     )
     payloads: FileName = Field(default="payloads.jsonl", description="The file of requests, in the workload's folder.")
 

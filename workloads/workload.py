@@ -28,7 +28,7 @@ AGREEMENT = "agreement"
 
 
 def name_problem(name: str) -> str | None:
-    """Returns what is wrong with a workload's name, and one that is near; None where nothing is."""
+    """Returns the problem with a workload's name and a valid name like it; None for a valid name."""
     if WORKLOAD_NAME.fullmatch(name):
         return None
     near = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")[:31]

@@ -4,7 +4,7 @@
 - Processing jobs run as processes of this machine, with their role's credentials.
 - An image of the account's own registry must exist in ECR.
 
-$STAND_INS_LOG, or stand_ins.log in the state folder, lists what was replaced.
+$STAND_INS_LOG, or stand_ins.log in the state folder, lists the replacements.
 """
 
 import os

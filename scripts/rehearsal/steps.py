@@ -73,7 +73,7 @@ def recommend(root: Path, workload: str, count: int, scaling: Autoscaling) -> No
         candidates=(candidate,),
         provenance=Provenance(
             measured_on="local",
-            machine="a rehearsal: chosen by hand, not measured",
+            machine="a rehearsal: not measured",
             job_name="rehearsal",
             job_arn=JOB_ARN,
             traffic="none",

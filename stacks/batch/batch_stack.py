@@ -39,7 +39,9 @@ class ScheduledBatchStack(Stack):
         shards = plan_shards(props, hosting)
         add_warnings(self, shards.warnings)
         if not props.options.in_production:
-            text = "The schedule is off outside of -c stage=production: start a run by hand, as docs/deploying.md says."
+            text = (
+                "The schedule is off outside of -c stage=production: start a run yourself, as docs/deploying.md says."
+            )
             Annotations.of(self).add_info_v2("batch:schedule-off", text)
         key = named_key(self, hosting.kms_key_arn)
         storage = BatchStorage(self, "Storage", key=key)

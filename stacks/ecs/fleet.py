@@ -27,7 +27,7 @@ INSTANCE_WARM_UP = Duration.minutes(5)
 
 
 FAMILIES = ("inf1", "inf2", "c5", "c6i", "c7i", "m5", "m6i", "m7i")
-"""The families that an image of ours runs on."""
+"""The families that one of the project's images runs on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

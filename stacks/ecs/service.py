@@ -45,7 +45,7 @@ TRITON = Server(
     command=(
         "sh",
         "-c",
-        # The key is random and told to nobody. If there were none, Triton would refuse its flags and not start.
+        # The key is random and secret. If there were none, Triton would refuse its flags and not start.
         "key=$(cat /proc/sys/kernel/random/uuid); exec tritonserver"
         f" --model-repository={MODEL_FOLDER} --model-control-mode=none --http-port=8000 --grpc-port=8001"
         f" --allow-metrics=false --http-restricted-api={CLOSED}:key=$key --grpc-restricted-protocol={CLOSED}:key=$key",

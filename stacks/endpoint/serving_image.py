@@ -70,7 +70,8 @@ class ServingImage(Construct):
         if self._artifact.runtime == "cuda" and not self._workload.options.local:
             Annotations.of(self).add_error(
                 f"{file}: hosting.target: a cuda build is for development on the local account: it needs PyTorch for "
-                "Python, which no image of ours has. Host a TensorRT build, or set hosting.image_uri to your own image."
+                "Python, which none of the project's images has. Host a TensorRT build, or set hosting.image_uri to "
+                "your own image."
             )
 
 

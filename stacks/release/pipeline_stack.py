@@ -39,7 +39,7 @@ MEASUREMENT_ONLY = ("kms_key_arn", "subnets", "security_groups")
 """Facts of [recommender] that the roles of builds may not use."""
 
 BETA = Options(stage="beta", recommendation="ignore")
-"""Beta has one instance of each workload, which is asked and measured and bears no load."""
+"""Beta has one instance of each workload, which is invoked and measured and serves no users."""
 
 REASONS = {
     r"Resource::.*:log-group:/aws/codebuild/.*": "A project writes into the log group that CodeBuild names after it.",

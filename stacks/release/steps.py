@@ -55,9 +55,9 @@ class Model(Build):
     loaded: bool = False
     """True where beta's endpoint itself is loaded, because a job's hosts could not start the model."""
     proven: bool = False
-    """True where what was recommended is proven on beta's endpoint before the release goes on."""
+    """True if beta's endpoint must prove the recommendation before the release continues."""
     beside: tuple[Build, ...] = ()
-    """A shadow's build. No gate stops it: it gets copies of requests, and its answers reach nobody."""
+    """A shadow's build. No gate stops it: it gets copies of requests, and its answers are discarded."""
 
 
 def check(source: pipelines.IFileSetProducer) -> pipelines.CodeBuildStep:

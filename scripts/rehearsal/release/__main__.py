@@ -36,7 +36,7 @@ def rehearse(folder: Path, say: scenarios.Say) -> None:
         second = scenarios.to_production(rehearsal, first)
         scenarios.canary_rolled_back(rehearsal, second)
         scenarios.stopped_by_parity(rehearsal, second)
-        say("## What was replaced")
+        say("## Replacements")
         for line in rehearsal.replacements():
             say(line)
         say("## Calls by role, each allowed by the role's own policies")

@@ -28,7 +28,7 @@ from workloads import ProjectError, UsageError
 VARIABLE = re.compile(r"#\{([\w@-]+)\.([\w@-]+)\}")
 CLONE = "CODEBUILD_CLONE_REF"
 MEASURES = "Measure-"
-"""Actions with this prefix measure a model. On one machine they would disturb each other, so each runs alone."""
+"""Actions with this prefix measure a model. On one machine they would disturb each other, so they run one at a time."""
 NO_BUILDS = "because no build runs here"
 """The answer of the local account to StartBuild, if the role may call it."""
 POLL_S = 0.3
@@ -44,7 +44,7 @@ class DeploymentFailed(ProjectError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExecutionState:
-    """What the actions of an execution have passed on: keys of artifacts by name, variables by namespace."""
+    """Outputs of an execution's actions: keys of artifacts by name, variables by namespace."""
 
     commit: str
     artifacts: Mapping[str, str] = field(default_factory=dict)

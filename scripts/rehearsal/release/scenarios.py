@@ -29,7 +29,7 @@ def new_artifacts(rehearsal: Rehearsal) -> ExecutionState:
     rehearsal.say("## 1. A release of new artifacts ends with proposed recommendations")
     for change in workload_changes.as_rehearsed(rehearsal.repository):
         rehearsal.say(f"changed for the rehearsal: {change}")
-    commit = rehearsal.repository.commit("A release as it is rehearsed")
+    commit = rehearsal.repository.commit("A rehearsed release")
     rehearsal.run_as_owner("cdk", "bootstrap", "--ci")
     rehearsal.run_as_owner("cdk", "deploy", STACK, "--require-approval", "never", "--ci")
     state, outcomes = rehearsal.release(commit)

@@ -1,4 +1,4 @@
-"""Writes what was replaced, and by what, to the file that $STAND_INS_LOG names."""
+"""Writes each replacement to the file that $STAND_INS_LOG names."""
 
 import os
 from pathlib import Path

@@ -117,7 +117,7 @@ def test_a_recommendation_by_a_stated_rate_is_no_recommendation(repository: Repo
     file.write_text(file.read_text("utf-8").replace('"stack"', '"stated"'), "utf-8")
     with pytest.raises(InvalidDocument) as raised:
         planned(repository)
-    assert "recommended.known_by: got 'stated', but a recommendation is of what was measured." in str(raised.value)
+    assert "recommended.known_by: got 'stated', but a recommendation needs a measured rate." in str(raised.value)
 
 
 def test_the_template_has_the_recommendations_shards_on_its_instance_type(repository: Repository) -> None:
