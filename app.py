@@ -27,10 +27,9 @@ from stacks.budget import NAME as BUDGET
 from stacks.budget import BudgetStack, cost_tags
 from stacks.context import PRODUCTION, Options, ReleaseSource, check_choice, read_budget, read_options, read_release
 from stacks.deployment import plan_deployment
-from stacks.ecs.private_network import Shared
 from stacks.ecs.service_stack import EcsServiceStack
 from stacks.ecs.shared_network import NAME as SHARED_NETWORK
-from stacks.ecs.shared_network import SharedNetworkStack
+from stacks.ecs.shared_network import Shared, SharedNetworkStack
 from stacks.ecs.zones import SharedZones
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.workload_stack import BuiltArtifact, NoRecommendation, NotMeasured, SeveralProblems, WorkloadStackProps
@@ -312,8 +311,7 @@ def _nothing_to_deploy(reasons: Mapping[str, workloads.ProjectError]) -> str:
 
 
 def main(root: Path = workloads.ROOT, command: Sequence[str] | None = None) -> int:
-    # Stack traces and the tree of constructs cost time, and nothing here reads them. CDK's own checks of the templates
-    # would take a third of the time: `make test` makes them, and so does every synthesis of a release.
+    # `make test` and the synthesis of a release run CDK's checks of templates, which take a third of the time.
     app = App(stack_traces=False, tree_metadata=False, builtin_cloud_formation_validation=False)
     local = on_this_machine(os.environ)
     if (code := add_all(app, root, deploying_to(os.environ), command, local=local)) == 0:

@@ -22,12 +22,7 @@ CHECKS = ("make", "--no-print-directory", "lint")
 def main(arguments: list[str]) -> int:
     # In a process group of its own, so that Ctrl-C reaches only the tests; the checks are ended below.
     checks = subprocess.Popen(
-        CHECKS,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        process_group=0,
+        CHECKS, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
     )
     try:
         tests = subprocess.run([*pytest(), *arguments], cwd=ROOT, check=False).returncode

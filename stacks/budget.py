@@ -30,13 +30,7 @@ class BudgetStack(Stack):
     """Has the output BudgetTopicArn, to subscribe to."""
 
     def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        stage: Stage,
-        limit_usd: float,
-        environment: Environment | None = None,
+        self, scope: Construct, id: str, *, stage: Stage, limit_usd: float, environment: Environment | None = None
     ) -> None:
         tags = dict(cost_tags(stage))
         super().__init__(scope, id, env=environment, description=f"The budget of {stage}.", tags=tags)
@@ -78,10 +72,7 @@ class BudgetStack(Stack):
 def _told(topic: sns.Topic, kind: str, percent: int) -> budgets.CfnBudget.NotificationWithSubscribersProperty:
     return budgets.CfnBudget.NotificationWithSubscribersProperty(
         notification=budgets.CfnBudget.NotificationProperty(
-            comparison_operator="GREATER_THAN",
-            notification_type=kind,
-            threshold=percent,
-            threshold_type="PERCENTAGE",
+            comparison_operator="GREATER_THAN", notification_type=kind, threshold=percent, threshold_type="PERCENTAGE"
         ),
         subscribers=[budgets.CfnBudget.SubscriberProperty(subscription_type="SNS", address=topic.topic_arn)],
     )

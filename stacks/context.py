@@ -25,17 +25,15 @@ class Options:
     stage: Stage = "beta"
     """A fleet in production spans zones, and its size was measured on SageMaker."""
     hosting_target: str | None = None
-    """Replaces hosting.target where a workload has such a target: to rehearse without an accelerator. On the local
-    account app.py chooses each workload's target for CPUs, if the context names none."""
+    """Replaces hosting.target for workloads that have this target."""
     recommendation: UseOfRecommendation = "use"
     """"ignore" deploys one instance without autoscaling, so that a new artifact can be measured."""
     autoscaling: AutoscalingIs = "on"
-    """"off" keeps the fleet's present size. SageMaker refuses another instance type as long as a fleet is autoscaled,
-    and CloudFormation removes autoscaling last: deploy with "off" first, then the other type."""
+    """"off" keeps the fleet's size. SageMaker changes the instance type only of a fleet without autoscaling."""
     budget_usd: float | None = None
     """The stage's monthly budget; None has no budget."""
     local: bool = False
-    """True where the stacks go to an account on this machine, which pulls no images and has no accelerators."""
+    """True for a local account, which pulls no images and has no accelerators."""
 
     @property
     def in_production(self) -> bool:

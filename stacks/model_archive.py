@@ -13,14 +13,7 @@ from stacks.grants import acknowledge_actions, acknowledge_resources
 class ModelArchive(Construct):
     """`url` is the archive's s3:// URL."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        file: Path,
-        sha256: str,
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, file: Path, sha256: str) -> None:
         super().__init__(scope, id)
         stack = Stack.of(self)
         staged = AssetStaging(self, "Staged", source_path=str(file))

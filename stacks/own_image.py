@@ -49,15 +49,7 @@ def parse_ecr_uri(uri: str) -> EcrImage | None:
 class OwnImage(Construct):
     """`uri` to run. A missing image of containers/ is an error of the stack, except on the local account."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        uri: str | None,
-        kind: str,
-        workload: WorkloadStackProps,
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, uri: str | None, kind: str, workload: WorkloadStackProps) -> None:
         super().__init__(scope, id)
         self._kind, self._workload = kind, workload
         image = self._ours() if uri is None else _named(uri, workload)

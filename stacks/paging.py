@@ -44,13 +44,7 @@ class Paging(Construct):
     """
 
     def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        workload: str,
-        alarms: Sequence[cloudwatch.IAlarm],
-        own_key: bool = False,
+        self, scope: Construct, id: str, *, workload: str, alarms: Sequence[cloudwatch.IAlarm], own_key: bool = False
     ) -> None:
         super().__init__(scope, id)
         self._own_key, self._workload = own_key, workload

@@ -1,6 +1,4 @@
-"""Files that are whole or not there, whatever ends the program or fills the disk while they are written; the text of
-files that others wrote, or the place where it is none; and names as one types them.
-"""
+"""Atomic writes of files, text reading with a clear error, and paths relative to the working directory."""
 
 import contextlib
 import os

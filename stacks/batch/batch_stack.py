@@ -11,7 +11,7 @@ from stacks.batch.watch import BatchWatch
 from stacks.budget import cost_tags
 from stacks.deployment import problems_of_hardware
 from stacks.ecs.fleet import EcsFleet, machine
-from stacks.ecs.private_network import PrivateNetwork, Shared
+from stacks.ecs.shared_network import PrivateNetwork, Shared
 from stacks.ecs.task import EcsTask
 from stacks.model_archive import ModelArchive
 from stacks.own_image import OwnImage

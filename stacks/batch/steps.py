@@ -17,7 +17,7 @@ from constructs import Construct
 
 from stacks.batch.storage import BatchStorage
 from stacks.ecs.fleet import EcsFleet
-from stacks.ecs.private_network import PrivateNetwork
+from stacks.ecs.shared_network import PrivateNetwork
 from stacks.ecs.task import EcsTask
 from stacks.grants import acknowledge_log, acknowledge_policy_to_checkov, acknowledge_resources
 from stacks.model_archive import ModelArchive
@@ -174,12 +174,7 @@ class BatchSteps(Construct):
         )
         answer = sfn.Chain.start(work.shards(self)).next(work.account(self))
         chain = name_run.next(self._look_for_input(input)).next(self._unless_missing(input, answer))
-        log = logs.LogGroup(
-            self,
-            "Log",
-            retention=logs.RetentionDays.ONE_MONTH,
-            removal_policy=RemovalPolicy.DESTROY,
-        )
+        log = logs.LogGroup(self, "Log", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
         acknowledge_log(log)
         self.machine = sfn.StateMachine(
             self,

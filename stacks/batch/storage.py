@@ -15,13 +15,7 @@ LOGS_KEPT = Duration.days(90)
 class BatchStorage(Construct):
     """`input` and `output`. Both outlive the stack, because they hold users' data."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        key: kms.IKey | None,
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, key: kms.IKey | None) -> None:
         super().__init__(scope, id)
         self.key = key
         self._logs = s3.Bucket(

@@ -13,7 +13,7 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.ecs.private_network import PrivateNetwork
+from stacks.ecs.shared_network import PrivateNetwork
 from stacks.grants import acknowledge, acknowledge_actions, acknowledge_policy_to_checkov, acknowledge_resources
 from workloads import UsageError
 from workloads.instances import family, instance_shape
@@ -23,8 +23,7 @@ ROOT_VOLUME = Size.gibibytes(100)
 UNITS_PER_VCPU = 1024
 NO_INSTANCE_ROLE_FOR_TASKS = "echo ECS_AWSVPC_BLOCK_IMDS=true >> /etc/ecs/ecs.config"
 INSTANCE_WARM_UP = Duration.minutes(5)
-"""Mostly the time to pull such an image. Until it is over, ECS starts no further instance in place of a starting
-one."""
+"""Mostly the time to pull an image. Until then ECS starts no other instance in its place."""
 
 
 FAMILIES = ("inf1", "inf2", "c5", "c6i", "c7i", "m5", "m6i", "m7i")
@@ -61,13 +60,7 @@ class EcsFleet(Construct):
     """`cluster`, `strategy` and `alone` (placement constraints) for a task, and the `cpu` units it has to reserve."""
 
     def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        network: PrivateNetwork,
-        machine: Machine,
-        max_instances: int,
+        self, scope: Construct, id: str, *, network: PrivateNetwork, machine: Machine, max_instances: int
     ) -> None:
         super().__init__(scope, id)
         self._max_instances, self._network, self._machine = max_instances, network, machine
@@ -83,8 +76,7 @@ class EcsFleet(Construct):
             auto_scaling_group=self.group,
             instance_warmup_period=INSTANCE_WARM_UP.to_seconds(),
             enable_managed_draining=True,
-            # Managed draining is enough. Termination protection would stay on instances after the provider is deleted,
-            # and then the stack cannot be deleted (aws/containers-roadmap#2862).
+            # It would outlive the provider and block the stack's deletion (aws/containers-roadmap#2862).
             enable_managed_termination_protection=False,
         )
         self.cluster.add_asg_capacity_provider(self.provider)

@@ -14,7 +14,7 @@ from aws_cdk import aws_elasticloadbalancingv2 as elb
 from constructs import Construct
 
 from stacks.ecs.fleet import EcsFleet
-from stacks.ecs.private_network import PrivateNetwork
+from stacks.ecs.shared_network import PrivateNetwork
 from stacks.ecs.task import EcsTask
 from stacks.grants import acknowledge
 from stacks.model_archive import ModelArchive
@@ -40,9 +40,7 @@ class Server:
 
 NEURON = Server(command=("serve",), environment={"MODEL_FOLDER": MODEL_FOLDER, "PORT": "8080"}, ports={"http": 8080})
 CLOSED = "model-repository,model-config,shared-memory,statistics,trace,logging"
-"""APIs of Triton that callers have no use for: they load code, map memory, write files, or tell of other callers.
-
-The remaining APIs are inference, health, and the metadata that says what a model takes."""
+"""APIs of Triton that are closed to callers. Inference, health and metadata stay open."""
 TRITON = Server(
     command=(
         "sh",
@@ -130,8 +128,7 @@ class EcsService(Construct):
             self._fleet.cpu,
             health_check=ecs.HealthCheck(
                 command=["CMD-SHELL", f"curl --fail --silent {health} || exit 1"],
-                # The load balancer sees sooner that a server is gone. This check only has to allow for START_UP: 300 s,
-                # the longest start period that ECS takes, and ten retries.
+                # The maximum start period of 300 s and ten retries cover START_UP.
                 interval=Duration.seconds(30),
                 timeout=Duration.seconds(5),
                 start_period=Duration.seconds(300),
@@ -165,8 +162,7 @@ class EcsService(Construct):
             placement_strategies=[ecs.PlacementStrategy.spread_across(ecs.BuiltInAttributes.AVAILABILITY_ZONE)],
             # No desired count: an update would set an autoscaled service back to it.
             circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
-            # A task needs an instance of its own, so an update starts a whole second fleet. The auto scaling group has
-            # room for it, and the old fleet serves until the new one is healthy.
+            # An update starts a second fleet; the old one serves until the new one is healthy.
             min_healthy_percent=100,
             max_healthy_percent=200,
             health_check_grace_period=START_UP,

@@ -6,9 +6,9 @@ from constructs import Construct
 from stacks.budget import cost_tags
 from stacks.deployment import Deployment, plan_deployment
 from stacks.ecs.fleet import EcsFleet, Machine, machine
-from stacks.ecs.private_network import PrivateNetwork, Shared
 from stacks.ecs.scaling import EcsScaling
 from stacks.ecs.service import NEURON, TRITON, EcsService
+from stacks.ecs.shared_network import PrivateNetwork, Shared
 from stacks.ecs.task import EcsTask
 from stacks.ecs.watch import EcsServiceWatch, EcsServiceWatchProps
 from stacks.model_archive import ModelArchive
@@ -35,13 +35,7 @@ class EcsServiceStack(Stack):
         named_in = props.folder.recommendation_file if deployment.recommended else props.folder.file
         runs_on = machine(named_in, deployment.instance_type)
         network = PrivateNetwork(self, "Network", workload=workload, existing=hosting.vpc, shared=shared)
-        fleet = EcsFleet(
-            self,
-            "Fleet",
-            network=network,
-            machine=runs_on,
-            max_instances=_most_tasks(deployment),
-        )
+        fleet = EcsFleet(self, "Fleet", network=network, machine=runs_on, max_instances=_most_tasks(deployment))
         service = self._service(hosting, props, network, fleet, deployment)
         if deployment.autoscaling is not None:
             EcsScaling(
@@ -69,13 +63,7 @@ class EcsServiceStack(Stack):
     ) -> EcsService:
         workload, artifact, runs_on = props.folder.workload, props.artifact, fleet.machine
         archive = ModelArchive(self, "Archive", file=props.archive_file, sha256=artifact.archive_sha256)
-        image = OwnImage(
-            self,
-            "Image",
-            uri=hosting.image_uri,
-            kind=runs_on.kind,
-            workload=props,
-        )
+        image = OwnImage(self, "Image", uri=hosting.image_uri, kind=runs_on.kind, workload=props)
         task = EcsTask(
             self,
             "Task",

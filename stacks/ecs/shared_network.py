@@ -3,7 +3,7 @@
 Stacks find it by SSM parameters: CloudFormation could not change an export that a stack imports.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from aws_cdk import Annotations, CfnOutput, Environment, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -13,6 +13,7 @@ from constructs import Construct
 
 from stacks.ecs.zones import ORDINALS, SharedZones, is_zone_id
 from stacks.grants import acknowledge_log
+from workloads import ExistingNetwork, Workload
 
 NAME = "SharedNetworkStack"
 CIDR = "10.0.0.0/16"
@@ -122,3 +123,41 @@ def _number(zone: str) -> int:
     if zone in ORDINALS:
         return ORDINALS.index(zone)
     return int(zone.rpartition("-az")[2]) if is_zone_id(zone) else ord(zone[-1]) - ord("a")
+
+
+Shared = Callable[[], SharedNetworkStack]
+"""Returns the network of the stage, which the first workload that asks for it brings about."""
+
+
+class PrivateNetwork(Construct):
+    """`vpc`, the `subnets` to run in, and the `cidr` that callers are in."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, workload: Workload, existing: ExistingNetwork | None, shared: Shared
+    ) -> None:
+        super().__init__(scope, id)
+        self.vpc = self._existing(existing) if existing else self._shared(workload, shared())
+        self.cidr = existing.cidr if existing else CIDR
+        self.subnets = ec2.SubnetSelection(subnets=[*self.vpc.private_subnets])
+
+    def _shared(self, workload: Workload, network: SharedNetworkStack) -> ec2.IVpc:
+        Stack.of(self).add_stack_dependency(network)
+        zones = network.zones.of(workload)
+        subnets = [self._read(f"Subnet-{zone}", network.subnet_parameter(zone)) for zone in zones]
+        return self._import(self._read("VpcId", network.vpc_parameter), CIDR, zones, subnets)
+
+    def _read(self, id: str, parameter: str) -> str:
+        value: str = ssm.StringParameter.from_string_parameter_name(self, id, parameter).string_value
+        return value
+
+    def _existing(self, existing: ExistingNetwork) -> ec2.IVpc:
+        zones, subnets = list(existing.availability_zones), list(existing.subnet_ids)
+        return self._import(existing.id, existing.cidr, zones, subnets)
+
+    def _import(self, vpc: str, cidr: str, zones: list[str], subnets: list[str]) -> ec2.IVpc:
+        imported = ec2.Vpc.from_vpc_attributes(
+            self, "Vpc", vpc_id=vpc, vpc_cidr_block=cidr, availability_zones=zones, private_subnet_ids=subnets
+        )
+        reason = "Nothing here adds a route, so nothing reads the subnets' route tables."
+        Annotations.of(imported).acknowledge_warning("@aws-cdk/aws-ec2:noSubnetRouteTableId", reason)
+        return imported

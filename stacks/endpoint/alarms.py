@@ -25,8 +25,7 @@ class EndpointAlarms(Construct):
         latency, errors = self._latency(), self._errors()
         client_errors = self._client_errors()
         saturation = self._saturation()
-        # A caller that sends malformed requests is no reason to page. A release that answers every request with a 4xx
-        # is one to roll back.
+        # Malformed requests do not page, but a release that rejects every request is rolled back.
         self.paging = [*latency, self._client_latency(), *errors, *saturation]
         self.rollback = [*latency, *errors, client_errors]
         self.all = [*self.paging, client_errors]

@@ -6,15 +6,7 @@ from dataclasses import dataclass
 from stacks.deployment import Deployment, plan_deployment
 from stacks.fitness import Wanted, not_offered, outside_zones, unfit
 from stacks.workload_stack import SynthWarning, WorkloadStackProps, refuse
-from workloads import (
-    EndpointUpdate,
-    ModelArtifact,
-    NewVpc,
-    ProjectError,
-    SageMakerEndpointHosting,
-    Target,
-    UsageError,
-)
+from workloads import EndpointUpdate, ModelArtifact, NewVpc, ProjectError, SageMakerEndpointHosting, Target, UsageError
 from workloads.instances import hardware
 
 

@@ -24,13 +24,7 @@ CIDR = "10.0.0.0/16"
 class EndpointVpc(Construct):
     """`subnet_ids` and `security_group_ids` for a model, and the `routes` that must exist before it."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        network: EndpointNetwork,
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, network: EndpointNetwork) -> None:
         super().__init__(scope, id)
         self.routes: list[Construct] = []
         if isinstance(network, NewVpc):

@@ -111,14 +111,7 @@ class RecommenderAccess(Construct):
 class GeneratorAccess(Construct):
     """`role` is the role of the Processing job of `recommender.generators`."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        workload: Workload,
-        endpoint: WorkloadEndpoint,
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, workload: Workload, endpoint: WorkloadEndpoint) -> None:
         super().__init__(scope, id)
         self.role = iam.Role(
             self,
@@ -179,9 +172,7 @@ def _grant_key(role: iam.Role, key_arn: str | None) -> None:
     )
     role.add_to_policy(
         iam.PolicyStatement(
-            actions=["kms:CreateGrant"],
-            resources=[key_arn],
-            conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+            actions=["kms:CreateGrant"], resources=[key_arn], conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}}
         )
     )
 

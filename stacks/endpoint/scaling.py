@@ -19,13 +19,7 @@ class EndpointScaling(Construct):
     """Uses L1: the L2 would add a role although SageMaker's service-linked one is used."""
 
     def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        endpoint_name: str,
-        autoscaling: Autoscaling,
-        rules: EndpointScalingRules,
+        self, scope: Construct, id: str, *, endpoint_name: str, autoscaling: Autoscaling, rules: EndpointScalingRules
     ) -> None:
         super().__init__(scope, id)
         self._rules, self._autoscaling = rules, autoscaling

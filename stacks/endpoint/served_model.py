@@ -33,13 +33,7 @@ class ServedModel(Construct):
     """`model`, and `variant` to put it into an endpoint configuration."""
 
     def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        served: Served,
-        role: iam.Role,
-        network: EndpointVpc | None,
+        self, scope: Construct, id: str, *, served: Served, role: iam.Role, network: EndpointVpc | None
     ) -> None:
         super().__init__(scope, id)
         self._served = served

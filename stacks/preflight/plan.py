@@ -190,10 +190,7 @@ def _on_demand(folder: WorkloadFolder, instance_type: str, instances: int, why: 
 
 
 def _on_ec2(
-    folder: WorkloadFolder,
-    hosting: EcsServiceHosting | ScheduledBatchHosting,
-    instance_type: str,
-    network: SharedZones,
+    folder: WorkloadFolder, hosting: EcsServiceHosting | ScheduledBatchHosting, instance_type: str, network: SharedZones
 ) -> Iterator[Question]:
     zones = hosting.vpc.availability_zones if hosting.vpc else tuple(network.of(folder.workload))
     if set(zones) & set(ORDINALS):

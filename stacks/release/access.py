@@ -47,14 +47,7 @@ class ReleaseAccess(Construct):
     A build runs code from pip and from checkpoints, so it can change only its own workload's files.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        releases: s3.IBucket,
-        connection_arn: str,
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, releases: s3.IBucket, connection_arn: str) -> None:
         super().__init__(scope, id)
         self._releases = releases
         self.source = iam.Role(

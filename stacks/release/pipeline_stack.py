@@ -20,12 +20,7 @@ from constructs import Construct
 from stacks.context import PRODUCTION, Options, ReleaseSource
 from stacks.ecs.service_stack import EcsServiceStack
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
-from stacks.grants import (
-    acknowledge,
-    acknowledge_policy_to_checkov,
-    acknowledge_to_checkov,
-    acknowledge_wildcards,
-)
+from stacks.grants import acknowledge, acknowledge_policy_to_checkov, acknowledge_to_checkov, acknowledge_wildcards
 from stacks.release import steps
 from stacks.release.access import ReleaseAccess, build_cache, use_of
 from stacks.release.images import ReleaseImages

@@ -18,9 +18,7 @@ LONGEST_JOB = Duration.hours(6)
 CDK_ASSETS = "4.7.3"
 """The version of cdk-assets that publishes archives: npm's latest, which reads assemblies up to schema 54."""
 RELABEL = r"""find cdk.out -name '*.assets.json' -exec sed -i 's/"version": "55\.0\.0"/"version": "54.0.0"/' {} +"""
-"""Lets cdk-assets read what aws-cdk-lib writes. Schema 55 changed only integration tests: assets.schema.json and
-cloud-assembly.schema.json of @aws-cdk/cloud-assembly-schema 54.26.0 and 55.3.0 are the same, byte for byte. The last
-aws-cdk-lib with schema 54, 2.273, cannot leave out CDK's own checks of templates, a third of a synthesis."""
+"""Lets cdk-assets read what aws-cdk-lib writes: the schemas of assets are the same in versions 54 and 55."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,11 +66,7 @@ def check(source: pipelines.IFileSetProducer) -> pipelines.CodeBuildStep:
 
 
 def build(
-    model: Model,
-    source: pipelines.IFileSetProducer,
-    after: pipelines.Step,
-    role: iam.IRole,
-    bucket_name: str,
+    model: Model, source: pipelines.IFileSetProducer, after: pipelines.Step, role: iam.IRole, bucket_name: str
 ) -> pipelines.CodeBuildStep:
     """Compiles the model, and a shadow's, where its hardware is. `role` is both the step's and a processing job's."""
     facts = [f"recommender.role_arn={role.role_arn}", f"recommender.bucket={bucket_name}"]
@@ -121,20 +115,14 @@ def record(
 
 
 def parity_gate(
-    model: Model,
-    source: pipelines.IFileSetProducer,
-    built: pipelines.IFileSetProducer,
-    recorded: pipelines.Step | None,
+    model: Model, source: pipelines.IFileSetProducer, built: pipelines.IFileSetProducer, recorded: pipelines.Step | None
 ) -> pipelines.CodeBuildStep:
     """Judges what the build compared where it was made, or what `recorded` has of the model on its chip."""
     gate = ["bash", f"{SCRIPTS}/parity_gate.sh", model.workload, model.target]
     return _step(
         f"ParityGate-{model.workload}",
         source,
-        [
-            f"{INSTALL} requirements/build.txt torch",
-            " ".join([*gate, "recorded/outputs.json"] if recorded else gate),
-        ],
+        [f"{INSTALL} requirements/build.txt torch", " ".join([*gate, "recorded/outputs.json"] if recorded else gate)],
         inputs={model.folder: built} | ({"recorded": recorded} if recorded else {}),
     )
 
@@ -149,9 +137,7 @@ def collect(
 
 
 def synth(
-    source: pipelines.IFileSetProducer,
-    built: Mapping[str, pipelines.IFileSetProducer],
-    gates: Sequence[pipelines.Step],
+    source: pipelines.IFileSetProducer, built: Mapping[str, pipelines.IFileSetProducer], gates: Sequence[pipelines.Step]
 ) -> pipelines.CodeBuildStep:
     """Writes all templates, with the pipeline's own. A template names its model archive by hash."""
     collected = [
@@ -165,8 +151,7 @@ def synth(
             "npm ci --no-audit --no-fund",
             f"{INSTALL} requirements/cdk.txt",
             "mkdir -p build && cp -rL collected/*/. build/",
-            # The stages say themselves what they do with a recommendation. The stacks beside them, which nothing here
-            # deploys, would refuse the recommendation of an earlier artifact.
+            # The stages have their own options; the stacks beside them are not deployed here.
             "npx cdk synth --quiet -c recommendation=ignore",
             RELABEL,
         ],

@@ -9,12 +9,10 @@ PRODUCTION = Options(stage="production")
 MEASURE = "`python -m inference_recommender run spellcheck --job advanced`"
 
 
-def test_without_a_recommendation_one_instance_is_deployed_with_a_warning(
-    repository: Repository,
-) -> None:
+def test_without_a_recommendation_one_instance_is_deployed_with_a_warning(repository: Repository) -> None:
     assert repository.synthesise().warnings() == [
         f"{repository.recommendation_file} does not exist: one ml.c5.xlarge is deployed, without autoscaling. "
-        f"Measure with {MEASURE}, review the file and deploy again. [ack: recommendation:missing]",
+        f"Measure with {MEASURE}, review the file and deploy again. [ack: recommendation:missing]"
     ]
 
 
@@ -31,7 +29,7 @@ def test_a_local_measurement_is_deployed_with_a_warning(repository: Repository) 
     repository.recommend(candidate(), provenance={"measured_on": "local", "machine": "2 cores of an AMD EPYC"})
     assert repository.synthesise().warnings() == [
         f"{repository.recommendation_file}: was measured locally, on 2 cores of an AMD EPYC. Production wants one "
-        f"measured on SageMaker: run {MEASURE} against an AWS account. [ack: recommendation:local]",
+        f"measured on SageMaker: run {MEASURE} against an AWS account. [ack: recommendation:local]"
     ]
 
 

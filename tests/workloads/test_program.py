@@ -63,11 +63,7 @@ def test_a_wrong_option_ends_as_argparse_has_it() -> None:
             3,
             "Too many open files: raise the limit of this process with `ulimit -n`, then try again.",
         ),
-        (
-            MemoryError(),
-            3,
-            "There is not enough memory on this machine for this. Free some, then try again.",
-        ),
+        (MemoryError(), 3, "There is not enough memory on this machine for this. Free some, then try again."),
     ],
     ids=str,
 )

@@ -22,11 +22,7 @@ QUICK_PHASES = f"""phases = [
 ]
 stop = {{ flat_invocations = "Continue" }}
 """
-OBJECTIVE = {
-    "model_latency_ms": "5000.0",
-    "peak_invocations_per_minute": "600",
-    "trough_invocations_per_minute": "300",
-}
+OBJECTIVE = {"model_latency_ms": "5000.0", "peak_invocations_per_minute": "600", "trough_invocations_per_minute": "300"}
 
 
 def as_rehearsed(repository: Repository) -> Iterator[str]:

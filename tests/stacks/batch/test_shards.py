@@ -9,13 +9,7 @@ from stacks.batch.shards import Shards, plan_shards
 from stacks.context import PRODUCTION, Options
 from stacks.workload_stack import NotMeasured, WorkloadStackProps
 from tests.stacks.miniature import Repository, make_ec2_repository
-from workloads import (
-    BatchFleet,
-    BatchRecommendation,
-    ModelArtifact,
-    ScheduledBatchHosting,
-    ThroughputObjective,
-)
+from workloads import BatchFleet, BatchRecommendation, ModelArtifact, ScheduledBatchHosting, ThroughputObjective
 from workloads.errors import InvalidDocument
 
 COMMAND = "`python -m inference_recommender size --workload duplicates --from SUMMARIES --recommend`"

@@ -9,13 +9,7 @@ from aws_cdk import Environment
 from aws_cdk.assertions import Match
 
 from stacks.ecs.service import START_UP
-from tests.stacks.miniature import (
-    Repository,
-    Synthesis,
-    kinds,
-    make_ec2_repository,
-    service_candidate,
-)
+from tests.stacks.miniature import Repository, Synthesis, kinds, make_ec2_repository, service_candidate
 from tests.stacks.templates import api_problems, filled, in_ecs_case
 from workloads import Autoscaling, LatencyObjective, ScheduledMinimum, load_workload
 

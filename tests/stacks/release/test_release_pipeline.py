@@ -206,10 +206,7 @@ def test_the_images_step_alone_is_privileged_and_pushes_to_one_repository(templa
     pushing = [s for s in statements if "ecr:PutImage" in s["Action"]]
     assert [s["Resource"]["Fn::GetAtt"][1] for s in pushing] == ["Arn"]
     bases = json.dumps([s["Resource"] for s in statements if "ecr:BatchGetImage" in s["Action"] and s not in pushing])
-    assert set(re.findall(r":repository/([a-z0-9-]+)", bases)) == {
-        "pytorch-inference-neuron",
-        "sagemaker-tritonserver",
-    }
+    assert set(re.findall(r":repository/([a-z0-9-]+)", bases)) == {"pytorch-inference-neuron", "sagemaker-tritonserver"}
 
 
 def test_the_repository_of_the_images_scans_them_and_overwrites_none(template: dict[str, Any]) -> None:
@@ -355,10 +352,7 @@ def test_without_a_repository_there_is_no_pipeline() -> None:
 
 @pytest.mark.parametrize(
     ("given", "missing"),
-    [
-        ({"release_repository": "o/n"}, "release-connection"),
-        ({"release_connection": CONNECTION}, "release-repository"),
-    ],
+    [({"release_repository": "o/n"}, "release-connection"), ({"release_connection": CONNECTION}, "release-repository")],
 )
 def test_half_a_source_is_refused(given: dict[str, str], missing: str) -> None:
     with pytest.raises(UsageError) as caught:

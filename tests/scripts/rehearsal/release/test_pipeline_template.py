@@ -13,13 +13,7 @@ from scripts.rehearsal.release.pipeline_template import (
     read_build_spec,
     read_pipeline,
 )
-from tests.scripts.rehearsal.release.templates import (
-    build,
-    commands,
-    pipeline,
-    project,
-    source,
-)
+from tests.scripts.rehearsal.release.templates import build, commands, pipeline, project, source
 from workloads import ROOT, UsageError
 
 SNAPSHOT = ROOT / "tests" / "stacks" / "snapshots" / "ReleasePipelineStack.template.json"
