@@ -338,8 +338,8 @@ def test_mixed_precision_of_pytorch_is_refused_on_a_cpu() -> None:
     with pytest.raises(ValidationError) as caught:
         TorchScriptTarget(runtime="torchscript", precision="fp16", instance_types=("ml.c5.xlarge",))
     assert (
-        "precision: fp16 is mixed precision on an NVIDIA GPU, but instance_types is ['ml.c5.xlarge']. Name GPU types "
-        "alone, such as ml.g4dn.xlarge, or leave precision out."
+        "precision: fp16 is mixed precision on an NVIDIA GPU, but instance_types is ['ml.c5.xlarge']. Name only GPU "
+        "types, such as ml.g4dn.xlarge, or leave precision out."
     ) in str(caught.value)
 
 

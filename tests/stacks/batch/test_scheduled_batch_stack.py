@@ -180,7 +180,7 @@ def test_in_beta_no_run_starts_by_the_clock_and_none_is_missed(beta: Synthesis, 
     assert beta.only("AWS::Events::Rule")["State"] == "DISABLED"
     assert set(alarms(beta)) == {"WatchFailed", "WatchLate", "WatchSlow"}
     assert beta.notes("batch:schedule-off") == [
-        "The schedule is off outside of -c stage=production: start a run by hand, as docs/deploying.md says."
+        "The schedule is off outside of -c stage=production: start a run yourself, as docs/deploying.md says."
     ]
 
 
