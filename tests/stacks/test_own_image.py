@@ -105,8 +105,8 @@ def test_a_build_for_development_has_no_image_on_aws(repository: Repository) -> 
     push(repository, "triton-25.09-gpu")
     assert errors(repository.synthesise(IRELAND)) == [
         f"{repository.workload_file}: hosting.target: a cuda build is for development on the local account: it needs "
-        "PyTorch for Python, which none of the project's images has. Host a TensorRT build, or set hosting.image_uri to "
-        "your own image."
+        "PyTorch for Python, which none of the project's images has. Host a TensorRT build, or set hosting.image_uri "
+        "to your own image."
     ]
     assert errors(repository.synthesise(IRELAND, Options(local=True))) == []
 
