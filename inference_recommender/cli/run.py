@@ -105,7 +105,9 @@ def _run(parts: RunParts, options: argparse.Namespace, stderr: Console) -> int:
     account = SageMakerAccount()
     if options.resume:
         return _resume(options, account, parts, stderr)
-    known = None if options.url else account
+    # A named model needs no stack: a release's role may not read it.
+    named = with_settings(load_workload(options.workload), options.settings).workload.recommender.model
+    known = None if options.url or named else account
     folder = with_settings(
         deployed_workload(options.workload, options.target, known, options.endpoint), options.settings
     )
