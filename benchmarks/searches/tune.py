@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from benchmarks import harness
@@ -130,7 +131,7 @@ def main() -> int:
         assert race.leader is not None
         if seed <= max(options.brute_force_seeds, 1):  # its last choice also counts for later seeds
             best, requests = brute_force_simulated(configured, seed)
-        row = {
+        row: dict[str, Any] = {
             "seed": seed,
             "tune": race.leader.configuration.label,
             "tune_true": round(true_capacity(service(race.leader.configuration))),

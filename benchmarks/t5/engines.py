@@ -22,7 +22,7 @@ from benchmarks.t5 import checkpoint as t5_checkpoint
 Device = Literal["cpu", "cuda"]
 TRITON = ", triton"
 """Suffix of an engine behind Triton."""
-LIMITS = {"max_input_tokens": 64, "max_output_tokens": t5_checkpoint.OUTPUT_TOKENS}
+LIMITS: dict[str, Any] = {"max_input_tokens": 64, "max_output_tokens": t5_checkpoint.OUTPUT_TOKENS}
 CONFIG_PBTXT = """\
 name: "t5"
 backend: "python"
