@@ -24,19 +24,11 @@ PREFIXES = {
     "stepfunctions": "states",
 }
 """IAM's name of a service, if it is not botocore's."""
-_SAME_NAME = [
-    "application-autoscaling",
-    "cloudformation",
-    "codebuild",
-    "codepipeline",
-    "events",
-    "sagemaker",
-    "scheduler",
-]
 PASSED_TO = {
     "ecs": "ecs-tasks.amazonaws.com",
     "stepfunctions": "states.amazonaws.com",
-    **{service: f"{service}.amazonaws.com" for service in _SAME_NAME},
+    **{name: f"{name}.amazonaws.com" for name in ("application-autoscaling", "cloudformation", "codebuild")},
+    **{name: f"{name}.amazonaws.com" for name in ("codepipeline", "events", "sagemaker", "scheduler")},
 }
 """The receiver of a role that a request names, by service. A request to another service passes no role."""
 PUBLIC = "parameter/aws/service/"
