@@ -11,16 +11,14 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from inference_recommender.load_generator.process import COMMAND
 from local_aws import machine
 from local_aws.account import Account, AccountSettings
-from local_aws.process.neuron import NeuronStandIn
 from local_aws.process.triton import remove_leftovers
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from local_aws.sagemaker.processing_jobs import ContainerRunner
 from local_aws.server import AccountServer, as_shell, exports
 from local_aws.state_folder import PRIVATE, StateFolder
 from workloads import ROOT, ProjectError
@@ -43,15 +41,8 @@ See docs/local-account.md.
 log = logging.getLogger("local_aws")
 
 
-def main(
-    arguments: list[str] | None = None,
-    generator: Sequence[str] = COMMAND,
-    neuron: NeuronStandIn | None = None,
-    processing: ContainerRunner | None = None,
-    *,
-    images_must_exist: bool = False,
-) -> int:
-    """Serves until Ctrl-C or SIGTERM. A rehearsal replaces the generator, Neuron's chips and processing containers."""
+def main(arguments: list[str] | None = None, **parts: Any) -> int:
+    """Serves until Ctrl-C or SIGTERM. `parts` are the fields of `AccountSettings` that a rehearsal replaces."""
     options = parser().parse_args(arguments)
     _log_to_stderr()
     os.umask(PRIVATE)  # logs, models and jobs are for their owner only
@@ -63,10 +54,7 @@ def main(
             region=options.region,
             toolchain=toolchain,
             most_servers=options.servers,
-            generator=generator,
-            neuron=neuron,
-            processing=processing,
-            images_must_exist=images_must_exist,
+            **parts,
         )
     )
     stop = threading.Event()

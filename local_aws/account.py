@@ -17,7 +17,6 @@ from moto.codebuild.responses import CodeBuildResponse
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ecs.responses import EC2ContainerServiceResponse
 from moto.iam.models import iam_backends
-from moto.logs.models import LogsBackend, logs_backends
 from moto.s3 import urls as s3_urls
 from moto.s3.exceptions import S3ClientError
 from moto.s3.models import FakeKey, S3Backend, s3_backends
@@ -153,8 +152,8 @@ class Account:
             roles=ServiceRoles(self.calls, settings.account_id, settings.region),
         )
         self._jobs: list[RecommendationJobs | ProcessingJobs] = []
-        self._metrics: InvocationMetrics | None = None
-        self._scaler: Scaler | None = None
+        self.metrics: InvocationMetrics
+        self._scaler: Scaler
 
     def install(self) -> None:
         template.install()
@@ -165,17 +164,12 @@ class Account:
         _replace(iam_backends, LocalIamBackend)
         _replace(s3_backends, LocalS3Backend)
         _replace(sagemaker_backends, self._sagemaker)
-        self._metrics = InvocationMetrics(self._cloudwatch(self.settings.region))
-        self._metrics.start()
+        self.metrics = InvocationMetrics(self._cloudwatch(self.settings.region))
+        self.metrics.start()
         scaling = applicationautoscaling_backends[self.settings.account_id][self.settings.region]
         assert isinstance(scaling, LocalScalingBackend), "just installed"
         self._scaler = Scaler(scaling, self._cloudwatch(self.settings.region))
         self._scaler.start()
-
-    @property
-    def metrics(self) -> InvocationMetrics:
-        assert self._metrics is not None, "install() comes first"
-        return self._metrics
 
     def find_endpoint(self, name: str) -> LocalEndpoint | None:
         return self._endpoint(name, self.settings.region)
@@ -186,22 +180,15 @@ class Account:
 
     def close(self) -> None:
         """Stops jobs and endpoints, and returns when their processes have ended."""
-        if self._scaler is not None:
-            self._scaler.close()
+        self._scaler.close()
         for jobs in self._jobs:
             jobs.close()
         self.host.close()
         self.metrics.close()
 
     def _sagemaker(self, region_name: str, account_id: str) -> LocalSageMakerBackend:
-        jobs = RecommendationJobs(
-            self.host,
-            region_name,
-            lambda: self._cloudwatch(region_name),
-            lambda: self._logs(region_name),
-            self.settings.generator,
-        )
         settings = self.settings
+        jobs = RecommendationJobs(self.host, region_name, settings.generator)
         processing = ProcessingJobs(account_id, region_name, settings.state, settings.processing, self.environment)
         self._jobs += [jobs, processing]
         return LocalSageMakerBackend(
@@ -214,9 +201,6 @@ class Account:
 
         capacity = VariantCapacity(lambda name: self._endpoint(name, region_name), update)
         return LocalScalingBackend(region_name, account_id, capacity, lambda: self._cloudwatch(region_name))
-
-    def _logs(self, region: str) -> LogsBackend:
-        return logs_backends[self.settings.account_id][region]
 
     def _cloudwatch(self, region: str) -> LocalCloudWatchBackend:
         backend = cloudwatch_backends[self.settings.account_id][region]

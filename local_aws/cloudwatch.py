@@ -56,13 +56,15 @@ def statistic(name: str, data: Sequence[Distribution]) -> float:
     """Computes a statistic of a bucket. Raises ValueError for an unknown name."""
     if match := _PERCENTILE.match(name):
         return percentile(data, float(match[1]))
+    count = sum(sum(datum.counts) for datum in data)
+    total = sum(value * count for datum in data for value, count in zip(datum.values, datum.counts, strict=True))
     match name:
         case "SampleCount":
-            return _count(data)
+            return count
         case "Sum":
-            return _sum(data)
+            return total
         case "Average":
-            return _sum(data) / (_count(data) or math.nan)
+            return total / (count or math.nan)
         case "Minimum":
             return min(min(datum.values) for datum in data)
         case "Maximum":
@@ -76,24 +78,12 @@ def percentile(data: Iterable[Distribution], rank: float) -> float:
     for datum in data:
         for value, count in zip(datum.values, datum.counts, strict=True):
             weights[value] += count
-    return _nearest_rank(weights, rank)
-
-
-def _nearest_rank(weights: Mapping[float, float], rank: float) -> float:
     wanted, seen, value = rank / 100 * sum(weights.values()), 0.0, math.nan
     for value in sorted(weights):
         seen += weights[value]
         if seen >= wanted:
             break
     return value
-
-
-def _count(data: Iterable[Distribution]) -> float:
-    return sum(sum(datum.counts) for datum in data)
-
-
-def _sum(data: Iterable[Distribution]) -> float:
-    return sum(value * count for datum in data for value, count in zip(datum.values, datum.counts, strict=True))
 
 
 Key = tuple[str, str, frozenset[tuple[str, str]]]
@@ -158,18 +148,13 @@ class LocalCloudWatchBackend(CloudWatchBackend):
                 answered[query["Id"]] = _result(query["Id"], query.get("Label") or query["Id"], times, values)
         return [answered[query["Id"]] for query in queries if query.get("ReturnData", True)]
 
-    def statistics(
-        self, key: Key, start: datetime, end: datetime, period_s: int, names: Sequence[str], unit: str | None
-    ) -> list[dict[str, Any]]:
-        """Returns datapoints in the shape of GetMetricStatistics."""
-        by_second = self.by_period(key, _epoch(start), _epoch(end), period_s, unit)
-        return [_datapoint(second, data, names) for second, data in by_second.items()]
-
     def by_period(
         self, key: Key, start: float, end: float, period_s: int, unit: str | None = None
     ) -> dict[int, list[Distribution]]:
         """Returns the data of [start, end), Unix times, by the first second of their period."""
-        return buckets(self._data_of(key), start, end, period_s, unit)
+        with self._lock:
+            data = list(self._distributions.get(key, ()))
+        return buckets(data, start, end, period_s, unit)
 
     def knows(self, key: Key) -> bool:
         with self._lock:
@@ -177,10 +162,6 @@ class LocalCloudWatchBackend(CloudWatchBackend):
 
     def _knows(self, metric: Mapping[str, Any]) -> bool:
         return self.knows(metric_key(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", [])))
-
-    def _data_of(self, key: Key) -> list[Distribution]:
-        with self._lock:
-            return list(self._distributions.get(key, ()))
 
     def _answer(self, query: Mapping[str, Any], window: tuple[float, float], scan_by: str) -> dict[str, Any]:
         wanted = query["MetricStat"]
@@ -212,9 +193,11 @@ class LocalCloudWatchResponse(CloudWatchResponse):
         backend = self.cloudwatch_backend
         if not isinstance(backend, LocalCloudWatchBackend) or not backend.knows(key):
             return super().get_metric_statistics()
-        start, end = self._get_param("StartTime"), self._get_param("EndTime")
-        points = backend.statistics(key, start, end, int(self._get_param("Period")), names, self._get_param("Unit"))
-        return ActionResult({"Label": name, "Datapoints": points})
+        start, end = _epoch(self._get_param("StartTime")), _epoch(self._get_param("EndTime"))
+        found = backend.by_period(key, start, end, int(self._get_param("Period")), self._get_param("Unit"))
+        return ActionResult(
+            {"Label": name, "Datapoints": [_datapoint(second, data, names) for second, data in found.items()]}
+        )
 
 
 def distribution(metric: Mapping[str, Any]) -> Distribution:

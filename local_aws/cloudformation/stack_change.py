@@ -12,7 +12,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Self
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 from moto.cloudformation.exceptions import ValidationError
 from moto.cloudformation.parsing import (
@@ -61,9 +62,9 @@ class DeployedResource:
 class ChangeFailed(Exception):
     """A change that failed. What it had done before is undone."""
 
-    @classmethod
-    def of_resource(cls, logical_id: str, reason: str) -> Self:
-        return cls(f"The following resource(s) failed: [{logical_id}]. {reason}")
+
+def _failed(logical_id: str, reason: str) -> ChangeFailed:
+    return ChangeFailed(f"The following resource(s) failed: [{logical_id}]. {reason}")
 
 
 @dataclass(slots=True)
@@ -118,18 +119,18 @@ class StackChange:
             self.map._parsed_resources.pop(logical_id, None)
 
     def _converge(self, logical_id: str, definition: dict[str, Any]) -> None:
-        kind = definition["Type"]
-        if kind in _INERT or not _wanted(definition, self.map):
+        kind, condition = definition["Type"], definition.get("Condition")
+        if kind in _INERT or (condition and not self.map.lazy_condition_map[condition]):
             return
         if kind not in get_model_map():
-            raise ChangeFailed.of_resource(logical_id, refusal(kind))
+            raise _failed(logical_id, refusal(kind))
         try:
             self._make(logical_id, definition)
         except Exception as error:  # moto raises errors of many classes; each means a failed resource
             reason = _reason(error)
             verb = "UPDATE" if logical_id in self.deployed else "CREATE"
             self.on_event(logical_id, kind, "", f"{verb}_FAILED", reason)
-            raise ChangeFailed.of_resource(logical_id, reason) from error
+            raise _failed(logical_id, reason) from error
 
     def _make(self, logical_id: str, definition: dict[str, Any]) -> None:
         _, resolved, kind = parse_resource(definition, self.map)
@@ -141,7 +142,7 @@ class StackChange:
             del self.map._parsed_resources[logical_id]
             self._retired.append(old)
             self._create(logical_id, definition, resolved, "UPDATE", old)
-        elif _changed(old.resolved, resolved):
+        elif old.resolved.get("Properties") != resolved.get("Properties"):
             self._update(logical_id, definition, resolved, old)
 
     def _create(
@@ -219,7 +220,7 @@ class StackChange:
             self._delete_resource(item)
         except Exception as error:
             self.on_event(logical_id, kind, item.physical_id, "DELETE_FAILED", str(error))
-            raise ChangeFailed.of_resource(logical_id, str(error)) from error
+            raise _failed(logical_id, str(error)) from error
         self.on_event(logical_id, kind, item.physical_id, "DELETE_COMPLETE", None)
 
     def _delete_resource(self, item: DeployedResource) -> None:
@@ -257,23 +258,12 @@ def refusal(kind: str) -> str:
 
 def in_order(resources: Mapping[str, Any]) -> list[str]:
     """Orders logical ids so that each comes after all it refers to. Raises moto's `ValidationError` for a circle."""
-    ordered: list[str] = []
-    visiting: list[str] = []
-
-    def visit(name: str) -> None:
-        if name in ordered:
-            return
-        if name in visiting:
-            raise ValidationError(message=f"Circular dependency between resources: [{', '.join(visiting)}]")
-        visiting.append(name)
-        for other in sorted(set(references(resources[name])) & set(resources)):
-            visit(other)
-        visiting.pop()
-        ordered.append(name)
-
-    for name in resources:
-        visit(name)
-    return ordered
+    referred = {name: sorted(set(references(each)) & set(resources)) for name, each in resources.items()}
+    try:
+        return list(TopologicalSorter(referred).static_order())
+    except CycleError as error:
+        circle = ", ".join(sorted(set(error.args[1])))
+        raise ValidationError(message=f"Circular dependency between resources: [{circle}]") from error
 
 
 def references(node: Any) -> Iterator[str]:
@@ -308,11 +298,6 @@ def _retarget(resources: ResourceMap, template: dict[str, Any], parameters: Mapp
     resources.load_conditions()
 
 
-def _wanted(definition: Mapping[str, Any], resources: ResourceMap) -> bool:
-    condition = definition.get("Condition")
-    return not condition or bool(resources.lazy_condition_map[condition])
-
-
 def _check(kind: str, resolved: Mapping[str, Any]) -> None:
     schema = schema_of(kind)
     if schema and (problems := schema.problems(resolved.get("Properties", {}))):
@@ -322,7 +307,3 @@ def _check(kind: str, resolved: Mapping[str, Any]) -> None:
 def _is_replaced(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     schema = schema_of(kind)
     return bool(schema and schema.replaced_by(old.get("Properties", {}), new.get("Properties", {})))
-
-
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    return bool(old.get("Properties") != new.get("Properties"))

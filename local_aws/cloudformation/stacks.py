@@ -14,7 +14,6 @@ from typing import Any
 from moto.cloudformation import urls
 from moto.cloudformation.exceptions import AlreadyExistsException, ValidationError
 from moto.cloudformation.models import ChangeSet, CloudFormationBackend, Event, Stack
-from moto.cloudformation.parsing import ResourceMap
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, EmptyResult
@@ -73,7 +72,7 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         parameters: list[dict[str, Any]],
         tags: dict[str, str] | None,
     ) -> Stack:
-        recorded.register(each["Type"] for each in templates.parse(template)["Resources"].values())
+        _register_types(template)
         stack = self.get_stack(name)
         resolved = self._resolve_update_parameters(instance=stack, incoming_params=parameters)
         self._start(stack, "UPDATE", lambda: self._apply(stack, "UPDATE", template, resolved))
@@ -83,7 +82,7 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         self, stack_name: str, change_set_name: str, template: str, *arguments: Any, **named: Any
     ) -> tuple[str, str]:
         """Parses the template first: moto would leave a stack in REVIEW_IN_PROGRESS behind."""
-        recorded.register(each["Type"] for each in templates.parse(template)["Resources"].values())
+        _register_types(template)
         return super().create_change_set(stack_name, change_set_name, template, *arguments, **named)
 
     def validate_template(self, template: str) -> list[Any]:
@@ -156,7 +155,7 @@ class LocalCloudFormationBackend(CloudFormationBackend):
             outputs = self._change(stack).apply(templates.parse(template), parameters)
         except ChangeFailed as error:
             rollback = "ROLLBACK" if verb == "CREATE" else "UPDATE_ROLLBACK"
-            self._add_event(stack, f"{rollback}_IN_PROGRESS", str(error))
+            stack._add_stack_event(f"{rollback}_IN_PROGRESS", resource_status_reason=str(error))
             self._set(stack, f"{rollback}_COMPLETE", str(error))
             return
         stack.template = template
@@ -180,10 +179,8 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
 
     def _change(self, stack: Stack) -> StackChange:
-        resources = stack.resource_map
-        assert isinstance(resources, ResourceMap)
         return StackChange(
-            map=resources,
+            map=stack.resource_map,
             deployed=self._deployed.setdefault(stack.stack_id, {}),
             account_id=self.account_id,
             region=self.region_name,
@@ -192,18 +189,20 @@ class LocalCloudFormationBackend(CloudFormationBackend):
 
     def _set(self, stack: Stack, status: str, reason: str | None = None) -> None:
         # The event comes first, because a caller that waits for the status reads the events next.
-        self._add_event(stack, status, reason)
+        stack._add_stack_event(status, resource_status_reason=reason)
         stack.status = status
         stack.status_reason = reason  # type: ignore[attr-defined]  # read by moto's serializer
         log.info(f"stack {stack.name}: {status}{f' ({reason})' if reason and reason != 'User Initiated' else ''}")
-
-    def _add_event(self, stack: Stack, status: str, reason: str | None) -> None:
-        stack._add_stack_event(status, resource_status_reason=reason)
 
     def _add_resource_event(
         self, stack: Stack, logical_id: str, kind: str, physical_id: str, status: str, reason: str | None
     ) -> None:
         stack.events.append(Event(stack.stack_id, stack.name, logical_id, physical_id, kind, status, reason, "{}"))
+
+
+def _register_types(template: str) -> None:
+    """Raises moto's `ValidationError` for a template that cannot be read."""
+    recorded.register(each["Type"] for each in templates.parse(template)["Resources"].values())
 
 
 class LocalCloudFormationResponse(CloudFormationResponse):
@@ -255,6 +254,4 @@ class LocalCloudFormationResponse(CloudFormationResponse):
 
     @property
     def _backend(self) -> LocalCloudFormationBackend:
-        backend = self.cloudformation_backend
-        assert isinstance(backend, LocalCloudFormationBackend), "installed before the server starts"
-        return backend
+        return self.cloudformation_backend  # type: ignore[return-value]  # installed before the server starts

@@ -7,7 +7,7 @@ the old one; if it fails, the old fleet keeps answering. Scaling starts or stops
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,14 +55,6 @@ class Guardrails:
     def alarmed(self) -> list[str]:
         known = self.cloudwatch.alarms
         return [name for name in self.alarm_names if name in known and known[name].state_value == "ALARM"]
-
-    def describe(self) -> str:
-        """Describes how AWS would shift the traffic."""
-        routing = self.config.get("BlueGreenUpdatePolicy", {}).get("TrafficRoutingConfiguration", {})
-        kind = str(routing.get("Type", "ROLLING" if "RollingUpdatePolicy" in self.config else "ALL_AT_ONCE"))
-        size = routing.get("CanarySize") or routing.get("LinearStepSize")
-        share = f" by {size['Value']}{' %' if size['Type'] == 'CAPACITY_PERCENT' else ' instance(s)'}" if size else ""
-        return f"{kind.lower().replace('_', ' ')}{share}"
 
 
 class LocalEndpoint(FakeEndpoint):
@@ -136,10 +128,7 @@ class LocalEndpoint(FakeEndpoint):
     def lease(self, variant: str | None) -> Iterator[Any]:
         """Picks a variant and one of its servers, which no change of the fleet stops before the block has ended."""
         fleet = self._fleet
-        if fleet is None:
-            yield None
-            return
-        with fleet.lease(variant) as picked:
+        with fleet.lease(variant) if fleet is not None else nullcontext() as picked:
             yield picked
 
     def instance_count(self, variant: str) -> int:
@@ -225,10 +214,7 @@ class LocalEndpoint(FakeEndpoint):
                 f"The update of endpoint {self.endpoint_name} was rolled back: of its AutoRollbackConfiguration, "
                 f"{', '.join(alarmed)} {'is' if len(alarmed) == 1 else 'are'} in ALARM."
             )
-        log.info(
-            f"endpoint {self.endpoint_name}: SageMaker would shift the traffic {self.guardrails.describe()} and watch "
-            f"{len(self.guardrails.alarm_names)} alarm(s). Here the new fleet takes all traffic at once."
-        )
+        log.info(f"endpoint {self.endpoint_name}: the new fleet takes all traffic at once, unlike on AWS")
 
     def _adopt(self, config_name: str, production_variants: list[dict[str, Any]], retain: bool) -> None:
         retained = {variant["VariantName"]: variant for variant in self.production_variants} if retain else {}
@@ -259,7 +245,7 @@ class LocalEndpoint(FakeEndpoint):
         self.tags = [{"Key": key, "Value": value} for key, value in tags.items()]
 
     def _failed(self, error: Exception, *, updating: bool) -> None:
-        reason = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
+        reason = failure_reason(error)
         log.info(f"endpoint {self.endpoint_name}: {'update' if updating else 'creation'} failed: {reason}")
         # As after a rollback by the service, the old fleet is InService and the reason can still be read.
         self.update_failed = updating
@@ -292,6 +278,10 @@ class LocalEndpoint(FakeEndpoint):
                 self.settled.set()
 
         threading.Thread(target=run, name=f"endpoint-{self.endpoint_name}", daemon=True).start()
+
+
+def failure_reason(error: Exception) -> str:
+    return str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
 
 
 def shortened(reason: str | None) -> str | None:

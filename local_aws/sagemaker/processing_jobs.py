@@ -21,9 +21,9 @@ from moto.sagemaker.models import FakeProcessingJob
 
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.local_account import role_session
-from local_aws.sagemaker.endpoint import shortened
+from local_aws.sagemaker.endpoint import failure_reason, shortened
 from local_aws.state_folder import check_room
-from workloads import ROOT, ProjectError
+from workloads import ROOT
 
 REQUEST, OUTCOME = "request.json", "outcome.json"
 """The file that a runner reads, and the one that it writes: `exit_status`, `message` or `failure`."""
@@ -174,8 +174,7 @@ class ProcessingJobs:
         try:
             outcome = self._outcome(job, runner)
         except Exception as error:  # every error: a job must not stay InProgress for ever
-            reason = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
-            outcome = {"failure": f"InternalServerError: {reason}"}
+            outcome = {"failure": f"InternalServerError: {failure_reason(error)}"}
         job.end(outcome)
         outcome_words = filter(None, (job.processing_job_status, job.failure_reason))
         log.info(f"processing job {job.processing_job_name}: {', '.join(outcome_words)}")

@@ -14,13 +14,21 @@ from moto.cloudformation.exceptions import ValidationError
 from local_aws import machine
 from local_aws.__main__ import main
 from local_aws.cloudformation.stack_change import in_order, references
-from local_aws.cloudwatch import Distribution, buckets, distribution, is_statistic, percentile, statistic
+from local_aws.cloudwatch import (
+    Distribution,
+    LocalCloudWatchBackend,
+    buckets,
+    distribution,
+    is_statistic,
+    percentile,
+    statistic,
+)
 from local_aws.owner_only import AccountKeys
 from local_aws.process import usage
 from local_aws.process.triton import remove_leftovers
 from local_aws.process.usage import highest_average
 from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
-from local_aws.sagemaker.endpoint_metrics import window_metrics
+from local_aws.sagemaker.endpoint_metrics import publish_window
 from local_aws.sagemaker.model_host import default_model, model_data_url, unpack_model
 from local_aws.sagemaker.recommendation_request import InstanceTest, plan
 from local_aws.server import as_shell, exports
@@ -180,7 +188,10 @@ def test_statistic_values_keep_their_sum_count_and_extremes() -> None:
 
 def test_a_window_becomes_client_metrics_in_ms_and_model_latency_in_us() -> None:
     window = {"started_at": 100.0, "users": 2, "invocations": 3, "errors": 1, "histogram": [[1.5, 2], [2.0, 1]]}
-    found = {key[1]: datum for key, datum in window_metrics("job", "endpoint", "variant", window)}
+    backend = LocalCloudWatchBackend("us-east-1", "123456789012")
+    found: dict[str, Distribution] = {}
+    backend.put = lambda key, datum: found.update({key[1]: datum})  # type: ignore[method-assign]
+    publish_window(backend, "job", "endpoint", "variant", window)
     assert set(found) == {
         "ClientInvocations",
         "ClientInvocationErrors",
