@@ -25,7 +25,6 @@ from workloads import ROOT, ProjectError
 from workloads.program import exit_code, printable
 
 OPEN_FILES = 8192
-"""Enough for S3 in objects of 5 MiB and for the connections."""
 HIGHEST_PORT = 65535
 MOST_SERVERS = 64
 TOOLCHAIN_VARIABLE = "LOCAL_AWS_TRITON_VENV"

@@ -40,7 +40,7 @@ from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.processing_jobs import ContainerRunner, ProcessingJobs
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs
 from local_aws.scaling.scaler import Scaler
-from local_aws.scaling.service import LocalScalingBackend, VariantCapacity
+from local_aws.scaling.service import LocalScalingBackend
 
 REFUSED: Mapping[Any, Mapping[str, str]] = {
     CodeBuildResponse: {"start_build": "StartBuild, because no build runs here"},
@@ -123,7 +123,6 @@ class AccountSettings:
     region: str
     toolchain: Path
     most_servers: int = 1
-    """Most servers of a variant."""
     generator: Sequence[str] = COMMAND
     neuron: NeuronStandIn | None = None
     """Replaces Inferentia's chips. Without it, their instance types are rejected."""
@@ -159,7 +158,7 @@ class Account:
         template.install()
         refuse_operations()
         _replace(cloudwatch_backends, LocalCloudWatchBackend)
-        _replace(applicationautoscaling_backends, self._scaling)
+        _replace(applicationautoscaling_backends, LocalScalingBackend)
         _replace(cloudformation_backends, LocalCloudFormationBackend)
         _replace(iam_backends, LocalIamBackend)
         _replace(s3_backends, LocalS3Backend)
@@ -172,10 +171,7 @@ class Account:
         self._scaler.start()
 
     def find_endpoint(self, name: str) -> LocalEndpoint | None:
-        return self._endpoint(name, self.settings.region)
-
-    def _endpoint(self, name: str, region: str) -> LocalEndpoint | None:
-        endpoint = sagemaker_backends[self.settings.account_id][region].endpoints.get(name)
+        endpoint = sagemaker_backends[self.settings.account_id][self.settings.region].endpoints.get(name)
         return endpoint if isinstance(endpoint, LocalEndpoint) else None
 
     def close(self) -> None:
@@ -195,13 +191,6 @@ class Account:
             region_name, account_id, self.host, jobs, processing, images_must_exist=settings.images_must_exist
         )
 
-    def _scaling(self, region_name: str, account_id: str) -> LocalScalingBackend:
-        def update(name: str, desired: list[dict[str, object]]) -> object:
-            return sagemaker_backends[account_id][region_name].update_endpoint_weights_and_capacities(name, desired)
-
-        capacity = VariantCapacity(lambda name: self._endpoint(name, region_name), update)
-        return LocalScalingBackend(region_name, account_id, capacity, lambda: self._cloudwatch(region_name))
-
     def _cloudwatch(self, region: str) -> LocalCloudWatchBackend:
         backend = cloudwatch_backends[self.settings.account_id][region]
         assert isinstance(backend, LocalCloudWatchBackend), "install() comes first"
@@ -209,6 +198,5 @@ class Account:
 
 
 def _replace(backends: Any, make: Callable[..., Any]) -> None:
-    """Makes moto call `make` for the backend of each region."""
     backends.clear()
     backends.backend = make

@@ -1,9 +1,7 @@
 """moto's CloudWatch with percentiles and periods of one second, which reading a load test needs.
 
-Metric data is kept as distributions: values with counts, in buckets that are aligned on multiples of the period. A
-percentile is computed by nearest rank. moto keeps one object per value and knows no percentiles. Its own store gets one
-small datum per metric, so that ListMetrics works. moto still answers for the metrics that it derives itself, such as
-those of S3.
+Metric data is kept as values with counts, in buckets aligned on multiples of the period. A percentile is computed by
+nearest rank. moto's own store gets one small datum per metric, for ListMetrics, and has the metrics of S3.
 """
 
 import math
@@ -201,10 +199,7 @@ class LocalCloudWatchResponse(CloudWatchResponse):
 
 
 def distribution(metric: Mapping[str, Any]) -> Distribution:
-    """Reads a MetricDatum of the API.
-
-    StatisticValues become a few values with the same sum, count, minimum and maximum.
-    """
+    """Reads a MetricDatum. StatisticValues become a few values with the same sum, count, minimum and maximum."""
     at = _epoch(metric["Timestamp"]) if metric.get("Timestamp") else datetime.now(UTC).timestamp()
     unit = metric.get("Unit")
     if values := metric.get("Values"):

@@ -82,7 +82,6 @@ CHUNK_BYTES = 1 << 20
 SIGNATURE = "local_aws.signature"
 """Key of a WSGI environment for the verified signature."""
 _SERVICE = "local_aws.service"
-"""Key of a WSGI environment for the service that the signature names."""
 
 WsgiApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 BodyLimit = Callable[[str], int | None]
@@ -171,8 +170,6 @@ class OwnerOnly:
 
 
 class _HeldBytes:
-    """Counts the bytes of all bodies in memory, and rejects more than its limit."""
-
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held = 0

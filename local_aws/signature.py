@@ -181,7 +181,6 @@ class RequestSignature:
             raise RequestRefused(403, "AccessDenied", "Request has expired")
 
     def _payload(self, received: ReceivedRequest, body_sha256: str) -> str:
-        """Returns the signed value for the body. A hash is compared."""
         presigned_s3 = self.expires_s is not None and self.service in S3_SERVICES
         signed = received.headers.get(_SHA256) or received.query.get("X-Amz-Content-Sha256")
         payload = signed or (_UNSIGNED if presigned_s3 else body_sha256)

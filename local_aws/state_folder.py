@@ -95,7 +95,6 @@ def check_room(path: Path, *, max_state_bytes: int = MAX_STATE_BYTES, min_free_b
 
 
 def _locked(path: Path) -> int:
-    """Returns the descriptor that holds the lock; children do not inherit it."""
     lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -32,7 +32,6 @@ RECORDED = (
     "AWS::Scheduler::",
     "AWS::StepFunctions::",
 )
-"""Beginnings of the types' names."""
 _ARN_SERVICES = {"elasticloadbalancingv2": "elasticloadbalancing", "stepfunctions": "states"}
 _ARN_ENDINGS = {
     "AWS::ElasticLoadBalancingV2::Listener": "listener/net/{name}/{id}/{id}",

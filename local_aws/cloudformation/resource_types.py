@@ -54,7 +54,6 @@ def _bucket_request(name: str, properties: Mapping[str, Any], scope: StackScope)
 
 
 def _bucket_settings(properties: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
-    """Returns the operation, its parameter and the value of each setting."""
     found: list[tuple[str, str, Any]] = []
     if encryption := properties.get("BucketEncryption"):
         rules = [
@@ -76,7 +75,6 @@ def _bucket_settings(properties: Mapping[str, Any]) -> list[tuple[str, str, Any]
 
 
 def _lifecycle_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
-    """Turns the template's flat days into the API's nested ones."""
     made: dict[str, Any] = {"Status": rule["Status"], "Filter": {"Prefix": rule.get("Prefix", "")}}
     if "Id" in rule:
         made["ID"] = rule["Id"]
@@ -104,10 +102,7 @@ class BucketPolicyResource(Resource, kind="AWS::S3::BucketPolicy"):
 
 
 def _enforceable(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the policy without conditional statements, whose conditions moto ignores.
-
-    The usual one denies requests without TLS, and would deny every request on loopback.
-    """
+    """Leaves out conditional statements: moto ignores conditions, and the usual one denies requests without TLS."""
     return {**document, "Statement": [each for each in document["Statement"] if "Condition" not in each]}
 
 
@@ -309,7 +304,6 @@ def _of_aws() -> dict[str, Any]:
 
 
 def _with_texts(properties: dict[str, Any]) -> dict[str, Any]:
-    """Returns a role's properties with its documents as the texts that IAM keeps."""
     policies = [{**each, "PolicyDocument": _text(each["PolicyDocument"])} for each in properties.get("Policies", [])]
     trust = _text(properties["AssumeRolePolicyDocument"])
     return {**properties, "AssumeRolePolicyDocument": trust, **({"Policies": policies} if policies else {})}

@@ -1,11 +1,8 @@
 """Brings a moto stack to a template: creates, updates with replacement, cleans up, or rolls back.
 
-moto updates only resources whose own text changed, in no order, and cannot roll back. CloudFormation decides by the
-*resolved* properties: a replaced model has a new name, to which its endpoint configuration refers, so the configuration
-is replaced too and the endpoint updated. Here resources are visited in order of dependence, and each is compared with
-what it was resolved to last time. Resources that a change replaces or drops are deleted only after everything
-succeeded. The schema of each type (`recorded.schema_of`) tells which properties are allowed and which changes replace a
-resource. This module knows no resource type and no stack status.
+moto updates only resources whose own text changed, in no order, and cannot roll back. CloudFormation compares resolved
+properties: a replaced model has a new name, so its endpoint configuration is replaced too. Here resources are visited
+in order of dependence. Resources that a change replaces or drops are deleted after everything succeeded.
 """
 
 import contextlib
@@ -80,10 +77,7 @@ class StackChange:
     _retired: list[DeployedResource] = field(default_factory=list)
 
     def apply(self, template: dict[str, Any], parameters: Mapping[str, Any]) -> OutputMap:
-        """Brings the stack to the template and returns its outputs.
-
-        Raises `ChangeFailed` once the stack's resources are as before.
-        """
+        """Brings the stack to the template and returns its outputs. Raises `ChangeFailed` after the rollback."""
         before = {name: getattr(self.map, name) for name in _TEMPLATE_STATE if hasattr(self.map, name)}
         self.map.resolved_parameters = dict(self.map.resolved_parameters)
         try:
@@ -236,7 +230,6 @@ class StackChange:
 
 @contextlib.contextmanager
 def _failing(what: str) -> Iterator[None]:
-    """Raises every error of moto within as a `ChangeFailed`."""
     try:
         yield
     except Exception as error:

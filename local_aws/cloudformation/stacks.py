@@ -1,8 +1,4 @@
-"""moto's CloudFormation with changes that run as the service's do: in a thread, with events, statuses and rollback.
-
-`stack_change` changes the resources. This module has the stack's statuses and events, and the operations that start a
-change.
-"""
+"""moto's CloudFormation with changes that run as the service's do: in a thread, with events, statuses and rollback."""
 
 import contextlib
 import logging

@@ -48,7 +48,6 @@ class UnknownCall(Exception):
 @dataclass(frozen=True, slots=True)
 class ApiCall:
     service: str
-    """botocore's name."""
     operation: str
     parameters: Mapping[str, Any]
 
@@ -69,10 +68,7 @@ class AccountRegion:
 
 
 def needed(call: ApiCall, scope: AccountRegion) -> list[Permission]:
-    """Returns every permission that a call needs. Raises `UnknownCall`.
-
-    The context has the keys that the request itself provides; the caller adds those of the principal.
-    """
+    """Returns every permission that a call needs, without the principal's condition keys. Raises `UnknownCall`."""
     parameters = _prepared(call)
     permissions = [
         Permission(_action(call, action), resource, _context(call, scope))
@@ -109,7 +105,6 @@ def _rows(call: ApiCall) -> list[tuple[str, str]]:
 
 
 def _prepared(call: ApiCall) -> Mapping[str, Any]:
-    """Returns the parameters as they occur in ARNs."""
     parameters = dict(call.parameters)
     if "CopySource" in parameters:
         source = unquote(str(parameters["CopySource"]).partition("?versionId=")[0])

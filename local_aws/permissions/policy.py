@@ -171,10 +171,7 @@ def as_list(value: Any) -> Sequence[Any]:
 
 @lru_cache(maxsize=4096)
 def glob(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:
-    """Returns a pattern of IAM as a regular expression: `*` matches any characters and `?` one.
-
-    Raises `PolicyError` for a policy variable, which this local account does not fill in.
-    """
+    """Returns a pattern of IAM (`*`, `?`) as a regular expression. Raises `PolicyError` for a policy variable."""
     for name in re.findall(r"\$\{([^}]*)\}", pattern):
         if name not in ("*", "?", "$"):
             raise PolicyError(f"the policy variable ${{{name}}} {_UNKNOWN}")

@@ -136,7 +136,6 @@ def _key_of_bucket(resource: str, scope: AccountRegion) -> str | None:
 
 
 NOT_SIMULATED = ("PermissionsBoundaryPolicyInputList", "PolicyExclusionList", "PolicyInputList", "ResourcePolicy")
-"""Parameters that would change the policies."""
 
 
 class LocalIamResponse(IamResponse):

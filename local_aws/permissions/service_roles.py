@@ -39,9 +39,7 @@ class RecommendationWork:
     """The work of a job, as far as its role needs a permission for it."""
 
     model: ApiCall
-    """The call that describes the model, or its package."""
     passed_role_arn: str | None
-    """The model's execution role."""
     payload_url: str
     temporary_endpoints: Sequence[str]
     copies_model: bool

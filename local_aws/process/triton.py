@@ -37,7 +37,6 @@ SOCKET_PATH_BYTES = 107
 BINARY = "application/vnd.sagemaker-triton.binary+json;json-header-size="
 """The Content-Type of a body that is JSON and then tensors; the number of bytes of JSON follows."""
 JSON_SIZE = "Inference-Header-Content-Length"
-"""The header of Triton's own API with that number."""
 _NOT_JSON = b'{"error":"failed to parse the request JSON buffer'
 PYTHON_ENVIRONMENTS = Path("/tmp")
 _PREFIX = "SAGEMAKER_TRITON_"
@@ -133,10 +132,7 @@ class TritonServer(ModelServer):
 
 
 def binary_headers(content_type: str, length: int) -> dict[str, str]:
-    """Returns the header for Triton of a body that is JSON and then tensors, or none. Raises ValueError.
-
-    SageMaker's clients give the size of the JSON in the Content-Type.
-    """
+    """Returns Triton's header for a Content-Type that gives the size of a body's JSON. Raises ValueError."""
     at = content_type.find(BINARY)
     if at < 0:
         return {}
@@ -207,9 +203,8 @@ def private_flags(socket: Path, control_key: str | None = None) -> list[str]:
 def container_flags(environment: Mapping[str, str]) -> list[str]:
     """Turns the SageMaker Triton container's environment variables into tritonserver's flags.
 
-    Follows the container's start script (triton-inference-server/server, docker/sagemaker/serve): the same variables
-    and defaults but one, verbose logging, which the container leaves on and which would drown a local log. Variables
-    for GPUs and multi-model endpoints have no meaning here and are ignored.
+    Follows the container's start script (triton-inference-server/server, docker/sagemaker/serve), but for its verbose
+    logging. Variables for GPUs and multi-model endpoints are ignored.
     """
     verbose = environment.get(f"{_PREFIX}LOG_VERBOSE", "false")
     flags = [f"--log-verbose={_TRUTH.get(verbose.lower(), verbose)}"]

@@ -89,7 +89,6 @@ def _machine_cpu_s() -> float:
 
 
 def _own_cpu_s() -> dict[int, float]:
-    """Returns the CPU seconds of this process and its descendants, by process."""
     own: dict[int, float] = {}
     root = psutil.Process()
     for process in [root, *root.children(recursive=True)]:

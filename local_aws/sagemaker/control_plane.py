@@ -217,7 +217,6 @@ class LocalSageMakerResponse(SageMakerResponse):
         return backend
 
     def _checked(self) -> dict[str, Any]:
-        """Returns the request's parameters, checked by botocore's service model."""
         request = dict(self._get_params())
         service_model.check("sagemaker", self._get_action(), request)
         return request

@@ -41,7 +41,6 @@ class Guardrails:
     """
 
     config: Mapping[str, Any]
-    """The DeploymentConfig of the request."""
     cloudwatch: CloudWatchBackend
 
     @property
@@ -110,10 +109,7 @@ class LocalEndpoint(FakeEndpoint):
         self._in_thread(stop)
 
     def scale(self, desired: Mapping[str, Mapping[str, Any]]) -> None:
-        """Brings variants to the counts and weights of `desired`, by name, in a thread. The status shows the result.
-
-        The variants' current counts change when all servers answer, or have ended.
-        """
+        """Brings variants to the counts and weights of `desired`, by name, in a thread. The status shows the result."""
         self._set("Updating")
         for item in self.production_variants:
             if (count := desired.get(item["VariantName"], {}).get("DesiredInstanceCount")) is not None:
@@ -180,7 +176,6 @@ class LocalEndpoint(FakeEndpoint):
                 unused.stop()
 
     def _with_counts(self, variants: list[EndpointVariant], retain: bool) -> list[EndpointVariant]:
-        """Returns the variants with the counts that they have now where those are retained."""
         counts = {each["VariantName"]: each.get("DesiredInstanceCount") for each in self.production_variants}
         return [replace(each, count=(retain and counts.get(each.name)) or each.count) for each in variants]
 
@@ -205,7 +200,6 @@ class LocalEndpoint(FakeEndpoint):
         self._announce()
 
     def _guard(self, fleet: Fleet) -> None:
-        """Stops the new fleet and raises `Unavailable` if an alarm is on."""
         if self.guardrails is None:
             return
         if alarmed := self.guardrails.alarmed():

@@ -65,7 +65,6 @@ class EndpointVariant:
     weight: float
     container: ModelContainer
     count: int
-    """Instances."""
 
     @classmethod
     def of(cls, production_variant: Mapping[str, Any], model: Mapping[str, Any]) -> "EndpointVariant":
@@ -196,7 +195,6 @@ class Fleet:
             del self._leases[server]
 
     def _started(self, endpoint: str, variant: EndpointVariant, count: int) -> tuple[ModelServer, ...]:
-        """Starts `count` servers in parallel. Raises `Unavailable`, with none of them left running."""
         with ThreadPoolExecutor(count) as threads:
             starting = [threads.submit(self._start, endpoint, variant) for _ in range(count)]
         started = [each.result() for each in starting if each.exception() is None]

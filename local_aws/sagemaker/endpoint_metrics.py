@@ -20,7 +20,6 @@ NAMESPACE = "AWS/SageMaker"
 JOBS_NAMESPACE = "/aws/sagemaker/InferenceRecommendationsJobs"
 PUBLISH_EVERY_S = 0.5
 WINDOW_S = 10
-"""Period of ConcurrentRequestsPerModel."""
 
 
 @dataclass(slots=True)

@@ -157,7 +157,6 @@ class LoadTestRunner:
         }
 
     def _generate(self, plan_file: Path, folder: Path, on_window: OnWindow) -> tuple[int, str]:
-        """Runs the generator, and returns its exit status and the reason it gave."""
         with (folder / "generator.log").open("ab") as log_file:
             process = GuardedProcess.start(
                 [*self.generator, plan_file, "--out", folder],
@@ -183,7 +182,6 @@ class LoadTestRunner:
 
 
 def _metrics(summary_file: Path, usage: UsageSampler) -> dict[str, int | float]:
-    """Returns RecommendationMetrics without costs, because this machine has no price."""
     metrics: dict[str, int | float] = {}
     if summary_file.exists():
         summary = json.loads(summary_file.read_text("utf-8"))
@@ -198,7 +196,6 @@ def _metrics(summary_file: Path, usage: UsageSampler) -> dict[str, int | float]:
 
 
 def _failure(status: int, reason: str, server: ModelServer, variant: str, folder: Path) -> str | None:
-    """Returns why the test failed, or None if it did not."""
     if (ended := server.exit_status if status == 0 else server.exit_status_if_silent()) is not None:
         return death_notice(variant, ended, server)
     if status == 0:

@@ -212,7 +212,6 @@ class ProcessingJobs:
         return {"failure": f"InternalServerError: what runs the container ended with exit status {status}: {last}"}
 
     def _wait(self, job: LocalProcessingJob, process: GuardedProcess) -> int:
-        """Waits for the job's end, and stops it where it takes longer than it may."""
         limit = job.stopping_condition.get("MaxRuntimeInSeconds")
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(limit)

@@ -32,6 +32,7 @@ from local_aws.sagemaker.recommendation_request import (
     package_of,
     plan,
 )
+from local_aws.service_model import page
 from local_aws.state_folder import check_room
 
 log = logging.getLogger(__name__)
@@ -192,12 +193,12 @@ class RecommendationJobs:
         chosen = [item for item in chosen if _matches(item, request)]
         key = {"Name": "JobName", "Status": "Status"}.get(request.get("SortBy", ""), "CreationTime")
         chosen.sort(key=lambda item: item[key], reverse=request.get("SortOrder") == "Descending")
-        return _page("InferenceRecommendationsJobs", chosen, request)
+        return page("InferenceRecommendationsJobs", chosen, request)
 
     def list_steps(self, request: Mapping[str, Any]) -> dict[str, Any]:
         steps = self.get(request["JobName"]).shown_steps()
         wanted = request.get("Status")
-        return _page("Steps", [step for step in steps if wanted in (None, step["Status"])], request)
+        return page("Steps", [step for step in steps if wanted in (None, step["Status"])], request)
 
     def close(self) -> None:
         """Stops every job and waits until none runs."""
@@ -238,7 +239,6 @@ class RecommendationJobs:
             job.set(*_outcome(job.steps, runner.stopped.is_set()))
 
     def _tell(self, job: RecommendationJob, message: str) -> None:
-        """Writes a line into the job's log stream."""
         logs, stream = logs_backends[self._host.account_id][self._region], f"{job.name}/execution"
         with self._lock:
             if LOG_GROUP not in logs.groups:
@@ -259,7 +259,6 @@ def tags_of(values: Mapping[str, str]) -> "list[dict[str, str]]":
 
 
 def _work(job: RecommendationJob) -> RecommendationWork:
-    """Returns the job's work, as far as its role needs a permission for it."""
     configuration = job.request["InputConfig"]
     package = configuration.get("ModelPackageVersionArn")
     model = {"ModelPackageName": package} if package else {"ModelName": configuration["ModelName"]}
@@ -300,9 +299,3 @@ def _matches(item: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
                     return False
     matching = all(request.get(f"{name}Equals") in (None, item.get(name)) for name in equal)
     return matching and request.get("NameContains", "") in item["JobName"]
-
-
-def _page(name: str, items: "list[dict[str, Any]]", request: Mapping[str, Any]) -> dict[str, Any]:
-    first, most = int(request.get("NextToken") or 0), request.get("MaxResults") or 100
-    rest = {"NextToken": str(first + most)} if first + most < len(items) else {}
-    return {name: items[first : first + most], **rest}

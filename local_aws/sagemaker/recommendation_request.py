@@ -57,7 +57,6 @@ class EndpointTest:
     variant_name: str
     instance_type: str
     plane: Any
-    """The SageMaker backend."""
 
     @classmethod
     def of(cls, plane: Any, name: str) -> "EndpointTest":
@@ -88,7 +87,6 @@ class RecommendationPlan:
     stopping_conditions: Mapping[str, Any]
     duration_s: int
     endpoints: tuple[str, ...]
-    """Names of existing endpoints to test."""
     tests: tuple[InstanceTest, ...]
 
 

@@ -31,7 +31,6 @@ TIMED_OUT = (
     "each container in Amazon CloudWatch, resolve the issue, and try again."
 )
 ORIGINAL_CHARACTERS = 1024
-"""How much of a model's own error is passed on."""
 _ERROR_STATUS = {"ValidationError": 400, "ModelError": 424}
 
 
@@ -123,13 +122,11 @@ def _header_members() -> dict[str, str]:
 
 
 def _request(name: str, environ: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the request as the service model has it, but for the body, which may be anything."""
     given = {member: environ[key] for key, member in _header_members().items() if key in environ}
     return {"EndpointName": name, "Body": b"", **given}
 
 
 def _forwarded(environ: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the headers that SageMaker passes on to a container."""
     headers = {"Content-Type": environ.get("CONTENT_TYPE") or "application/octet-stream"}
     if accept := environ.get("HTTP_ACCEPT"):
         headers["Accept"] = accept

@@ -138,7 +138,6 @@ class AlarmWatch:
         self._evaluations = {name: each for name, each in self._evaluations.items() if name in names}
 
     def _values(self, metric: TrackedMetric, periods: int, end: float) -> list[float | None]:
-        """Returns the datapoints of the periods before `end`, oldest first."""
         dimensions = [{"Name": name, "Value": value} for name, value in metric.dimensions]
         start, key = int(end) - periods * metric.period_s, metric_key(metric.namespace, metric.name, dimensions)
         found = self._cloudwatch.by_period(key, start, end, metric.period_s, metric.unit)
@@ -174,10 +173,7 @@ class TargetTracking:
 
 
 def target_tracking(resource_id: str, configuration: Mapping[str, Any]) -> TargetTracking:
-    """Reads a TargetTrackingScalingPolicyConfiguration. Raises NotImplementedError for an unsupported metric.
-
-    `resource_id` is endpoint/NAME/variant/NAME.
-    """
+    """Reads a policy's configuration. Raises NotImplementedError for an unsupported metric."""
     return TargetTracking(
         metric=_metric(resource_id, configuration),
         target=float(configuration["TargetValue"]),

@@ -52,7 +52,7 @@ def test_a_metric_keeps_its_latest_data_points(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("local_aws.cloudwatch.MAX_DATA_POINTS", 10)
     for second in range(25):
         backend.put(key, Distribution(float(second), (1.0,), (1.0,)))
-    assert [datum.at for datum in backend._data_of(key)] == list(range(15, 25))
+    assert list(backend.by_period(key, 0, 100, 1)) == list(range(15, 25))
 
 
 def test_no_model_is_fetched_or_started_where_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,8 +58,8 @@ class Scaled:
         self.cloudwatch = LocalCloudWatchBackend("us-east-1", DEFAULT_ACCOUNT_ID)
         # moto's policies delete their alarms by way of its table of backends.
         cloudwatch_backends[DEFAULT_ACCOUNT_ID]["us-east-1"] = self.cloudwatch
-        capacity: Any = self.instances
-        self.service = LocalScalingBackend("us-east-1", DEFAULT_ACCOUNT_ID, capacity, lambda: self.cloudwatch)
+        self.service = LocalScalingBackend("us-east-1", DEFAULT_ACCOUNT_ID)
+        self.service.capacity = self.instances  # type: ignore[assignment]
         self.register(1, 10)
         self.put_policy(**tracking)
         self.scaler = Scaler(self.service, self.cloudwatch, now=lambda: START)
