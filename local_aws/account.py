@@ -30,8 +30,7 @@ from local_aws.cloudformation import resource_types, template  # noqa: F401
 from local_aws.cloudformation.resource_types import LocalIamBackend
 from local_aws.cloudformation.stacks import LocalCloudFormationBackend
 from local_aws.cloudwatch import LocalCloudWatchBackend
-from local_aws.permissions.enforced import CALLS_FILE, PermissionLog
-from local_aws.permissions.service_roles import ServiceRoles
+from local_aws.permissions.enforced import CALLS_FILE, PermissionLog, ServiceRoles
 from local_aws.process.neuron import NeuronStandIn
 from local_aws.sagemaker.control_plane import LocalSageMakerBackend
 from local_aws.sagemaker.endpoint import LocalEndpoint

@@ -9,7 +9,6 @@ load code require a secret besides. Triton's own front end for SageMaker is off,
 
 import contextlib
 import json
-import os
 import platform
 import re
 import secrets
@@ -32,8 +31,6 @@ LIFE_FLAGS: tuple[str, ...] = ("--exit-timeout-secs=3",)
 RESTRICTED_APIS = ("model-repository", "shared-memory", "logging", "trace")
 """They load code, read memory or write files, and no invocation needs them."""
 CONTROL_HEADER = "local-aws-key"
-SOCKET_PATH_BYTES = 107
-"""The most bytes that fit into struct sockaddr_un."""
 BINARY = "application/vnd.sagemaker-triton.binary+json;json-header-size="
 """The Content-Type of a body that is JSON and then tensors; the number of bytes of JSON follows."""
 JSON_SIZE = "Inference-Header-Content-Length"
@@ -86,11 +83,6 @@ class TritonServer(ModelServer):
         tools = TritonToolchain.locate(toolchain, platform.system(), platform.machine())
         scratch = Path(tempfile.mkdtemp(prefix="local_aws_triton_"))
         socket = scratch / "http"
-        if len(os.fsencode(socket)) > SOCKET_PATH_BYTES:
-            scratch.rmdir()
-            raise Unavailable(
-                f"Triton's socket cannot be made: {socket} is too long a name. Set TMPDIR to a shorter one."
-            )
         environment = environment or {}
         command = triton_command(tools, repository, default_model, scratch, environment)
         process = launch(

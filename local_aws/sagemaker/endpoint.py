@@ -93,7 +93,7 @@ class LocalEndpoint(FakeEndpoint):
         self._set("Updating")
         self._in_thread(lambda: self._switch(resolve, production_variants, config_name, retain))
 
-    def delete(self, forget: Callable[[], None]) -> None:
+    def delete(self, forget: Callable[[], object]) -> None:
         """Stops the fleet in a thread, then calls `forget`."""
         with self._lock:
             self._deleted = True

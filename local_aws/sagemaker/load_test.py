@@ -15,9 +15,9 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any, Literal
 
+from local_aws.machine import OtherWork, UsageSampler
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.model_server import ModelServer
-from local_aws.process.usage import OtherWork, UsageSampler
 from local_aws.sagemaker.endpoint import failure_reason, shortened
 from local_aws.sagemaker.endpoint_fleet import death_notice
 from local_aws.sagemaker.model_host import ModelContainer, ModelHost
@@ -188,10 +188,7 @@ def _metrics(summary_file: Path, usage: UsageSampler) -> dict[str, int | float]:
         named = {"MaxInvocations": "max_invocations_per_minute", "ModelLatency": "model_latency_ms"}
         metrics |= {name: round(summary[key]) for name, key in named.items() if summary.get(key) is not None}
     if (highest := usage.highest) is not None:
-        metrics |= {
-            "CpuUtilization": round(highest.cpu_percent, 1),
-            "MemoryUtilization": round(highest.memory_percent, 2),
-        }
+        metrics |= {"CpuUtilization": round(highest[0], 1), "MemoryUtilization": round(highest[1], 2)}
     return metrics
 
 

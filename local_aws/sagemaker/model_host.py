@@ -21,7 +21,7 @@ from moto.s3.models import s3_backends
 
 from containers import archive_reader
 from local_aws import machine
-from local_aws.permissions.service_roles import ServiceRoles
+from local_aws.permissions.enforced import ServiceRoles
 from local_aws.process.local_account import role_session
 from local_aws.process.model_server import ModelServer
 from local_aws.process.neuron import NeuronServer, NeuronStandIn

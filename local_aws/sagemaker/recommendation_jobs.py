@@ -19,7 +19,7 @@ from moto.sagemaker.exceptions import ResourceInUseException, ResourceNotFound, 
 
 from local_aws import machine
 from local_aws.permissions.actions import ApiCall
-from local_aws.permissions.service_roles import RecommendationWork
+from local_aws.permissions.enforced import RecommendationWork
 from local_aws.sagemaker.endpoint import failure_reason, shortened
 from local_aws.sagemaker.endpoint_metrics import publish_window
 from local_aws.sagemaker.load_test import JobStep, LoadTestRunner

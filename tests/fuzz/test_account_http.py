@@ -15,9 +15,9 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_aws.http_server import ConnectionLimits, Handler, LimitedServer
 from local_aws.owner_only import OwnerOnly
 from local_aws.sagemaker.runtime import InvocationMiddleware, max_body_bytes
+from local_aws.server import ConnectionLimits, Handler, LimitedServer
 from local_aws.signature import ReceivedRequest, RequestRefused, RequestSignature
 from tests.fuzz import examples
 from tests.local_aws.wsgi_calls import HOST, KEYS, Spy, ask, environ_of, guarded, signed_headers

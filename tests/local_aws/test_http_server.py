@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from local_aws.http_server import ConnectionLimits, LimitedServer, listening_sockets
+from local_aws.server import ConnectionLimits, LimitedServer, listening_sockets
 from tests.local_aws.conftest import wait_until
 from tests.local_aws.wsgi_calls import Spy
 

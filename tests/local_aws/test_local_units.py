@@ -23,10 +23,9 @@ from local_aws.cloudwatch import (
     percentile,
     statistic,
 )
+from local_aws.machine import highest_average
 from local_aws.owner_only import AccountKeys
-from local_aws.process import usage
 from local_aws.process.triton import remove_leftovers
-from local_aws.process.usage import highest_average
 from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
 from local_aws.sagemaker.endpoint_metrics import publish_window
 from local_aws.sagemaker.model_host import default_model, model_data_url, unpack_model
@@ -232,10 +231,10 @@ def test_a_long_reason_keeps_its_beginning_and_its_end() -> None:
 def test_other_work_is_the_cpu_time_of_programs_that_are_not_this_process_or_its_children(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    machine, own = iter([100.0, 103.0, 104.0]), iter([{1: 10.0}, {1: 11.0, 2: 0.5}, {1: 12.5}])
-    monkeypatch.setattr(usage, "_machine_cpu_s", lambda: next(machine))
-    monkeypatch.setattr(usage, "_own_cpu_s", lambda: next(own))
-    other = usage.OtherWork()
+    whole, own = iter([100.0, 103.0, 104.0]), iter([{1: 10.0}, {1: 11.0, 2: 0.5}, {1: 12.5}])
+    monkeypatch.setattr(machine, "_machine_cpu_s", lambda: next(whole))
+    monkeypatch.setattr(machine, "_own_cpu_s", lambda: next(own))
+    other = machine.OtherWork()
     assert other.seconds() == 1.5
     assert other.seconds() == 0.0
 

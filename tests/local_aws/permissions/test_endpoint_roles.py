@@ -13,8 +13,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.iam.models import iam_backends
 
 from local_aws.permissions.actions import ApiCall
-from local_aws.permissions.enforced import CALLS_FILE, PermissionLog
-from local_aws.permissions.service_roles import RecommendationWork, ServiceRoles
+from local_aws.permissions.enforced import CALLS_FILE, PermissionLog, RecommendationWork, ServiceRoles
 from tests.local_aws.permissions.template_roles import WHERE, Template
 from workloads import ROOT, Unavailable
 

@@ -12,8 +12,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.iam.models import iam_backends
 
 from local_aws.permissions.actions import ApiCall
-from local_aws.permissions.enforced import CALLS_FILE, PermissionLog
-from local_aws.permissions.service_roles import RecommendationWork, ServiceRoles
+from local_aws.permissions.enforced import CALLS_FILE, PermissionLog, RecommendationWork, ServiceRoles
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import BUCKET, IMAGE, wait_until
 from workloads import Unavailable
