@@ -137,19 +137,8 @@ def test_a_state_machines_role_can_do_what_its_definition_says(template: Templat
     assert template.trusts(role, STATES)
     assert len(needs) == 3
     assert refused(template.document(role), calls, [*more, *delivery]) == []
-
-
-@pytest.mark.parametrize(
-    "action", ["s3:ListBucket", "ecs:RunTask", "ecs:StopTask", "iam:PassRole", "events:PutRule", "events:PutTargets"]
-)
-def test_a_grant_that_a_state_machine_lacks_is_named(action: str) -> None:
-    template = Template(BATCH)
-    (machine,) = template.all_of("AWS::StepFunctions::StateMachine").values()
-    needs = [runs(template, state) for state in states_of(machine)]
-    calls, more = [call for each, _ in needs for call in each], [each for _, asked in needs for each in asked]
-    missing = refused(template.document(machine["RoleArn"], without=action), calls, more)
-    assert missing
-    assert any(each.startswith(f"{action} on ") for each in missing)
+    (missing, *_) = refused(template.document(role, without="iam:PassRole"), calls, more)
+    assert missing.startswith("iam:PassRole on ")
 
 
 def test_a_state_machine_may_hand_the_tasks_roles_to_ecs_alone() -> None:
@@ -224,9 +213,6 @@ def test_the_batch_program_reads_and_writes_under_its_tasks_role(
     assert answers.create(name, b"first") == answers.create(name, b"second") == b"first"
     with pytest.raises(NotReached, match="s3:PutObject on resource: arn:aws:s3:::storageinput"):
         rows.write("rows.jsonl", b"overwritten")
-    broken = Bucket(under(template.document(task["TaskRoleArn"], without="s3:PutObject")), answers.location)
-    with pytest.raises(NotReached, match="because no identity-based policy allows the s3:PutObject action"):
-        broken.write("part.jsonl", b"answers")
 
 
 @pytest.mark.integration

@@ -1,6 +1,5 @@
 """Endpoints of the local account are answered by a real Triton, and go through the statuses of the service."""
 
-import contextlib
 import json
 import os
 import signal
@@ -107,12 +106,6 @@ def test_a_failing_update_leaves_the_old_one_answering(endpoints: Endpoints, run
     assert invoke(runtime, name, "a") == ["got a"]
 
 
-def test_a_model_that_does_not_load_fails_the_endpoint_with_the_log(endpoints: Endpoints) -> None:
-    described = endpoints.settled(endpoints.create("broken", config=endpoints.config("broken-1", BROKEN="1")))
-    assert described["EndpointStatus"] == "Failed"
-    assert described["FailureReason"].startswith("Triton could not load the model 'echo' and ended with exit status 1.")
-
-
 def test_a_killed_triton_fails_its_endpoint_with_the_last_log_lines(
     endpoints: Endpoints, runtime: Any, account: LocalAccount
 ) -> None:
@@ -125,27 +118,6 @@ def test_a_killed_triton_fails_its_endpoint_with_the_last_log_lines(
     assert "Started HTTPService" in reason
     with pytest.raises(ClientError, match="is Failed: The Triton server of variant AllTraffic was killed"):
         invoke(runtime, name, "a")
-
-
-@pytest.mark.parametrize(
-    ("instance_type", "chip"), [("ml.g5.xlarge", "an NVIDIA GPU"), ("ml.inf1.xlarge", "an AWS Inferentia chip")]
-)
-def test_an_instance_type_with_a_chip_that_is_not_here_is_refused_in_one_sentence(
-    endpoints: Endpoints, instance_type: str, chip: str
-) -> None:
-    name = instance_type.replace(".", "-")
-    config = endpoints.config(f"{name}-config", instance_type=instance_type)
-    described = endpoints.settled(endpoints.create(name, config=config))
-    assert described["EndpointStatus"] == "Failed"
-    assert described["FailureReason"] == (
-        f"{instance_type} has {chip} and this local account serves on the CPU only: choose a CPU instance type here, "
-        f"or use a real AWS account."
-    )
-
-
-def test_an_unknown_instance_type_is_refused_with_botocores_list(endpoints: Endpoints) -> None:
-    with pytest.raises(ClientError, match=r"Member must satisfy enum value set: .*ml\.g5\.xlarge"):
-        endpoints.config("odd", instance_type="ml.nothing.xlarge")
 
 
 @pytest.mark.parametrize(
@@ -180,20 +152,6 @@ def test_a_bad_body_is_a_model_error_that_says_what_is_wrong(
     assert log.startswith(str(account.log_file.parent / "logs" / "shared-AllTraffic-"))
 
 
-def test_whatever_the_account_started_listens_on_127_0_0_1_only(shared_endpoint: str, account: LocalAccount) -> None:
-    root = psutil.Process(account.pid)
-    listening: list[tuple[str, str]] = []
-    names: list[str] = []
-    for process in (root, *root.children(recursive=True)):
-        with contextlib.suppress(psutil.NoSuchProcess):  # a child of another test's endpoint may end meanwhile
-            names.append(name := process.name())
-            sockets = process.net_connections("inet")
-            listening += [(name, each.laddr.ip) for each in sockets if each.status == psutil.CONN_LISTEN]
-    assert "tritonserver" in names, names
-    assert {address for _, address in listening} == {"127.0.0.1"}, listening
-    assert "tritonserver" not in {name for name, _ in listening}, "Triton has a socket in a private folder instead"
-
-
 def test_other_users_can_read_no_log_and_connect_to_no_socket(shared_endpoint: str, account: LocalAccount) -> None:
     flags = psutil.Process(triton_of(account, shared_endpoint)).cmdline()
     (address,) = [flag.partition("unix:")[2] for flag in flags if "--http-address" in flag]
@@ -201,12 +159,6 @@ def test_other_users_can_read_no_log_and_connect_to_no_socket(shared_endpoint: s
     assert len(private) >= 2
     readable = [f"{file.stat().st_mode:o} {file}" for file in private if file.stat().st_mode & 0o077]
     assert readable == []
-
-
-def test_an_unknown_endpoint_is_a_validation_error_as_the_service_words_it(runtime: Any) -> None:
-    with pytest.raises(runtime.exceptions.ValidationError) as refused:
-        invoke(runtime, "nowhere", "a")
-    assert refused.value.response["Error"]["Message"] == "Endpoint nowhere of account 123456789012 not found."
 
 
 def test_a_body_over_six_mebibytes_is_refused(shared_endpoint: str, runtime: Any) -> None:

@@ -17,7 +17,7 @@ import pytest
 from aws_api import session as aws_session
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.measure.job import JobFailed, JobSource, candidates_of
+from inference_recommender.measure.job import JobSource, candidates_of
 from inference_recommender.measure.job_requests import (
     SERVICE_DEFAULT,
     JobPlan,
@@ -25,7 +25,6 @@ from inference_recommender.measure.job_requests import (
     plan_default_job,
     plan_job,
 )
-from inference_recommender.measure.model_registry import group_request, package_request
 from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.measure.system import system_of_endpoint
 from inference_recommender.progress import Progress, ProgressUpdate, Silent
@@ -222,18 +221,6 @@ def test_a_job_stopped_midway_keeps_its_measurements_and_gives_no_verdict(
     assert sum(count or 0 for count in measured.series.invocations) > 0
 
 
-def test_a_job_that_fails_is_told_with_the_last_lines_of_its_container(
-    service: SageMakerAccount, folder: WorkloadFolder, run_folder: RunFolder, sagemaker: Any
-) -> None:
-    broken = Endpoints(sagemaker).model("broken-echoes", BROKEN="1")
-    with pytest.raises(JobFailed) as caught:
-        measured_by(advanced(folder, "spellcheck-broken-1", subject(broken)), folder, service, run_folder, Silent())
-    assert str(caught.value).startswith("Job spellcheck-broken-1 failed: ")
-    assert "this model is broken on purpose" in str(caught.value)
-    (measured,) = run_folder.measurements()
-    assert "this model is broken on purpose" in (measured.failure_reason or "")
-
-
 def test_no_trouble_on_the_way_creates_a_job_twice_or_loses_one(
     troubled: TroubledApi, account: LocalAccount, folder: WorkloadFolder, run_folder: RunFolder, model: str
 ) -> None:
@@ -293,25 +280,3 @@ def test_a_run_that_is_killed_goes_on_with_its_own_job(
     assert found.provenance.job_name == "spellcheck-killed-1"
     assert found.recommended is not None
     assert [job["JobName"] for job in service.list_jobs("spellcheck-killed", 10)] == ["spellcheck-killed-1"]
-
-
-def test_a_model_is_registered_with_what_the_recommender_reads_from_the_registry(
-    service: SageMakerAccount, folder: WorkloadFolder, model: str, sagemaker: Any
-) -> None:
-    url = subject(model).payload_url
-    package = package_request(folder.workload, service.model(model), url)
-    arns = [service.register(group_request(folder.workload), package) for _ in range(2)]
-    assert [arn.rpartition("model-package/")[2] for arn in arns] == ["spellcheck/1", "spellcheck/2"]
-    groups = sagemaker.list_model_package_groups()["ModelPackageGroupSummaryList"]
-    assert [one["ModelPackageGroupName"] for one in groups].count("spellcheck") == 1
-
-
-def test_a_containers_last_lines_are_read_from_cloudwatch_logs(service: SageMakerAccount, client: Any) -> None:
-    logs, group = client("logs"), "/aws/sagemaker/Endpoints/sm-epc-logged"
-    logs.create_log_group(logGroupName=group)
-    logs.create_log_stream(logGroupName=group, logStreamName="AllTraffic/i-1")
-    now = int(time.time() * 1000)
-    events = [{"timestamp": now + number, "message": f"line {number}"} for number in range(12)]
-    logs.put_log_events(logGroupName=group, logStreamName="AllTraffic/i-1", logEvents=events)
-    assert service.container_log("job-1", "sm-epc-logged") == [f"line {number}" for number in range(4, 12)]
-    assert service.container_log("job-1", "sm-epc-unlogged") == []
