@@ -130,18 +130,6 @@ def test_a_call_at_work_is_not_cut_off_and_one_too_many_is_told_to_come_again() 
         wait_until(lambda: asked(server) == 200, every_s=0.01)
 
 
-def test_what_a_refused_caller_still_sends_is_read_for_a_moment_only() -> None:
-    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-        start_response("403 Forbidden", [("Content-Length", "2")])
-        return [b"no"]
-
-    with serving(application, rest_s=0.2) as server:
-        connection = connected(
-            server, b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 99
-        )
-        assert all_of(connection).endswith(b"no")
-
-
 @pytest.mark.parametrize(
     ("request_line", "status"),
     [(b"GET http://[/ HTTP/1.1", 400), (b"OPTIONS * HTTP/1.1", 400), (b"GET / HTTP/9.9", 505), (b"GET", 400)],

@@ -30,11 +30,8 @@ def test_the_session_of_an_assumed_role_needs_its_token(role: Any) -> None:
     assert keys.secret_of(role.access_key_id, role.session_token) == role.secret_access_key
     assert keys.secret_of(role.access_key_id, None) is None
     assert keys.secret_of(role.access_key_id, role.session_token + "x") is None
-
-
-def test_a_session_ends(role: Any) -> None:
     role.expiration -= timedelta(hours=2)
-    assert AccountKeys().secret_of(role.access_key_id, role.session_token) is None
+    assert keys.secret_of(role.access_key_id, role.session_token) is None
 
 
 def test_a_users_key_holds_while_it_is_active() -> None:

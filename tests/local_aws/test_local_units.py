@@ -4,11 +4,8 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from moto.cloudformation.exceptions import ValidationError
 
 from local_aws import machine
@@ -16,18 +13,15 @@ from local_aws.__main__ import main
 from local_aws.cloudformation.stack_change import in_order, references
 from local_aws.cloudwatch import (
     Distribution,
-    LocalCloudWatchBackend,
     buckets,
     distribution,
     is_statistic,
-    percentile,
     statistic,
 )
 from local_aws.machine import highest_average
 from local_aws.owner_only import AccountKeys
 from local_aws.process.triton import remove_leftovers
 from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
-from local_aws.sagemaker.endpoint_metrics import publish_window
 from local_aws.sagemaker.model_host import default_model, model_data_url, unpack_model
 from local_aws.sagemaker.recommendation_request import InstanceTest, plan
 from local_aws.server import as_shell, exports
@@ -41,11 +35,6 @@ URL = "s3://models/model.tar.gz"
 def repository(tmp_path: Path, files: Mapping[str, str]) -> Path:
     unpack_model(tar_gz(files), URL, tmp_path / "repository")
     return tmp_path / "repository"
-
-
-def test_an_archive_unpacks_to_a_repository_and_names_its_only_model(tmp_path: Path) -> None:
-    unpack_model(echo_archive(), URL, tmp_path / "repository")
-    assert default_model(tmp_path / "repository", {}) == "echo"
 
 
 def test_an_archive_whose_name_tells_another_sha256_is_refused(tmp_path: Path) -> None:
@@ -95,21 +84,9 @@ def test_a_repository_that_leaves_open_which_model_answers_is_refused(
     assert str(refused.value) == message
 
 
-@pytest.mark.parametrize(
-    ("container", "url"),
-    [
-        ({"ModelDataUrl": URL}, URL),
-        (
-            {"ModelDataSource": {"S3DataSource": {"S3Uri": URL, "S3DataType": "S3Object", "CompressionType": "Gzip"}}},
-            URL,
-        ),
-    ],
-)
-def test_a_model_may_be_named_in_either_way(container: dict[str, Any], url: str) -> None:
-    assert model_data_url(container) == url
-
-
-def test_a_model_of_many_archives_is_refused() -> None:
+def test_a_model_is_named_in_either_way_and_is_one_archive() -> None:
+    source = {"S3Uri": URL, "S3DataType": "S3Object", "CompressionType": "Gzip"}
+    assert model_data_url({"ModelDataUrl": URL}) == model_data_url({"ModelDataSource": {"S3DataSource": source}}) == URL
     with pytest.raises(Unavailable) as refused:
         model_data_url({"Mode": "MultiModel", "ModelDataUrl": "s3://bucket/models/"})
     assert str(refused.value) == (
@@ -160,14 +137,6 @@ def test_only_types_with_a_chip_are_refused(nvidia_smi: Path) -> None:
     assert not families & {"c5", "c6g", "m6g", "t2", "r7i"}, "the g of a Graviton is no GPU"
 
 
-@given(st.lists(st.integers(1, 1000), min_size=1), st.sampled_from([1.0, 50.0, 90.0, 99.0, 99.9, 100.0]))
-def test_a_percentile_is_the_smallest_value_that_enough_do_not_exceed(values: list[int], rank: float) -> None:
-    found = percentile([Distribution(0, tuple(map(float, values)), (1.0,) * len(values))], rank)
-    assert found in values
-    assert sum(value <= found for value in values) >= rank / 100 * len(values) - 1e-9
-    assert sum(value < found for value in values) < rank / 100 * len(values) + 1e-9
-
-
 def test_statistics_weigh_values_by_their_counts() -> None:
     data = [Distribution(0, (1.0, 10.0), (9.0, 1.0)), Distribution(1, (2.0,), (10.0,))]
     found = {name: statistic(name, data) for name in ("SampleCount", "Sum", "Average", "Minimum", "Maximum", "p50")}
@@ -183,25 +152,6 @@ def test_buckets_are_aligned_on_the_period() -> None:
 def test_statistic_values_keep_their_sum_count_and_extremes() -> None:
     kept = distribution({"StatisticValues": {"Minimum": 1, "Maximum": 9, "SampleCount": 4, "Sum": 20}})
     assert [statistic(name, [kept]) for name in ("Minimum", "Maximum", "SampleCount", "Sum")] == [1, 9, 4, 20]
-
-
-def test_a_window_becomes_client_metrics_in_ms_and_model_latency_in_us() -> None:
-    window = {"started_at": 100.0, "users": 2, "invocations": 3, "errors": 1, "histogram": [[1.5, 2], [2.0, 1]]}
-    backend = LocalCloudWatchBackend("us-east-1", "123456789012")
-    found: dict[str, Distribution] = {}
-    backend.put = lambda key, datum: found.update({key[1]: datum})  # type: ignore[method-assign]
-    publish_window(backend, "job", "endpoint", "variant", window)
-    assert set(found) == {
-        "ClientInvocations",
-        "ClientInvocationErrors",
-        "NumberOfUsers",
-        "MachineStalledSeconds",
-        "ClientLatency",
-        "ModelLatency",
-    }
-    assert found["ClientLatency"].values == (1.5, 2.0)
-    assert found["ModelLatency"].values == (1500.0, 2000.0)
-    assert found["ModelLatency"].counts == (2.0, 1.0)
 
 
 def test_resources_come_after_all_they_refer_to() -> None:

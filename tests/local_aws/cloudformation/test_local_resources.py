@@ -107,12 +107,21 @@ def test_a_change_to_a_create_only_property_makes_a_new_resource_and_then_drops_
     assert topics() == set()
 
 
-def test_a_custom_resource_is_refused_in_one_sentence(stacks: Stacks) -> None:  # noqa: F811
-    body = {"Resources": {"Thing": {"Type": "Custom::Thing", "Properties": {"ServiceToken": "arn:aws:lambda:a:b:c"}}}}
-    assert stacks.create("custom", body)["StackStatusReason"] == (
-        "The following resource(s) failed: [Thing]. Custom::Thing is made by a Lambda function, and this local account "
-        "runs none: do without the custom resource."
-    )
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (
+            "Custom::Thing",
+            "Custom::Thing is made by a Lambda function, and this local account runs none: do without the custom "
+            "resource.",
+        ),
+        ("AWS::Strange::Thing", "This local account has no resource type AWS::Strange::Thing."),
+    ],
+)
+def test_a_type_that_cannot_be_made_fails_its_stack(kind: str, reason: str, stacks: Stacks) -> None:  # noqa: F811
+    stack = stacks.create("strange", {"Resources": {"Thing": {"Type": kind}}})
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
+    assert stack["StackStatusReason"] == f"The following resource(s) failed: [Thing]. {reason}"
 
 
 def test_scheduled_minimums_come_and_go_with_their_target(stacks: Stacks, client: Callable[[str], Any]) -> None:  # noqa: F811
@@ -223,16 +232,9 @@ def test_a_composite_alarm_is_told_apart_from_those_that_it_is_made_of(
     stacks: Stacks,  # noqa: F811
     client: Callable[[str], Any],
 ) -> None:
-    alarm: dict[str, Any] = {
-        "EvaluationPeriods": 1,
-        "ComparisonOperator": "GreaterThanThreshold",
-        "Threshold": 1,
-        "Namespace": "AWS/SageMaker",
-        "MetricName": "ModelLatency",
-        "Statistic": "Average",
-        "Period": 60,
-    }
-    body: dict[str, Any] = {"Resources": {"Alarm": {"Type": "AWS::CloudWatch::Alarm", "Properties": alarm}}}
+    alarm = template()["Resources"]["Alarm"]
+    del alarm["Properties"]["Dimensions"]
+    body: dict[str, Any] = {"Resources": {"Alarm": alarm}}
     rule = {"Fn::Join": ["", ['ALARM("', {"Ref": "Alarm"}, '")']]}
     body["Resources"]["Page"] = {"Type": "AWS::CloudWatch::CompositeAlarm", "Properties": {"AlarmRule": rule}}
     assert stacks.create("whole-paging", body)["StackStatus"] == "CREATE_COMPLETE"
@@ -242,11 +244,3 @@ def test_a_composite_alarm_is_told_apart_from_those_that_it_is_made_of(
     assert json.loads(json.dumps(composite["ActionsEnabled"])) is True
     wait_until(lambda: stacks.delete("whole-paging") == {"StackStatus": "GONE"})
     assert client("cloudwatch").describe_alarms()["CompositeAlarms"] == []
-
-
-def test_what_would_be_made_up_is_refused_in_one_sentence(stacks: Stacks, client: Callable[[str], Any]) -> None:  # noqa: F811
-    with pytest.raises(ClientError) as refusal:
-        client("codebuild").start_build(projectName="any")
-    assert refusal.value.response["Error"]["Message"] == (
-        "This local account cannot do this: StartBuild, because no build runs here."
-    )

@@ -201,14 +201,6 @@ def test_a_stack_whose_endpoint_does_not_come_up_is_rolled_back_and_leaves_nothi
     assert [model for model in left if model["ModelName"].startswith("failing-")] == []
 
 
-def test_a_resource_type_that_is_not_here_fails_the_stack_in_one_sentence(stacks: Stacks) -> None:
-    stack = stacks.create("strange", {"Resources": {"Thing": {"Type": "AWS::Strange::Thing"}}})
-    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
-    assert stack["StackStatusReason"] == (
-        "The following resource(s) failed: [Thing]. This local account has no resource type AWS::Strange::Thing."
-    )
-
-
 def test_the_previous_value_of_a_parameter_is_the_one_that_was_given(stacks: Stacks) -> None:
     parameter = {"Type": "AWS::SSM::Parameter::Value<String>", "Default": "/versions/newest"}
     topic = {"Type": "AWS::SNS::Topic", "Properties": {"DisplayName": {"Ref": "Version"}}}

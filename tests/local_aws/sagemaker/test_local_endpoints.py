@@ -13,6 +13,7 @@ import psutil
 import pytest
 from botocore.exceptions import ClientError
 
+from local_aws import machine
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import Endpoints, echo_request, gone, wait_until
 
@@ -106,6 +107,12 @@ def test_a_failing_update_leaves_the_old_one_answering(endpoints: Endpoints, run
     assert invoke(runtime, name, "a") == ["got a"]
 
 
+def test_an_instance_type_with_a_chip_is_refused(endpoints: Endpoints) -> None:
+    config = endpoints.config("chip-config", instance_type="ml.inf1.xlarge")
+    described = endpoints.settled(endpoints.create("chip", config=config))
+    assert (described["EndpointStatus"], described["FailureReason"]) == ("Failed", machine.refusal("ml.inf1.xlarge"))
+
+
 def test_a_killed_triton_fails_its_endpoint_with_the_last_log_lines(
     endpoints: Endpoints, runtime: Any, account: LocalAccount
 ) -> None:
@@ -118,6 +125,8 @@ def test_a_killed_triton_fails_its_endpoint_with_the_last_log_lines(
     assert "Started HTTPService" in reason
     with pytest.raises(ClientError, match="is Failed: The Triton server of variant AllTraffic was killed"):
         invoke(runtime, name, "a")
+    with pytest.raises(runtime.exceptions.ValidationError, match="Endpoint nowhere of account 123456789012 not found"):
+        invoke(runtime, "nowhere", "a")
 
 
 @pytest.mark.parametrize(
