@@ -47,13 +47,6 @@ def test_an_archive_whose_name_tells_another_sha256_is_refused(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", [b"this is no archive", echo_archive()[:100]], ids=["no archive", "truncated"])
-def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(Unavailable) as refused:
-        unpack_model(content, URL, tmp_path / "repository")
-    assert str(refused.value).startswith(f"{URL} cannot be unpacked: it")
-
-
 @pytest.mark.parametrize(
     ("files", "environment", "message"),
     [

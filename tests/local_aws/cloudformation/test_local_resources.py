@@ -166,16 +166,8 @@ def test_alarms_of_the_rollback_must_exist_and_one_that_is_on_keeps_the_old_flee
     assert refusal.value.response["Error"]["Message"] == (
         "AutoRollbackConfiguration names alarms that do not exist in us-east-1: slow. Create them first."
     )
-    cloudwatch.put_metric_alarm(
-        AlarmName="slow",
-        Namespace="AWS/SageMaker",
-        MetricName="ModelLatency",
-        Statistic="Average",
-        ComparisonOperator="GreaterThanThreshold",
-        Threshold=1,
-        EvaluationPeriods=1,
-        Period=60,
-    )
+    alarm = template()["Resources"]["Alarm"]["Properties"]
+    cloudwatch.put_metric_alarm(**{**alarm, "AlarmName": "slow", "Dimensions": []})
     cloudwatch.set_alarm_state(AlarmName="slow", StateValue="ALARM", StateReason="a test")
     sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=new, DeploymentConfig=guarded("slow"))
     described = endpoints.settled(name)
@@ -203,13 +195,8 @@ def test_an_endpoint_takes_the_first_type_of_its_pool_that_is_here(endpoints: En
 def test_a_configuration_tells_all_that_it_was_made_from(endpoints: Endpoints, sagemaker: Any) -> None:
     network = {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]}
     container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz"}
-    sagemaker.create_model(
-        ModelName="told",
-        ExecutionRoleArn=ROLE,
-        PrimaryContainer=container,
-        EnableNetworkIsolation=True,
-        VpcConfig=network,
-    )
+    about = {"ModelName": "told", "ExecutionRoleArn": ROLE, "PrimaryContainer": container}
+    sagemaker.create_model(**about, EnableNetworkIsolation=True, VpcConfig=network)
     told = sagemaker.describe_model(ModelName="told")
     assert (told["EnableNetworkIsolation"], told["VpcConfig"]) == (True, network)
     variant = {

@@ -165,16 +165,10 @@ OF_OTHERS: list[tuple[str, dict[str, Any], list[str]]] = [
         ["sagemaker:CreateModel {here}:model/m", "sagemaker:AddTags {here}:model/m", f"iam:PassRole {ROLE}"],
     ),
     (
-        "sagemaker CreateEndpoint",
-        {"EndpointName": "e", "EndpointConfigName": "c"},
-        ["sagemaker:CreateEndpoint {here}:endpoint/e", "sagemaker:CreateEndpoint {here}:endpoint-config/c"],
-    ),
-    (
         "sagemaker-runtime InvokeEndpoint",
         {"EndpointName": "Beta-Endpoint", "Body": b"{}"},
         ["sagemaker:InvokeEndpoint {here}:endpoint/beta-endpoint"],
     ),
-    ("cloudformation DescribeStacks", {"StackName": "S"}, ["cloudformation:DescribeStacks {here}:stack/S/*"]),
     (
         "cloudformation DescribeStacks",
         {"StackName": "arn:aws:cloudformation:us-east-1:123456789012:stack/S/uuid"},
@@ -206,9 +200,6 @@ OF_OTHERS: list[tuple[str, dict[str, Any], list[str]]] = [
         ["ecs:DescribeTasks {here}:task/c/t"],
     ),
     ("codebuild BatchGetBuilds", {"ids": ["project:uuid"]}, ["codebuild:BatchGetBuilds {here}:project/project"]),
-    ("sts AssumeRole", {"RoleArn": ROLE, "RoleSessionName": "name"}, [f"sts:AssumeRole {ROLE}"]),
-    ("ec2 DescribeVpcs", {}, ["ec2:DescribeVpcs *"]),
-    ("iam GetRole", {"RoleName": "r"}, ["iam:GetRole arn:aws:iam::123456789012:role/r"]),
 ]
 
 

@@ -226,24 +226,6 @@ def test_an_object_under_a_key_of_kms_needs_that_key(roles: Roles, client: Clien
     refused(s3.put_object, Bucket="under-a-key", Key="k", Body=b"y")
 
 
-def test_every_call_of_a_session_is_one_line(roles: Roles) -> None:
-    arn = roles.role("noted", allow("s3:ListAllMyBuckets"))
-    s3 = roles.clients(arn)("s3")
-    s3.list_buckets()
-    refused(s3.head_bucket, Bucket=BUCKET)
-    common = {"role": arn, "by": "session"}
-    assert [each for each in roles.calls() if each["role"] == arn] == [
-        {**common, "operation": "s3:ListBuckets", "action": "s3:ListAllMyBuckets", "resource": "*", "allowed": True},
-        {
-            **common,
-            "operation": "s3:HeadBucket",
-            "action": "s3:ListBucket",
-            "resource": f"arn:aws:s3:::{BUCKET}",
-            "allowed": False,
-        },
-    ]
-
-
 def test_the_file_of_calls_is_bounded_and_begins_anew_with_the_account(tmp_path: Path) -> None:
     file = tmp_path / CALLS_FILE
     file.write_text("a line of an account before this one\n")

@@ -148,25 +148,6 @@ def test_a_missing_toolchain_says_what_to_do(system: str, machine: str, reason: 
 
 
 @integration
-def test_triton_answers_and_stops_with_its_stub_and_shared_memory(
-    echo_repository: Path, toolchain: Path, tmp_path: Path
-) -> None:
-    with TritonServer.start(
-        echo_repository, default_model="echo", log_file=tmp_path / "log", toolchain=toolchain
-    ) as server:
-        pids = [server.pid, *(child.pid for child in psutil.Process(server.pid).children(recursive=True))]
-        assert len(pids) == 2
-        files = leftovers(pids)
-        assert len(files) == 2
-        assert server.is_ready()
-        os.kill(server.pid, signal.SIGKILL)
-        assert server.wait() == 128 + signal.SIGKILL
-        assert all(gone(pid) for pid in pids)
-    assert not server.alive()
-    assert not any(path.exists() for path in files)
-
-
-@integration
 def test_tritons_own_load_api_is_closed_on_its_socket_too(
     echo_repository: Path, toolchain: Path, tmp_path: Path
 ) -> None:

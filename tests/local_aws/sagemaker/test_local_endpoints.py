@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import psutil
 import pytest
 from botocore.exceptions import ClientError
 
@@ -159,15 +158,6 @@ def test_a_bad_body_is_a_model_error_that_says_what_is_wrong(
         f"See {log} for more information."
     )
     assert log.startswith(str(account.log_file.parent / "logs" / "shared-AllTraffic-"))
-
-
-def test_other_users_can_read_no_log_and_connect_to_no_socket(shared_endpoint: str, account: LocalAccount) -> None:
-    flags = psutil.Process(triton_of(account, shared_endpoint)).cmdline()
-    (address,) = [flag.partition("unix:")[2] for flag in flags if "--http-address" in flag]
-    private = [Path(address).parent, *(account.log_file.parent / "logs").iterdir()]
-    assert len(private) >= 2
-    readable = [f"{file.stat().st_mode:o} {file}" for file in private if file.stat().st_mode & 0o077]
-    assert readable == []
 
 
 def test_a_body_over_six_mebibytes_is_refused(shared_endpoint: str, runtime: Any) -> None:

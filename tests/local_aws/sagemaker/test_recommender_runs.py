@@ -25,7 +25,6 @@ from inference_recommender.measure.job_requests import (
     plan_job,
 )
 from inference_recommender.measure.run import RunSubject, run
-from inference_recommender.measure.system import system_of_endpoint
 from inference_recommender.progress import Progress, Silent
 from inference_recommender.run_folder import RunFolder
 from local_aws.process.local_account import LocalAccount
@@ -161,35 +160,6 @@ def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
     (measured,) = RunFolder(tmp_path / "runs" / "second").measurements()
     assert measured.series is not None
     assert {1.0, 2.0} <= set(measured.series.users), "a user more with the second step"
-
-
-def test_an_endpoint_that_exists_is_a_candidate_with_its_own_type_and_count(
-    service: SageMakerAccount,
-    folder: WorkloadFolder,
-    run_folder: RunFolder,
-    model: str,
-    endpoints: Endpoints,
-    tmp_path: Path,
-) -> None:
-    gate = tmp_path / "gate"
-    config = endpoints.config("visited-config", instance_type="ml.m5.large", count=2, GATE=str(gate))
-    endpoints.create("visited", config=config)
-    with pytest.raises(AwsUnavailable) as early:
-        system_of_endpoint(service.endpoint_description("visited"), "us-east-1")
-    assert str(early.value) == "Endpoint visited cannot be measured: it is Creating. Wait until it is InService."
-    gate.touch()
-    endpoints.settled("visited")
-    deployed = system_of_endpoint(service.endpoint_description("visited"), "us-east-1")
-    assert (deployed.variant, deployed.instance_type, deployed.instances) == ("AllTraffic", "ml.m5.large", 1)
-    bare = folder.workload.targets["cpu"].model_copy(update={"instance_types": ("ml.c5.xlarge",)})
-    workload = folder.workload.model_copy(update={"targets": {**folder.workload.targets, "cpu": bare}})
-    plan = plan_default_job(workload, subject(model, "visited"), "spellcheck-visited-1", deployed=deployed)
-    found = measured_by(shortened(plan, 4), folder, service, run_folder, Silent())
-    existing = next(one for one in found.candidates if one.instance_type == "ml.m5.large")
-    (performance,) = run_folder.description()["EndpointPerformances"]
-    assert existing.closed_loop_invocations_per_minute == performance["Metrics"]["MaxInvocations"], "of one server"
-    measured = next(one for one in run_folder.measurements() if one.endpoint_name == "visited")
-    assert measured.percentiles_ms.p99 is not None, "CloudWatch knows its variant"
 
 
 def test_no_trouble_on_the_way_creates_a_job_twice_or_loses_one(

@@ -11,12 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from local_aws.process.local_account import LocalAccount
 from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.endpoint_fleet import EndpointVariant, Fleet
 from local_aws.sagemaker.model_host import ModelContainer, ModelHost
-from tests.local_aws import conftest
-from tests.local_aws.conftest import gone, wait_until
+from tests.local_aws.conftest import wait_until
 from workloads import Unavailable
 
 HANGS_S = 60.0
@@ -144,32 +142,3 @@ def test_a_server_that_is_taken_out_of_service_has_not_died() -> None:
     wait_until(lambda: died, HANGS_S, 0.001)
     assert len(died) == 1
     made.stop()
-
-
-@pytest.mark.slow
-def test_tritons_start_and_end_with_the_instances(tmp_path: Path, toolchain: Path) -> None:
-    """The account's own processes, by the API; `benchmarks/scaling.py` has the policy do it."""
-    with LocalAccount.start(state=tmp_path, toolchain=toolchain, servers=3) as account:
-        conftest.upload(account)
-        client = conftest.clients(account)
-        endpoints = conftest.Endpoints(client("sagemaker"))
-        name = endpoints.create("growing", config=endpoints.config("growing-1"))
-        endpoints.settled(name)
-
-        def scaled(count: int) -> dict[str, Any]:
-            desired = [{"VariantName": "AllTraffic", "DesiredInstanceCount": count}]
-            client("sagemaker").update_endpoint_weights_and_capacities(
-                EndpointName=name, DesiredWeightsAndCapacities=desired
-            )
-            variant: dict[str, Any] = endpoints.settled(name)["ProductionVariants"][0]
-            return variant
-
-        def tritons() -> list[int]:
-            lines = [each for each in account.log_file.read_text().splitlines() if "is answered by Triton" in each]
-            started = [int(each.rsplit("process ", 1)[1].rstrip(")")) for each in lines]
-            return [each for each in started if not gone(each)]
-
-        assert scaled(3)["CurrentInstanceCount"] == 3
-        assert len(tritons()) == 3
-        assert scaled(1)["CurrentInstanceCount"] == 1
-        wait_until(lambda: len(tritons()) == 1)
