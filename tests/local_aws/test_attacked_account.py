@@ -71,6 +71,34 @@ def test_the_exports_file_has_what_was_printed(account: LocalAccount) -> None:
     assert all(f"export {name}={value}\n" in exported for name, value in account.environment.items())
 
 
+@pytest.mark.parametrize(
+    ("keys", "headers"),
+    [
+        ("own", {"Origin": "https://evil.example"}),
+        ("own", {"Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain"}),
+        ("own", {"Host": "evil.example"}),
+        (("local", "local"), {}),
+        (("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzEXAMPLEKEY"), {}),
+        (None, {}),
+    ],
+)
+def test_no_web_page_and_no_known_key_reaches_the_way_to_a_model(
+    keys: Any, headers: dict[str, str], account: LocalAccount, client: Callable[[str], Any]
+) -> None:
+    """These calls lead from a bucket to an endpoint that runs code."""
+    known = account.client_arguments()
+    own = (known["aws_access_key_id"], known["aws_secret_access_key"])
+    calls = [("s3", "PUT", "/evil", ""), ("s3", "GET", f"/{BUCKET}/echo.tar.gz", "")]
+    calls += [("sagemaker", "POST", "/", f"SageMaker.{name}") for name in ("CreateModel", "CreateEndpoint")]
+    for service, method, path, target in [*calls, ("s3", "POST", "/moto-api/reset", "")]:
+        request = AWSRequest(method, account.endpoint_url + path, {"X-Amz-Target": target} if target else {}, b"{}")
+        if keys is not None:
+            SigV4Auth(Credentials(*(own if keys == "own" else keys)), service, "us-east-1").add_auth(request)
+        sent = {**dict(request.headers.items()), **headers}
+        assert requests.request(method, str(request.url), data=b"{}", headers=sent, timeout=60).status_code == 403
+    assert "evil" not in [bucket["Name"] for bucket in client("s3").list_buckets()["Buckets"]]
+
+
 def test_no_answer_invites_web_pages(account: LocalAccount) -> None:
     """moto's own layer would allow every origin on every answer."""
     headers = signed_headers(account, "POST", "/", b"{}", **{"X-Amz-Target": "SageMaker.ListModels"})

@@ -146,18 +146,6 @@ def test_a_state_machine_may_hand_the_tasks_roles_to_ecs_alone() -> None:
         assert refused(document, [], _passing(task["TaskRoleArn"], "lambda.amazonaws.com")) != []
 
 
-def test_a_schedule_may_start_its_state_machine() -> None:
-    template = Template(BATCH)
-    (rule,) = template.all_of("AWS::Events::Rule").values()
-    (target,) = rule["Targets"]
-    start = [ApiCall("stepfunctions", "StartExecution", {"stateMachineArn": target["Arn"]})]
-    assert template.trusts(target["RoleArn"], EVENTS)
-    assert refused(template.document(target["RoleArn"]), start, []) == []
-    assert refused(template.document(target["RoleArn"], without="states:StartExecution"), start, []) == [
-        f"states:StartExecution on {target['Arn']}"
-    ]
-
-
 @pytest.fixture
 def under(account: LocalAccount) -> Iterator[Callable[[str], Any]]:
     """Returns a client of S3 with a session of a role that has a document for its policy."""

@@ -112,18 +112,8 @@ def test_a_models_own_error_is_passed_on_up_to_a_length(model: Any) -> None:
     assert recorded == [503]
 
 
-@pytest.mark.parametrize(
-    ("headers", "at"),
-    [
-        ({"X-Amzn-SageMaker-Custom-Attributes": "x" * 1025}, "customAttributes"),
-        ({"X-Amzn-SageMaker-Target-Variant": "-"}, "targetVariant"),
-        ({"Content-Type": "x" * 1025}, "contentType"),
-    ],
-)
-def test_a_header_that_the_service_model_does_not_allow_is_the_callers_mistake(
-    model: Any, headers: dict[str, str], at: str
-) -> None:
-    answer, recorded = invoke(model[1], headers=headers)
+def test_a_header_that_the_service_model_does_not_allow_is_the_callers_mistake(model: Any) -> None:
+    answer, recorded = invoke(model[1], headers={"X-Amzn-SageMaker-Target-Variant": "-"})
     assert (answer.status, answer.headers["x-amzn-errortype"]) == (400, "ValidationError")
-    assert f"at '{at}' failed to satisfy constraint" in json.loads(answer.body)["message"]
+    assert "at 'targetVariant' failed to satisfy constraint" in json.loads(answer.body)["message"]
     assert recorded == []
