@@ -80,22 +80,20 @@ def _serve(account: Account, folder: StateFolder, port: int, stop: threading.Eve
         exported = as_shell(account.environment)
         folder.write_exports(exported)
         print(exported, flush=True)
-        _introduce(settings, server.port, folder.exports_file)
+        url = account.environment["AWS_ENDPOINT_URL"]
+        log.info(f"account {settings.account_id}, {settings.region}, {url}; state: {settings.state}")
+        log.info(f"measures on {machine.description()}; Ctrl-C stops it and its processes")
+        log.info(
+            f"use it: `source {folder.exports_file}` in another terminal, then `cdk deploy` or "
+            "`python -m inference_recommender`"
+        )
+        log.info("only the key of those exports can call it. See docs/local-account.md")
         stop.wait()
         log.info("stopping")
         server.close()
     finally:
         account.close()
     log.info("stopped; nothing is left running")
-
-
-def _introduce(settings: AccountSettings, port: int, exports_file: Path) -> None:
-    log.info(f"account {settings.account_id}, {settings.region}, http://localhost:{port}; state: {settings.state}")
-    log.info(f"measures on {machine.description()}; Ctrl-C stops it and its processes")
-    log.info(
-        f"use it: `source {exports_file}` in another terminal, then `cdk deploy` or `python -m inference_recommender`"
-    )
-    log.info("only the key of those exports can call it. See docs/local-account.md")
 
 
 def _allow_open_files() -> None:

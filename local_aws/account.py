@@ -54,13 +54,6 @@ REFUSED: Mapping[Any, Mapping[str, str]] = {
 """By moto's class: the operation, and what cannot be done."""
 
 
-def refuse_operations() -> None:
-    """Makes moto reject the operations of `REFUSED` in this process."""
-    for response, operations in REFUSED.items():
-        for name, reason in operations.items():
-            setattr(response, name, _refusal(reason))
-
-
 def _refusal(reason: str) -> Callable[[Any], NoReturn]:
     def refuse(response: Any) -> NoReturn:
         raise NotImplementedError(reason)
@@ -155,7 +148,9 @@ class Account:
 
     def install(self) -> None:
         template.install()
-        refuse_operations()
+        for response, operations in REFUSED.items():
+            for name, reason in operations.items():
+                setattr(response, name, _refusal(reason))
         _replace(cloudwatch_backends, LocalCloudWatchBackend)
         _replace(applicationautoscaling_backends, LocalScalingBackend)
         _replace(cloudformation_backends, LocalCloudFormationBackend)

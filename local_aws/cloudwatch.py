@@ -134,7 +134,7 @@ class LocalCloudWatchBackend(CloudWatchBackend):
         answered = {
             query["Id"]: self._answer(query, window, scan_by)
             for query in queries
-            if "MetricStat" in query and self._knows(query["MetricStat"]["Metric"])
+            if "MetricStat" in query and self.knows(_key_of(query["MetricStat"]["Metric"]))
         }
         others = [query for query in queries if "MetricStat" in query and query["Id"] not in answered]
         if others:
@@ -158,15 +158,12 @@ class LocalCloudWatchBackend(CloudWatchBackend):
         with self._lock:
             return key in self._distributions
 
-    def _knows(self, metric: Mapping[str, Any]) -> bool:
-        return self.knows(metric_key(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", [])))
-
     def _answer(self, query: Mapping[str, Any], window: tuple[float, float], scan_by: str) -> dict[str, Any]:
         wanted = query["MetricStat"]
         metric, name = wanted["Metric"], wanted["Stat"]
         if not is_statistic(name):
             raise ValidationError(f"Statistic {name} is none that this local account computes.")
-        key = metric_key(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", []))
+        key = _key_of(metric)
         by_second = self.by_period(key, *window, int(wanted["Period"]), wanted.get("Unit"))
         values = [statistic(name, data) for data in by_second.values()]
         times = [_moment(second) for second in by_second]
@@ -196,6 +193,10 @@ class LocalCloudWatchResponse(CloudWatchResponse):
         return ActionResult(
             {"Label": name, "Datapoints": [_datapoint(second, data, names) for second, data in found.items()]}
         )
+
+
+def _key_of(metric: Mapping[str, Any]) -> Key:
+    return metric_key(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", []))
 
 
 def distribution(metric: Mapping[str, Any]) -> Distribution:

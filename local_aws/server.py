@@ -166,7 +166,8 @@ class _Receiving(io.RawIOBase):
 def listening_sockets(port: int) -> list[socket.socket]:
     """Listens on each loopback address of `localhost`, all on the same port; 0 picks a free one."""
     bound: list[socket.socket] = []
-    for family in sorted(_families()):
+    resolved = {family for family, *_ in socket.getaddrinfo("localhost", None, type=socket.SOCK_STREAM)}
+    for family in sorted({socket.AF_INET} | (resolved & LOOPBACK.keys())):
         each = socket.socket(family, socket.SOCK_STREAM)
         each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -186,11 +187,6 @@ def listening_sockets(port: int) -> list[socket.socket]:
             raise
         bound.append(each)
     return bound
-
-
-def _families() -> set[socket.AddressFamily]:
-    families = {family for family, *_ in socket.getaddrinfo("localhost", None, type=socket.SOCK_STREAM)}
-    return {socket.AF_INET} | (families & LOOPBACK.keys())
 
 
 UNSET = ("AWS_PROFILE", "AWS_SESSION_TOKEN")

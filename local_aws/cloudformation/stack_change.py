@@ -82,17 +82,30 @@ class StackChange:
         self.map.resolved_parameters = dict(self.map.resolved_parameters)
         try:
             with _failing("The template cannot be evaluated"):
-                _retarget(self.map, template, parameters)
+                self.map._template = template
+                self.map._resource_json_map = template["Resources"]
+                self.map.input_parameters = dict(parameters)
+                self.map.load_mapping()
+                self.map.load_parameters()
+                self.map.load_conditions()
                 ordered = in_order(template["Resources"])
             for logical_id in ordered:
                 self._converge(logical_id, template["Resources"][logical_id])
             outputs = self._evaluate_outputs(template)
         except ChangeFailed:
-            self._roll_back()
+            for undo in reversed(self._undo):
+                try:
+                    undo()
+                except Exception as error:  # the rest must still be undone
+                    self.on_event("", "", "", "ROLLBACK_FAILED", repr(error))
             for name, value in before.items():
                 setattr(self.map, name, value)
             raise
-        self._clean_up(template["Resources"])
+        for logical_id in [name for name in reversed(list(self.deployed)) if name not in template["Resources"]]:
+            self._delete(logical_id, self.deployed.pop(logical_id))
+            self.map._parsed_resources.pop(logical_id, None)
+        for old in reversed(self._retired):
+            self._delete(old.resource.logical_resource_id, old)
         return outputs
 
     def _evaluate_outputs(self, template: dict[str, Any]) -> OutputMap:
@@ -128,15 +141,18 @@ class StackChange:
 
     def _make(self, logical_id: str, definition: dict[str, Any]) -> None:
         _, resolved, kind = parse_resource(definition, self.map)
-        _check(kind, resolved)
+        schema, new = schema_of(kind), resolved.get("Properties", {})
+        if schema and (problems := schema.problems(new)):
+            raise ValidationError(message=f"Properties validation failed: {'; '.join(problems)}")
         old = self.deployed.get(logical_id)
+        before = old.resolved.get("Properties", {}) if old else {}
         if old is None:
             self._create(logical_id, definition, resolved, "CREATE")
-        elif old.resolved["Type"] != kind or _is_replaced(kind, old.resolved, resolved):
+        elif old.resolved["Type"] != kind or (schema and schema.replaced_by(before, new)):
             del self.map._parsed_resources[logical_id]
             self._retired.append(old)
             self._create(logical_id, definition, resolved, "UPDATE", old)
-        elif old.resolved.get("Properties") != resolved.get("Properties"):
+        elif before != new:
             self._update(logical_id, definition, resolved, old)
 
     def _create(
@@ -189,20 +205,6 @@ class StackChange:
         if old is not None:
             self.map._parsed_resources[logical_id] = old.resource
             self.deployed[logical_id] = old
-
-    def _roll_back(self) -> None:
-        for undo in reversed(self._undo):
-            try:
-                undo()
-            except Exception as error:  # the rest must still be undone
-                self.on_event("", "", "", "ROLLBACK_FAILED", repr(error))
-
-    def _clean_up(self, wanted: Mapping[str, Any]) -> None:
-        for logical_id in [name for name in reversed(list(self.deployed)) if name not in wanted]:
-            self._delete(logical_id, self.deployed.pop(logical_id))
-            self.map._parsed_resources.pop(logical_id, None)
-        for old in reversed(self._retired):
-            self._delete(old.resource.logical_resource_id, old)
 
     def _delete(self, logical_id: str, item: DeployedResource) -> None:
         kind = item.resolved["Type"]
@@ -280,23 +282,3 @@ def references(node: Any) -> Iterator[str]:
                 yield from references(named)
             case _:
                 yield from references(value)
-
-
-def _retarget(resources: ResourceMap, template: dict[str, Any], parameters: Mapping[str, Any]) -> None:
-    resources._template = template
-    resources._resource_json_map = template["Resources"]
-    resources.input_parameters = dict(parameters)
-    resources.load_mapping()
-    resources.load_parameters()
-    resources.load_conditions()
-
-
-def _check(kind: str, resolved: Mapping[str, Any]) -> None:
-    schema = schema_of(kind)
-    if schema and (problems := schema.problems(resolved.get("Properties", {}))):
-        raise ValidationError(message=f"Properties validation failed: {'; '.join(problems)}")
-
-
-def _is_replaced(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    schema = schema_of(kind)
-    return bool(schema and schema.replaced_by(old.get("Properties", {}), new.get("Properties", {})))

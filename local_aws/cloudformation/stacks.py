@@ -180,7 +180,9 @@ class LocalCloudFormationBackend(CloudFormationBackend):
             deployed=self._deployed.setdefault(stack.stack_id, {}),
             account_id=self.account_id,
             region=self.region_name,
-            on_event=lambda *event: self._add_resource_event(stack, *event),
+            on_event=lambda logical_id, kind, physical_id, status, reason: stack.events.append(
+                Event(stack.stack_id, stack.name, logical_id, physical_id, kind, status, reason, "{}")
+            ),
         )
 
     def _set(self, stack: Stack, status: str, reason: str | None = None) -> None:
@@ -189,11 +191,6 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         stack.status = status
         stack.status_reason = reason  # type: ignore[attr-defined]  # read by moto's serializer
         log.info(f"stack {stack.name}: {status}{f' ({reason})' if reason and reason != 'User Initiated' else ''}")
-
-    def _add_resource_event(
-        self, stack: Stack, logical_id: str, kind: str, physical_id: str, status: str, reason: str | None
-    ) -> None:
-        stack.events.append(Event(stack.stack_id, stack.name, logical_id, physical_id, kind, status, reason, "{}"))
 
 
 def _register_types(template: str) -> None:

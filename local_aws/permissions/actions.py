@@ -70,8 +70,9 @@ class AccountRegion:
 def needed(call: ApiCall, scope: AccountRegion) -> list[Permission]:
     """Returns every permission that a call needs, without the principal's condition keys. Raises `UnknownCall`."""
     parameters = _prepared(call)
+    versioned = "VersionId" in call.parameters or "?versionId=" in str(call.parameters.get("CopySource", ""))
     permissions = [
-        Permission(_action(call, action), resource, _context(call, scope))
+        Permission(_OF_VERSIONS.get(action, action) if versioned else action, resource, _context(call, scope))
         for action, template in _rows(call)
         for resource in _resources(call.service, template, parameters, scope)
     ]
@@ -151,11 +152,6 @@ def _values(parameters: Any, path: list[str]) -> list[str]:
     if not path:
         return [str(parameters)] if parameters not in (None, "") else []
     return _values(parameters[path[0]], path[1:]) if isinstance(parameters, Mapping) and path[0] in parameters else []
-
-
-def _action(call: ApiCall, action: str) -> str:
-    versioned = "VersionId" in call.parameters or "?versionId=" in str(call.parameters.get("CopySource", ""))
-    return _OF_VERSIONS.get(action, action) if versioned else action
 
 
 def _for_content(call: ApiCall, permissions: list[Permission]) -> Iterator[Permission]:

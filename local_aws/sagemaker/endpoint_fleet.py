@@ -33,7 +33,10 @@ class EndpointLog:
     def keep(self, variant: str, server: ModelServer) -> None:
         """Writes the stream of a server that answers now."""
         stream = f"{variant}/i-{server.pid:017x}"
-        events = [_event(moment, _line(moment, words)) for moment, words in server.preparations]
+        events = [
+            _event(moment, f'I{datetime.fromtimestamp(moment, UTC):%m%d %H:%M:%S.%f} 0 local_aws] "{words}"')
+            for moment, words in server.preparations
+        ]
         now = max([time.time(), *(moment for moment, _ in server.preparations)])
         events += [_event(now, line) for line in server.log_file.read_text("utf-8", "replace").splitlines() if line]
         with self._lock:
@@ -46,10 +49,6 @@ class EndpointLog:
 
 def _event(moment: float, message: str) -> dict[str, object]:
     return {"timestamp": round(moment * 1000), "message": message}
-
-
-def _line(moment: float, words: str) -> str:
-    return f'I{datetime.fromtimestamp(moment, UTC):%m%d %H:%M:%S.%f} 0 local_aws] "{words}"'
 
 
 LOG_LINES = 8

@@ -8,9 +8,10 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from moto.cloudwatch.models import cloudwatch_backends
@@ -72,7 +73,10 @@ class RecommendationJob:
         echoed = ("JobName", "JobDescription", "JobType", "RoleArn", "InputConfig", "StoppingConditions")
         completed = [step for step in self.steps if step.status == "COMPLETED"]
         recommendations = [
-            {"RecommendationId": self._id(step), **step.benchmark()}
+            {
+                "RecommendationId": self.ids.setdefault(step.endpoint_name, f"{self.name}/{uuid.uuid4().hex[:8]}"),
+                **step.benchmark(),
+            }
             for step in completed
             if not isinstance(step.test, EndpointTest)
         ]
@@ -112,9 +116,6 @@ class RecommendationJob:
             }
             for step in self.steps
         ]
-
-    def _id(self, step: JobStep) -> str:
-        return self.ids.setdefault(step.endpoint_name, f"{self.name}/{uuid.uuid4().hex[:8]}")
 
     def _state(self) -> dict[str, Any]:
         state = {
@@ -232,7 +233,8 @@ class RecommendationJobs:
             if runner.stopped.is_set():
                 step.status = "STOPPED" if step.status == "PENDING" else step.status
                 continue
-            publish = self._publisher(job.name, step)
+            backend: Any = cloudwatch_backends[self._host.account_id][self._region]
+            publish = partial(publish_window, backend, job.name, step.endpoint_name, step.test.variant_name)
             runner.run(step, deadline - time.monotonic(), publish)
             self._tell(job, f"test on {step.name}: {_ended(step.status, step.failure_reason)}")
         with self._lock:
@@ -247,11 +249,6 @@ class RecommendationJobs:
                 logs.create_log_stream(LOG_GROUP, stream)
         event = {"timestamp": round(time.time() * 1000), "message": message}
         logs.put_log_events(LOG_GROUP, stream, [event])
-
-    def _publisher(self, job_name: str, step: JobStep) -> Callable[[Mapping[str, Any]], None]:
-        backend: Any = cloudwatch_backends[self._host.account_id][self._region]
-        test = step.test
-        return lambda window: publish_window(backend, job_name, test.endpoint_name, test.variant_name, window)
 
 
 def tags_of(values: Mapping[str, str]) -> "list[dict[str, str]]":

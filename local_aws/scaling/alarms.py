@@ -50,11 +50,6 @@ class AlarmCondition:
     threshold: float
     periods: int
 
-    @property
-    def range_periods(self) -> int:
-        """Periods of the evaluation range."""
-        return self.periods + MORE_PERIODS
-
     def breached_by(self, value: float) -> bool:
         return value > self.threshold if self.comparison == "GreaterThanThreshold" else value < self.threshold
 
@@ -117,7 +112,7 @@ class AlarmWatch:
         if end <= last.evaluated_s:
             return False
         last.evaluated_s = end
-        values = self._values(metric, condition.range_periods, end)
+        values = self._values(metric, condition.periods + MORE_PERIODS, end)
         last.value = next((each for each in reversed(values) if each is not None), None)
         before: AlarmState = alarm.state_value  # type: ignore[assignment]  # moto calls it a str
         state = condition.state(values, before)

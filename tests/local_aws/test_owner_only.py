@@ -93,7 +93,7 @@ def test_a_body_is_not_read_for_a_key_that_is_none_of_the_accounts() -> None:
     ],
 )
 def test_a_request_that_was_changed_on_its_way_is_refused(changed: dict[str, Any], service: str) -> None:
-    sent = {"method": "POST", "target": "/a/b?x=1", "body": b"body"}
+    sent: dict[str, Any] = {"method": "POST", "target": "/a/b?x=1", "body": b"body"}
     headers = signed_headers(*sent.values(), service=service, headers={"X-Amz-Target": "Do"})
     sent |= {name: changed[name] for name in sent if name in changed}
     headers |= {name: value for name, value in changed.items() if name in headers}
