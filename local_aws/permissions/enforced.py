@@ -211,8 +211,11 @@ class ServiceRoles:
                 for each in self._endpoint(call, EndpointName=name)
             ),
             *self._needed(ApiCall("cloudwatch", "GetMetricData", {})),
-            *([self._grant(job.key_id)] if job.key_id else []),
         ]
+        if job.key_id:  # hosting, a service of AWS, grants the key of an endpoint's volumes
+            (create,) = self._needed(ApiCall("kms", "CreateGrant", {"KeyId": job.key_id}))
+            context = {**create.context, "kms:grantisforawsresource": ("true",)}
+            permissions.append(Permission(create.action, create.resource, context))
         if denial := self._first_denied(role_arn, operation, permissions):
             user = f"arn:aws:sts::{self._scope.account_id}:assumed-role/{role_arn.rpartition('/')[2]}/SageMaker"
             raise Unavailable(denied(user, "sagemaker", denial, PolicyDecision.NOT_ALLOWED).message)
@@ -230,12 +233,6 @@ class ServiceRoles:
     def _endpoint(self, operation: str, **parameters: str) -> list[Permission]:
         service = "sagemaker-runtime" if operation == "InvokeEndpoint" else "sagemaker"
         return self._needed(ApiCall(service, operation, parameters))
-
-    def _grant(self, key_id: str) -> Permission:
-        """Returns what hosting needs of the key of an endpoint's volumes. It acts as a service of AWS."""
-        (create,) = self._needed(ApiCall("kms", "CreateGrant", {"KeyId": key_id}))
-        context = {**create.context, "kms:grantisforawsresource": ("true",)}
-        return Permission(create.action, create.resource, context)
 
     def _s3(self, operation: str, url: str) -> Permission:
         bucket, _, key = url.removeprefix("s3://").partition("/")

@@ -40,20 +40,21 @@ def decide(role: Role | None, permission: Permission, session_policy: str = "") 
     if role is None:
         return PolicyDecision.NOT_ALLOWED
     attached = (_default_version(each) for each in role.managed_policies.values())
+    boundary = None
+    if role.permissions_boundary_arn:
+        found = iam_backends[role.account_id][PARTITION].managed_policies.get(role.permissions_boundary_arn)
+        boundary = _parsed([_default_version(found)] if found else [])
     return policy.decide(
         permission,
         _parsed([*role.policies.values(), *attached]),
-        boundary=_boundary(role),
+        boundary=boundary,
         session=_parsed([session_policy]) if session_policy else None,
     )
 
 
 def may_be_assumed(role: Role, permission: Permission, session: AssumedRole, by_its_policies: PolicyDecision) -> bool:
-    """Returns whether a session of another role may assume `role`. Raises `PolicyError`.
-
-    A trust policy that names that role or session is enough. If it names the account, the other role's own policies
-    decide.
-    """
+    """Returns whether a session of another role may assume `role`. Raises `PolicyError`."""
+    # A trust policy that names that role or session is enough; if it names the account, that role's policies decide.
     trust = policy.parsed(_text(role.assume_role_policy_document))
     account = session.account_id
     as_account = {"AWS": frozenset({account, f"arn:{PARTITION}:iam::{account}:root"})}
@@ -83,13 +84,6 @@ def with_keys(permission: Permission, scope: AccountRegion) -> list[Permission]:
         return [permission]
     via = {"kms:viaservice": (f"s3.{scope.region}.amazonaws.com",), "kms:calleraccount": (scope.account_id,)}
     return [permission, *(Permission(action, key, {**permission.context, **via}) for action in actions)]
-
-
-def _boundary(role: Role) -> list[tuple[Statement, ...]] | None:
-    if not role.permissions_boundary_arn:
-        return None
-    found = iam_backends[role.account_id][PARTITION].managed_policies.get(role.permissions_boundary_arn)
-    return _parsed([_default_version(found)] if found else [])
 
 
 def _default_version(managed: Any) -> Any:

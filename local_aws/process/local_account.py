@@ -83,7 +83,13 @@ class LocalAccount:
                 working_directory=ROOT,
                 grace_s=30,
             )
-        exported = _read_exports(process)
+        exported: dict[str, str] = {}
+        for line in process.stdout:
+            name, _, value = line.decode().strip().removeprefix("export ").partition("=")
+            if value:
+                exported[name] = value
+            if name == "AWS_EC2_METADATA_DISABLED":  # the last export
+                break
         if not exported:
             status = process.wait()
             last_lines = log_file.read_bytes()[began_at:].decode("utf-8", "replace").strip()
@@ -118,14 +124,3 @@ class LocalAccount:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _read_exports(process: GuardedProcess) -> dict[str, str]:
-    exports: dict[str, str] = {}
-    for line in process.stdout:
-        name, _, value = line.decode().strip().removeprefix("export ").partition("=")
-        if value:
-            exports[name] = value
-        if name == "AWS_EC2_METADATA_DISABLED":  # the last export
-            break
-    return exports

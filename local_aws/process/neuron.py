@@ -61,7 +61,9 @@ class NeuronServer(ModelServer):
         """Starts the server on the model in `folder`, and returns when it is ready. Raises `Unavailable`."""
         stand_in.note(f"the chips of {instance_type}", f"{stand_in.told}, for the unchanged containers/neuron")
         scratch = Path(tempfile.mkdtemp(prefix="local_aws_neuron_"))
-        port = _free_port()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
         process = launch(
             ["/bin/sh", str(SERVE)],
             cls.KIND,
@@ -96,9 +98,3 @@ def container_environment(
         "SAGEMAKER_BIND_TO_PORT": str(port),
         "TMPDIR": str(scratch),
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -160,24 +160,26 @@ class LocalEndpoint(FakeEndpoint):
         fleet = Fleet(self._host, self._log, self._died)
         try:
             log.info(f"endpoint {self.endpoint_name}: starting")
-            fleet.start(self.endpoint_name, self._with_counts([resolve(each) for each in production_variants], retain))
-            if config_name is not None:
-                self._guard(fleet)
+            now = {each["VariantName"]: each.get("DesiredInstanceCount") for each in self.production_variants}
+            variants = [resolve(each) for each in production_variants]
+            variants = [replace(each, count=(retain and now.get(each.name)) or each.count) for each in variants]
+            fleet.start(self.endpoint_name, variants)
+            if config_name is not None and self.guardrails is not None:
+                self._guard(fleet, self.guardrails.alarmed())
         except Exception as error:  # every error: an endpoint must not stay Creating for ever
             self._failed(error, updating=config_name is not None)
             return
         with self._lock:
             old, self._fleet = self._fleet, None if self._deleted else fleet
         if config_name is not None:
-            self._adopt(config_name, [dict(variant) for variant in production_variants], retain)
+            retained = {variant["VariantName"]: variant for variant in self.production_variants} if retain else {}
+            self.endpoint_config_name = config_name
+            new = self._process_production_variants([dict(variant) for variant in production_variants])
+            self.production_variants = [variant | retained.get(variant["VariantName"], {}) for variant in new]
         self._announce()
         for unused in [old, fleet if self._deleted else None]:
             if unused is not None:
                 unused.stop()
-
-    def _with_counts(self, variants: list[EndpointVariant], retain: bool) -> list[EndpointVariant]:
-        counts = {each["VariantName"]: each.get("DesiredInstanceCount") for each in self.production_variants}
-        return [replace(each, count=(retain and counts.get(each.name)) or each.count) for each in variants]
 
     def _scale(self, desired: Mapping[str, Mapping[str, Any]]) -> None:
         fleet = self._fleet
@@ -199,10 +201,8 @@ class LocalEndpoint(FakeEndpoint):
                 item["DesiredWeight"] = item["CurrentWeight"] = weights[item["VariantName"]]
         self._announce()
 
-    def _guard(self, fleet: Fleet) -> None:
-        if self.guardrails is None:
-            return
-        if alarmed := self.guardrails.alarmed():
+    def _guard(self, fleet: Fleet, alarmed: Sequence[str]) -> None:
+        if alarmed:
             fleet.stop()
             raise Unavailable(
                 f"The update of endpoint {self.endpoint_name} was rolled back: of its AutoRollbackConfiguration, "
@@ -210,17 +210,16 @@ class LocalEndpoint(FakeEndpoint):
             )
         log.info(f"endpoint {self.endpoint_name}: the new fleet takes all traffic at once, unlike on AWS")
 
-    def _adopt(self, config_name: str, production_variants: list[dict[str, Any]], retain: bool) -> None:
-        retained = {variant["VariantName"]: variant for variant in self.production_variants} if retain else {}
-        self.endpoint_config_name = config_name
-        new = self._process_production_variants(production_variants)
-        self.production_variants = [variant | retained.get(variant["VariantName"], {}) for variant in new]
-
     def _announce(self) -> None:
         if self._deleted:
             return
         self.update_failed = False
-        self._tag_address()
+        # The tag names a variant's only server. With several servers, one would get the load of all.
+        tags = {tag["Key"]: tag["Value"] for tag in self.tags if tag["Key"] != INVOCATIONS_URL}
+        picked = self.pick(None)
+        if self._fleet is not None and picked is not None and self._fleet.servers(picked[0]) == 1:
+            tags[INVOCATIONS_URL] = picked[1].invocations_url
+        self.tags = [{"Key": key, "Value": value} for key, value in tags.items()]
         self._set("InService")
         for variant in self.production_variants:
             name = variant["VariantName"]
@@ -229,14 +228,6 @@ class LocalEndpoint(FakeEndpoint):
                 f"endpoint {self.endpoint_name} is InService; {servers} server(s) answer for "
                 f"{self.instance_count(name)} instance(s) of variant {name}"
             )
-
-    def _tag_address(self) -> None:
-        """Tags the address of a variant's only server. With several servers, one would get the load of all."""
-        tags = {tag["Key"]: tag["Value"] for tag in self.tags if tag["Key"] != INVOCATIONS_URL}
-        picked = self.pick(None)
-        if self._fleet is not None and picked is not None and self._fleet.servers(picked[0]) == 1:
-            tags[INVOCATIONS_URL] = picked[1].invocations_url
-        self.tags = [{"Key": key, "Value": value} for key, value in tags.items()]
 
     def _failed(self, error: Exception, *, updating: bool) -> None:
         reason = failure_reason(error)

@@ -128,7 +128,17 @@ class LoadTestRunner:
         folder = self.folder / step.endpoint_name
         folder.mkdir(parents=True)
         plan_file = folder / "plan.json"
-        plan_file.write_text(json.dumps(self._generator_plan(server, left_s), indent=2), "utf-8")
+        plan = {
+            "url": server.invocations_url,
+            "headers": server.extra_headers(self.plan.content_type),
+            "payloads": str(self.payloads),
+            "content_type": self.plan.content_type,
+            "traffic_pattern": self.plan.traffic_pattern,
+            "stopping_conditions": self.plan.stopping_conditions,
+            "job_duration_s": left_s,
+            "window_s": WINDOW_S,
+        }
+        plan_file.write_text(json.dumps(plan, indent=2), "utf-8")
         usage = UsageSampler(server.pid)
         usage.start()
         step.started_at = datetime.now(UTC)
@@ -143,18 +153,6 @@ class LoadTestRunner:
             self.stopped.is_set() and server.alive()
         ):
             step.failure_reason = shortened(failure)
-
-    def _generator_plan(self, server: ModelServer, left_s: float) -> dict[str, Any]:
-        return {
-            "url": server.invocations_url,
-            "headers": server.extra_headers(self.plan.content_type),
-            "payloads": str(self.payloads),
-            "content_type": self.plan.content_type,
-            "traffic_pattern": self.plan.traffic_pattern,
-            "stopping_conditions": self.plan.stopping_conditions,
-            "job_duration_s": left_s,
-            "window_s": WINDOW_S,
-        }
 
     def _generate(self, plan_file: Path, folder: Path, on_window: OnWindow) -> tuple[int, str]:
         with (folder / "generator.log").open("ab") as log_file:

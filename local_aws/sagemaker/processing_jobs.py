@@ -4,7 +4,6 @@ A `ContainerRunner`'s command gets the job's request in a file and a session of 
 fetches the inputs, runs the container, uploads, and writes `outcome.json`. Without a runner the account rejects jobs.
 """
 
-import contextlib
 import json
 import logging
 import subprocess
@@ -176,8 +175,7 @@ class ProcessingJobs:
         except Exception as error:  # every error: a job must not stay InProgress for ever
             outcome = {"failure": f"InternalServerError: {failure_reason(error)}"}
         job.end(outcome)
-        outcome_words = filter(None, (job.processing_job_status, job.failure_reason))
-        log.info(f"processing job {job.processing_job_name}: {', '.join(outcome_words)}")
+        log.info(f"processing job {job.processing_job_name}: {job.processing_job_status} {job.failure_reason or ''}")
 
     def _outcome(self, job: LocalProcessingJob, runner: ContainerRunner) -> Mapping[str, Any]:
         check_room(self._state)
@@ -204,17 +202,15 @@ class ProcessingJobs:
                     grace_s=GRACE_S,
                 )
             log.info(f"processing job {job.processing_job_name} runs as process {job.process.pid}, in {folder}")
-            status = self._wait(job, job.process)
+            limit = job.stopping_condition.get("MaxRuntimeInSeconds")
+            try:
+                status = job.process.wait(limit)
+            except subprocess.TimeoutExpired:
+                log.info(f"processing job {job.processing_job_name} ran for its {limit} s and is stopped")
+                job.stop()
+                status = job.process.wait()
         if (left := folder / OUTCOME).exists():
             found: dict[str, Any] = json.loads(left.read_text("utf-8"))
             return found
         last = (folder / "runner.log").read_text("utf-8", "replace").strip()[-600:]
         return {"failure": f"InternalServerError: what runs the container ended with exit status {status}: {last}"}
-
-    def _wait(self, job: LocalProcessingJob, process: GuardedProcess) -> int:
-        limit = job.stopping_condition.get("MaxRuntimeInSeconds")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(limit)
-        log.info(f"processing job {job.processing_job_name} ran for its {limit} s and is stopped")
-        job.stop()
-        return process.wait()
