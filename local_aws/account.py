@@ -151,17 +151,23 @@ class Account:
         for response, operations in REFUSED.items():
             for name, reason in operations.items():
                 setattr(response, name, _refusal(reason))
-        _replace(cloudwatch_backends, LocalCloudWatchBackend)
-        _replace(applicationautoscaling_backends, LocalScalingBackend)
-        _replace(cloudformation_backends, LocalCloudFormationBackend)
-        _replace(iam_backends, LocalIamBackend)
-        _replace(s3_backends, LocalS3Backend)
-        _replace(sagemaker_backends, self._sagemaker)
-        self.metrics = InvocationMetrics(self._cloudwatch(self.settings.region))
+        replaced: list[tuple[Any, Callable[..., Any]]] = [
+            (cloudwatch_backends, LocalCloudWatchBackend),
+            (applicationautoscaling_backends, LocalScalingBackend),
+            (cloudformation_backends, LocalCloudFormationBackend),
+            (iam_backends, LocalIamBackend),
+            (s3_backends, LocalS3Backend),
+            (sagemaker_backends, self._sagemaker),
+        ]
+        for backends, make in replaced:
+            backends.clear()
+            backends.backend = make
+        account_id, region = self.settings.account_id, self.settings.region
+        cloudwatch: Any = cloudwatch_backends[account_id][region]
+        scaling: Any = applicationautoscaling_backends[account_id][region]
+        self.metrics = InvocationMetrics(cloudwatch)
         self.metrics.start()
-        scaling = applicationautoscaling_backends[self.settings.account_id][self.settings.region]
-        assert isinstance(scaling, LocalScalingBackend), "just installed"
-        self._scaler = Scaler(scaling, self._cloudwatch(self.settings.region))
+        self._scaler = Scaler(scaling, cloudwatch)
         self._scaler.start()
 
     def find_endpoint(self, name: str) -> LocalEndpoint | None:
@@ -184,13 +190,3 @@ class Account:
         return LocalSageMakerBackend(
             region_name, account_id, self.host, jobs, processing, images_must_exist=settings.images_must_exist
         )
-
-    def _cloudwatch(self, region: str) -> LocalCloudWatchBackend:
-        backend = cloudwatch_backends[self.settings.account_id][region]
-        assert isinstance(backend, LocalCloudWatchBackend), "install() comes first"
-        return backend
-
-
-def _replace(backends: Any, make: Callable[..., Any]) -> None:
-    backends.clear()
-    backends.backend = make

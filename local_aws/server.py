@@ -25,7 +25,7 @@ from moto.moto_server.werkzeug_app import MotoRequestHandler
 from werkzeug.serving import ThreadedWSGIServer
 
 from local_aws.account import Account
-from local_aws.owner_only import AccountKeys, OwnerOnly, answer
+from local_aws.owner_only import AccountKeys, OwnerOnly, WsgiApplication, answer
 from local_aws.permissions.enforced import EnforcedPermissions
 from local_aws.sagemaker.runtime import InvocationMiddleware, max_body_bytes
 from local_aws.signature import RequestRefused
@@ -232,7 +232,7 @@ class AccountServer:
             settings.account_id,
         )
         enforced = EnforcedPermissions(answering, account.calls, settings.account_id)
-        application = OwnerOnly(_ErrorSentences(enforced), self.keys, body_limit=max_body_bytes)
+        application = OwnerOnly(error_sentences(enforced), self.keys, body_limit=max_body_bytes)
         sockets = listening_sockets(port)
         self.port = int(sockets[0].getsockname()[1])
         self._servers = [LimitedServer(each, application) for each in sockets]
@@ -250,15 +250,12 @@ class AccountServer:
             server.server_close()
 
 
-class _ErrorSentences:
+def error_sentences(application: WsgiApplication) -> WsgiApplication:
     """Answers errors of moto in one sentence, instead of a page of traceback."""
 
-    def __init__(self, application: Any) -> None:
-        self._application = application
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def application_in_sentences(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         try:
-            return list(self._application(environ, start_response))
+            return list(application(environ, start_response))
         except NotImplementedError as error:
             refused = RequestRefused(501, "NotImplemented", f"This local account cannot do this: {error}.")
         except OperationNotFoundError as error:
@@ -267,14 +264,13 @@ class _ErrorSentences:
             refused = RequestRefused(400, "SerializationException", f"The request's body cannot be read: {error}.")
         except Exception as error:  # 501, because clients repeat a 500, and the same request would fail again
             log.info(f"moto failed: {type(error).__name__}")
-            refused = RequestRefused(501, "NotImplemented", _cannot_answer(error))
+            reason = f"there is no {error}" if isinstance(error, KeyError) else str(error) or "no reason is known"
+            message = (
+                f"This local account cannot answer this request: {reason[:ERROR_CHARACTERS]}. Check its parameters. If "
+                "they are correct, moto, which answers for AWS here, does not support them."
+            )
+            refused = RequestRefused(501, "NotImplemented", message)
         log.info(f"{environ.get('HTTP_X_AMZ_TARGET') or environ.get('PATH_INFO')}: {refused.message}")
         return answer(refused, environ, start_response)
 
-
-def _cannot_answer(error: Exception) -> str:
-    reason = f"there is no {error}" if isinstance(error, KeyError) else str(error) or "no reason is known"
-    return (
-        f"This local account cannot answer this request: {reason[:ERROR_CHARACTERS]}. Check its parameters. If they "
-        "are correct, moto, which answers for AWS here, does not support them."
-    )
+    return application_in_sentences

@@ -147,23 +147,18 @@ class StackChange:
         old = self.deployed.get(logical_id)
         before = old.resolved.get("Properties", {}) if old else {}
         if old is None:
-            self._create(logical_id, definition, resolved, "CREATE")
+            self._create(logical_id, definition, resolved)
         elif old.resolved["Type"] != kind or (schema and schema.replaced_by(before, new)):
             del self.map._parsed_resources[logical_id]
             self._retired.append(old)
-            self._create(logical_id, definition, resolved, "UPDATE", old)
+            self._create(logical_id, definition, resolved, old)
         elif before != new:
             self._update(logical_id, definition, resolved, old)
 
     def _create(
-        self,
-        logical_id: str,
-        definition: dict[str, Any],
-        resolved: dict[str, Any],
-        verb: str,
-        old: DeployedResource | None = None,
+        self, logical_id: str, definition: dict[str, Any], resolved: dict[str, Any], old: DeployedResource | None = None
     ) -> None:
-        kind = definition["Type"]
+        kind, verb = definition["Type"], "UPDATE" if old else "CREATE"
         self.on_event(logical_id, kind, "", f"{verb}_IN_PROGRESS", None)
         # Registered before the creation can fail: a replaced resource is restored after those that depend on it.
         self._undo.append(lambda: self._restore(logical_id, old))

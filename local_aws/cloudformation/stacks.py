@@ -38,36 +38,18 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         mine = {"{0}/$": LocalCloudFormationResponse.dispatch}
         return SimpleNamespace(url_bases=urls.url_bases, url_paths=urls.url_paths | mine)
 
-    def create_stack(
-        self,
-        name: str,
-        template: str,
-        parameters: dict[str, Any],
-        notification_arns: list[str] | None = None,
-        tags: dict[str, str] | None = None,
-        role_arn: str | None = None,
-        *arguments: Any,
-        **named: Any,
-    ) -> Stack:
+    def create_stack(self, name: str, template: str, parameters: dict[str, Any], *_: Any, **named: Any) -> Stack:
         """Returns at once with the stack CREATE_IN_PROGRESS, like the service."""
         if any(stack.name == name for stack in self.stacks.values()):
             raise AlreadyExistsException(f"Stack {name} already exists")
-        change_set, stack_id = self.create_change_set(
-            name, "create", template, parameters, "", "CREATE", notification_arns, tags, role_arn
-        )
+        more = (named.get(each) for each in ("notification_arns", "tags", "role_arn"))
+        change_set, stack_id = self.create_change_set(name, "create", template, parameters, "", "CREATE", *more)
         self.stacks[stack_id].events.clear()  # those of the review that a change set begins with
         self.execute_change_set(change_set)
         self.change_sets.pop(change_set, None)
         return self.stacks[stack_id]
 
-    def update_stack(
-        self,
-        name: str,
-        template: str,
-        role_arn: str | None,
-        parameters: list[dict[str, Any]],
-        tags: dict[str, str] | None,
-    ) -> Stack:
+    def update_stack(self, name: str, template: str, role_arn: str | None, parameters: Any, tags: Any) -> Stack:
         _register_types(template)
         stack = self.get_stack(name)
         resolved = self._resolve_update_parameters(instance=stack, incoming_params=parameters)

@@ -119,15 +119,8 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         variants = self._variants(endpoint_config_name)
         if endpoint_name in self.endpoints:
             raise ValidationError(f'Cannot create already existing endpoint "{self.endpoints[endpoint_name].arn}".')
-        endpoint = LocalEndpoint(
-            account_id=self.account_id,
-            region_name=self.region_name,
-            name=endpoint_name,
-            config_name=endpoint_config_name,
-            production_variants=variants,
-            tags=tags,
-            host=self.host,
-        )
+        about: Any = (endpoint_name, endpoint_config_name, variants, {}, tags)
+        endpoint = LocalEndpoint(self.host, self.account_id, self.region_name, *about)
         endpoint.guardrails = guardrails
         self.endpoints[endpoint_name] = endpoint
         endpoint.create(self._resolver(variants), variants)

@@ -59,25 +59,15 @@ class Guardrails:
 class LocalEndpoint(FakeEndpoint):
     """One endpoint. `settled` is set if no change is in progress."""
 
-    def __init__(
-        self,
-        *,
-        account_id: str,
-        region_name: str,
-        name: str,
-        config_name: str,
-        production_variants: list[dict[str, Any]],
-        tags: list[dict[str, str]],
-        host: ModelHost,
-    ) -> None:
-        super().__init__(account_id, region_name, name, config_name, production_variants, {}, tags)
+    def __init__(self, host: ModelHost, account_id: str, region_name: str, endpoint_name: str, *more: Any) -> None:
+        super().__init__(account_id, region_name, endpoint_name, *more)
         self.endpoint_status = "Creating"
         self.failure_reason: str | None = None  # type: ignore[assignment]  # moto infers None
         self.settled = threading.Event()
         self.update_failed = False
         self.guardrails: Guardrails | None = None
         self._host = host
-        self._log = EndpointLog(logs_backends[account_id][region_name], name)
+        self._log = EndpointLog(logs_backends[account_id][region_name], endpoint_name)
         self._fleet: Fleet | None = None
         self._lock = threading.Lock()
         self._deleted = False

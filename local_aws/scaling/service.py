@@ -127,27 +127,25 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
             url_bases=urls.url_bases, url_paths=dict.fromkeys(urls.url_paths, LocalScalingResponse.dispatch)
         )
 
-    def register_scalable_target(
-        self,
-        namespace: str,
-        r_id: str,
-        dimension: str,
-        min_capacity: int | None,
-        max_capacity: int | None,
-        role_arn: str | None,
-        suspended_state: Any,
+    def register_scalable_target(  # type: ignore[override]  # the others are given by name
+        self, namespace: str, r_id: str, dimension: str, **about: Any
     ) -> FakeScalableTarget:
         """Registers or updates it, and scales a variant in service to the bounds."""
-        role = role_arn or _service_linked_role(self.account_id, namespace)
+        linked = "AWSServiceRoleForApplicationAutoScaling" + ("_SageMakerEndpoint" if namespace == NAMESPACE else "")
+        path = f"aws-service-role/{namespace}.application-autoscaling.amazonaws.com"
+        role = about["role_arn"] or f"arn:aws:iam::{self.account_id}:role/{path}/{linked}"
         with self.lock:
             old = self.targets.get(dimension, {}).get(r_id)
-            low = min_capacity if min_capacity is not None or old is None else old.min_capacity
-            high = max_capacity if max_capacity is not None or old is None else old.max_capacity
+            low, high = (
+                getattr(old, name, None) if about[name] is None else about[name]
+                for name in ("min_capacity", "max_capacity")
+            )
             if low is None or high is None:
                 raise AWSValidationException("You must specify values for the minimum and maximum capacity.")
             if low > high:
                 raise AWSValidationException("Maximum capacity cannot be less than minimum capacity")
-            target = super().register_scalable_target(namespace, r_id, dimension, low, high, role, suspended_state)
+            suspended = about["suspended_state"]
+            target = super().register_scalable_target(namespace, r_id, dimension, low, high, role, suspended)
             present = self.capacity.count(r_id) if namespace == NAMESPACE else None
             if present is not None and (count := self.within_bounds(target, present)) != present:
                 self.capacity.set_count(r_id, count)
@@ -167,16 +165,10 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
                 self.delete_scheduled_action(namespace, action.scheduled_action_name, r_id, dimension)
             self.cooldowns.pop(r_id, None)
 
-    def put_scaling_policy(
-        self,
-        policy_name: str,
-        service_namespace: str,
-        resource_id: str,
-        scalable_dimension: str,
-        policy_body: dict[str, Any],
-        policy_type: str | None,
-    ) -> FakeApplicationAutoscalingPolicy:
+    def put_scaling_policy(self, **about: Any) -> FakeApplicationAutoscalingPolicy:  # type: ignore[override]
         """Puts it with the two alarms of target tracking. An update keeps the ARN and creates new alarms."""
+        resource_id, scalable_dimension = about["resource_id"], about["scalable_dimension"]
+        service_namespace, policy_body = about["service_namespace"], about["policy_body"]
         with self.lock:
             if resource_id not in self.targets.get(scalable_dimension, {}):
                 raise AWSValidationException(
@@ -184,13 +176,11 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
                     f"{resource_id}, scalable dimension: {scalable_dimension}"
                 )
             present = self.policies_of(resource_id, scalable_dimension)
-            old = next((each for each in present if each.policy_name == policy_name), None)
-            body, kind = policy_body or (old and old._policy_body), policy_type or (old and old.policy_type)
+            old = next((each for each in present if each.policy_name == about["policy_name"]), None)
+            body, kind = policy_body or (old and old._policy_body), about["policy_type"] or (old and old.policy_type)
             tracks = service_namespace == NAMESPACE and kind == "TargetTrackingScaling"
             tracking = target_tracking(resource_id, body) if tracks and body else None
-            policy = super().put_scaling_policy(
-                policy_name, service_namespace, resource_id, scalable_dimension, policy_body, policy_type
-            )
+            policy = super().put_scaling_policy(**about)
             if old is not None:
                 policy.policy_arn, policy.creation_time = old.policy_arn, old.creation_time
                 old.delete_alarms(self.account_id, self.region_name)
@@ -227,12 +217,6 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
             return made
 
         return [alarm("AlarmHigh", tracking.high), alarm("AlarmLow", tracking.low)]
-
-
-def _service_linked_role(account_id: str, namespace: str) -> str:
-    name = "AWSServiceRoleForApplicationAutoScaling" + ("_SageMakerEndpoint" if namespace == NAMESPACE else "")
-    path = f"aws-service-role/{namespace}.application-autoscaling.amazonaws.com"
-    return f"arn:aws:iam::{account_id}:role/{path}/{name}"
 
 
 class LocalScalingResponse(ApplicationAutoScalingResponse):
