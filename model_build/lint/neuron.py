@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from containers.encoder.goldens import GOLDENS, PARITY, ParityLimits
 from containers.encoder.goldens import from_json as read_goldens
 from containers.encoder.settings import Settings
-from containers.neuron.server_settings import ServerSettings
+from containers.neuron.placement import ServerSettings
 from model_build.lint.contents import Contents
 from model_build.lint.finding import Finding, FindingPlace, finding, listing
 from model_build.lint.model_config import empty

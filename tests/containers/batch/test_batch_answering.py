@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containers.batch.answering import ChunkAnswers, ChunkCounts, finish, start
-from containers.batch.chunks import Chunk
-from containers.batch.predictor import BatchPredictor, find_model
+from containers.batch.answering import BatchPredictor, ChunkAnswers, ChunkCounts, find_model, finish, start
+from containers.batch.source import Chunk
 from containers.encoder.tensors import Encoding
 from tests.containers.batch.batch_model import SETTINGS, row, write_model
 

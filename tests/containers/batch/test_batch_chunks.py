@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from containers.batch.answering import by_length
-from containers.batch.chunks import BadRow, Chunk, InputRow, cut, parse, read, shard
+from containers.batch.source import BadRow, Chunk, InputRow, cut, parse, read, shard
 
 BLANK = [b"", b"  ", b"\t", b"\xef\xbb\xbf"]
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from containers.batch.__main__ import main
-from containers.batch.predictor import ModelFolder
+from containers.batch.answering import ModelFolder
 from containers.batch.storage import Folder
 from containers.batch.worker_pool import on_neuron, worker_environments
 from containers.container_errors import ContainerError

@@ -14,8 +14,8 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
-from containers.batch.chunks import Chunk, cut
-from containers.batch.predictor import BatchPredictor
+from containers.batch.answering import BatchPredictor
+from containers.batch.source import Chunk, cut
 from containers.batch.worker import answers
 from containers.batch.worker_pool import ChunkQueue
 from containers.encoder import goldens, load_engine

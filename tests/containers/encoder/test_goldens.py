@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from containers.batch.predictor import BatchPredictor
+from containers.batch.answering import BatchPredictor
 from containers.container_errors import Unavailable
 from containers.encoder.engine import Engine, Lanes
 from containers.encoder.goldens import GOLDENS, PARITY, Deviation, ParityLimits, check, load, refusal
 from containers.encoder.load_engine import load as load_engine
 from containers.encoder.tensors import Encoding
-from containers.neuron.cores import variables
+from containers.neuron.placement import variables
 from model_build.neuron.goldens import choose
 from tests.containers.encoder.encoder_miniature import Graph
 from tests.containers.neuron.neuron_server import COMPILED, compile_neuron
