@@ -16,7 +16,7 @@ from inference_recommender.load_generator.merge import merge
 from inference_recommender.load_generator.plan import Arrivals, Share, StoppingConditions
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.records import TIMED_OUT, SentRequests
-from inference_recommender.measure.load_test_result import measurement
+from inference_recommender.measure.load_test import measurement
 from inference_recommender.measure.probe import seen
 from tests.builders import a_system
 from tests.inference_recommender.load_generator.virtual_run import (
