@@ -55,9 +55,8 @@ def test_a_build_is_configured_by_its_serving_settings(workload: str, name: str)
         assert server["max_queue_delay_ms"] == serving.max_queue_delay_ms
         return
     for file, text in configuration.items():
-        parsed = parse(text.encode())
-        assert not isinstance(parsed, Misread), file
-        config, _ = parsed
+        config = parse(text.encode())
+        assert not isinstance(config, Misread), file
         assert config.max_batch_size == serving.max_batch_size
         if not config.HasField("ensemble_scheduling"):
             assert config.HasField("dynamic_batching") == serving.dynamic_batching
