@@ -5,8 +5,9 @@ is accepted if the archive contains its library.
 """
 
 from collections.abc import Iterator, Mapping
+from posixpath import join
 
-from model_build.lint.contents import Contents, join
+from model_build.lint.contents import Contents
 from model_build.lint.finding import Finding, FindingPlace, finding
 from model_build.lint.layout import PackedModel, PackedRepository
 

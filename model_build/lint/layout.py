@@ -8,9 +8,10 @@ folder whose name is a number without leading zeros; others are ignored).
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from posixpath import join
 from typing import Any
 
-from model_build.lint.contents import Contents, join
+from model_build.lint.contents import Contents
 from model_build.lint.finding import Finding, FindingPlace, finding, listing
 from model_build.lint.model_config import Misread, empty, parse
 from model_build.lint.paths import is_litter

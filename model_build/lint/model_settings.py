@@ -5,9 +5,10 @@ The rules are those of ValidateModelConfig and the warm-up in Triton's core.
 
 import re
 from collections.abc import Iterator
+from posixpath import join
 
 from model_build.lint.backends import backend_of, model_file
-from model_build.lint.contents import Contents, join, normalised
+from model_build.lint.contents import Contents, normalised
 from model_build.lint.finding import Finding, FindingPlace, finding
 from model_build.lint.layout import PackedModel, PackedRepository
 from model_build.lint.paths import is_torchscript

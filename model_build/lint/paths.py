@@ -2,8 +2,9 @@
 
 import posixpath
 from collections.abc import Collection, Iterator
+from posixpath import join
 
-from model_build.lint.contents import Contents, Member, join, link_target, normalised
+from model_build.lint.contents import Contents, Member, link_target, normalised
 from model_build.lint.finding import Finding, FindingPlace, finding, listing
 
 LITTER = ("__MACOSX", ".ipynb_checkpoints")
