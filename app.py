@@ -37,8 +37,8 @@ from workloads.instances import has_accelerator
 from workloads.program import exit_code
 
 NO_ACCOUNT = (
-    "No local account is exported: AWS_ENDPOINT_URL is not set. Start one with `python -m local_aws` and run "
-    "`source .local_aws/exports`, or log in to AWS."
+    "No AWS account is reachable. Start a local one with `python -m local_aws` and run `source .local_aws/exports`, "
+    "or log in to AWS."
 )
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 COMMANDS_ON_STACKS = {"deploy", "diff", "synth", "synthesize", "watch"}
@@ -290,7 +290,7 @@ def add_all(
             Validations.of(app).add_plugins(CloudFormationValidatePlugin())
     except NothingBuilt as error:
         names = asked_for(list(error.reasons), command) or list(error.reasons)
-        if not local and environment.account is None:
+        if environment.account is None:
             print(NO_ACCOUNT, file=sys.stderr)
         print(_nothing_to_deploy({name: error.reasons[name] for name in names}), file=sys.stderr)
         return error.exit_code
@@ -313,8 +313,8 @@ def _nothing_to_deploy(reasons: Mapping[str, workloads.ProjectError]) -> str:
 def main(root: Path = workloads.ROOT, command: Sequence[str] | None = None) -> int:
     # `make test` and the synthesis of a release run CDK's checks of templates, which take a third of the time.
     app = App(stack_traces=False, tree_metadata=False, builtin_cloud_formation_validation=False)
-    local = on_this_machine(os.environ)
-    if (code := add_all(app, root, deploying_to(os.environ), command, local=local)) == 0:
+    code = add_all(app, root, deploying_to(os.environ), command, local=on_this_machine(os.environ))
+    if code == 0:
         app.synth()
     return code
 

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     else:
         console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
         show(answered, console)
-        if read_budget(context, options.stage) is None and not account.is_local:
+        if read_budget(context, options.stage) is None:
             console.print(NO_BUDGET.format(stage=options.stage), highlight=False)
     return 1 if any(answer.verdict == "fail" for _, answer in answered) else 0
 

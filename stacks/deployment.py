@@ -31,8 +31,8 @@ class Deployment:
 
 def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_production: int = 2) -> Deployment:
     """Plans a fleet for `region`, or for any if None. Raises the one `ProjectError` or `SeveralProblems`."""
-    recommendation, warnings = _used_recommendation(props)
-    refuse(_problems_of_recommendation(props, recommendation))
+    recommendation, unused = _used_recommendation(props)
+    warnings = refuse(_findings(props, recommendation))
     chosen = recommendation.recommended if recommendation is not None else None
     wanted = _instance_type(props, chosen)
     refuse(problems_of_hardware(props, wanted, region))
@@ -43,7 +43,7 @@ def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_prod
         environment=chosen.environment if chosen else {},
         autoscaling=_autoscaling(chosen, least) if props.options.autoscaling == "on" else None,
         recommended=chosen,
-        warnings=(*warnings, *_fleet_warnings(props, wanted, region)),
+        warnings=(*unused, *warnings, *_fleet_warnings(props, wanted, region)),
     )
 
 
@@ -59,26 +59,26 @@ def problems_of_hardware(props: WorkloadStackProps, wanted: Wanted, region: str 
 
 
 def _used_recommendation(props: WorkloadStackProps) -> tuple[Recommendation | None, list[SynthWarning]]:
-    """Returns None where there is none, where it is to be ignored, or where a rehearsal deploys another target."""
+    """Returns the recommendation, or None with a warning if the options or a missing file leave it out."""
     file, recommendation, options = props.folder.recommendation_file, props.recommendation, props.options
     measure = measure_command(props.folder)
     single = f"one {props.folder.workload.instance_types[0]} is deployed, without autoscaling"
     if recommendation is None:
         text = f"{file} does not exist: {single}. Measure with `{measure}`, review the file and deploy again."
-        return None, [SynthWarning(id="recommendation:missing", text=text)]
+        return None, [SynthWarning("recommendation:missing", text)]
     if options.recommendation == "ignore":
         text = f"{file} is ignored, as -c recommendation=ignore says: {single}. Measure with `{measure}`."
-        return None, [SynthWarning(id="recommendation:ignored", text=text)]
+        return None, [SynthWarning("recommendation:ignored", text)]
     if options.hosting_target is not None and recommendation.target != props.folder.workload.hosting.target:
         text = f"{file} is of {recommendation.target}, and {options.hosting_target} is deployed in its place: {single}."
-        return None, [SynthWarning(id="recommendation:rehearsal", text=text)]
-    return recommendation, list(_recommendation_warnings(props, recommendation))
+        return None, [SynthWarning("recommendation:rehearsal", text)]
+    return recommendation, []
 
 
-def _problems_of_recommendation(
+def _findings(
     props: WorkloadStackProps, recommendation: Recommendation | None
-) -> Iterator[ProjectError]:
-    """Yields why the recommendation cannot be deployed. `recommendation` is None if it is not used."""
+) -> Iterator[ProjectError | SynthWarning]:
+    """Yields why the recommendation cannot be deployed, and warnings. `recommendation` is None if it is not used."""
     file, workload, measure = props.folder.recommendation_file, props.folder.workload, measure_command(props.folder)
     if recommendation is None:
         if props.options.in_production:
@@ -94,12 +94,25 @@ def _problems_of_recommendation(
             f"with `cdk deploy {workload.stack_name} -c recommendation=ignore`, measure it with `{measure}`, review "
             "the file and deploy again."
         )
-    if props.options.in_production and recommendation.provenance.measured_on == "local":
-        yield NotMeasured(
-            f"{file}: provenance.measured_on: is 'local' ({recommendation.provenance.machine}), and production wants "
-            f"'sagemaker'. Run `{measure}` against an AWS account."
+    if recommendation.provenance.measured_on == "local":
+        machine = recommendation.provenance.machine
+        refused = (
+            f"{file}: provenance.measured_on: is 'local' ({machine}), and production wants 'sagemaker'. "
+            f"Run `{measure}` against an AWS account."
         )
+        text = (
+            f"{file}: was measured locally, on {machine}. "
+            f"Production wants one measured on SageMaker: run `{measure}` against an AWS account."
+        )
+        yield NotMeasured(refused) if props.options.in_production else SynthWarning("recommendation:local", text)
     yield from _problems_of_candidate(props, recommendation.recommended)
+    measured, present = recommendation.objective, workload.latency_objective
+    if _sizing_objective(measured) != _sizing_objective(present):
+        text = (
+            f"{file}: objective: was sized for {_sizing_objective(measured)}, and {props.folder.file} now says "
+            f"{_sizing_objective(present)}. Measure again with `{measure}`."
+        )
+        yield SynthWarning("recommendation:objective", text)
 
 
 def _problems_of_candidate(props: WorkloadStackProps, chosen: Candidate | None) -> Iterator[UsageError]:
@@ -146,23 +159,6 @@ def _autoscaling(chosen: Candidate | None, least: int) -> Autoscaling | None:
     )
 
 
-def _recommendation_warnings(props: WorkloadStackProps, recommendation: Recommendation) -> Iterator[SynthWarning]:
-    file, measure = props.folder.recommendation_file, measure_command(props.folder)
-    if recommendation.provenance.measured_on == "local":
-        text = (
-            f"{file}: was measured locally, on {recommendation.provenance.machine}. "
-            f"Production wants one measured on SageMaker: run `{measure}` against an AWS account."
-        )
-        yield SynthWarning(id="recommendation:local", text=text)
-    measured, wanted = recommendation.objective, props.folder.workload.latency_objective
-    if _sizing_objective(measured) != _sizing_objective(wanted):
-        text = (
-            f"{file}: objective: was sized for {_sizing_objective(measured)}, and {props.folder.file} now says "
-            f"{_sizing_objective(wanted)}. Measure again with `{measure}`."
-        )
-        yield SynthWarning(id="recommendation:objective", text=text)
-
-
 def _sizing_objective(objective: LatencyObjective) -> str:
     """Returns the part of the objective that decides a fleet's size."""
     return f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms at {objective.peak}"
@@ -174,7 +170,7 @@ def _fleet_warnings(props: WorkloadStackProps, wanted: Wanted, region: str | Non
             "-c autoscaling=off: the fleet keeps its present size, whatever the load. "
             f"Deploy without it as soon as the endpoint is on {wanted.instance_type}."
         )
-        yield SynthWarning(id="autoscaling:off", text=text)
+        yield SynthWarning("autoscaling:off", text)
     if props.options.in_production and region is not None:
         yield from zone_warnings(wanted, region)
 

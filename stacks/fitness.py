@@ -82,4 +82,4 @@ def zone_warnings(wanted: Wanted, region: str) -> Iterator[SynthWarning]:
             f"{wanted.file}: {wanted.key}: only zone {offered[0]} of {region} has {wanted.instance_type}, so the fleet "
             "cannot outlive it. Deploy to another region, or accept it."
         )
-        yield SynthWarning(id="zones:one", text=text)
+        yield SynthWarning("zones:one", text)

@@ -31,18 +31,18 @@ def plan_shards(props: WorkloadStackProps, hosting: ScheduledBatchHosting) -> Sh
             f"{own.instance_type}."
         )
         return Shards(
-            count=hosting.shards, wanted=own, warnings=(SynthWarning(id="recommendation:rehearsal", text=text),)
+            count=hosting.shards, wanted=own, warnings=(SynthWarning("recommendation:rehearsal", text),)
         )
-    refuse(_problems(props, found))
+    warnings = refuse(_findings(props, found))
     chosen = found.recommended
     return Shards(
         count=chosen.shards,
         wanted=Wanted(instance_type=chosen.instance_type, file=file, key="recommended.instance_type"),
-        warnings=tuple(_warnings(props, found)),
+        warnings=warnings,
     )
 
 
-def _problems(props: WorkloadStackProps, found: BatchRecommendation) -> Iterator[ProjectError]:
+def _findings(props: WorkloadStackProps, found: BatchRecommendation) -> Iterator[ProjectError | SynthWarning]:
     file, chosen, built = props.folder.recommendation_file, found.recommended, props.artifact
     if found.archive_sha256 != built.archive_sha256:
         yield NotMeasured(
@@ -50,23 +50,19 @@ def _problems(props: WorkloadStackProps, found: BatchRecommendation) -> Iterator
             f"is {built.archive_sha256[:12]}… ({built.variant}). Deploy it with -c recommendation=ignore, and measure "
             f"a run of it: `{_command(props)}`."
         )
-    if props.options.in_production and chosen.known_by == "local":
-        yield NotMeasured(
+    if chosen.known_by == "local":
+        refused = (
             f"{file}: recommended.known_by: is 'local' ({chosen.source}), and production wants the reports of a "
             f"stack's run: `{_command(props)}`."
         )
-
-
-def _warnings(props: WorkloadStackProps, found: BatchRecommendation) -> Iterator[SynthWarning]:
-    file, wanted = props.folder.recommendation_file, props.folder.workload.objective
-    if found.recommended.known_by == "local":
-        yield SynthWarning(id="recommendation:local", text=f"{file}: was measured locally: {found.recommended.source}.")
-    if found.objective != wanted:
+        warning = SynthWarning("recommendation:local", f"{file}: was measured locally: {chosen.source}.")
+        yield NotMeasured(refused) if props.options.in_production else warning
+    if found.objective != props.folder.workload.objective:
         text = (
             f"{file}: objective: was sized for {found.objective.rows_per_second:,g} rows a second, which is not what "
             f"{props.folder.file} says. Size it again with `{_command(props)}`."
         )
-        yield SynthWarning(id="recommendation:objective", text=text)
+        yield SynthWarning("recommendation:objective", text)
 
 
 def _command(props: WorkloadStackProps) -> str:

@@ -118,4 +118,4 @@ def _inf1_warnings(props: WorkloadStackProps, instance_type: str) -> Iterator[Sy
             "guardrails and shadow tests: an update moves all traffic at once, and no alarm rolls it back. With "
             'hosting.kind = "ecs-service" the same build is rolled back by itself; workloads/query_intent shows how.'
         )
-        yield SynthWarning(id="guardrails:inf1", text=text)
+        yield SynthWarning("guardrails:inf1", text)
