@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stacks.fitness import Wanted, not_offered, outside_zones, unfit, zone_warnings
+from stacks.fitness import InstanceChoice, not_offered, outside_zones, unfit, zone_warnings
 from stacks.workload_stack import NoRecommendation, NotMeasured, SynthWarning, WorkloadStackProps, refuse
 from workloads import (
     Autoscaling,
@@ -34,28 +34,28 @@ def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_prod
     recommendation, unused = _used_recommendation(props)
     warnings = refuse(_findings(props, recommendation))
     chosen = recommendation.recommended if recommendation is not None else None
-    wanted = _instance_type(props, chosen)
-    refuse(problems_of_hardware(props, wanted, region))
+    choice = _instance_type(props, chosen)
+    refuse(problems_of_hardware(props, choice, region))
     least = least_in_production if props.options.in_production else 1
     return Deployment(
-        instance_type=wanted.instance_type,
+        instance_type=choice.instance_type,
         instance_count=max(chosen.instance_count or 1, least) if chosen else 1,
         environment=chosen.environment if chosen else {},
         autoscaling=_autoscaling(chosen, least) if props.options.autoscaling == "on" else None,
         recommended=chosen,
-        warnings=(*unused, *warnings, *_fleet_warnings(props, wanted, region)),
+        warnings=(*unused, *warnings, *_fleet_warnings(props, choice, region)),
     )
 
 
-def problems_of_hardware(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[UsageError]:
+def problems_of_hardware(props: WorkloadStackProps, choice: InstanceChoice, region: str | None) -> Iterator[UsageError]:
     """Yields why the instance type cannot run the artifact, or why the region lacks it."""
     hosting = props.folder.workload.hosting
-    yield from unfit(wanted, props.artifact, props.folder.workload.hosted)
+    yield from unfit(choice, props.artifact, props.folder.workload.hosted)
     if isinstance(hosting, EcsServiceHosting | ScheduledBatchHosting):
         named, key = hosting.availability_zones, "hosting.availability_zones"
-        yield from outside_zones(props.folder.file, key, wanted.instance_type, named)
+        yield from outside_zones(props.folder.file, key, choice.instance_type, named)
     if region is not None:
-        yield from not_offered(wanted, region)
+        yield from not_offered(choice, region)
 
 
 def _used_recommendation(props: WorkloadStackProps) -> tuple[Recommendation | None, list[SynthWarning]]:
@@ -138,14 +138,14 @@ def _problems_of_candidate(props: WorkloadStackProps, chosen: Candidate | None) 
         )
 
 
-def _instance_type(props: WorkloadStackProps, chosen: Candidate | None) -> Wanted:
+def _instance_type(props: WorkloadStackProps, chosen: Candidate | None) -> InstanceChoice:
     folder = props.folder
     if chosen is not None:
         key, file, instance_type = "recommended.instance_type", folder.recommendation_file, chosen.instance_type
     else:
         target = folder.workload.variant(folder.workload.hosting.target).target
         key, file, instance_type = f"targets.{target}.instance_types", folder.file, folder.workload.instance_types[0]
-    return Wanted(instance_type=instance_type, file=file, key=key)
+    return InstanceChoice(instance_type=instance_type, file=file, key=key)
 
 
 def _autoscaling(chosen: Candidate | None, least: int) -> Autoscaling | None:
@@ -164,15 +164,15 @@ def _sizing_objective(objective: LatencyObjective) -> str:
     return f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms at {objective.peak}"
 
 
-def _fleet_warnings(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[SynthWarning]:
+def _fleet_warnings(props: WorkloadStackProps, choice: InstanceChoice, region: str | None) -> Iterator[SynthWarning]:
     if props.options.autoscaling == "off":
         text = (
             "-c autoscaling=off: the fleet keeps its present size, whatever the load. "
-            f"Deploy without it as soon as the endpoint is on {wanted.instance_type}."
+            f"Deploy without it as soon as the endpoint is on {choice.instance_type}."
         )
         yield SynthWarning("autoscaling:off", text)
     if props.options.in_production and region is not None:
-        yield from zone_warnings(wanted, region)
+        yield from zone_warnings(choice, region)
 
 
 def measure_command(folder: WorkloadFolder) -> str:

@@ -72,7 +72,7 @@ def add_warnings(stack: Stack, warnings: Iterable[SynthWarning]) -> None:
 
 
 def add_legacy_note(stack: Stack, folder: WorkloadFolder) -> None:
-    """Says at synth, where the stack is for Inf1, that AWS calls it legacy and how to move; `--strict` lets it pass."""
+    """Adds a note to a stack for Inf1: AWS calls it legacy, and how to move. `--strict` does not fail on it."""
     workload = folder.workload
     if workload.hosted.runtime != "neuron":
         return
