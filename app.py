@@ -166,7 +166,8 @@ def _note_target(stack: Stack, folder: workloads.WorkloadFolder, committed: work
     Annotations.of(stack).add_info_v2(
         "hosting:local",
         f"{folder.file}: the local account gets '{folder.workload.hosting.target}' in place of hosting.target "
-        f"'{committed.workload.hosting.target}', whose hardware it lacks{shadow}. -c hosting-target=NAME chooses another.",
+        f"'{committed.workload.hosting.target}', whose hardware it lacks{shadow}. "
+        "-c hosting-target=NAME chooses another.",
     )
 
 

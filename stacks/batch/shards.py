@@ -44,8 +44,8 @@ def _findings(props: WorkloadStackProps, recommendation: BatchRecommendation) ->
     file, chosen, built = props.folder.recommendation_file, recommendation.recommended, props.artifact
     if recommendation.archive_sha256 != built.archive_sha256:
         yield NotMeasured(
-            f"{file}: archive_sha256: was measured on the artifact {recommendation.archive_sha256[:12]}…, but the one to "
-            f"deploy is {built.archive_sha256[:12]}… ({built.variant}). Deploy it with -c recommendation=ignore, and "
+            f"{file}: archive_sha256: was measured on the artifact {recommendation.archive_sha256[:12]}…, but the one "
+            f"to deploy is {built.archive_sha256[:12]}… ({built.variant}). Deploy it with -c recommendation=ignore, and "
             f"measure a run of it: `{_command(props)}`."
         )
     if chosen.known_by == "local":
