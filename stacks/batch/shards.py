@@ -45,8 +45,8 @@ def _findings(props: WorkloadStackProps, recommendation: BatchRecommendation) ->
     if recommendation.archive_sha256 != built.archive_sha256:
         yield NotMeasured(
             f"{file}: archive_sha256: was measured on the artifact {recommendation.archive_sha256[:12]}…, but the one "
-            f"to deploy is {built.archive_sha256[:12]}… ({built.variant}). Deploy it with -c recommendation=ignore, and "
-            f"measure a run of it: `{_command(props)}`."
+            f"to deploy is {built.archive_sha256[:12]}… ({built.variant}). Deploy it with -c recommendation=ignore "
+            f"and measure a run of it: `{_command(props)}`."
         )
     if chosen.known_by == "local":
         refused = (
