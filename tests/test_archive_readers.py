@@ -16,7 +16,7 @@ import pytest
 from containers.archive_reader import ArchiveRefused
 from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import generator_entry
-from local_aws.sagemaker import model_archive
+from local_aws.sagemaker.model_host import unpack_model
 from model_build import archive
 from model_build.lint.check import lint
 from model_build.lint.runtime_context import RuntimeContext
@@ -41,7 +41,7 @@ def _fetched_build(file: Path, folder: Path) -> bool:
 
 
 def _account(file: Path, folder: Path) -> bool:
-    model_archive.unpack(file.read_bytes(), "s3://models/model.tar.gz", folder)
+    unpack_model(file.read_bytes(), "s3://models/model.tar.gz", folder)
     return True
 
 
