@@ -27,7 +27,7 @@ from inference_recommender.simulate.simulation import FleetCapacity, scheduled
 from inference_recommender.simulate.tracking import ScalingSchedule, TrackingAlarms
 from tests.inference_recommender.simulate.service import course, policy, timing
 from workloads import UsageError
-from workloads.endpoint_hosting import ScheduledMinimum
+from workloads.hosting import ScheduledMinimum
 
 
 def test_a_scale_out_waits_for_three_minutes_above_the_target() -> None:
