@@ -31,8 +31,8 @@ from inference_recommender.report.text import show
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
 from workloads.files import from_here
+from workloads.folder import with_settings
 from workloads.instances import needs_host_ami
-from workloads.set_option import with_settings
 
 NO_CANDIDATE = 1
 DESCRIPTION = """Measures a workload and sizes its fleet.

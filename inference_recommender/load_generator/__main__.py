@@ -29,20 +29,24 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from pydantic import TypeAdapter
 
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
 from inference_recommender.load_generator.load_run import Run, Window
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.requests import Outgoing, outgoing, read_payloads
 from inference_recommender.load_generator.self_watch import SelfWatch
-from inference_recommender.load_generator.summary import MeasuredRun, summarise, why_invalid, write_results
-from workloads import NoVerdict, ProjectError, Unavailable, UsageError
+from inference_recommender.load_generator.summary import (
+    INVALID,
+    TARGET_FAILED,
+    MeasuredRun,
+    summarise,
+    why_invalid,
+    write_results,
+)
+from workloads import ProjectError, Unavailable, UsageError
 from workloads.files import replacing
 from workloads.program import exit_code, foreseen, printable
 
-TARGET_FAILED = Unavailable.exit_code
-INVALID = NoVerdict.exit_code
 PROBE_BYTES = 1 << 20
 """Bytes that are written to the results folder and removed before the load is sent."""
 
@@ -59,32 +63,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="folder for records.npz and summary.json"
     )
-    parser.add_argument(
-        "--headers",
-        metavar="FILE",
-        help="a JSON object of headers beside the plan's, or in place of those it does not keep; - is standard input",
-    )
     options = parser.parse_args(arguments)
     try:
         plan = LoadPlan.from_json(options.plan)
-        plan = plan.with_headers(_headers(options.headers))
         sent = outgoing(plan, read_payloads(plan.payloads))
         _check(options.out)
     except ProjectError as error:
         print(printable(str(error)), file=sys.stderr)
         return error.exit_code
     return uvloop.run(run_plan(plan, sent, options.out))
-
-
-def _headers(source: str | None) -> dict[str, str]:
-    if source is None:
-        return {}
-    try:
-        text = sys.stdin.read() if source == "-" else Path(source).read_text("utf-8")
-        return TypeAdapter(dict[str, str]).validate_json(text, strict=True)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "is no JSON object of names and values"
-        raise UsageError(f"--headers {source}: {why}.") from None  # whose message would show them
 
 
 def _check(out: Path) -> None:

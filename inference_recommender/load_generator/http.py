@@ -10,11 +10,12 @@ from collections.abc import Callable
 from math import inf
 from typing import cast
 
-from inference_recommender.load_generator.answers import AnswerCheck, KeptAnswer
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
 from inference_recommender.load_generator.http_answer import (
     MORE_THAN_AN_ANSWER,
+    AnswerCheck,
     BadAnswer,
+    KeptAnswer,
     ParsedAnswer,
     whole_head,
 )

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from inference_recommender.capacity.closed_loop import INTERVAL_S
-from inference_recommender.capacity.histogram import Histogram
 from inference_recommender.capacity.statistics import Floats, samples_needed
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
 from inference_recommender.load_generator.loops import load
 from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions
-from inference_recommender.load_generator.records import TIMED_OUT, RequestLog, SentRequests, percentiles
+from inference_recommender.load_generator.records import TIMED_OUT, RequestLog, SentRequests, histogram, percentiles
 from inference_recommender.load_generator.requests import Outgoing
-from inference_recommender.load_generator.stalls import StallWatch, stalled_between, touches_stall
+from inference_recommender.load_generator.self_watch import StallWatch, stalled_between, touches_stall
 
 DEAD_WINDOWS = 2
 """After this many windows with failures and no success between them, the target has failed."""
@@ -48,7 +47,7 @@ class Window:
     stalled_s: float
     """Seconds of the window in which this machine stalled."""
     histogram: tuple[tuple[float, int], ...]
-    """(latency in ms, count) of the successful requests: `Histogram.pairs`."""
+    """(latency in ms, count) of the successful requests: `records.histogram`."""
 
     def as_event(self) -> dict[str, Any]:
         """Returns the window as the JSON document that the generator prints."""
@@ -286,7 +285,7 @@ class Run:
             errors=rows.errors + unfinished,
             latency_ms=percentiles(rows.successful_ms),
             stalled_s=stalled_between(self.stalls_s, start, end),
-            histogram=Histogram.of(rows.successful_ms).pairs(),
+            histogram=histogram(rows.successful_ms),
         )
 
     def _elapsed_s(self) -> float:

@@ -5,6 +5,7 @@ arrival, which is fixed before the run. The delay of the send is the time for wh
 connections, held the request back.
 """
 
+import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_recommender.capacity.statistics import Bools, Floats
-from inference_recommender.load_generator.stalls import NO_STALLS, merge_stalls
+from inference_recommender.load_generator.self_watch import NO_STALLS, merge_stalls
 from workloads.files import replacing
 
 CONNECTION_FAILED = 0
@@ -25,6 +26,9 @@ TIMED_OUT = -1
 UNREADABLE = 1
 """Status of a request whose answer of status 200 is not an inference response."""
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
+BIN_WIDTH = 0.01
+"""Width of a histogram's bin in the logarithm, so that a latency is at most 0.5 % off (DDSketch: VLDB 2019)."""
+LOWEST_MS = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -112,6 +116,26 @@ def percentiles(latencies_ms: Floats) -> dict[str, float | None]:
         **{name: float(value) for name, value in zip(PERCENTILES, values, strict=True)},
         "max": float(latencies_ms.max()),
     }
+
+
+def histogram(latencies_ms: Floats) -> tuple[tuple[float, int], ...]:
+    """Returns (latency in ms, count) for each occupied bin, ascending."""
+    bins, counts = np.unique(_bins(latencies_ms), return_counts=True)
+    pairs = zip(bins.tolist(), counts.tolist(), strict=True)
+    return tuple((round(math.exp(number * BIN_WIDTH), 6), count) for number, count in pairs)
+
+
+def binned_percentile(latencies_ms: Floats, percentile: float) -> float | None:
+    """Returns the bin of the latency that `percentile` % do not exceed, by nearest rank; None without latencies."""
+    if not len(latencies_ms):
+        return None
+    place = max(math.ceil(len(latencies_ms) * percentile / 100 - 1e-9), 1) - 1
+    return math.exp(float(_bins(np.partition(latencies_ms, place)[place])) * BIN_WIDTH)
+
+
+def _bins(latencies_ms: Floats) -> Floats:
+    bins: Floats = np.round(np.log(np.maximum(latencies_ms, LOWEST_MS)) / BIN_WIDTH)
+    return bins
 
 
 class RequestLog:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from containers.archive_reader import ArchiveRefused, Limits, read_files
-from inference_recommender.load_generator.answers import Complaint, complaint_for
+from inference_recommender.load_generator.http_answer import Complaint, complaint_for
 from inference_recommender.load_generator.plan import REQUEST_TIMEOUT_S, LoadPlan, NamedEndpoint
 from workloads import UsageError
 
@@ -102,7 +102,7 @@ def outgoing(plan: LoadPlan, bodies: Sequence[bytes]) -> Outgoing:
     return Outgoing(
         target=target,
         requests=requests,
-        tls=_tls(target, plan.ca_file),
+        tls=ssl.create_default_context() if target.tls else None,
         complaint=complaint_for(bodies, plan.content_type, of_endpoint=False),
         timeout_s=plan.request_timeout_s,
     )
@@ -126,55 +126,29 @@ def _signed(plan: LoadPlan, endpoint: NamedEndpoint, headers: dict[str, str], bo
     except NoRegionError:
         raise AwsUnavailable(NO_REGION) from None
     target = Target.of(f"{client.meta.endpoint_url}/endpoints/{endpoint.name}/invocations")
-    variant = {} if endpoint.variant is None else {"X-Amzn-SageMaker-Target-Variant": endpoint.variant}
-    signer = Signer(target, headers | variant, bodies, client.meta.region_name, credentials.get_frozen_credentials)
+    trusted = core.get_config_variable("ca_bundle") or get_cert_path(True)
+    signer = Signer(target, headers, bodies, client.meta.region_name, credentials.get_frozen_credentials)
     return Outgoing(
         target=target,
         requests=signer.sign_all(),
-        tls=_tls(target, plan.ca_file or Path(core.get_config_variable("ca_bundle") or get_cert_path(True) or "")),
+        tls=ssl.create_default_context(cafile=trusted) if target.tls else None,
         signer=signer,
         complaint=complaint_for(bodies, plan.content_type, of_endpoint=True),
         timeout_s=plan.request_timeout_s,
     )
 
 
-def _tls(target: Target, ca_file: Path | None) -> ssl.SSLContext | None:
-    if not target.tls:
-        return None
+def read_payloads(archive: Path) -> list[bytes]:
+    """Returns the request bodies in a tar.gz: every file's content, by name. Raises `UsageError` without any."""
     try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # an SSLError is one
-        raise UsageError(
-            f"{ca_file}: cannot be read as certificates: {error.strerror or error}. "
-            "Give ca_file a PEM file of those to trust."
-        ) from error
-
-
-def read_payloads(source: Path) -> list[bytes]:
-    """Returns the request bodies in a folder or a tar.gz: every regular file's content, by name.
-
-    Raises `UsageError` where there are none.
-    """
-    try:
-        bodies = _from_folder(source) if source.is_dir() else _from_archive(source)
+        with archive.open("rb") as stream:
+            bodies = [body for _, body in sorted(read_files(stream, limits=PAYLOAD_LIMITS).items())]
+        why = None if bodies else "holds no file"
     except (OSError, ArchiveRefused) as error:
-        raise _unreadable(source, f"cannot be read: {error}") from error
-    if not bodies:
-        raise _unreadable(source, "holds no file")
+        why = f"cannot be read: {error}"
+    if why:
+        raise UsageError(f"{archive}: {why}. Give a tar.gz of request bodies, one file each.")
     return bodies
-
-
-def _unreadable(source: Path, why: str) -> UsageError:
-    return UsageError(f"{source}: {why}. Give a folder or a tar.gz of request bodies, one file each.")
-
-
-def _from_folder(folder: Path) -> list[bytes]:
-    return [file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()]
-
-
-def _from_archive(archive: Path) -> list[bytes]:
-    with archive.open("rb") as stream:
-        return [body for _, body in sorted(read_files(stream, limits=PAYLOAD_LIMITS).items())]
 
 
 class Signer:

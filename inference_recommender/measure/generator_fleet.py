@@ -19,9 +19,9 @@ from typing import Any
 from aws_api.processing_jobs import ENDED, ProcessingJob
 from aws_api.sagemaker import SageMakerAccount
 from containers import archive_reader
-from inference_recommender.load_generator.merge import NothingToMerge, merge
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
+from inference_recommender.load_generator.summary import NothingToMerge, merge
 from inference_recommender.measure.generator_entry import TOKEN
 from inference_recommender.measure.load_test import OnEvent, Stopped
 from inference_recommender.progress import Progress, ProgressUpdate

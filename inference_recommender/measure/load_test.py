@@ -14,14 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from inference_recommender.capacity.histogram import Histogram
 from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.capacity.time_series import Series
-from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions, TrafficPattern
+from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions, TrafficPattern, schedule
 from inference_recommender.load_generator.process import GeneratorProcess, Outcome
-from inference_recommender.load_generator.records import SentRequests
-from inference_recommender.load_generator.stalls import stalled_between
-from inference_recommender.load_generator.traffic import schedule
+from inference_recommender.load_generator.records import SentRequests, binned_percentile
+from inference_recommender.load_generator.self_watch import stalled_between
 from inference_recommender.measure.job_requests import JSON, stopping_conditions, traffic_pattern
 from inference_recommender.measure.job_service import LATENCIES, QUANTILES
 from inference_recommender.measure.probe import endpoint_of
@@ -230,8 +228,7 @@ def time_series(requests: SentRequests, plan: LoadPlan, summary: Mapping[str, fl
     unfinished = np.searchsorted(points, due_s[due_s >= 0], side="right") - 1
     invocations = np.bincount(np.concatenate([of_point, unfinished]), minlength=len(points))
     errors = np.bincount(np.concatenate([of_point[~rows.succeeded], unfinished]), minlength=len(points))
-    histograms = [Histogram.of(rows.latencies_ms[(of_point == n) & rows.succeeded]) for n in range(len(points))]
-    whole = Histogram.of(rows.successful_ms)
+    by_point = [rows.latencies_ms[(of_point == n) & rows.succeeded] for n in range(len(points))]
     return Series(
         period_s=step,
         seconds=tuple(float(point) for point in points),
@@ -240,9 +237,12 @@ def time_series(requests: SentRequests, plan: LoadPlan, summary: Mapping[str, fl
         errors=tuple(float(count) for count in errors),
         stalled_s=tuple(stalled_between(rows.stalls_s, float(at), float(at + step)) for at in points),
         latency_ms={
-            name: tuple(histogram.percentile(float(name[1:])) for histogram in histograms) for name in LATENCIES
+            name: tuple(binned_percentile(latencies_ms, float(name[1:])) for latencies_ms in by_point)
+            for name in LATENCIES
         },
-        model_latency_quantiles_ms=_known({name: whole.percentile(float(name[1:])) for name in QUANTILES}),
+        model_latency_quantiles_ms=_known(
+            {name: binned_percentile(rows.successful_ms, float(name[1:])) for name in QUANTILES}
+        ),
     )
 
 
