@@ -11,8 +11,8 @@ from inference_recommender.client import InferenceClient, SageMakerEndpoint
 from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.payloads import answer, check_payloads, payload_archive, row_of, tensors
 from workloads import load_workload
+from workloads.folder import with_settings
 from workloads.program import printable
-from workloads.set_option import with_settings
 
 TIMEOUT_S = 60.0
 """SageMaker's limit of an invocation, in seconds."""

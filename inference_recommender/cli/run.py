@@ -27,8 +27,8 @@ from inference_recommender.measure.system import system_of_endpoint
 from inference_recommender.output import Commands, JobProgress, add_command, tell, warn
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload
+from workloads.folder import with_settings
 from workloads.instances import needs_host_ami
-from workloads.set_option import with_settings
 
 DESCRIPTION = """Measures a workload and sizes its fleet.
 

@@ -25,7 +25,7 @@ from inference_recommender.measure.job_requests import (
 )
 from inference_recommender.measure.model_registry import package_request
 from workloads import PhasedTraffic, StairTraffic, Unavailable, UsageError, WorkloadFolder, load_workload
-from workloads.set_option import with_settings
+from workloads.folder import with_settings
 
 TESTED = TestedModel(
     model="spellcheck-model",
