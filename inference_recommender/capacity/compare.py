@@ -56,14 +56,11 @@ class Difference:
     figure: str
     baseline: float
     candidate: float
+    ratio: float
     low: float
     """The one-sided bounds of the ratio."""
     high: float
     lower_is_better: bool = False
-
-    @property
-    def ratio(self) -> float:
-        return self.candidate / self.baseline
 
     @property
     def is_regression(self) -> bool:
@@ -144,6 +141,7 @@ def _capacity(before: ComparedRun, after: ComparedRun, error: float) -> Differen
         figure="max invocations per minute",
         baseline=exp(b),
         candidate=exp(c),
+        ratio=exp(c - b),
         low=exp(c - b - down),
         high=exp(c - b + up),
     )
@@ -171,6 +169,7 @@ def _latency(before: ComparedRun, after: ComparedRun, objective: LatencyObjectiv
         figure=f"{objective.percentile} ms at equal load",
         baseline=exp(mean),
         candidate=exp(mean + difference),
+        ratio=exp(difference),
         low=exp(difference - bound),
         high=exp(difference + bound),
         lower_is_better=True,
