@@ -21,8 +21,7 @@ from ..worker_process import how_it_ended, send, worker_environment
 from .answering import ChunkCounts, ModelFolder
 from .source import Chunk
 
-CHUNKS_OF_A_WORKER = 2
-"""The chunk that its core runs, and the next one: then no core idles."""
+CHUNKS_OF_A_WORKER = 2  # The chunk that its core runs, and the next one: then no core idles
 
 
 def worker_environments(

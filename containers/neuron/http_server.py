@@ -26,8 +26,7 @@ import httptools
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 CONTINUE = STATUS_LINES[100] + b"\r\n"
 CHECK_S = 0.5
-OTHER_DESCRIPTORS = 64
-"""Files and sockets of the process that are not connections."""
+OTHER_DESCRIPTORS = 64  # Files and sockets of the process that are not connections
 BACKLOG = 1024
 
 

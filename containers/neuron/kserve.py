@@ -22,8 +22,7 @@ from ..encoder.answers import OUTPUTS, VECTORS, Answer
 from ..encoder.row import Refusal
 
 LONGEST_ID = 256
-SHOWN = 64
-"""Characters of a name, and names of a list, that an error repeats."""
+SHOWN = 64  # Characters of a name, and names of a list, that an error repeats
 DATA_TYPES = {"TYPE_STRING": "BYTES", "TYPE_FP32": "FP32", "TYPE_INT64": "INT64"}
 JSON_SIZE = "Inference-Header-Content-Length"
 SAGEMAKER_BINARY = "application/vnd.sagemaker-triton.binary+json;json-header-size="

@@ -23,8 +23,7 @@ from containers.encoder.preprocess import Preprocessor
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import install, run
 
-HANGS_S = 60.0
-"""Ends a hanging test."""
+HANGS_S = 60.0  # Ends a hanging test
 CHUNK_ROWS, BATCH_ROWS = 12, 4
 
 
