@@ -18,7 +18,7 @@ from inference_recommender.experiment.plan import Experiment
 from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.decision import decide, why_invalid
 from inference_recommender.sizing.fleet import cost_per_million_usd
-from inference_recommender.sizing.prices import price
+from inference_recommender.sizing.prices import job_price
 from workloads import Candidate, InstanceGroup, LatencyObjective, Provenance, RandomWeights, Serving, Workload
 from workloads.document import Document
 from workloads.instances import InstanceShape, instance_shape
@@ -203,7 +203,7 @@ def _row(workload: Workload, cell: Cell, tested: tuple[Candidate, Measurement] |
     )
     if measured is None or not row.rate:
         return row
-    per_hour = price(measured.instance_type, region, measured.price_per_hour_usd).usd_per_hour
+    per_hour = job_price(measured.instance_type, measured.price_per_hour_usd, region, None).usd_per_hour
     cost = None if per_hour is None else cost_per_million_usd(per_hour, row.rate)
     return row.model_copy(update={"cost_per_million_at_capacity_usd": cost})
 
