@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from aws_api.sagemaker import EndpointDescription
-from inference_recommender.capacity.probe import ProbeRecords
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity, ProbeRecords
 from inference_recommender.capacity.search import Reason, Search, SendProbe
 from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import first_answer, temporary_endpoint
