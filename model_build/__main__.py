@@ -57,14 +57,6 @@ RENAMED = {
     "record": "verify WORKLOAD --target TARGET --on sagemaker --image-uri URI",
 }
 """Old commands, and what replaced them."""
-RENAMED_OPTIONS = {
-    "--role-arn": "--set recommender.role_arn=ARN",
-    "--bucket": "--set recommender.bucket=NAME",
-    "--kms-key": "--set recommender.kms_key_arn=ARN",
-    "--subnet": "--set recommender.subnets=ID,ID",
-    "--security-group": "--set recommender.security_groups=ID,ID",
-}
-"""Old options of `build`, and what replaced them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,9 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if arguments and (replacement := RENAMED.get(arguments[0])):
             raise UsageError(f"`{arguments[0]}` was replaced. Use `python -m model_build {replacement}`.")
-        for option in (argument.partition("=")[0] for argument in arguments):
-            if option in RENAMED_OPTIONS:
-                raise UsageError(f"{option} was replaced. Use {RENAMED_OPTIONS[option]}.")
         program = parser()
         options = program.parse_args(arguments)
         if options.command is None:

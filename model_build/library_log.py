@@ -12,7 +12,6 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -34,24 +33,11 @@ def libraries_logged(file: Path) -> Iterator[None]:
         _no_loading_bars(),
     ):
         warnings.simplefilter("default")
-        warnings.showwarning = partial(_warned, log)  # A caller may record or log warnings of its own.
         logging.disable(logging.INFO)  # the exporter logs every rewrite
         try:
             yield
         finally:
             logging.disable(logging.NOTSET)
-
-
-def _warned(
-    log: TextIO,
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    _: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    log.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from model_build.checkpoint.families import family_of
 from model_build.checkpoint.text2text import read_text2text
 from model_build.init import checkpoint_source, examples, labels, lengths, workload_toml
 from model_build.init.checkpoint_facts import find
-from model_build.init.examples import OTHER, Columns, ExampleRow
+from model_build.init.examples import OTHER, ExampleRow
 from model_build.init.lengths import Lengths, sequence_lengths
 from model_build.init.model_table import model_table
 from model_build.init.original import ask_original
@@ -27,7 +27,7 @@ from model_build.library_log import libraries_logged
 from model_build.metrics import Answered, measure
 from model_build.plan import plan
 from model_build.progress import Progress
-from workloads import Example, Model, ProjectError, TextToText, UsageError, WorkloadFolder, metrics_of
+from workloads import Example, LatencyObjective, Model, ProjectError, TextToText, UsageError, WorkloadFolder, metrics_of
 from workloads.document import Document
 from workloads.errors import InvalidDocument
 from workloads.workload import AGREEMENT, name_problem
@@ -87,6 +87,12 @@ def write(request: InitRequest, root: Path, progress: Progress) -> dict[str, Any
     folder = root / "workloads" / request.name
     if problem := name_problem(request.name):
         raise UsageError(f"NAME: {problem}")
+    objective = {
+        "percentile": request.percentile,
+        "model_latency_ms": request.latency_ms,
+        "peak_invocations_per_minute": request.peak_invocations_per_minute,
+    }
+    LatencyObjective.from_table(Path("[objective]"), objective)
     if folder.exists() and not request.overwrite:
         raise UsageError(f"{folder} exists and was not changed. Give another name, or add --overwrite.")
     (root / "build").mkdir(exist_ok=True)
@@ -139,9 +145,13 @@ class _Draft:
             checkpoint_source.copy(self.folder, scratch / "checkpoint", facts)
             self.folder = scratch / "checkpoint"
         self._check_max_input_tokens()
-        columns = Columns(texts=tuple(request.text_column), label=request.label_column)
-        label_names = () if facts.task == "token-classification" else facts.labels
-        self.given = given = examples.of_task(facts.task, request.examples, columns, label_names)
+        self.given = given = examples.of_task(
+            facts.task,
+            request.examples,
+            text_columns=tuple(request.text_column),
+            label_column=request.label_column,
+            labels=() if facts.task == "token-classification" else facts.labels,
+        )
         counts = lengths.count(self.tokenizer, [tuple(row.request.values()) for row in given.rows])
         self.counted = Lengths(counts=tuple(sorted(counts)))
         self.table = model_table(

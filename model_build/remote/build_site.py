@@ -1,6 +1,7 @@
 """Where a remote build runs: the account's facts from `[recommender]`, the options, and the rest from AWS."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from aws_api.errors import AwsUnavailable
@@ -45,7 +46,7 @@ def build_site(
     With `stand_ins`, as in a dry run, names stand in for unknown ones, and are added to it.
     """
     facts = folder.workload.recommender
-    region = _region(account, stand_ins)
+    region = _known("region", lambda: account.region, STAND_IN_REGION, stand_ins)
     role = facts.role_arn or (None if stand_ins is None else stand_ins.setdefault("role_arn", STAND_IN_ROLE))
     if role is None or not ROLE.fullmatch(role):
         raise UsageError(
@@ -58,7 +59,7 @@ def build_site(
         raise UsageError(f"recommender.{given} is set without {missing}. A job in a VPC needs both.")
     return BuildSite(
         role_arn=role,
-        bucket=facts.bucket or _default_bucket(account, region, stand_ins),
+        bucket=facts.bucket or _known("bucket", account.default_bucket, f"sagemaker-{region}-000000000000", stand_ins),
         region=region,
         stamp=stamp,
         instance_type=instance_type,
@@ -70,19 +71,11 @@ def build_site(
     )
 
 
-def _region(account: BuildAccount, stand_ins: dict[str, str] | None) -> str:
+def _known(key: str, read: Callable[[], str], stand_in: str, stand_ins: dict[str, str] | None) -> str:
+    """Returns a fact that AWS knows, or in a dry run without AWS its stand-in."""
     try:
-        return account.region
+        return read()
     except AwsUnavailable:
         if stand_ins is None:
             raise
-        return stand_ins.setdefault("region", STAND_IN_REGION)
-
-
-def _default_bucket(account: BuildAccount, region: str, stand_ins: dict[str, str] | None) -> str:
-    try:
-        return account.default_bucket()
-    except AwsUnavailable:
-        if stand_ins is None:
-            raise
-        return stand_ins.setdefault("bucket", f"sagemaker-{region}-000000000000")
+        return stand_ins.setdefault(key, stand_in)
