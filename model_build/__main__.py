@@ -206,25 +206,19 @@ def _chosen(options: argparse.Namespace) -> Iterable[tuple[WorkloadFolder, str]]
         folders = [folder.as_published(options.published) for folder in folders]
     if options.all:
         folders = [folder for folder in folders if options.target in folder.workload.deployables]
-    if not options.variants:
-        chosen = [(folder, options.target) for folder in folders]
-    else:
+    chosen = [(folder, options.target) for folder in folders]
+    if options.variants:
         chosen = [
             (folder, name)
             for folder in folders
             for name, variant in folder.workload.variants.items()
-            if variant.target == options.target and _is_published(folder, name)
+            if variant.target == options.target
+            and (folder.published_name is None or name in folder.workload.published[folder.published_name].variants)
         ]
     if not chosen:
         what = f"variant of a target '{options.target}'" if options.variants else f"target '{options.target}'"
         raise UsageError(f"There is no {what} in any workload.toml of {', '.join(names)}.")
     return chosen
-
-
-def _is_published(folder: WorkloadFolder, variant: str) -> bool:
-    """Returns False for a variant that the folder's published experiment does not have."""
-    name = folder.published_name
-    return name is None or variant in folder.workload.published[name].variants
 
 
 def _run(options: argparse.Namespace, folder: WorkloadFolder, name: str, progress: Progress) -> dict[str, Any]:

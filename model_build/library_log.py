@@ -6,14 +6,13 @@ descriptor from before.
 """
 
 import contextlib
-import importlib.util
 import logging
 import os
 import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 
 @contextlib.contextmanager
@@ -30,7 +29,6 @@ def libraries_logged(file: Path) -> Iterator[None]:
         contextlib.redirect_stdout(log),
         contextlib.redirect_stderr(log),
         warnings.catch_warnings(),
-        _no_loading_bars(),
     ):
         warnings.simplefilter("default")
         logging.disable(logging.INFO)  # the exporter logs every rewrite
@@ -53,18 +51,3 @@ def _descriptors_redirected(log: TextIO) -> Iterator[None]:
         for number, copy in kept.items():
             os.dup2(copy, number)
             os.close(copy)
-
-
-@contextlib.contextmanager
-def _no_loading_bars() -> Iterator[None]:
-    if not importlib.util.find_spec("transformers"):
-        yield
-        return
-    from transformers.utils import logging as transformers_logging
-
-    bars: Any = transformers_logging
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        bars.enable_progress_bar()

@@ -107,7 +107,7 @@ def of_task(
     if len(texts) not in counts:
         allowed = " or ".join("one text" if count == 1 else f"{count} texts" for count in counts)
         raise UsageError(
-            f"--examples {file}: the columns are {_shortened(', '.join(names))}, and the task takes {allowed}. Name "
+            f"--examples {file}: the columns are {', '.join(names)[:80]}, and the task takes {allowed}. Name "
             "the column of each text with --text-column, and that of the label with --label-column. A CSV begins with "
             "a header."
         )
@@ -265,10 +265,6 @@ def _plain(fields: Sequence[str]) -> Callable[[str, str], Mapping[str, Any]]:
         return dict(zip(names, parts, strict=False))
 
     return read
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 MADE_UP = Path(__file__).with_name("made_up.jsonl")
