@@ -1,6 +1,6 @@
 """The two kinds of load: users in a closed loop and arrivals in an open loop.
 
-Closed loop: users join and leave by a schedule. Each sends its next request when its last one returned.
+Closed loop: users join and leave by a schedule. Each user sends its next request when its last one returned.
 
 Open loop: requests are due at moments that are fixed before the run, so a slow service cannot reduce the load
 (coordinated omission). A due request waits for a free connection; its latency from intended send includes the wait.

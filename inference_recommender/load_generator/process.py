@@ -36,7 +36,6 @@ class Outcome:
     exit_code: int
     """0, 2 (plan or payloads), 3 (target failed, or no AWS), 4 (invalid); another after a crash or an early stop."""
     reason: str
-    """Why the run ended, or why there was none."""
     summary: Mapping[str, Any] | None
     """The content of summary.json; None where the run did not get so far."""
 
@@ -91,7 +90,7 @@ class GeneratorProcess:
         force = threading.Timer(GRACE_S, self._process.kill)
         force.start()
         try:
-            self._listen_to_the_end()
+            list(self.events())  # with a full pipe the generator could not continue
         except BaseException:  # Ctrl-C a second time
             self._process.kill()
             raise
@@ -100,7 +99,7 @@ class GeneratorProcess:
 
     def outcome(self) -> Outcome:
         """Waits for the generator's end and returns what it measured."""
-        self._listen_to_the_end()
+        list(self.events())
         summary_file = self._folder / "summary.json"
         summary = json.loads(summary_file.read_text("utf-8")) if summary_file.exists() else None
         exit_code = self._process.wait()
@@ -112,11 +111,6 @@ class GeneratorProcess:
 
     def __exit__(self, *error: object) -> None:
         self.stop()
-
-    def _listen_to_the_end(self) -> None:
-        """Reads all events: with a full pipe the generator could not go on, and the last one has the reason."""
-        for _ in self.events():
-            pass
 
     def _why_it_ended(self, exit_code: int) -> str:
         log = (self._folder / "generator.log").read_text("utf-8", "replace").strip()
