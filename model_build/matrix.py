@@ -105,8 +105,8 @@ def markdown() -> str:
         tasks_of: dict[tuple[str, ...], list[str]] = {}
         for row in own:
             left_out = row.left_out
-            cells = (f"no {_note(left_out[name], notes)}" if name in left_out else "yes" for name in TARGETS)
-            tasks_of.setdefault(tuple(cells) if row.targets else (), []).append(row.task)
+            cells = tuple(f"no {_note(left_out[name], notes)}" if name in left_out else "yes" for name in TARGETS)
+            tasks_of.setdefault(cells if row.targets else (), []).append(row.task)
         nowhere = tasks_of.pop((), [])
         if not tasks_of:
             lines.append((family, *["no"] * len(TARGETS), f"none {missing[0].rpartition(' ')[2]}"))

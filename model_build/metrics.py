@@ -246,7 +246,8 @@ def _discounted(gains: Sequence[float]) -> float:
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:CUT], 1))
 
 
-def _share(counted: Sequence[bool]) -> float | None:
+def _share(hits: Callable[[Sequence[Answered]], list[bool]], answers: Sequence[Answered]) -> float | None:
+    counted = hits(answers)
     return fmean(counted) if counted else None
 
 
@@ -258,7 +259,7 @@ _HITS: dict[str, Callable[[Sequence[Answered]], list[bool]]] = {
 """The metrics that are a share of rows, with the counted property."""
 _OF_QUERIES = ("ndcg_at_10", "mrr_at_10")
 _METRICS: dict[str, Metric] = {
-    **{name: lambda answers, hits=hits: _share(hits(answers)) for name, hits in _HITS.items()},
+    **{name: partial(_share, hits) for name, hits in _HITS.items()},
     "f1": span_f1,
     "macro_f1": macro_f1,
     "micro_f1": micro_f1,
