@@ -127,7 +127,7 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
 
 
 def _measure(run: ExperimentRun, stderr: Console) -> None:
-    """Measures what is left. If that ends early, writes the report so far and prints how to continue."""
+    """Measures the remaining cells. If that ends early, writes a report and prints how to continue."""
     try:
         measure(run)
     except (KeyboardInterrupt, Interrupted, AwsUnavailable) as error:

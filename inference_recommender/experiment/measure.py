@@ -108,7 +108,7 @@ def _measure_by_job(run: ExperimentRun, batch: CellBatch) -> None:
     """
     job, workload, why = run.folder.job(batch), run.source.workload, "The job has no result of it."
     plan = job_plan(run.experiment, batch, workload, run.access.tested_model(workload.name, batch.name))
-    source = JobSource(plan=plan, service=run.account, sleep=run.sleep)
+    source = JobSource(plan=plan, account=run.account, sleep=run.sleep)
     try:
         measure_by(source, job, run.progress, run.subject(batch.variant))
     except (JobFailed, NoVerdict) as error:
