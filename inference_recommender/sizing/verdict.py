@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from inference_recommender.capacity.flow_equivalent import Records, model_latencies, records
 from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.time_series import highest_within
 from inference_recommender.measurement import SERVERLESS, Measurement, limit_of
 from inference_recommender.sizing.fleet import Demand
@@ -139,7 +139,7 @@ def initial_rate(measured: Measurement, objective: LatencyObjective) -> float | 
 
 def _estimated_rate(measured: Measurement, objective: LatencyObjective) -> float | None:
     estimate = None if _why_no_capacity(measured) else _estimate(measured, limit_of(objective))
-    return estimate and estimate.invocations_per_minute
+    return estimate.invocations_per_minute if estimate else None
 
 
 def expected_latencies(measured: Measurement, objective: LatencyObjective) -> tuple[tuple[float, float], ...]:

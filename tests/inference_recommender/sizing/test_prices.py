@@ -117,7 +117,7 @@ def test_refresh_reads_all_pages_and_sizes_with_the_new_prices(
         return 200, json.dumps({"FormatVersion": "aws_v1", **page}).encode()
 
     job = tmp_path / "job.json"
-    figures = {"MaxInvocations": 100, "ModelLatency": 1}
+    figures: dict[str, Any] = {"MaxInvocations": 100, "ModelLatency": 1}
     job.write_text(job_text(job_result(**figures), job_result(instance_type="ml.g5.xlarge", **figures), JobArn=None))
     evidence = ("--from", str(job), "--region", "eu-west-1", "--peak-invocations-per-minute", "60", "--json")
     before = prices.committed_catalogue().regions["us-east-1"]
