@@ -320,9 +320,7 @@ def test_a_batch_has_no_arrivals_to_prove(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err.startswith("workloads/duplicates/workload.toml: objective: is a throughput")
 
 
-def test_an_objective_that_has_changed_since_is_told(
-    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changed_objective_warns(servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert load_workload("spellcheck").workload.objective != OBJECTIVE
     _at_url(file)
     assert capsys.readouterr().err.startswith(
