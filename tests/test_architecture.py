@@ -63,7 +63,7 @@ ONLY_IN = {
         "containers/encoder/*",
         "containers/text2text/torch_engine.py",
         "model_build/encoder/*",
-        "model_build/init/convert.py",
+        "model_build/init/checkpoint_source.py",
         "model_build/neuron/*",
         "model_build/text2text/*",
         "model_build/torch_threads.py",

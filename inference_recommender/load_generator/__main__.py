@@ -23,8 +23,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +42,9 @@ from inference_recommender.load_generator.summary import (
     why_invalid,
     write_results,
 )
-from workloads import ProjectError, Unavailable, UsageError
+from workloads import Unavailable, UsageError
 from workloads.files import replacing
-from workloads.program import exit_code, foreseen, printable
+from workloads.program import exit_code, foreseen
 
 PROBE_BYTES = 1 << 20
 """Bytes that are written to the results folder and removed before the load is sent."""
@@ -64,13 +63,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--out", type=Path, required=True, metavar="DIR", help="folder for records.npz and summary.json"
     )
     options = parser.parse_args(arguments)
-    try:
-        plan = LoadPlan.from_json(options.plan)
-        sent = outgoing(plan, read_payloads(plan.payloads))
-        _check(options.out)
-    except ProjectError as error:
-        print(printable(str(error)), file=sys.stderr)
-        return error.exit_code
+    plan = LoadPlan.from_json(options.plan)
+    sent = outgoing(plan, read_payloads(plan.payloads))
+    _check(options.out)
     return uvloop.run(run_plan(plan, sent, options.out))
 
 
@@ -82,9 +77,8 @@ def _check(out: Path) -> None:
             file.write(bytes(PROBE_BYTES))
         probe.unlink()
     except OSError as error:
-        raise (Unavailable if isinstance(foreseen(error), Unavailable) else UsageError)(
-            f"--out: {out} cannot be written: {error.strerror}. Mend that, or name another folder."
-        ) from error
+        kind = Unavailable if isinstance(foreseen(error), Unavailable) else UsageError
+        raise kind(f"--out: {out} cannot be written: {error.strerror}. Mend that, or name another folder.") from error
 
 
 async def run_plan(plan: LoadPlan, sent: Outgoing, out: Path, clock: Clock = SYSTEM_CLOCK) -> int:
@@ -98,43 +92,34 @@ async def run_plan(plan: LoadPlan, sent: Outgoing, out: Path, clock: Clock = SYS
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, run.stop)
     _print({"event": "started", "started_at": clock.epoch(), "payloads": len(sent.requests)})
-    with _without_garbage_collection():
-        cpu_before = clock.cpu()
+    gc.collect()
+    gc.disable()  # a collection would stop the clock, and a run makes next to nothing that refers to itself
+    cpu_before = clock.cpu()
+    try:
         ended = await run.drive()
-        cpu_s = clock.cpu() - cpu_before
-    requests = run.log.requests(stalls_s=run.stalls_s)
+    finally:
+        gc.enable()
     measured = MeasuredRun(
-        requests=requests,
+        requests=run.log.requests(stalls_s=run.stalls_s),
         unserved_s=run.log.unserved_s,
         open_loop=plan.arrivals is not None,
         started_at=run.started_at,
         duration_s=run.duration_s,
         first_error=run.log.first_error,
         ended=ended,
-        watch=SelfWatch.of(cpu_s, run.duration_s, run.lags_s, requests.finished_s),
+        generator=SelfWatch.of(clock.cpu() - cpu_before, run.duration_s, run.lags_s),
     )
     return _finish(measured, plan, out)
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """A collection would stop the clock now and then, and a run makes next to nothing that refers to itself."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _finish(measured: MeasuredRun, plan: LoadPlan, out: Path) -> int:
     summary = summarise(measured, plan.stopping_conditions)
     target_failed = summary.ended.startswith("target failed")
-    invalid = None if target_failed or summary.ended == "stopped" else why_invalid(summary, plan.stopping_conditions)
+    invalid = None if target_failed or summary.ended == "stopped" else why_invalid(summary)
     code = TARGET_FAILED if target_failed else INVALID if invalid else 0
     reason = invalid or summary.ended
     try:
-        write_results(out, {**summary.as_json(), "reason": reason}, measured.requests)
+        write_results(out, {**asdict(summary), "reason": reason}, measured.requests)
     except OSError as error:
         code, reason = TARGET_FAILED, f"{error.filename} cannot be written: {error.strerror}"
         print(f"{reason}. Free some space. The files written before it are in {out}.", file=sys.stderr)

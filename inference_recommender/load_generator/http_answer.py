@@ -7,9 +7,8 @@ first answer to each payload is read, then one in a thousand. After an invalid a
 has a valid answer again.
 """
 
-import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 import httptools
@@ -21,7 +20,6 @@ SHOWN_BYTES = 300
 MOST_ANSWER_BYTES = 64 << 20
 """A larger answer is an error. SageMaker's limit is 25 MB."""
 MOST_HEAD_BYTES = 64 << 10
-"""A larger head is an error."""
 OK = (b"HTTP/1.1 200 ", b"HTTP/1.1 200\r")
 DECISIVE = re.compile(rb"\n(content-length|connection|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*)")
 """Headers that define the end of an answer and whether another may follow, in lower case."""
@@ -29,7 +27,6 @@ LENGTH_DIGITS = 9
 MORE_THAN_AN_ANSWER = "it sends more than an answer to each request"
 ONE_IN = 1000
 SHOWN_CHARACTERS = 100
-BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json"
 JSON_SIZE = re.compile(rb"json-header-size=([0-9]{1,15})")
 
 Complaint = Callable[[bytes, int | None], str | None]
@@ -74,7 +71,6 @@ class ParsedAnswer:
         self.status = 0
         self.keep_alive = False
         self.body = b""
-        """The first bytes of the body, about `SHOWN_BYTES`."""
         self._bytes = 0
         self._head_ended = False
         self._goes_on = False
@@ -163,35 +159,13 @@ class AnswerCheck:
         return None
 
 
-def complaint_for(bodies: Sequence[bytes], content_type: str, *, of_endpoint: bool) -> Complaint:
-    """Returns the check for answers to `bodies`. A SageMaker endpoint may serve another protocol than KServe v2."""
-    return _not_json if of_endpoint and not _is_kserve_request(bodies[0], content_type) else _not_kserve
-
-
-def _is_kserve_request(body: bytes, content_type: str) -> bool:
-    if content_type.startswith(BINARY_TYPE):
-        return True
-    try:
-        request = json.loads(body)
-        return all("datatype" in tensor for tensor in request["inputs"])
-    except (LookupError, RecursionError, TypeError, ValueError):
-        return False
-
-
-def _not_kserve(content: bytes, header_size: int | None) -> str | None:
+def not_kserve(content: bytes, header_size: int | None) -> str | None:
+    """Is the `Complaint` of an answer that is no KServe v2 response."""
     try:
         why = None if read_outputs(content, header_size) else "it has no output"
     except ValueError as error:
         why = str(error)
     return why and f"is no KServe v2 response: {_beginning(content)} ({why})"
-
-
-def _not_json(content: bytes, header_size: int | None) -> str | None:
-    try:
-        json.loads(content[:header_size])
-    except (RecursionError, ValueError) as error:
-        return f"is no JSON: {_beginning(content)} ({error})"
-    return None
 
 
 def _beginning(content: bytes) -> str:

@@ -1,10 +1,5 @@
 """The generator as a child process: started with a plan, read while it runs, stopped in good order.
 
-    with GeneratorProcess.start(plan, folder) as generator:
-        for event in generator.events():
-            ...
-    outcome = generator.outcome()
-
 Leaving the `with` early, also by Ctrl-C, ends the run as a signal does: the measurements are kept and `outcome()`
 returns them. A generator whose parent was killed ends at its next window. Several threads may each have a generator,
 and `request_stop` may be called from another thread.
@@ -24,7 +19,6 @@ from inference_recommender.load_generator.plan import LoadPlan
 from workloads import ROOT
 
 COMMAND = (sys.executable, "-m", "inference_recommender.load_generator")
-"""Takes PLAN.json and --out DIR."""
 GRACE_S = 120.0
 """Seconds between SIGTERM and SIGKILL: longer than draining and writing tens of millions of requests take."""
 LOG_TAIL = 600
@@ -36,7 +30,6 @@ class Outcome:
     exit_code: int
     """0, 2 (plan or payloads), 3 (target failed, or no AWS), 4 (invalid); another after a crash or an early stop."""
     reason: str
-    """Why the run ended, or why there was none."""
     summary: Mapping[str, Any] | None
     """The content of summary.json; None where the run did not get so far."""
 
@@ -91,7 +84,7 @@ class GeneratorProcess:
         force = threading.Timer(GRACE_S, self._process.kill)
         force.start()
         try:
-            self._listen_to_the_end()
+            list(self.events())  # with a full pipe the generator could not continue
         except BaseException:  # Ctrl-C a second time
             self._process.kill()
             raise
@@ -100,7 +93,7 @@ class GeneratorProcess:
 
     def outcome(self) -> Outcome:
         """Waits for the generator's end and returns what it measured."""
-        self._listen_to_the_end()
+        list(self.events())
         summary_file = self._folder / "summary.json"
         summary = json.loads(summary_file.read_text("utf-8")) if summary_file.exists() else None
         exit_code = self._process.wait()
@@ -112,11 +105,6 @@ class GeneratorProcess:
 
     def __exit__(self, *error: object) -> None:
         self.stop()
-
-    def _listen_to_the_end(self) -> None:
-        """Reads all events: with a full pipe the generator could not go on, and the last one has the reason."""
-        for _ in self.events():
-            pass
 
     def _why_it_ended(self, exit_code: int) -> str:
         log = (self._folder / "generator.log").read_text("utf-8", "replace").strip()

@@ -16,7 +16,6 @@ from inference_recommender.load_generator.clock import Clock
 LAGGED = "generator lagged"
 """The beginning of every complaint."""
 STALLED = "machine stalled"
-"""The beginning of the reason if stalls left too little of a run."""
 MAX_STALLED_SHARE = 0.5
 TICK_S = 0.01
 LATE_S = 0.02
@@ -33,17 +32,12 @@ class SelfWatch:
     """CPU time over the run's duration. 1 is a whole core."""
     lag_ms: float
     """90th percentile of the delay of the run's ticks and of an open loop's requests, outside stalls."""
-    peak_per_second: int
-    """The highest number of answers in a second."""
 
     @classmethod
-    def of(cls, cpu_s: float, wall_s: float, lags_s: Floats, finished_s: Floats) -> "SelfWatch":
+    def of(cls, cpu_s: float, wall_s: float, lags_s: Floats) -> "SelfWatch":
         """Returns the watch of a run of `wall_s` seconds that used `cpu_s` seconds of CPU."""
-        return cls(
-            cpu_share=cpu_s / wall_s if wall_s else 0.0,
-            lag_ms=float(np.percentile(lags_s, 90)) * 1000 if len(lags_s) else 0.0,
-            peak_per_second=int(np.bincount(finished_s.astype(int)).max()) if len(finished_s) else 0,
-        )
+        lag_ms = float(np.percentile(lags_s, 90)) * 1000 if len(lags_s) else 0.0
+        return cls(cpu_share=cpu_s / wall_s if wall_s else 0.0, lag_ms=lag_ms)
 
     def complaint(self) -> str | None:
         """Returns why the run allows no verdict, or None."""
@@ -52,14 +46,6 @@ class SelfWatch:
         if self.lag_ms > MAX_LAG_MS:
             return f"{LAGGED}: its own clock was {self.lag_ms:.0f} ms late"
         return None
-
-    def worst_with(self, other: "SelfWatch") -> "SelfWatch":
-        """Returns the watch of two generators that ran together."""
-        return SelfWatch(
-            cpu_share=max(self.cpu_share, other.cpu_share),
-            lag_ms=max(self.lag_ms, other.lag_ms),
-            peak_per_second=max(self.peak_per_second, other.peak_per_second),
-        )
 
 
 class StallWatch:
@@ -99,30 +85,29 @@ class StallWatch:
     def _look(self) -> None:
         now = self._now()
         if now - self._last_tick > TICK_S + LATE_S:
-            self._add(self._last_tick, now)
+            _add(self._stalls, self._last_tick, now)
         self._last_tick = now
         windows = (now - self._window_start) // STEAL_WINDOW_S
         if windows:
             end, stolen = self._window_start + windows * STEAL_WINDOW_S, self._stolen()
             if stolen - self._stolen_before > MAX_STEAL_SHARE * (end - self._window_start):
-                self._add(self._window_start, end)
+                _add(self._stalls, self._window_start, end)
             self._window_start, self._stolen_before = end, stolen
 
-    def _add(self, start: float, end: float) -> None:
-        while self._stalls and self._stalls[-1][1] >= start:
-            earlier = self._stalls.pop()
-            start, end = min(start, earlier[0]), max(end, earlier[1])
-        self._stalls.append((start, end))
+
+def _add(stalls: list[tuple[float, float]], start: float, end: float) -> None:
+    """Appends a stall, or joins it with the latest ones that it touches."""
+    while stalls and stalls[-1][1] >= start:
+        earlier = stalls.pop()
+        start, end = min(start, earlier[0]), max(end, earlier[1])
+    stalls.append((start, end))
 
 
 def merge_stalls(stalls_s: Sequence[Floats]) -> Floats:
     """Returns the union of the stalls of several generators, as `StallWatch.stalls_s` does."""
     merged: list[tuple[float, float]] = []
     for start, end in sorted(map(tuple, np.concatenate(stalls_s))):
-        if merged and merged[-1][1] >= start:
-            merged[-1] = merged[-1][0], max(merged[-1][1], end)
-        else:
-            merged.append((start, end))
+        _add(merged, start, end)
     return np.array(merged, dtype=np.float64).reshape(-1, 2)
 
 

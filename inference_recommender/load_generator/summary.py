@@ -6,8 +6,7 @@ Of several generators that ran one plan, only the whole seconds in which all sen
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import reduce
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -34,41 +33,42 @@ TARGET_FAILED = Unavailable.exit_code
 INVALID = NoVerdict.exit_code
 
 DEFAULT_PERCENTILE = "P95"
-"""The percentile reported when a job sets no latency threshold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MeasuredRun:
+class RunFacts:
+    started_at: float
+    """Seconds since the epoch."""
+    duration_s: float
+    unserved_s: float
+    """Seconds that connections spent on requests without success."""
+    first_error: str | None
+    generator: SelfWatch
+    ended: str
+    """Why the run ended: "traffic ended", a stopping condition's name, "stopped", or "target failed: …"."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasuredRun(RunFacts):
     """The measurements of a finished run."""
 
     requests: SentRequests
     open_loop: bool
     """Whether requests arrived at a fixed rate. Latency then counts from the intended send."""
-    unserved_s: float
-    started_at: float
-    """Seconds since the epoch."""
-    duration_s: float
-    first_error: str | None
-    ended: str
-    """Why the run ended: "traffic ended", a stopping condition's name, "stopped", or "target failed: …"."""
-    watch: SelfWatch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LoadSummary:
+class LoadSummary(RunFacts):
     """The content of summary.json. Latencies are by percentile."""
 
     max_invocations_per_minute: float | None
     max_invocations_interval: tuple[float, float] | None
-    """95 % confidence interval of that rate."""
     model_latency_ms: float | None
     percentile: str
     warm_up_s: float | None
     """The whole run if its latency never settled. None if the run does not show it."""
-    interval_s: tuple[float, float] | None
-    """A stretch of time at that rate. The three latencies below are from it."""
     client_latency_ms: dict[str, float | None]
-    """From the actual send."""
+    """From the actual send, in a stretch of time at that rate, or in the whole run."""
     client_latency_from_intended_ms: dict[str, float | None]
     """From the intended send. A request without an answer counts with its wait so far."""
     invocations: int
@@ -78,20 +78,9 @@ class LoadSummary:
     timed_out: int
     unfinished: int
     """Requests without an answer at the end of the run."""
-    unserved_s: float
-    """Seconds that connections spent on requests without success."""
     unserved_share: float | None
-    """The same as a share of the users' time. None in an open loop."""
-    first_error: str | None
-    started_at: float
-    duration_s: float
+    """`unserved_s` as a share of the users' time. None in an open loop."""
     stalled_s: float
-    """Seconds in which the machine stalled."""
-    generator: SelfWatch
-    ended: str
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def write_results(folder: Path, document: Mapping[str, Any], requests: SentRequests) -> None:
@@ -109,61 +98,53 @@ def summarise(measured: MeasuredRun, conditions: StoppingConditions) -> LoadSumm
     from_send, from_intended = _latencies(measured, best)
     unfinished = len(measured.requests.unfinished_intended_s)
     return LoadSummary(
+        **{each.name: getattr(measured, each.name) for each in fields(RunFacts)},
         max_invocations_per_minute=best.invocations_per_minute if best else None,
         max_invocations_interval=best.interval if best else None,
         model_latency_ms=best.latency_ms if best else None,
         percentile=percentile,
         warm_up_s=warm_up_s,
-        interval_s=(best.start_s, best.end_s) if best else None,
         client_latency_ms=from_send,
         client_latency_from_intended_ms=from_intended,
         invocations=len(measured.requests) + unfinished,
         errors=measured.requests.errors + unfinished,
         timed_out=int((measured.requests.status == TIMED_OUT).sum()),
         unfinished=unfinished,
-        unserved_s=measured.unserved_s,
         unserved_share=_unserved_share(measured),
-        first_error=measured.first_error,
-        started_at=measured.started_at,
-        duration_s=measured.duration_s,
         stalled_s=stalled_between(measured.requests.stalls_s, 0.0, measured.duration_s),
-        generator=measured.watch,
-        ended=measured.ended,
     )
 
 
-def why_invalid(summary: LoadSummary, conditions: StoppingConditions) -> str | None:
+def why_invalid(summary: LoadSummary) -> str | None:
     """Returns why no verdict may be drawn from the run, or None. `Measurement.failure_code` reads its first words."""
     if complaint := summary.generator.complaint():
         return complaint
     if summary.stalled_s > summary.duration_s * MAX_STALLED_SHARE:
         return f"{STALLED} for {summary.stalled_s / summary.duration_s * 100:.0f} % of the run"
-    failed, share = f"{summary.errors} of {summary.invocations} requests", summary.unserved_share
+    failed, first = f"{summary.errors} of {summary.invocations} requests", f"; the first: {_first_error(summary)}"
+    share = summary.unserved_share
     if summary.errors > summary.invocations * MAX_ERROR_SHARE:
-        return f"too many errors: {failed} failed{_without_answer(summary)}; the first: {_first_error(summary)}"
+        return f"too many errors: {failed} failed{_without_answer(summary)}{first}"
     if share is not None and share > MAX_ERROR_SHARE:
-        return (
-            f"too many errors: {share:.0%} of the users' time went to what failed, {failed}{_without_answer(summary)}; "
-            f"the first: {_first_error(summary)}"
-        )
-    if summary.max_invocations_per_minute is None and summary.warm_up_s is not None:
+        of_time = f"{share:.0%} of the users' time went to what failed"
+        return f"too many errors: {of_time}, {failed}{_without_answer(summary)}{first}"
+    if summary.max_invocations_per_minute is not None:
+        return None
+    if summary.warm_up_s is not None:
         return (
             "too few samples: none after the warm-up, since the latency was still falling midway through the run's "
             f"{summary.duration_s:.0f} s; give it longer, or a machine with no other work"
         )
-    if summary.max_invocations_per_minute is None:
-        needed = samples_needed(float(summary.percentile[1:]))
-        return (
-            f"too few samples: {summary.percentile} needs at least {needed} independent requests at one load; "
-            f"the run had {summary.invocations} in all"
-        )
-    return None
+    return (
+        f"too few samples: {summary.percentile} needs at least {samples_needed(float(summary.percentile[1:]))} "
+        f"independent requests at one load; the run had {summary.invocations} in all"
+    )
 
 
 def _without_answer(summary: LoadSummary) -> str:
-    parts = (f"{summary.timed_out} timed out", f"{summary.unfinished} had no answer when the run was over")
-    said = [part for part, count in zip(parts, (summary.timed_out, summary.unfinished), strict=True) if count]
-    return f" ({', '.join(said)})" if said else ""
+    counts = {"timed out": summary.timed_out, "had no answer when the run was over": summary.unfinished}
+    parts = [f"{count} {what}" for what, count in counts.items() if count]
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _first_error(summary: LoadSummary) -> str:
@@ -185,7 +166,6 @@ def _unserved_share(measured: MeasuredRun) -> float | None:
 
 
 def _capacity(measured: MeasuredRun, limit: Limit) -> tuple[SustainedLoad | None, float | None]:
-    """Returns the capacity and the seconds for which the service warmed up."""
     rows, end_s = measured.requests, measured.duration_s
     latencies_ms = rows.from_intended_ms if measured.open_loop else rows.latencies_ms
     estimate = sustained if measured.open_loop else capacity
@@ -220,19 +200,20 @@ def merge(outcomes: Sequence[Outcome], plan: LoadPlan, folder: Path) -> Outcome:
 
     Raises `NothingToMerge` if one has no summary, or if they never all ran at once.
     """
-    for outcome in outcomes:
-        if outcome.summary is None:
-            raise NothingToMerge(f"{outcome.folder} has no summary: {outcome.reason}")
     measured = _together(outcomes, plan)
     summary = summarise(measured, plan.stopping_conditions)
-    exit_code, reason = _verdict(outcomes, why_invalid(summary, plan.stopping_conditions), summary.ended)
-    document = {**summary.as_json(), "generators": len(outcomes), "reason": reason}
+    exit_code, reason = _verdict(outcomes, why_invalid(summary), summary.ended)
+    document = {**asdict(summary), "generators": len(outcomes), "reason": reason}
     write_results(folder, document, measured.requests)
     return Outcome(folder=folder, exit_code=exit_code, reason=reason, summary=document)
 
 
 def _together(outcomes: Sequence[Outcome], plan: LoadPlan) -> MeasuredRun:
-    summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
+    summaries: list[Mapping[str, Any]] = []
+    for outcome in outcomes:
+        if outcome.summary is None:
+            raise NothingToMerge(f"{outcome.folder} has no summary: {outcome.reason}")
+        summaries.append(outcome.summary)
     last_start = max(summary["started_at"] for summary in summaries)
     first_end = min(summary["started_at"] + summary["duration_s"] for summary in summaries)
     start, end = math.ceil(last_start), math.floor(first_end)
@@ -254,7 +235,9 @@ def _together(outcomes: Sequence[Outcome], plan: LoadPlan) -> MeasuredRun:
         duration_s=float(end - start),
         first_error=next((summary["first_error"] for summary in summaries if summary["first_error"]), None),
         ended=next((summary["ended"] for summary in summaries if summary["ended"] != TRAFFIC_ENDED), TRAFFIC_ENDED),
-        watch=reduce(SelfWatch.worst_with, (SelfWatch(**summary["generator"]) for summary in summaries)),
+        generator=SelfWatch(
+            **{key: max(summary["generator"][key] for summary in summaries) for key in ("cpu_share", "lag_ms")}
+        ),
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from inference_recommender.load_generator.http_answer import ONE_IN, Complaint, complaint_for
+from inference_recommender.load_generator.http_answer import ONE_IN, not_kserve
 from inference_recommender.load_generator.records import UNREADABLE
 from tests.inference_recommender.load_generator.virtual_run import (
     BODIES,
@@ -18,14 +18,12 @@ from tests.inference_recommender.server import INFERENCE
 from tests.virtual_time import Serve, answering, http_answer
 
 HTML = b"<html>error</html>"
-KSERVE = complaint_for([b"{}"], "application/json", of_endpoint=False)
-REQUEST = b'{"inputs":[{"name":"TEXT","datatype":"BYTES","shape":[1],"data":["a"]}]}'
 BINARY = b'{"outputs":[{"name":"A","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4}}]}'
 
 
-def _drive(serve: Serve, seconds: int = 4, complaint: Complaint | None = KSERVE) -> VirtualRun:
+def _drive(serve: Serve, seconds: int = 4) -> VirtualRun:
     traffic = users((4, seconds))
-    return drive(traffic, serve, outgoing=replace(outgoing_of(plan_of(traffic)), complaint=complaint))
+    return drive(traffic, serve, outgoing=replace(outgoing_of(plan_of(traffic)), complaint=not_kserve))
 
 
 def test_one_payload_with_an_invalid_answer_is_too_many_errors() -> None:
@@ -70,25 +68,6 @@ def test_valid_answers_in_every_form_are_no_error() -> None:
     turn = [0]
     virtual = _drive(serve)
     assert (virtual.ended, virtual.run.log.requests().errors) == ("traffic ended", 0)
-
-
-@pytest.mark.parametrize(
-    ("body", "content_type", "answer", "valid"),
-    [
-        (REQUEST, "application/json", INFERENCE, True),
-        (REQUEST, "application/json", b'["positive"]', False),
-        (BINARY, "application/vnd.sagemaker-triton.binary+json;json-header-size=9", b'["positive"]', False),
-        (b'{"inputs":"a text"}', "application/json", b'["positive"]', True),
-        (b'{"inputs":"a text"}', "application/json", HTML, False),
-        (b"a,b", "text/csv", b"[1, 2]", True),
-        (b"a,b", "text/csv", b"[" * 100_000, False),
-    ],
-)
-def test_an_endpoint_that_is_not_asked_in_kserve_may_answer_any_json(
-    body: bytes, content_type: str, answer: bytes, valid: bool
-) -> None:
-    complaint = complaint_for([body], content_type, of_endpoint=True)
-    assert (complaint(answer, None) is None) is valid
 
 
 @pytest.mark.parametrize("page", [HTML, b'{"error":"no model"}', b'{"outputs":[]}', b"{}", b"", b"<" * 5000])

@@ -62,7 +62,7 @@ def test_the_merged_run_of_several_generators_is_that_of_all_their_records(tmp_p
 
 
 def _outcome(folder: Path, exit_code: int, reason: str, **summary: Any) -> Outcome:
-    generator = {"cpu_share": 0.1, "lag_ms": 1.0, "peak_per_second": 10}
+    generator = {"cpu_share": 0.1, "lag_ms": 1.0}
     document = {
         "started_at": 1000.0,
         "duration_s": 10.0,

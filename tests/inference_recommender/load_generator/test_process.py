@@ -11,6 +11,7 @@ import textwrap
 import threading
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -117,6 +118,4 @@ def test_a_real_run_sends_each_request_once_and_its_outcome_is_read_back(tmp_pat
     requests = SentRequests.read(outcome.records)
     assert outcome.summary["invocations"] == len(requests) + len(requests.unfinished_intended_s) == len(server.seen)
     assert (requests.errors, server.connections) == (0, 4)
-    for user in range(4):
-        of_user = requests.user == user
-        assert (requests.sent_s[of_user][1:] >= requests.finished_s[of_user][:-1]).all()
+    assert (np.sort(requests.sent_s)[4:] >= requests.finished_s[:-4]).all(), "four users, one open request each"

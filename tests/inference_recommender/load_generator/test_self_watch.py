@@ -72,13 +72,11 @@ def test_stalls_of_several_generators_are_joined_where_they_touch() -> None:
     ],
 )
 def test_a_generator_near_its_limits_complains(cpu_share: float, lag_ms: float, complaint: str | None) -> None:
-    assert SelfWatch(cpu_share=cpu_share, lag_ms=lag_ms, peak_per_second=800).complaint() == complaint
+    assert SelfWatch(cpu_share=cpu_share, lag_ms=lag_ms).complaint() == complaint
 
 
-def test_the_peak_is_the_busiest_second_and_the_lag_the_90th_percentile() -> None:
+def test_the_lag_is_the_90th_percentile() -> None:
     lags_s = np.array([0.001] * 80 + [0.02] * 20)
-    watch = SelfWatch.of(1.0, 4.0, lags_s, np.array([0.1, 0.2, 1.1, 1.2, 1.9, 2.5]))
-    assert (watch.cpu_share, watch.peak_per_second) == (0.25, 3)
+    watch = SelfWatch.of(1.0, 4.0, lags_s)
+    assert watch.cpu_share == 0.25
     assert watch.lag_ms == pytest.approx(20)
-    other = SelfWatch(cpu_share=0.5, lag_ms=1.0, peak_per_second=9)
-    assert watch.worst_with(other) == SelfWatch(cpu_share=0.5, lag_ms=watch.lag_ms, peak_per_second=9)

@@ -10,7 +10,7 @@ from stacks.paging import EVALUATION_PERIODS
 from tests.stacks.endpoint.test_endpoint_options import OWN_NEURON
 from tests.stacks.miniature import Repository, Synthesis, candidate, make_repository
 from tests.stacks.templates import filled
-from workloads.endpoint_hosting import Canary
+from workloads.hosting import Canary
 
 ENDPOINT = [{"Name": "EndpointName", "Value": "SpellcheckStack"}, {"Name": "VariantName", "Value": "AllTraffic"}]
 

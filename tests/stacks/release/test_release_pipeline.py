@@ -23,7 +23,7 @@ from tests.stacks.miniature import as_committed, candidate
 from tests.stacks.release.conftest import CONNECTION, ENDPOINTS, ON_NEURON, VIRGINIA, WORKLOADS, release, stages
 from tests.stacks.templates import assert_is_snapshot, make_app
 from workloads import ROOT, UsageError, load_workload
-from workloads.set_option import with_settings
+from workloads.folder import with_settings
 
 SCRIPTS = ROOT / "scripts" / "release"
 OLDER_CONNECTION = CONNECTION.replace("codeconnections", "codestar-connections")
