@@ -42,8 +42,9 @@ def test_the_requests_of_all_workers_are_one_number_also_when_it_is_0() -> None:
     reports.print(at_s=120)
     values = [{key: each for key, each in json.loads(line).items() if key != "_aws"} for line in lines]
     dimensions = {"Workload": "query_intent", "Stack": "QueryIntentStack"}
-    directive = {"Namespace": "TransformersInProduction", "Dimensions": [["Workload", "Stack"]]}
-    directive |= {"Metrics": [{"Name": "Invocations", "Unit": "Count"}]}
+    metrics = [{"Name": "Invocations", "Unit": "Count"}]
+    names = {"Namespace": "TransformersInProduction", "Dimensions": [["Workload", "Stack"]]}
+    directive = {**names, "Metrics": metrics}
     assert json.loads(lines[0])["_aws"] == {"Timestamp": 60_000, "CloudWatchMetrics": [directive]}
     assert values == [
         {**dimensions, "Invocations": 7},
