@@ -115,7 +115,15 @@ def a_simulation(folder: Path) -> Path:
             "simulate",
             "spellcheck",
             *traffic,
-            *("--policy", "target=24000", "--set", "simulation.provisioning_s=200.0", "--seeds", "2", "--json"),
+            *(
+                "--set",
+                "policy.target_invocations_per_instance=24000.0",
+                "--set",
+                "simulation.provisioning_s=200.0",
+                "--seeds",
+                "2",
+                "--json",
+            ),
         ]
     )
     (run,) = (folder / "runs").iterdir()
