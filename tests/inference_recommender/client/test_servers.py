@@ -1,4 +1,4 @@
-"""What each failure of a server becomes, over urllib3 and over boto3, against real servers on loopback."""
+"""The client turns each failure of a server into one of its errors, against real servers on loopback."""
 
 import json
 import re
@@ -325,7 +325,7 @@ def test_a_model_of_a_multi_model_endpoint_is_named() -> None:
 
 
 class FailingContainer:
-    """A boto3 client whose container fails: 424, with the container's own status beside it."""
+    """A boto3 client whose container fails: 424, and the container's own status."""
 
     def __init__(self, status: int) -> None:
         self._status = status
