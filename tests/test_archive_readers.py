@@ -18,7 +18,8 @@ from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import generator_entry
 from local_aws.sagemaker.model_host import unpack_model
 from model_build import archive
-from model_build.lint import RuntimeContext, lint
+from model_build.lint.check import lint
+from model_build.lint.runtime_context import RuntimeContext
 from model_build.remote import entry, fetch
 from tests.builders import an_artifact
 from tests.containers.hostile_archives import OUTSIDE, leaves_the_folder
@@ -86,7 +87,7 @@ READERS: Mapping[str, Reader] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_an_archive_that_leaves_its_folder_is_rejected(name: str, tmp_path: Path) -> None:
+def test_a_hostile_archive_is_rejected(name: str, tmp_path: Path) -> None:
     (tmp_path / "model.tar.gz").write_bytes(leaves_the_folder())
     (tmp_path / OUTSIDE).write_text("mine")
     accepted = False

@@ -4,7 +4,7 @@ Sources: the container's `serve` script (docker/sagemaker/serve in triton-infere
 SAGEMAKER_TRITON_* variables, among them 16 MiB of shared memory per Python model instance; the Python backend's README
 for the use of shared memory; AWS's "Custom Inference Code with Hosting Services", which runs a container as
 `docker run IMAGE serve`; Docker's own default of 64 MiB for /dev/shm. No document of AWS states the size on an
-endpoint: exceeding Docker's default is a warning, exceeding a size measured there is an error.
+endpoint, so exceeding Docker's default is a warning.
 """
 
 import re
@@ -82,13 +82,10 @@ def check_devices(repository: PackedRepository) -> Iterator[Finding]:
         for model in models:
             yield from _needs_gpu(model, repository, reason)
     running = [model for model in models if not model.is_ensemble]
-    if context.gpu_types and running and all(_kinds(model) == {"KIND_CPU"} for model in running):
+    kinds = [{enum_name(group, "kind") for group in model.config.instance_group} for model in running]
+    # Without an instance group Triton uses a GPU if there is one.
+    if context.gpu_types and running and all(each == {"KIND_CPU"} for each in kinds):
         yield finding("cpu-on-gpu", running[0].place("instance_group"), names=listing(context.gpu_types))
-
-
-def _kinds(model: PackedModel) -> set[str]:
-    """Returns an empty set without an instance group: Triton then uses a GPU if there is one."""
-    return {enum_name(group, "kind") for group in model.config.instance_group}
 
 
 def _needs_gpu(model: PackedModel, repository: PackedRepository, reason: str) -> Iterator[Finding]:
@@ -123,18 +120,17 @@ def check_shared_memory(repository: PackedRepository) -> Iterator[Finding]:
         yield finding("shared-memory/size", place, **values)
         return
     counts = _python_instances(repository)
-    available = context.shared_memory_bytes or DOCKER_SHARED_MEMORY_BYTES
     total = size * sum(counts.values())
-    if total > available:
+    if total > DOCKER_SHARED_MEMORY_BYTES:
         yield finding(
-            f"shared-memory/{'measured' if context.shared_memory_bytes else 'docker'}",
+            "shared-memory/docker",
             place,
             key=SHARED_MEMORY,
             count=sum(counts.values()),
             parts=", ".join(f"{count} of '{name}'" for name, count in counts.items()),
             size=size,
             total=total,
-            available=available,
+            available=DOCKER_SHARED_MEMORY_BYTES,
         )
 
 

@@ -1,15 +1,13 @@
 """Finds members that do not belong in an archive: names and links that leave it, devices, litter and pickles. Pure."""
 
 import posixpath
-import re
 from collections.abc import Collection, Iterator
+from posixpath import join
 
-from model_build.lint.contents import Contents, Member, join, link_target, normalised
+from model_build.lint.contents import Contents, Member, link_target, normalised
 from model_build.lint.finding import Finding, FindingPlace, finding, listing
 
 LITTER = ("__MACOSX", ".ipynb_checkpoints")
-# Control characters, a backslash (Windows wrote the archive) and bytes that are not UTF-8.
-ODD = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib")
 # How torch.save began a file before it wrote zips: its magic number, pickled.
 OLD_TORCH_SAVE = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
@@ -18,7 +16,7 @@ OLD_TORCH_SAVE = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 def check_paths(contents: Contents, served: Collection[str]) -> Iterator[Finding]:
     """`served` are files that a backend loads, which other checks read."""
     tree = contents.tree
-    links = {path: link_target(path, member) for path, member in tree.items() if _is_link(member)}
+    links = {path: link_target(path, member) for path, member in tree.items() if member.kind in ("symlink", "hardlink")}
     litter = [path for path in tree if is_litter(path)]
     litter_folders = [name for name in contents.folders("") if is_litter(name)]
     paths_of = {
@@ -28,7 +26,6 @@ def check_paths(contents: Contents, served: Collection[str]) -> Iterator[Finding
         "link-member": [path for path, target in links.items() if target is not None and contents.exists(target)],
         "dangling-link": [path for path, target in links.items() if target is not None and not contents.exists(target)],
         "device-member": [path for path, member in tree.items() if member.kind == "device"],
-        "odd-path/name": [_printable(path) for path in tree if ODD.search(path)],
         f"litter/{'model' if litter_folders else 'file'}": litter,
         "pickle": [path for path, member in tree.items() if path not in {*served, *litter} and is_pickle(path, member)],
     }
@@ -56,10 +53,6 @@ def is_torchscript(member: Member) -> bool:
     return any("/code/" in name for name in member.zip_names or ())
 
 
-def _is_link(member: Member) -> bool:
-    return member.kind in ("symlink", "hardlink")
-
-
 def _through_link(path: str, contents: Contents) -> bool:
     """Returns True if a folder of the path, or of its target, is a link: CVE-2025-4517 left the archive that way."""
     member = contents.tree[path]
@@ -70,7 +63,3 @@ def _through_link(path: str, contents: Contents) -> bool:
         for end in range(1, len(parts) + 1)
     }
     return any((folder := contents.tree.get(name)) is not None and folder.kind == "symlink" for name in folders)
-
-
-def _printable(path: str) -> str:
-    return path.encode("unicode_escape", "surrogatepass").decode().replace("\\\\", "\\")

@@ -9,7 +9,6 @@ backend is not compared; the size is.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -20,28 +19,22 @@ from model_build.lint.model_config import enum_name, required_inputs
 from workloads import UsageError
 
 MAX_BODY_BYTES = 6_291_456
-NOT_IN_JSON = ("FP16", "BF16")
 
 
 def check_requests(repository: PackedRepository) -> Iterator[Finding]:
+    """Yields one finding for each kind of problem in a file, at its first line. Raises `UsageError`."""
     default = default_model(repository)
     model = repository.models[default] if default else None
-    if model is not None and model.has_file and model.readable:
-        yield from check_payloads(repository.context.payloads or (), model.name, model.config)
-
-
-def check_payloads(files: tuple[Path, ...], model: str, config: Any) -> list[Finding]:
-    """Returns one finding for each kind of problem in a file, at its first line. Raises `UsageError`."""
-    findings = []
-    for file in files:
+    if model is None or not model.has_file or not model.readable:
+        return
+    for file in repository.context.payloads or ():
         lines_of: dict[Finding, list[int | None]] = {}
         for line, body in _bodies(file):
-            for problem in check_body(body, model, config):
+            for problem in check_body(body, model.name, model.config):
                 lines_of.setdefault(problem, []).append(line)
         for problem, lines in lines_of.items():
             others = f" {len(lines)} lines have this problem." if len(lines) > 1 else ""
-            findings.append(replace(problem, what=problem.what + others, file=file.name, line=lines[0]))
-    return findings
+            yield replace(problem, what=problem.what + others, file=file.name, line=lines[0])
 
 
 def check_body(body: bytes, model: str, config: Any) -> list[Finding]:
@@ -102,45 +95,24 @@ def _inputs(inputs: list[dict[str, Any]], model: str, config: Any) -> list[Findi
     for name, tensor in zip(sent, inputs, strict=True):
         if name in signature:
             problems += _tensor(tensor, signature[name], maximum)
-    sizes = [] if problems or maximum <= 0 else sorted({tensor["shape"][0] for tensor in inputs})
-    if len(sizes) > 1:
-        problems.append(_problem("payload-batch/different", sizes=", ".join(map(str, sizes))))
     return problems
 
 
 def _tensor(tensor: Mapping[str, Any], expected: Any, max_batch_size: int) -> Iterator[Finding]:
-    """Yields the first problem of an input: its type, its shape, its batch, its data."""
+    """Yields the first problem of an input: its type, its shape or its batch."""
     name, got, needed, shape = expected.name, tensor.get("datatype"), _datatype(expected), tensor.get("shape")
     dims = (-1, *expected.dims) if max_batch_size > 0 else tuple(expected.dims)
     if got != needed:
-        yield _problem("payload-type/other", name=name, got=got, type=needed)
-    elif not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
-        yield _problem("payload-shape/unreadable", name=name, shape=json.dumps(shape))
-    elif len(shape) != len(dims) or any(
-        size not in (-1, given) for size, given in zip(dims, shape, strict=len(shape) == len(dims))
-    ):
+        yield _problem("payload-type", name=name, got=got, type=needed)
+    elif not isinstance(shape, list) or len(shape) != len(dims) or not all(map(_fits, shape, dims)):
         batch = ", the batch first" if max_batch_size > 0 else ""
-        yield _problem("payload-shape/other", name=name, shape=shape, dims=list(dims), batch=batch)
+        yield _problem("payload-shape", name=name, shape=shape, dims=list(dims), batch=batch)
     elif max_batch_size > 0 and not 1 <= shape[0] <= max_batch_size:
-        yield _problem("payload-batch/maximum", name=name, size=shape[0], maximum=max_batch_size)
-    elif "data" not in tensor:
-        yield _problem("payload-input/data", name=name)
-    elif needed in NOT_IN_JSON:
-        yield _problem("payload-type/json", name=name, type=needed)
-    elif (count := _count(tensor["data"])) != prod(shape):
-        yield _problem("payload-shape/count", name=name, got=count, shape=shape, count=prod(shape))
+        yield _problem("payload-batch", name=name, size=shape[0], maximum=max_batch_size)
 
 
-def _count(data: object) -> int:
-    """Counts the elements of nested lists."""
-    total, left = 0, [data]
-    while left:
-        item = left.pop()
-        if isinstance(item, list):
-            left += item
-        else:
-            total += 1
-    return total
+def _fits(size: object, dim: int) -> bool:
+    return type(size) is int and size >= 0 and dim in (-1, size)
 
 
 def _datatype(tensor: Any) -> str:

@@ -22,8 +22,6 @@ class RuntimeContext:
     """The variant's InferenceAmiVersion, or `NO_HOST_AMI`."""
     environment: Mapping[str, str] | None = None
     """All variables that the container gets."""
-    shared_memory_bytes: int | None = None
-    """Size of /dev/shm as seen inside the container."""
     payloads: tuple[Path, ...] | None = None
     """Files of requests: rows or KServe v2 JSON bodies, one per line of a .jsonl, or one body per file."""
     toolchain: Mapping[str, str] | None = None
@@ -40,11 +38,6 @@ class RuntimeContext:
         return self.image is not None and self.image.endswith("-cpu")
 
     @property
-    def on_inferentia(self) -> bool:
-        """Returns True if all instance types are known and have NeuronCores."""
-        return bool(self.instance_types) and all(has_neuron_cores(name) for name in self.instance_types or ())
-
-    @property
     def gpu_types(self) -> list[str]:
         return [name for name in self.instance_types or () if hardware(name) == "GPU"]
 
@@ -53,14 +46,8 @@ def has_neuron_cores(instance_type: str) -> bool:
     return family(instance_type) in NEURON_FAMILIES.values()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class UnmadeCheck:
-    check: str
-    needs: str
-
-
-def unmade_checks(context: RuntimeContext) -> list[UnmadeCheck]:
-    """Returns the checks that `lint` skips in this context."""
+def unmade_checks(context: RuntimeContext) -> Mapping[str, str]:
+    """Returns the checks that `lint` skips in this context, with the facts that each needs."""
     known = {
         "the image": context.image,
         "the image's TensorRT version": context.tensorrt_version,
@@ -78,7 +65,8 @@ def unmade_checks(context: RuntimeContext) -> list[UnmadeCheck]:
         "TensorRT plans against the image's TensorRT": ("the image's TensorRT version",),
         "payloads against the model's signature": ("payload files",),
     }
-    if context.on_inferentia:  # a model for Neuron runs without Triton
-        checks = {check: needs for check, needs in checks.items() if needs == ("payload files",)}
+    types = context.instance_types or ()
+    if types and all(map(has_neuron_cores, types)):  # a model for Neuron runs without Triton
+        return {}
     lacking = {check: [fact for fact in needs if known[fact] is None] for check, needs in checks.items()}
-    return [UnmadeCheck(check=check, needs=", ".join(facts)) for check, facts in lacking.items() if facts]
+    return {check: ", ".join(facts) for check, facts in lacking.items() if facts}

@@ -3,17 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from aws_cdk import Stack, Stage
-from moto import mock_aws
 
 from app import add_release
 from stacks.budget import NAME, STAGE_TAG, WORKLOAD_TAG
 from stacks.context import Options, ReleaseSource, read_options
 from tests.stacks.conftest import VIRGINIA
 from tests.stacks.miniature import Synthesis, make_ec2_repository, make_repository, synthesis_of
-from tests.stacks.templates import api_problems, filled, lint_matches, make_app, nag_findings
+from tests.stacks.templates import filled, lint_matches, make_app, nag_findings
 from workloads import UsageError
 
 CONNECTION = "arn:aws:codeconnections:us-east-1:123456789012:connection/01234567-89ab-cdef-0123-456789abcdef"
@@ -32,7 +30,7 @@ def request(budgeted: Synthesis) -> dict[str, Any]:
     return {**properties, "Budget": budget, "AccountId": "123456789012"}
 
 
-def test_it_is_told_at_80_per_cent_and_when_the_forecast_reaches_the_limit(budgeted: Synthesis) -> None:
+def test_a_budget_notifies_at_80_percent_and_at_a_forecast_of_the_limit(budgeted: Synthesis) -> None:
     made = budgeted.only("AWS::Budgets::Budget")
     assert made["Budget"]["BudgetLimit"] == {"Amount": 500, "Unit": "USD"}
     assert made["Budget"]["TimeUnit"] == "MONTHLY"
@@ -47,7 +45,7 @@ def test_it_is_told_at_80_per_cent_and_when_the_forecast_reaches_the_limit(budge
     assert allowed["Principal"] == {"Service": "budgets.amazonaws.com"}
 
 
-def test_it_counts_by_a_tag_that_every_stack_of_the_stage_has(tmp_path: Path) -> None:
+def test_a_budget_filters_by_the_stage_tag_of_every_stack(tmp_path: Path) -> None:
     make_ec2_repository(tmp_path, "duplicates")
     make_ec2_repository(tmp_path, "query_intent")
     app = make_repository(tmp_path).app(options=Options(budget_usd=500))
@@ -61,7 +59,7 @@ def test_it_counts_by_a_tag_that_every_stack_of_the_stage_has(tmp_path: Path) ->
     assert budget["CostFilters"] == {"TagKeyValue": [f"user:{STAGE_TAG}$beta"]}
 
 
-def test_without_a_limit_there_is_none(tmp_path: Path) -> None:
+def test_without_a_limit_there_is_no_budget(tmp_path: Path) -> None:
     assert make_repository(tmp_path).app().node.try_find_child(NAME) is None
 
 
@@ -75,28 +73,18 @@ def test_each_stage_of_a_release_has_its_own_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["none", "0", "-1", "inf", "nan"])
-def test_what_is_no_amount_is_refused(value: str) -> None:
+def test_an_invalid_amount_is_rejected(value: str) -> None:
     with pytest.raises(UsageError) as refusal:
         read_options({"beta-budget-usd": value}.get)
     assert str(refusal.value) == f"-c beta-budget-usd: got '{value}'. Allowed: USD a month, more than 0."
 
 
-def test_a_limit_is_the_stages_own() -> None:
+def test_each_stage_reads_its_own_limit() -> None:
     context = {"stage": "production", "production-budget-usd": "9000.5", "beta-budget-usd": 70}
     assert read_options(context.get).budget_usd == 9000.5
 
 
-@mock_aws
-def test_it_is_what_the_services_api_takes(budgeted: Synthesis) -> None:
-    asked = request(budgeted)
-    assert api_problems("budgets", "CreateBudget", asked) == []
-    client = boto3.client("budgets", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
-    client.create_budget(**asked)
-    (made,) = client.describe_budgets(AccountId=asked["AccountId"])["Budgets"]
-    assert (made["BudgetName"], made["BudgetLimit"]["Amount"]) == (NAME, "500")
-
-
 @pytest.mark.slow
-def test_neither_cdk_nag_nor_cfn_lint_finds_anything(budgeted: Synthesis) -> None:
+def test_cdk_nag_and_cfn_lint_have_no_findings(budgeted: Synthesis) -> None:
     assert nag_findings(budgeted.app) == []
     assert [str(match) for match in lint_matches(budgeted.json, "us-east-1")] == []

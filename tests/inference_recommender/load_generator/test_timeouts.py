@@ -5,20 +5,13 @@ In virtual time, so that a minute of silence takes none.
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.probe import Probe
 from inference_recommender.load_generator.http import SWEEP_S
 from inference_recommender.load_generator.load_run import DRAIN_S
-from inference_recommender.load_generator.merge import merge
-from inference_recommender.load_generator.plan import Arrivals, Share, StoppingConditions
+from inference_recommender.load_generator.plan import Arrivals, StoppingConditions
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.records import TIMED_OUT, SentRequests
-from inference_recommender.measure.load_test_result import measurement
-from inference_recommender.measure.probe import seen
-from tests.builders import a_system
 from tests.inference_recommender.load_generator.virtual_run import (
     START_S,
     drive,
@@ -27,7 +20,7 @@ from tests.inference_recommender.load_generator.virtual_run import (
     run_command,
     users,
 )
-from tests.virtual_time import EPOCH, Network, Peer, Request, answering, http_answer
+from tests.virtual_time import Network, Peer, Request, answering, http_answer
 
 GO_ON = StoppingConditions(flat_invocations="Continue")
 SERVICE_S = 0.02
@@ -67,15 +60,6 @@ def test_users_that_hang_for_the_whole_run_allow_no_verdict(tmp_path: Path) -> N
     _accounted(outcome)
 
 
-def test_a_user_that_times_out_now_and_then_allows_no_verdict_either(tmp_path: Path) -> None:
-    plan = plan_of(users((4, 20)), stopping_conditions=GO_ON, request_timeout_s=3.0)
-    outcome = run_command(plan, half_silent, tmp_path)
-    assert outcome.exit_code == 4
-    assert outcome.reason.startswith("too many errors: ")
-    assert outcome.reason.endswith(" timed out); the first: no answer within 3 s")
-    _accounted(outcome)
-
-
 def test_a_request_that_times_out_is_a_row_of_its_own_kind_and_its_user_goes_on(tmp_path: Path) -> None:
     """The first connection is silent; its user gets another, on which it has answers."""
     plan = plan_of(users((1, 10)), request_timeout_s=2.0)
@@ -112,37 +96,6 @@ def test_a_silent_server_ends_the_run_early(tmp_path: Path, traffic: Arrivals) -
     assert outcome.summary is not None
     assert outcome.summary["duration_s"] == pytest.approx(61)
     assert outcome.summary["first_error"] == "no answer within 60 s"
-    _accounted(outcome)
-
-
-def test_a_server_that_falls_silent_ends_the_run_and_what_was_measured_is_kept() -> None:
-    virtual = drive(
-        users((4, 300)),
-        lambda request, peer: peer.send(http_answer(), SERVICE_S) if request.at_s < START_S + 10 else None,
-        request_timeout_s=5.0,
-    )
-    assert virtual.ended == "target failed: server answered nothing for 5 s"
-    assert len(virtual.run.log.requests().successful_ms) == pytest.approx(4 * 10 / SERVICE_S, abs=4)
-    assert virtual.run.duration_s == pytest.approx(16)
-
-
-def test_one_silent_connection_of_a_quiet_load_does_not_end_it() -> None:
-    """Twelve requests a minute: most windows are empty, so that silence is judged by the time that a request has."""
-    arrivals = Arrivals(invocations_per_minute=12, duration_in_seconds=300, connections=4, seed=3)
-    serve = answering(SERVICE_S)
-    virtual = drive(
-        arrivals,
-        lambda request, peer: None if request.connection == 3 else serve(request, peer),
-        request_timeout_s=20.0,
-    )
-    rows = virtual.run.log.requests()
-    assert virtual.ended == "traffic ended"
-    assert (rows.status == TIMED_OUT).sum() == rows.errors == 1
-
-
-def test_a_run_in_which_nothing_was_answered_is_no_measurement(tmp_path: Path) -> None:
-    outcome = run_command(plan_of(users((4, 3))), silent, tmp_path)
-    assert (outcome.exit_code, outcome.reason) == (3, f"target failed: server answered nothing for {3 + DRAIN_S:.0f} s")
     _accounted(outcome)
 
 
@@ -199,49 +152,3 @@ def test_what_failed_while_the_run_drained_is_told_as_one_more_window(tmp_path: 
     assert last.start_s == pytest.approx(3)
     assert (last.users, last.errors) == (4, 2)
     assert last.end_s == pytest.approx(3 + DRAIN_S, abs=0.02)
-
-
-def test_several_generators_count_hung_users_and_time_outs_together(tmp_path: Path) -> None:
-    plan = plan_of(users((8, 12)), stopping_conditions=GO_ON, request_timeout_s=4.0)
-    outcomes = [
-        run_command(
-            plan.model_copy(update={"share": Share(index=index, of=2), "start_at": EPOCH + START_S + 2.0 + index / 20}),
-            half_silent if index else answering(SERVICE_S),
-            tmp_path / str(index),
-        )
-        for index in range(2)
-    ]
-    merged = merge(outcomes, plan, tmp_path / "merged")
-    assert merged.summary is not None
-    both = [outcome.summary or {} for outcome in outcomes]
-    assert merged.exit_code == 4
-    assert merged.reason.startswith("too many errors: ")
-    assert 0 < merged.summary["timed_out"] <= sum(summary["timed_out"] for summary in both)
-    assert merged.summary["unserved_s"] == pytest.approx(sum(summary["unserved_s"] for summary in both))
-    assert (records_of(merged)["status"] == TIMED_OUT).sum() == merged.summary["timed_out"]
-
-
-def test_a_load_test_s_measurement_has_the_errors_and_the_reason(tmp_path: Path) -> None:
-    plan = plan_of(users((4, 5)), stopping_conditions=GO_ON)
-    outcome = run_command(plan, half_silent, tmp_path)
-    measured = measurement(outcome, plan, a_system())
-    assert measured.failure_code == "too-many-errors"
-    assert measured.series is not None
-    assert sum(count or 0 for count in measured.series.errors) == 2
-    assert outcome.summary is not None
-    assert sum(count or 0 for count in measured.series.invocations) == pytest.approx(2 * 5 / SERVICE_S, abs=4)
-
-
-def test_a_capacity_search_takes_what_timed_out_for_infinitely_late(tmp_path: Path) -> None:
-    arrivals = Arrivals(invocations_per_minute=1200, duration_in_seconds=10, connections=20)
-    serve = answering(SERVICE_S)
-    outcome = run_command(
-        plan_of(arrivals, request_timeout_s=1.0),
-        lambda request, peer: None if request.connection >= 10 else serve(request, peer),
-        tmp_path,
-    )
-    _, late = seen(outcome.records, 10.0)
-    assert outcome.summary is not None
-    assert np.isinf(late.latencies_ms).sum() == outcome.summary["errors"] > 0
-    counted = Probe.of(1200, late, Limit(percentile=99.0, latency_ms=500.0))
-    assert counted.late_share > 0

@@ -112,11 +112,11 @@ def measured_by(
         artifact=an_artifact(),
         traffic="short" if plan.traffic else SERVICE_DEFAULT,
     )
-    return run(JobSource(plan=plan, service=service, sleep=soon), run_folder, progress, subject=subject)
+    return run(JobSource(plan=plan, account=service, sleep=soon), run_folder, progress, subject=subject)
 
 
 def resumed(service: SageMakerAccount, run_folder: RunFolder, progress: Progress) -> Recommendation:
-    return run(JobSource(plan=None, service=service, sleep=soon), run_folder, progress)
+    return run(JobSource(plan=None, account=service, sleep=soon), run_folder, progress)
 
 
 def shortened(plan: JobPlan, seconds: int) -> JobPlan:

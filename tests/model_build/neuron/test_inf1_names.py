@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from model_build.compiled import imported_files
+from scripts.figures import closure, import_graph
 from tests.model_build.neuron.inf1_names import facts, newer_names
 from workloads import ROOT
 from workloads.own_images import image_build
@@ -18,7 +18,11 @@ STARTED = (
     "containers.batch.record",
 )
 """The modules that build, serve, batch and record there; theirs are all modules that these import."""
-FILES = sorted({file for module in STARTED for file in imported_files(module)})
+GRAPH = import_graph(
+    ROOT, [file for package in ("model_build", "containers") for file in (ROOT / package).rglob("*.py")]
+)
+MODULES = {module for start in STARTED for module in closure(GRAPH, start)}
+FILES = sorted(file for module in MODULES if (file := ROOT / f"{module.replace('.', '/')}.py").exists())
 
 
 def test_the_names_are_those_of_the_images_torch() -> None:
@@ -38,7 +42,7 @@ def test_the_network_and_its_runner_are_among_the_files() -> None:
         "model_build/neuron/compile.py",
         "containers/encoder/neuron_engine.py",
         "containers/neuron/batching.py",
-        "containers/batch/predictor.py",
+        "containers/batch/answering.py",
     }
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from aws_api.endpoints import Endpoint
 from aws_api.errors import AwsRefused
 from aws_api.expiry import expiry_of
+from aws_api.sagemaker import Endpoint
 from model_build.remote.build_account import BuildAccount
 from model_build.remote.recording import Recording, plan_recording, record_on_chip
 from tests.builders import an_artifact
@@ -109,13 +109,6 @@ def test_a_failing_container_is_reported_with_its_log_and_deleted(root: Path) ->
         f"The last lines of its log in /aws/sagemaker/Endpoints/{name}:\n  /dev/neuron0 is not there."
     )
     assert account.deleted == [name]
-
-
-def test_an_interrupted_wait_leaves_no_endpoint(root: Path) -> None:
-    account = Chip("Creating", "interrupted")
-    with pytest.raises(KeyboardInterrupt):
-        record(root, account)
-    assert (account.deleted, account.hurried) == ([account.made[0].name], True)
 
 
 def test_a_missing_quota_is_named(root: Path) -> None:
