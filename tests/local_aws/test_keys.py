@@ -45,8 +45,3 @@ def test_a_users_key_holds_while_it_is_active() -> None:
     finally:
         iam.delete_access_key(key.access_key_id, "somebody")
         iam.delete_user("somebody")
-
-
-@pytest.mark.parametrize("known", ["local", "testing", "AKIAIOSFODNN7EXAMPLE", "AKIAEXAMPLE", "", "ü"])
-def test_a_key_that_everybody_knows_is_none(known: str) -> None:
-    assert AccountKeys().secret_of(known, "token") is None

@@ -22,12 +22,6 @@ CHECK = " Check its parameters. If they are correct, moto, which answers for AWS
             "The request's body cannot be read: Unknown tag: T.",
         ),
         (
-            RecursionError("maximum recursion depth exceeded"),
-            400,
-            "SerializationException",
-            "The request's body cannot be read: maximum recursion depth exceeded.",
-        ),
-        (
             TypeError("expected string or bytes-like object, got 'dict'"),
             501,
             "NotImplemented",

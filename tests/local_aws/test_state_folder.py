@@ -103,8 +103,5 @@ def test_nothing_is_started_in_a_folder_that_is_full(tmp_path: Path) -> None:
         f"{tmp_path} holds 0.0 GiB, and may hold 0.0 GiB. Delete endpoints, or the folders of old jobs in "
         f"{tmp_path / 'jobs'}."
     )
-
-
-def test_nothing_is_started_on_a_disk_that_is_full(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="nothing is started with less than"):
         check_room(tmp_path, min_free_bytes=1 << 60)

@@ -4,6 +4,7 @@ The roles are those of the endpoint stacks' templates, put into the moto of this
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from local_aws.permissions.actions import ApiCall
 from local_aws.permissions.enforced import CALLS_FILE, PermissionLog, RecommendationWork, ServiceRoles
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import BUCKET, IMAGE, Endpoints
-from tests.local_aws.permissions.template_roles import WHERE, Template
+from tests.local_aws.permissions.template_roles import WHERE, Template, refused
 from workloads import ROOT, Unavailable
 
 STACKS = ("SpellcheckStack", "TextClassificationStack", "QuestionAnsweringStack")
@@ -168,6 +169,18 @@ def test_a_job_that_tests_an_endpoint_needs_that_one_alone(make: Callable[..., s
     )
     own = {**ALL, "Action": ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], "Resource": endpoint}
     service.check_job(make(document(*few, own)), planned)
+
+
+def test_a_shard_reads_its_model_and_no_other_asset() -> None:
+    template = Template(ROOT / "tests/stacks/snapshots/DuplicatesStack.template.json")
+    tasks = template.all_of("AWS::ECS::TaskDefinition")
+    (task,) = (each for name, each in tasks.items() if name.startswith("ShardTask"))
+    (url,) = re.findall(r"--model s3://(\S+)", task["ContainerDefinitions"][0]["Command"][2])
+    bucket, _, key = url.partition("/")
+    policy = template.document(task["TaskRoleArn"])
+    assert refused(policy, [ApiCall("s3", "GetObject", {"Bucket": bucket, "Key": key})]) == []
+    other = ApiCall("s3", "GetObject", {"Bucket": bucket, "Key": "template.json"})
+    assert refused(policy, [other]) == [f"s3:GetObject on arn:aws:s3:::{bucket}/template.json"]
 
 
 @pytest.mark.integration

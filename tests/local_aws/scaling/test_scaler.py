@@ -38,13 +38,6 @@ def test_within_the_cooldown_only_a_larger_scale_out_adds_its_difference() -> No
     assert scaled.pass_minutes(130) == [13]
 
 
-def test_after_the_cooldown_a_lasting_alarm_adds_again() -> None:
-    """The change is complete ten seconds after it was asked for, so that the alarm is not heard in five minutes."""
-    scaled = Scaled(1, ScaleOutCooldown=300)
-    assert scaled.pass_minutes(*[200] * 8) == [1, 1, 2, 2, 2, 2, 2, 2]
-    assert scaled.pass_minutes(150) == [3]
-
-
 def test_a_cooldown_begins_when_the_change_is_complete() -> None:
     scaled = Scaled(1, ScaleOutCooldown=120)
     scaled.instances.updating = True
@@ -62,10 +55,6 @@ def test_a_scale_in_waits_for_the_cooldown_of_the_one_before_and_a_scale_out_end
     assert scaled.pass_minutes(*[50] * 15)[-1] == 8, "the cooldown"
     assert scaled.pass_minutes(*[120] * 3)[-1] == 10
     assert scaled.pass_minutes(*[80] * 15)[-1] == 8, "a quarter of an hour later, although the cooldown had not ended"
-
-
-def test_without_scale_in_instances_only_come() -> None:
-    assert Scaled(10, DisableScaleIn=True).pass_minutes(*[10] * 20)[-1] == 10
 
 
 def test_with_no_traffic_there_is_no_datapoint_and_nothing_is_removed() -> None:
@@ -107,17 +96,6 @@ def test_a_scheduled_minimum_acts_in_its_minute_whatever_the_cooldowns() -> None
     (activity,) = scaled.activities()
     assert activity["Cause"] == "scheduled action name Morning was triggered and minimum capacity was set to 6"
     assert scaled.pass_minutes(*[50] * 15)[-1] == 6, "the policy goes on within the new bounds"
-
-
-def test_a_scheduled_minimum_waits_until_the_endpoint_takes_a_change() -> None:
-    scaled = Scaled(1)
-    scaled.schedule("Morning", "at(2026-01-05T00:04:00)", {"MinCapacity": 6})
-    scaled.instances.updating = True
-    scaled.pass_minutes(*[200] * 5)
-    assert scaled.instances.asked == [2]
-    scaled.instances.finish()
-    scaled.pass_minutes(90)
-    assert scaled.instances.asked == [2, 6]
 
 
 def test_an_activity_tells_its_cause_and_its_end() -> None:
