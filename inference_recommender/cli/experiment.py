@@ -286,7 +286,7 @@ def _plan_document(
         job_plan(experiment, batch, source.workload, access.tested_model(source.workload.name, batch.name))
         for batch in planned
     ]
-    for warning in dict.fromkeys(warning for plan in plans for warning in (*plan.undocumented, *plan.warnings)):
+    for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
         warn(stderr, warning)
     return {
         "experiment": experiment.model_dump(mode="json"),

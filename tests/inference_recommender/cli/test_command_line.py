@@ -77,7 +77,7 @@ def test_every_commands_help_has_an_example(command: str, capsys: pytest.Capture
 
 OLD = [
     *((command, (command,)) for command in renamed.COMMANDS),
-    *((flag, (command, "x", f"{flag}=1")) for command, flags in renamed.FLAGS.items() for flag in flags),
+    *((flag, (command, "x", f"{flag}=1")) for command, flag in renamed.FLAGS),
 ]
 
 
@@ -91,11 +91,10 @@ def test_an_old_name_is_answered_with_the_new_one(cli: Cli, name: str, arguments
 def test_what_replaces_an_old_name_exists(cli: Cli) -> None:
     for command, new in renamed.COMMANDS.items():
         assert new.split()[0] in COMMANDS, command
-    for command, flags in renamed.FLAGS.items():
+    for (command, flag), new in renamed.FLAGS.items():
         shown = cli(command, "--help").stdout
-        for flag, new in flags.items():
-            assert all(word in shown for word in new.split() if word.startswith("--")), flag
-            assert f" {flag} " not in shown, flag
+        assert all(word in shown for word in new.split() if word.startswith("--")), flag
+        assert f" {flag} " not in shown, flag
 
 
 def test_an_unknown_workload_and_profile_are_refused(cli: Cli) -> None:
