@@ -22,6 +22,7 @@ tune        tune         targets threads model_instances max_batch_sizes preferr
 tune        tune         max_duration_s
 experiment  recommender  role_arn host_ami
 simulate    simulation   fill_gaps region provisioning_s model_load_s metric_delay_s tolerance_minutes confidence
+simulate    policy       scale_out_cooldown_s scale_in_cooldown_s
 """
 """Command, table of workload.toml, and the keys that were flags of the same names."""
 OTHERS = """
@@ -45,9 +46,11 @@ prove       --model                         --url with the path of the model's i
 prove       --instance-type                 --instances [Nx]TYPE
 simulate    --from-cloudwatch               --trace cloudwatch:ENDPOINT
 simulate    --peak-invocations-per-minute   --set objective.peak_invocations_per_minute=N
-simulate    --target-invocations            --policy target=N
-simulate    --min-instances                 --policy min=N
-simulate    --max-instances                 --policy max=N
+simulate    --first-seed                    --seeds N
+simulate    --policy                        --set policy.KEY=VALUE, with keys of autoscaling in recommendation.json
+simulate    --target-invocations            --set policy.target_invocations_per_instance=N
+simulate    --min-instances                 --set policy.min_capacity=N
+simulate    --max-instances                 --set policy.max_capacity=N
 register    --model-name                    --set recommender.model=NAME
 register    --payload-bucket                --set recommender.bucket=NAME
 """

@@ -33,17 +33,17 @@ def measure(options: argparse.Namespace, account: SageMakerAccount, folder: Work
         print(_plans(options, folder, system, run_folder, job))
         return 0
     subject = run_subject(options, folder, traffic, stderr)
+    source: LoadTest | OpenLoopSearch = OpenLoopSearch(system=system, longest_s=options.max_duration_s or DURATION_S)
     searching: Callable[..., Measurement] | None = None
     with JobProgress(stderr) as progress:
         if options.traffic:
-            source: LoadTest | OpenLoopSearch = _load_test(options, folder, system)
+            test = _load_test(options, folder, system)
             if job:
                 generators = f"{job.instances} × {job.instance_type}"
-                source = replace(source, drive=FleetDrive(job, account, ROOT, progress), generators=generators)
+                test = replace(test, drive=FleetDrive(job, account, ROOT, progress), generators=generators)
             else:
-                searching = search_system(system, folder.traffic(options.traffic).duration_s)
-        else:
-            source = OpenLoopSearch(system=system, longest_s=options.max_duration_s or DURATION_S)
+                searching = search_system(system, test.traffic.duration_s)
+            source = test
         recommendation = run(
             source, run_folder, progress, subject=subject, searching=searching, search_all=options.search
         )

@@ -84,7 +84,7 @@ def contents(containers: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("changed", "kinds"),
     [
-        ("neuron/server_settings.py", {"inf1", "inf2"}),
+        ("neuron/placement.py", {"inf1", "inf2"}),
         ("batch/job.py", {"inf1", "inf2", "cpu"}),
         ("batch/Dockerfile", {"inf1", "inf2", "cpu"}),
         ("triton/gpu-requirements.txt", {"triton-25.09-gpu"}),

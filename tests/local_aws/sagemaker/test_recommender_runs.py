@@ -140,7 +140,7 @@ def soon(seconds: float) -> None:
 
 
 class Watcher:
-    """Keeps what a run says; `on_load` is called once, when a test's requests are seen."""
+    """Keeps what a run says; `on_load` is called once, while the job runs."""
 
     def __init__(self, on_load: Any = None) -> None:
         self.said: list[str] = []
@@ -149,7 +149,7 @@ class Watcher:
 
     def update(self, update: ProgressUpdate) -> None:
         self.names.append(f"{update.job_name} {update.number}/{update.jobs}")
-        if update.invocations_per_minute and self._on_load:
+        if update.status == "IN_PROGRESS" and self._on_load:
             self._on_load, act = None, self._on_load
             act()
 

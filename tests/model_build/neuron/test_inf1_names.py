@@ -42,7 +42,7 @@ def test_the_network_and_its_runner_are_among_the_files() -> None:
         "model_build/neuron/compile.py",
         "containers/encoder/neuron_engine.py",
         "containers/neuron/batching.py",
-        "containers/batch/predictor.py",
+        "containers/batch/answering.py",
     }
 
 

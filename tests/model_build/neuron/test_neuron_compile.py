@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from containers.neuron.server_settings import ServerSettings
+from containers.neuron.placement import ServerSettings
 from model_build.neuron.arguments import calls
 from model_build.neuron.compile import check_toolchain, compile_graphs, torch_examples
 from model_build.neuron.package import server_settings

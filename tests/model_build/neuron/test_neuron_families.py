@@ -21,7 +21,7 @@ from model_build.neuron.arguments import calls
 from model_build.neuron.compile import torch_examples
 from model_build.plan import plan
 from model_build.progress import silent
-from model_build.remote.source_archive import pack_source
+from model_build.remote.remote_build import pack_source
 from tests.containers.batch import batch_run
 from tests.model_build.miniatures.tiny_families import AUTO
 from tests.model_build.miniatures.tiny_rows import make_workload

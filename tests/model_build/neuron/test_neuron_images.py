@@ -23,7 +23,7 @@ from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
 from model_build.checkpoint import resolve
 from model_build.encoder import bert
-from model_build.remote.source_archive import pack_source
+from model_build.remote.remote_build import pack_source
 from tests.containers.batch import batch_run
 from tests.containers.neuron.neuron_server import running
 from tests.model_build.neuron import inf1_names
