@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from inference_recommender.measurement import Measurement, latency_unit, measurements
+from inference_recommender.measurement import Measurement, latency_unit, local_caution, measurements
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import Evidence
 from workloads import UsageError
@@ -56,12 +56,8 @@ def _from_folder(path: Path) -> Evidence:
         region=origin.get("region"),
         job_limit_per_minute=profile.stop.max_invocations_per_minute if profile else None,
         workload=workload,
-        cautions=_locality(origin.get("measured_on"), origin.get("machine")),
+        cautions=local_caution(origin.get("measured_on"), origin.get("machine")),
     )
-
-
-def _locality(measured_on: str | None, machine: str | None) -> tuple[str, ...]:
-    return (f"Measured on this machine ({machine}), not on SageMaker.",) if measured_on == "local" else ()
 
 
 def _json(file: Path) -> dict[str, Any]:
