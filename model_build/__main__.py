@@ -1,10 +1,5 @@
 """python -m model_build init|plan|build|verify|lint …"""
 
-import signal
-
-if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of the imports; `exit_code` sets it back
-
 import argparse
 import contextlib
 import json

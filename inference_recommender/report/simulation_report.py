@@ -85,7 +85,7 @@ def simulation_decision(simulation: Simulation) -> str:
     """Returns what to do, in a sentence or two."""
     judged, allowed = simulation.judged, f"{simulation.allowed_minutes:g} minutes over the objective"
     is_recommended = judged.name == RECOMMENDED
-    which = "the recommended policy" if is_recommended else "the policy of --policy"
+    which = "the recommended policy" if is_recommended else "the requested policy"
     if simulation.search:
         if not simulation.safe:
             nearest = "" if is_recommended else f" The nearest one is {judged.policy.text}."
@@ -196,21 +196,14 @@ def _notes(simulation: Simulation, workload: Workload) -> Iterator[str]:
         f"{timing.model_load_s:.3g} s model load, {source}). An alarm sees a minute {timing.metric_delay_s} s late. "
         "[simulation] in workload.toml changes this."
     )
-    yield (
-        f"The plots show the worst day: {_day_text(simulation)}. A point covers "
-        f"{simulation.day.minutes_per_entry:g} min."
-    )
-    if search and search.confirmed_on_seeds:
-        yield (
-            f"Chosen from {len(search.points)} policies. Confirmed on {search.confirmed_on_seeds:,} held-out seeds: "
-            f"{search.failed_seeds} had more than half of the tolerated minutes."
-        )
-
-
-def _day_text(simulation: Simulation) -> str:
     day = simulation.day
     start = datetime.fromisoformat(day.start).astimezone(UTC).strftime("%Y-%m-%d %H:%M")
-    return f"{_length(day.minutes)} of seed {day.seed} from {start} UTC"
+    yield f"The plot shows the worst day: {_length(len(day.serving))} of seed {day.seed} from {start} UTC."
+    if search and search.confirmed_on_seeds:
+        yield (
+            f"Chosen from {search.tried} policies. Confirmed on {search.confirmed_on_seeds:,} held-out seeds: "
+            f"{search.failed_seeds} had more than half of the tolerated minutes."
+        )
 
 
 def _length(minutes: float) -> str:

@@ -45,9 +45,10 @@ class SizedService:
     """A configuration to simulate."""
 
     candidate: Candidate
+    autoscaling: Autoscaling
     curve: LatencyCurve
     policy: Policy
-    """The recommended policy, as the stack deploys it in production."""
+    """That autoscaling as the stack deploys it in production."""
     timing: Timing
     recommendation: Recommendation | None
     """None if --from names a measurement."""
@@ -93,6 +94,7 @@ def sized_service(folder: WorkloadFolder, file: Path) -> SizedService:
     several = isinstance(hosting, SageMakerEndpointHosting) and hosting.scaling.concurrent_requests_per_instance
     return SizedService(
         candidate=chosen,
+        autoscaling=chosen.autoscaling,
         curve=curve,
         policy=recommended_policy(workload, chosen.autoscaling),
         timing=_timing(workload, recommendation),

@@ -252,7 +252,7 @@ def changed_simulation(run: Path, folder: Path, **members: Any) -> Path:
     return copy
 
 
-SEARCHED = {"search": {"points": [[20.0, 1.0]], "confirmed_on_seeds": 898, "failed_seeds": 2}}
+SEARCHED = {"search": {"tried": 1, "confirmed_on_seeds": 898, "failed_seeds": 2}}
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ SEARCHED = {"search": {"points": [[20.0, 1.0]], "confirmed_on_seeds": 898, "fail
         ((0, 1, 2), {"safe": True, **SEARCHED}, "Deploy 2 to 20, 24,000/min each, "),
         ((1, 2), {"safe": True, **SEARCHED}, "Keep the recommended policy, 2 to 20, 15,000/min each, "),
         ((0, 1, 2), {"safe": False, **SEARCHED}, "Nothing to deploy: no policy was confirmed "),
-        ((0, 1, 2), {"safe": True}, "Deploy the policy of --policy, 2 to 20, "),
+        ((0, 1, 2), {"safe": True}, "Deploy the requested policy, 2 to 20, "),
     ],
 )
 def test_the_decision_of_a_simulation(
@@ -272,17 +272,11 @@ def test_the_decision_of_a_simulation(
     assert read_report(changed_simulation(simulated, tmp_path, policies=chosen, **members)).decision.startswith(begins)
 
 
-def test_the_page_of_a_simulation_draws_the_worst_day_and_cost_against_risk(simulated: Path, tmp_path: Path) -> None:
+def test_the_page_of_a_simulation_draws_the_worst_day(simulated: Path) -> None:
     text = write_page(simulated).read_text("utf-8")
-    files = ["fleet.csv", "late-requests.csv", "cost-against-risk.csv"]
-    assert re.findall(r'<a download="([^"]+)"', text) == files
-    for legend in ("serving", "serving, recommended", "desired", "ideal", "tolerated, 5 minutes", "fixed fleet"):
+    assert re.findall(r'<a download="([^"]+)"', text) == ["worst-day.csv"]
+    for legend in ("serving", "desired", "ideal"):
         assert f"{legend}</text>" in text, legend
-    document = json.loads((simulated / "simulation.json").read_text("utf-8"))
-    copy = changed_simulation(simulated, tmp_path, policies=document["policies"][1:], price_per_hour_usd=None)
-    text = write_page(copy).read_text("utf-8")
-    assert "instance hours for the whole trace" in text
-    assert "serving, recommended" not in text
 
 
 def test_a_damaged_simulation_is_named(simulated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
