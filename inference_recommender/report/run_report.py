@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from inference_recommender.measurement import Measurement
+from inference_recommender.measurement import Measurement, local_caution
 from inference_recommender.report import plots
 from inference_recommender.report.candidates import (
     candidate_name,
@@ -31,7 +31,6 @@ from inference_recommender.report.sections import (
     fleet_highlights,
     generator_table,
     lengths_table,
-    local_caution,
     present,
 )
 from inference_recommender.run_folder import RunFolder

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 from pydantic_core import to_jsonable_python
 
+from inference_recommender.measurement import local_caution
 from inference_recommender.report.document import Highlight, Report, Table, Value, table
 from inference_recommender.report.inputs import FolderInputs
-from inference_recommender.report.sections import OTHER_PAYLOADS, local_caution
+from inference_recommender.report.sections import OTHER_PAYLOADS
 from inference_recommender.simulate.seeds import seeds_text
 from inference_recommender.simulate.simulation_file import RECOMMENDED, SimulatedPolicy, Simulation
 from workloads import Workload

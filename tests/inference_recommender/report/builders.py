@@ -20,7 +20,6 @@ SUMMARY = {
     "generator": {
         "cpu_share": 0.25,
         "lag_ms": 1.5,
-        "peak_per_second": 400,
     },
     "duration_s": 10.0,
     "invocations": 4000,
