@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.capacity.time_series import Series, SeriesFindings, series_findings
 from workloads import ColdStart, LatencyObjective, LatencyPercentiles
@@ -92,6 +92,16 @@ class Measurement(Document):
         """
         reason = self.failure_reason or ""
         return next((code for words, code in _FAILURE_CODES.items() if reason.startswith(words)), None)
+
+
+def local_caution(measured_on: str | None, machine: str | None) -> tuple[str, ...]:
+    """Returns the caution about figures that SageMaker did not measure, or none."""
+    if measured_on != "local":
+        return ()
+    return (
+        f"Measured on this machine, not on SageMaker. {machine} stood in for every instance type. Size production "
+        "from a job on SageMaker.",
+    )
 
 
 def measurements(

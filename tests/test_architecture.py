@@ -135,7 +135,7 @@ def _room(module: str) -> str:
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
-def test_a_room_imports_only_what_it_may(room: str) -> None:
+def test_a_package_imports_only_allowed_packages(room: str) -> None:
     assert any(_room(module_name(file, ROOT)) == room for file in _files()), f"{room} is empty"
     ours = {name.split(".")[0] for name in MAY_IMPORT}
     wrong = [

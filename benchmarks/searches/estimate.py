@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python find
 from benchmarks.searches.simulated_service import SERVICES, Service, SimulatedService, true_capacity_per_minute
 from inference_recommender.capacity.flow_equivalent import records
 from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.time_series import Series
 
 LIMIT = Limit(percentile=99.0, latency_ms=50.0)
@@ -39,9 +39,10 @@ def main() -> int:
         for words, disturbed in (("", False), (", with other work", True)):
             found = [estimate(service, seed, disturbed=disturbed) for seed in seeds]
             ratios = np.array([one.invocations_per_minute for one in found]) / truth
-            low, high = np.percentile(ratios, [2.5, 97.5])
-            holds = np.mean([one.interval[0] <= truth <= one.interval[1] for one in found])
+            intervals = [one.interval or (0.0, 0.0) for one in found]
+            holds = np.mean([low <= truth <= high for low, high in intervals])
             held.append(holds)
+            low, high = np.percentile(ratios, [2.5, 97.5])
             spread = f"{low:.2f} to {high:.2f}"
             print(f"{name + words:<26} {truth:10,.0f} {np.median(ratios):6.2f} {spread:>14} {holds:6.2f}", flush=True)
     return int(min(held) < HOLDS)

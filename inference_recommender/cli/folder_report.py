@@ -13,7 +13,7 @@ from inference_recommender.report.document import Report, ReportKind
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.page import page, render
 from inference_recommender.report.run_report import draw, proof_report, run_report
-from inference_recommender.report.simulation_plots import simulation_plots
+from inference_recommender.report.simulation_plots import worst_day_plot
 from inference_recommender.report.simulation_report import simulation_report
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate.simulation_file import SIMULATION, Simulation
@@ -69,7 +69,7 @@ def write_page(path: Path) -> Path:
             report = TuneFolder(path).result()
             run_folder.keep_report(page(report, tune_figures(report)))
         case "simulation":
-            figures = simulation_plots(Simulation.from_json(path / SIMULATION))
+            figures = {"Worst day": worst_day_plot(Simulation.from_json(path / SIMULATION))}
             run_folder.keep_report(page(read_report(path), figures))
         case _:
             figures = {"Latency by load": plots.of_proof(Proof.from_json(path / PROOF))}

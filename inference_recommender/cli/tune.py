@@ -197,8 +197,7 @@ def _price(instance_type: str | None) -> float | None:
         region = AwsSession().region
     except AwsUnavailable:
         region = PRICED_IN
-    listed = listed_price(instance_type, region)
-    return listed.usd_per_hour if listed else None
+    return listed_price(instance_type, region).usd_per_hour
 
 
 def _show_space(plan: TunePlan, *, json_document: bool) -> None:

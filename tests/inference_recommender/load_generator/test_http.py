@@ -6,16 +6,13 @@ A server may hang up, hang, talk out of turn, or not be there. Connections run i
 import gc
 import weakref
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
 from inference_recommender.load_generator import http
 from inference_recommender.load_generator.http_answer import MOST_ANSWER_BYTES, BadAnswer, ParsedAnswer, whole_head
-from inference_recommender.load_generator.load_run import DRAIN_S
-from inference_recommender.load_generator.loops import BACKLOG_S
-from inference_recommender.load_generator.plan import Arrivals, TrafficPattern, arrival_times
+from inference_recommender.load_generator.plan import Arrivals, TrafficPattern
 from tests.inference_recommender.load_generator.virtual_run import START_S, drive, users
 from tests.virtual_time import Network, Peer, Request, answering, http_answer
 
@@ -103,60 +100,7 @@ def test_a_server_that_hangs_up_between_requests_has_not_failed() -> None:
     assert virtual.network.connections == len(virtual.run.log) + 1
 
 
-IDLE_S = 0.3
 LOW_RATE = Arrivals(invocations_per_minute=60, duration_in_seconds=8, connections=8, seed=1)
-
-
-def _closing_idle_connections(closed: Callable[[], None] = lambda: None) -> Network:
-    """Returns servers that close a connection once it was idle for `IDLE_S`, also one that never had a request."""
-    last_s: dict[Peer, float] = {}
-
-    def watch(peer: Peer, now: Callable[[], float]) -> None:
-        last_s[peer] = now()
-
-        def look() -> None:
-            if now() - last_s[peer] >= IDLE_S - 1e-6:
-                closed()
-                peer.hang_up()
-
-        peer.call_later(IDLE_S, look)
-
-    def serve(request: Request, peer: Peer) -> None:
-        peer.send(OK, after_s=0.01)
-        watch(peer, peer.now)
-
-    return Network(serve, on_connect=lambda peer: watch(peer, peer.now))
-
-
-def test_connections_that_a_server_closes_when_idle_are_no_errors() -> None:
-    network = _closing_idle_connections()
-    virtual = drive(LOW_RATE, answering(), network=network)
-    assert virtual.ended == "traffic ended"
-    assert virtual.run.log.requests().errors == 0
-    assert len(virtual.run.log) == len(arrival_times(LOW_RATE)) > 3
-    assert len(virtual.run.log.requests().unfinished_intended_s) == 0
-    assert network.connections >= 8 * 8 / (IDLE_S + 0.1)
-
-
-def test_a_request_that_crosses_an_idle_close_is_sent_again_once() -> None:
-    """The server's close of the idle connection arrives 1 ms after the request was written."""
-    crossed: list[int] = []
-
-    def serve(request: Request, peer: Peer) -> None:
-        if not crossed:
-            crossed.append(request.connection)
-            peer.hang_up(after_s=0.001)
-        else:
-            peer.send(OK, after_s=0.01)
-
-    virtual = drive(LOW_RATE, serve)
-    first, second = virtual.network.requests[:2]
-    assert (first.body, first.connection) != (second.body, second.connection)
-    assert first.body == second.body
-    rows = virtual.run.log.requests()
-    assert (virtual.ended, rows.errors) == ("traffic ended", 0)
-    assert len(rows.succeeded) == len(arrival_times(LOW_RATE)) == len(virtual.network.requests) - 1
-    assert rows.from_intended_ms[0] == pytest.approx(11, abs=0.1), "its latency counts from the first send"
 
 
 def test_one_failed_request_at_a_low_rate_does_not_end_the_run() -> None:
@@ -232,21 +176,6 @@ def test_a_server_that_accepts_no_connection_is_given_up_after_five_seconds() ->
 
 
 @pytest.mark.parametrize(
-    "traffic", [ONE_USER, Arrivals(invocations_per_minute=1200, duration_in_seconds=1, connections=2)]
-)
-def test_requests_that_are_never_answered_are_kept_as_unfinished(traffic: TrafficPattern | Arrivals) -> None:
-    virtual = drive(traffic, lambda request, peer: None)
-    records = virtual.run.log
-    assert virtual.ended.startswith("target failed: server answered nothing for ")
-    assert len(records) == 0
-    expected = arrival_times(traffic) if isinstance(traffic, Arrivals) else [0.0]
-    assert sorted(records.requests().unfinished_intended_s) == pytest.approx(expected, abs=1e-6)
-    waited_s = virtual.loop.time() - START_S - 1
-    backlog_s = BACKLOG_S if isinstance(traffic, Arrivals) else 0
-    assert waited_s == pytest.approx(DRAIN_S + backlog_s, abs=0.03), "what drains is waited for, not for ever"
-
-
-@pytest.mark.parametrize(
     ("headers", "keep_alive"),
     [
         (("Content-Type: application/json", "Content-Length: 5"), True),
@@ -281,13 +210,6 @@ def test_an_answer_without_end_or_with_more_is_refused_and_not_kept(pieces: list
         deque(map(parsed.feed, pieces))
     assert str(bad.value) == why
     assert len(parsed.body) <= 600
-
-
-@pytest.mark.parametrize(("after_s", "sent"), [(0.001, 2), (0.2, 1)])
-def test_a_request_that_crosses_two_closes_or_was_held_before_one_is_an_error(after_s: float, sent: int) -> None:
-    virtual = drive(LOW_RATE, lambda request, peer: peer.hang_up(after_s))
-    assert virtual.ended == "target failed: the connection was closed"
-    assert virtual.run.log.requests().errors == len(virtual.network.requests) / sent
 
 
 @pytest.mark.parametrize(

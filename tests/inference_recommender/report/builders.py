@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 from inference_recommender.__main__ import main
-from inference_recommender.capacity.probe import Probe
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.capacity.server_times import ComputeTimes, ServerTimes
 from inference_recommender.measurement import Measurement
 from inference_recommender.tune.folder import TuneFolder, resumed
@@ -21,7 +20,6 @@ SUMMARY = {
     "generator": {
         "cpu_share": 0.25,
         "lag_ms": 1.5,
-        "peak_per_second": 400,
     },
     "duration_s": 10.0,
     "invocations": 4000,
@@ -116,7 +114,15 @@ def a_simulation(folder: Path) -> Path:
             "simulate",
             "spellcheck",
             *traffic,
-            *("--policy", "target=24000", "--set", "simulation.provisioning_s=200.0", "--seeds", "2", "--json"),
+            *(
+                "--set",
+                "policy.target_invocations_per_instance=24000.0",
+                "--set",
+                "simulation.provisioning_s=200.0",
+                "--seeds",
+                "2",
+                "--json",
+            ),
         ]
     )
     (run,) = (folder / "runs").iterdir()
