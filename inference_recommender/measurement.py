@@ -85,6 +85,16 @@ class Measurement(Document):
         return next((words for words in REFUSALS if (self.failure_reason or "").startswith(words)), None)
 
 
+def local_caution(measured_on: str | None, machine: str | None) -> tuple[str, ...]:
+    """Returns the caution about figures that SageMaker did not measure, or none."""
+    if measured_on != "local":
+        return ()
+    return (
+        f"Measured on this machine, not on SageMaker. {machine} stood in for every instance type. Size production "
+        "from a job on SageMaker.",
+    )
+
+
 def measurements(
     describe: Mapping[str, Any],
     steps: Sequence[Mapping[str, Any]],

@@ -21,6 +21,7 @@ from containers.encoder.answers import OUTPUTS
 from containers.encoder.goldens import RecordedOutputs
 from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
+from containers.encoder.tensors import Encoding
 from model_build.checkpoint import resolve
 from model_build.encoder import bert
 from model_build.remote.remote_build import pack_source
@@ -137,7 +138,8 @@ def test_a_verification_job_records_the_checkpoints_numbers(served: Served, tmp_
     program = batch_run.install(tmp_path / "program")
     run(served.image, ["containers.batch.record", *words], program, served.environment)
     recorded = RecordedOutputs.from_json(outputs.read_text("utf-8")).rows
-    wanted = served.original.outputs([row.encoding for row in recorded])
+    encodings = [Encoding(row.token_ids, row.type_ids) for row in recorded]
+    wanted = served.original.outputs(encodings)
     assert len(recorded) == EXAMPLES
     for row, numbers in zip(recorded, wanted, strict=True):
         for name, output in numbers.items():
