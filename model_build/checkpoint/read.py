@@ -137,8 +137,8 @@ def _read_encoder(folder: Path, encoder: Path, model: EncoderModel) -> Checkpoin
 def torchscript_file(workload: WorkloadFolder) -> Path | None:
     """Returns the TorchScript file that the workload names as its checkpoint, or None where it names another."""
     name = workload.workload.model.checkpoint
-    local = isinstance(name, str) and name.startswith(("./", "../", "/"))
-    return (workload.path / str(name)).resolve() if local and str(name).endswith(".pt") else None
+    is_path = isinstance(name, str) and name.startswith(("./", "../", "/"))
+    return (workload.path / str(name)).resolve() if is_path and str(name).endswith(".pt") else None
 
 
 def _read_torchscript(file: Path, model: Model) -> Checkpoint:
