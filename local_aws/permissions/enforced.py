@@ -27,8 +27,6 @@ from local_aws.signature import RequestRefused, RequestSignature
 from workloads import Unavailable
 
 CALLS_FILE = "calls.jsonl"
-MAX_CALLS_BYTES = 32 << 20
-"""Limit of the file of calls. A full file is renamed, in place of the one before."""
 _FREE = frozenset({"GetCallerIdentity"})
 """Operations of STS that no policy can deny."""
 _QUERY = frozenset({"autoscaling", "cloudformation", "ec2", "elbv2", "iam", "s3", "sns", "sts"})
@@ -40,9 +38,8 @@ log = logging.getLogger(__name__)
 class PermissionLog:
     """A file with one line of JSON for each permission that a session, or a service with a role, needed."""
 
-    def __init__(self, file: Path, max_bytes: int = MAX_CALLS_BYTES) -> None:
+    def __init__(self, file: Path) -> None:
         self._file = file
-        self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._mode = "w"  # the calls of an earlier account are overwritten
 
@@ -51,13 +48,9 @@ class PermissionLog:
         action, resource = permission.action, permission.resource
         known = {"role": role_arn, "by": by, "operation": operation, "action": action, "resource": resource}
         line = json.dumps({**known, "allowed": allowed})
-        with self._lock:
-            with self._file.open(self._mode, encoding="utf-8") as file:
-                file.write(line + "\n")
-                full = file.tell() > self._max_bytes
+        with self._lock, self._file.open(self._mode, encoding="utf-8") as file:
+            file.write(line + "\n")
             self._mode = "a"
-            if full:
-                self._file.replace(self._file.with_suffix(".old.jsonl"))
 
 
 class EnforcedPermissions:

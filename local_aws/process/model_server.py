@@ -111,9 +111,6 @@ class ModelServer:
                 return self._process.wait(DEATH_REPORT_S)
         return self.exit_status
 
-    def alive(self) -> bool:
-        return self._process.exit_status is None
-
     def wait(self) -> int:
         """Blocks until it ends and returns the exit status; 128 + N for signal N."""
         return self._process.wait()
@@ -136,31 +133,23 @@ class ModelServer:
 
     def wait_until_ready(self, model: str, timeout_s: float) -> None:
         """Returns when the health check passes. Otherwise stops the server and raises `Unavailable`."""
+        deadline = time.monotonic() + timeout_s
         try:
-            self._wait_until_ready(model, timeout_s)
+            while self.exit_status is None and time.monotonic() < deadline:
+                if self.is_ready():
+                    return
+                time.sleep(0.05)
         except BaseException:  # Ctrl-C, too, must not leave a server behind
             self.stop()
             raise
-
-    def _wait_until_ready(self, model: str, timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            if (status := self.exit_status) is not None:
-                raise ModelDidNotLoad(
-                    f"{self.KIND} could not load the model '{model}' and ended with exit status {status}. "
-                    f"Its whole log is {self.log_file}.{self._last_lines()}"
-                )
-            if self.is_ready():
-                return
-            time.sleep(0.05)
-        raise Unavailable(
-            f"{self.KIND} was not ready with the model '{model}' after {timeout_s:g} s and was stopped. "
-            f"Its whole log is {self.log_file}.{self._last_lines()}"
-        )
-
-    def _last_lines(self) -> str:
-        tail = self.log_tail()
-        return f" Its last lines:\n{tail}" if tail else ""
+        status, tail = self.exit_status, self.log_tail()
+        self.stop()
+        log = f"Its whole log is {self.log_file}." + (f" Its last lines:\n{tail}" if tail else "")
+        if status is not None:
+            message = f"{self.KIND} could not load the model '{model}' and ended with exit status {status}. {log}"
+            raise ModelDidNotLoad(message)
+        message = f"{self.KIND} was not ready with the model '{model}' after {timeout_s:g} s and was stopped. {log}"
+        raise Unavailable(message)
 
     def __enter__(self) -> Self:
         return self

@@ -79,23 +79,17 @@ class AlarmCondition:
         seen = [value for value in values if value is not None][-self.periods :]
         if not seen:
             return "Insufficient Data: no datapoints were received in the evaluation range"
-        beyond = sum(self.breached_by(value) for value in seen)
-        side = "greater than" if self.comparison == "GreaterThanThreshold" else "less than"
         shown = ", ".join(f"{value:.2f}" for value in reversed(seen))
-        return (
-            f"Threshold Crossed: {beyond} of the last {len(seen)} datapoints [{shown}] "
-            f"{'was' if beyond == 1 else 'were'} {side} the threshold ({self.threshold:g}): {state}."
-        )
+        return f"{self.comparison} {self.threshold:g}: {state} by the last {len(seen)} datapoints [{shown}]."
 
 
 @dataclass(slots=True)
 class _Evaluation:
+    """The ends of the last evaluated period and of that of the last invoked action, and the latest datapoint."""
+
     evaluated_s: float = 0.0
-    """The end of the last evaluated period."""
     invoked_s: float = 0.0
-    """The end of the period of the last invoked action."""
     value: float | None = None
-    """The latest datapoint."""
 
 
 class AlarmWatch:
@@ -127,10 +121,6 @@ class AlarmWatch:
     def latest(self, alarm: Alarm) -> float | None:
         """Returns the latest datapoint that the alarm was evaluated on."""
         return self._evaluations[alarm.name].value
-
-    def keep_only(self, names: set[str]) -> None:
-        """Drops all alarms except those of `names`."""
-        self._evaluations = {name: each for name, each in self._evaluations.items() if name in names}
 
     def _values(self, metric: TrackedMetric, periods: int, end: float) -> list[float | None]:
         dimensions = [{"Name": name, "Value": value} for name, value in metric.dimensions]

@@ -84,8 +84,6 @@ class Scaler:
                     self._scale(target, policies[target.resource_id], now)
                 except ServiceException as error:
                     log.info(f"{target.resource_id} could not be scaled: {error.message}")
-            every = [each for found in policies.values() for each in found]
-            self._watch.keep_only({alarm.name for each in every for alarm in each.policy.alarms})
 
     def _run(self) -> None:
         while not self._closing.wait(EVERY_S):
