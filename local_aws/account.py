@@ -1,7 +1,5 @@
 """An account: moto's backends with the project's own in their places, and the processes that they start.
 
-moto's S3 gets bounds, and operations whose results moto would make up are rejected.
-
 Call `install` before the server's first request, because moto makes its backends on first use.
 """
 

@@ -1,9 +1,8 @@
 """The outermost WSGI layer: it answers the account's owner only, and passes on whole, bounded, verified requests.
 
 It rejects web pages (an Origin, a page's Sec-Fetch-Site), a Host that is not this machine's loopback, moto's own API,
-and every request without a signature of one of the account's keys: the owner's, which is new at each start, a role's
-session from STS, or a user's from IAM. It reads a body only for a known key and within
-bounds. It logs only the first rejection of each kind, so that a caller cannot fill the log.
+and every request without a signature of a key: the owner's, a role's session from STS, or a user's from IAM. It reads a
+body only for a known key. It logs only the first rejection of each kind, so that a caller cannot fill the log.
 """
 
 import contextlib

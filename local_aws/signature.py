@@ -1,10 +1,8 @@
 """Reads and verifies the AWS Signature Version 4 of a request, in the Authorization header or in a presigned URL.
 
-The algorithm is botocore's own signer, run again over what arrived. Source:
+The algorithm is botocore's own signer, run again over what arrived. Signatures of an upload's single chunks are not
+verified, only that of the request that carries them. Source:
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
-
-The signatures of an upload's single chunks (STREAMING-AWS4-HMAC-SHA256-PAYLOAD) are not verified, only that of the
-request that carries them.
 """
 
 import hmac

@@ -1,7 +1,4 @@
-"""The account's folder for logs, models, jobs and exports: one account at a time, private to its owner, and limited.
-
-The lock is the kernel's (flock), so it ends with the account.
-"""
+"""The account's folder: one account at a time (a lock of the kernel's), private to its owner, and limited."""
 
 import contextlib
 import fcntl

@@ -191,7 +191,3 @@ class Resource:
     @staticmethod
     def has_cfn_attr(attr: str) -> bool:
         return True
-
-    @staticmethod
-    def is_created() -> bool:
-        return True

@@ -183,8 +183,7 @@ def _register_types(template: str) -> None:
 class LocalCloudFormationResponse(CloudFormationResponse):
     """Finds change sets by stack and name, and passes on previous parameter values as they were given.
 
-    moto leaves out the stack's name. For a previous value it takes the *resolved* one: for `AWS::SSM::Parameter::Value`
-    that is the parameter's content, which it would then look up as a parameter's name.
+    moto takes the resolved value: the content of an `AWS::SSM::Parameter::Value`, and not the parameter's name.
     """
 
     def _get_param(self, param_name: str, if_none: Any = None) -> Any:

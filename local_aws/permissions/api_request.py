@@ -60,10 +60,7 @@ def services_of(signed_for: str) -> tuple[str, ...]:
 
 
 def settle(environ: dict[str, Any], signature: RequestSignature) -> None:
-    """Reduces a verified request to the one form that its service reads. Raises `RequestRefused`.
-
-    Requests to services whose permissions are unknown stay unchanged; only the owner may send them.
-    """
+    """Reduces a verified request to the one form that its service reads. Raises `RequestRefused`."""
     service = signature.service
     # moto finds the service, the region and the caller's key by this header. For a presigned URL it would guess.
     scope = f"{signature.access_key}/{signature.timestamp[:8]}/{signature.region}/{service}/aws4_request"

@@ -1,11 +1,8 @@
 """The WSGI layer that checks each session of a role against the role's policies, and logs every permission.
 
 It runs after the verification of signatures and before moto, so a denied call is not executed. The owner's key may do
-everything. It is a check of grants, not a security boundary: it does not evaluate policies of resources (a bucket's, a
-key's, a topic's), service control policies, or what moto does within itself.
-
-`ServiceRoles` checks the roles that SageMaker assumes: a model's execution role fetches its archive and image, and an
-Inference Recommender job does all of its work with the job's role.
+everything. It is a check of grants, not a security boundary: policies of resources are not evaluated.
+`ServiceRoles` checks the roles that SageMaker assumes, which are a model's execution role and a recommender job's role.
 """
 
 import json

@@ -1,12 +1,8 @@
 """IAM policy documents, and the decision that they give together: allowed, denied by a statement, or allowed by none.
 
-A statement applies if its Action (or NotAction), its Resource (or NotResource) and its Condition all match. One Deny
-that applies decides; otherwise one Allow does; otherwise the decision is no. A permissions boundary and a session
-policy must allow the call as well. Sources:
+A statement applies if its Action, its Resource and its Condition match. One Deny that applies decides, otherwise one
+Allow. A permissions boundary and a session policy must allow the call as well. Something unknown raises `PolicyError`.
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic_policy-eval-denyallow.html
-https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition.html
-
-An unknown operator, condition key or element raises `PolicyError`.
 """
 
 import json

@@ -1,10 +1,7 @@
-"""A local account in a process of its own, for tests and for `make run`.
+"""A local account in a process of its own, for tests and for `make run`. It ends with this process.
 
-    with LocalAccount.start(state=folder) as account:
-        boto3.client("s3", **account.client_arguments())
-
-It ends with the block, and with this process however that ends.
-`role_session` gives a child process a role's session at it.
+with LocalAccount.start(state=folder) as account:
+    boto3.client("s3", **account.client_arguments())
 """
 
 import sys

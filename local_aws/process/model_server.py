@@ -171,10 +171,7 @@ def launch(
     remove: Sequence[str],
     grace_s: float = GRACE_S,
 ) -> GuardedProcess:
-    """Starts a server, which inherits no environment variable from this process. Raises `Unavailable`.
-
-    The guard removes the files that match the patterns in `remove` when the server has ended.
-    """
+    """Starts a server with this environment only; the guard removes `remove` at its end. Raises `Unavailable`."""
     log_file.parent.mkdir(parents=True, exist_ok=True)
     log_file.unlink(missing_ok=True)
     log_file.touch(mode=0o600)

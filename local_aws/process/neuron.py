@@ -1,10 +1,7 @@
 """Starts the Neuron server of containers/neuron on a machine where something stands in for the chip.
 
-It runs the container's own `serve` in the container's environment. The package that loads the graphs comes from a
-`NeuronStandIn`, without which an account refuses Inferentia.
-
-The server listens on a loopback port, without a key, because its workers share the port. Every process of this machine
-can connect to it.
+It runs the container's own `serve`. The package that loads the graphs comes from a `NeuronStandIn`. The server listens
+on a loopback port, without a key, because its workers share the port.
 """
 
 import socket

@@ -174,7 +174,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         return endpoint
 
     def _check_alarms(self, guardrails: Guardrails | None) -> None:
-        if missing := guardrails.missing() if guardrails else []:
+        if missing := guardrails.alarms_in(None) if guardrails else []:
             raise ValidationError(
                 f"AutoRollbackConfiguration names alarms that do not exist in {self.region_name}: "
                 f"{', '.join(missing)}. Create them first."

@@ -1,14 +1,8 @@
 """Target tracking policies of SageMaker variants, and their alarms, evaluated as CloudWatch documents it.
 
-    OK, ALARM           M of the N most recent existing datapoints are beyond the threshold, or fewer
-    INSUFFICIENT_DATA   none exists in the evaluation range
-
-The evaluation range is longer than N periods, so that an older datapoint can replace a missing one. AWS documents its
-length only in an example: 5 for N = 3. With fewer than N datapoints, the alarm goes to ALARM if one beyond the
-threshold is at least M periods old and all later ones are beyond it or missing. This is the default for missing data.
-
-Sources:
-https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-evaluation.html
+An alarm is on if M of the N most recent datapoints are beyond the threshold. The evaluation range is longer than N
+periods, so that an older datapoint can replace a missing one (5 for N = 3 in AWS's example). With fewer than N, one
+beyond the threshold must be at least M periods old, and all later ones beyond it or missing. Sources:
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html (the action repeats each minute)
 """
@@ -54,10 +48,7 @@ class AlarmCondition:
         return value > self.threshold if self.comparison == "GreaterThanThreshold" else value < self.threshold
 
     def state(self, values: Sequence[float | None], now: AlarmState) -> AlarmState:
-        """Returns the state after the datapoints of the evaluation range, oldest first, None for a missing one.
-
-        The state `now` stays if the datapoints are beyond the threshold and too young to decide.
-        """
+        """Returns the state after these datapoints, oldest first; `now` if they are too young to decide."""
         seen = [value for value in values if value is not None]
         if not seen:
             return "INSUFFICIENT_DATA"

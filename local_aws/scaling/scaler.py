@@ -124,7 +124,8 @@ class Scaler:
             return
         bounds: dict[str, int] = action.scalable_target_action or {}  # type: ignore[assignment]  # moto calls it a str
         target.update(bounds.get("MinCapacity"), bounds.get("MaxCapacity"), None)  # type: ignore[arg-type]  # None keeps it
-        changes = [f"{side} capacity was set to {bounds[name]}" for side, name in _BOUNDS.items() if name in bounds]
+        sides = {"minimum": "MinCapacity", "maximum": "MaxCapacity"}
+        changes = [f"{side} capacity was set to {bounds[name]}" for side, name in sides.items() if name in bounds]
         self._due[target.resource_id] = " and ".join(
             [f"scheduled action name {action.scheduled_action_name} was triggered", *changes]
         )
@@ -205,9 +206,6 @@ class Scaler:
         self._backend.activities.appendleft(activity)
         log.info(f"{target.resource_id}: {present} to {count} instances: {cause}")
         return True
-
-
-_BOUNDS = {"minimum": "MinCapacity", "maximum": "MaxCapacity"}
 
 
 def _minute(now: float) -> datetime:
