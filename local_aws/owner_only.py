@@ -67,12 +67,9 @@ def _backends(by_account: Any) -> list[Any]:
 
 
 MAX_BODY_BYTES = 1 << 30
-"""Limit of one request's body. Clients upload larger objects in parts."""
 MAX_HELD_BYTES = 2 << 30
-"""Limit of all bodies that are read or processed at once."""
 CHUNK_BYTES = 1 << 20
 SIGNATURE = "local_aws.signature"
-"""Key of a WSGI environment for the verified signature."""
 _SERVICE = "local_aws.service"
 
 WsgiApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -215,7 +212,6 @@ def _received(environ: Mapping[str, Any]) -> ReceivedRequest:
 
 
 def _content_length(environ: Mapping[str, Any]) -> int | None:
-    """Returns the body's length, None for a chunked one. Raises `RequestRefused`."""
     length, coding = environ.get("CONTENT_LENGTH") or "", environ.get("HTTP_TRANSFER_ENCODING")
     if coding is not None and (length or coding.strip().lower() != "chunked"):
         text = "Transfer-Encoding must be 'chunked' or absent, and cannot be sent with a Content-Length."

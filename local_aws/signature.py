@@ -20,9 +20,7 @@ from botocore.compat import HTTPHeaders
 from botocore.credentials import Credentials
 
 MAX_SKEW_S = 900
-"""Largest difference between the signer's clock and this one, as with S3."""
 MAX_EXPIRES_S = 604_800
-"""Longest lifetime of a presigned URL."""
 S3_SERVICES = frozenset({"s3", "s3express", "s3-outposts", "s3-object-lambda"})
 """Names in signatures whose paths are signed as they are sent, neither normalised nor encoded twice."""
 HOW_TO_SIGN = (
@@ -59,9 +57,7 @@ class ReceivedRequest:
 
     method: str
     target: str
-    """Path and query, as they were sent."""
     headers: Mapping[str, str]
-    """By name in lower case."""
 
     @cached_property
     def query(self) -> dict[str, str]:

@@ -11,9 +11,7 @@ from typing import Self
 from workloads import Unavailable
 
 MAX_STATE_BYTES = 32 << 30
-"""Bound of the folder, above which no model and no job is started."""
 MIN_FREE_BYTES = 1 << 30
-"""The bytes that have to be left on the disk for a model or a job to be started."""
 
 LOCK = "lock"
 PRIVATE = 0o077

@@ -176,7 +176,6 @@ class LocalCloudFormationBackend(CloudFormationBackend):
 
 
 def _register_types(template: str) -> None:
-    """Raises moto's `ValidationError` for a template that cannot be read."""
     recorded.register(each["Type"] for each in templates.parse(template)["Resources"].values())
 
 

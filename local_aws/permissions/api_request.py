@@ -31,7 +31,6 @@ from local_aws.permissions.actions import ApiCall, UnknownCall, table
 from local_aws.signature import S3_SERVICES, RequestRefused, RequestSignature
 
 MAX_BODY_BYTES = 64 << 20
-"""Limit of a body after decompression."""
 INVOCATION = re.compile(r"/endpoints/(?P<name>[^/]+)/invocations")
 _BY_SIGNATURE = {
     "elasticloadbalancing": ("elbv2",),
@@ -40,7 +39,6 @@ _BY_SIGNATURE = {
     "servicequotas": ("service-quotas",),
     "states": ("stepfunctions",),
 }
-"""botocore's names by the service's name in signatures, if they differ."""
 _IN_SIGNED_URLS = frozenset(
     f"X-Amz-{name}"
     for name in (

@@ -129,7 +129,6 @@ def _undecided(session: AssumedRole, problem: str) -> RequestRefused:
 
 SAGEMAKER = "sagemaker.amazonaws.com"
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
-"""The actions that fetch an image, beside ecr:GetAuthorizationToken, which is on no resource."""
 OF_AN_ENDPOINT = (
     "CreateEndpointConfig",
     "CreateEndpoint",

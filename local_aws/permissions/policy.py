@@ -28,7 +28,6 @@ _KNOWN_KEYS = frozenset(
     }
 )
 _KNOWN_TAGS = ("aws:requesttag/", "iam:resourcetag/", "s3:existingobjecttag/")
-"""Beginnings of keys that end in the key of a tag."""
 _UNKNOWN = "is not known to this local account"
 
 
@@ -244,4 +243,3 @@ _IF_MISSING: Mapping[str, Callable[[bool], bool]] = {
     "ForAllValues": lambda negates: True,
     "ForAnyValue": lambda negates: False,
 }
-"""The result for a missing key, by the operator's prefix."""

@@ -18,7 +18,6 @@ from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 from workloads import ROOT, Unavailable
 
 SESSION_S = 43_200
-"""AWS's longest session. No process of a rehearsal runs longer."""
 PASSED_ON = ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_EC2_METADATA_DISABLED")
 
 

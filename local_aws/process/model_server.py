@@ -19,11 +19,8 @@ from workloads import Unavailable
 
 START_TIMEOUT_S = 120.0
 INVOCATION_TIMEOUT_S = 60.0
-"""SageMaker's limit for an answer to an invocation."""
 PING_TIMEOUT_S = 2.0
-"""SageMaker's limit for an answer to a health check."""
 MAX_ANSWER_BYTES = 6_291_456
-"""SageMaker's limit for an answer."""
 DEATH_REPORT_S = 5.0
 GRACE_S = 5.0
 IDLE_CONNECTIONS = 64

@@ -22,7 +22,6 @@ MOST_CORES = 4
 START_TIMEOUT_S = 1200.0
 """Long, because a model that is to be recorded answers all its rows first; SageMaker may be told up to an hour."""
 GRACE_S = 30.0
-"""The server's launcher gives its workers 25 s."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +32,6 @@ class NeuronStandIn:
     """The folder on whose path AWS's package for a chip is found, by the chip."""
     told: str
     note: Callable[[str, str], None] = lambda what, by: None
-    """Logs a replaced part and its replacement when a server starts."""
 
     def serves(self, instance_type: str) -> bool:
         return hardware(instance_type) in self.packages

@@ -55,7 +55,6 @@ _FLAGS = {
     "SHM_DEFAULT_BYTE_SIZE": ("--backend-config=python,shm-default-byte-size={}", "16777216"),
     "SHM_GROWTH_BYTE_SIZE": ("--backend-config=python,shm-growth-byte-size={}", "1048576"),
 }
-"""The flag and the container's default by variable."""
 _TRUTH = {"true": "1", "false": "0"}
 
 
@@ -69,7 +68,6 @@ class TritonServer(ModelServer):
         url = socket_url(str(socket), f"{path}/infer")
         super().__init__(process, repository, url, ("/v2/health/ready", f"{path}/ready"), log_file)
         self.socket = socket
-        """Triton's own HTTP API."""
 
     @classmethod
     def start(

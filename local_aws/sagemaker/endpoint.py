@@ -21,7 +21,6 @@ from local_aws.sagemaker.model_host import ModelHost
 from workloads import ProjectError, Unavailable
 
 REASON_CHARACTERS = 1024
-"""The API's limit for FailureReason."""
 
 INVOCATIONS_URL = "local-aws:invocations-url"
 """Key of the tag with the address of an endpoint's only server, for a load generator. InvokeEndpoint would measure this

@@ -38,7 +38,6 @@ class InvocationMetrics:
         self._backend = backend
         self._seconds: defaultdict[tuple[str, str, int], _Second] = defaultdict(_Second)
         self._taken: defaultdict[tuple[str, str, int], float] = defaultdict(float)
-        """Seconds that the invocations of a window took, over the instances; the publishing thread's."""
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._publish, name="endpoint-metrics", daemon=True)

@@ -123,7 +123,6 @@ class ModelHost:
     toolchain: Path
     neuron: NeuronStandIn | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    """The account's exports, once it serves."""
     most_servers: int = 1
     """Most servers that answer for a variant, however many instances it has: a machine has room for a few."""
     roles: ServiceRoles | None = None

@@ -19,7 +19,6 @@ from local_aws.cloudwatch import LocalCloudWatchBackend, metric_key, statistic
 
 AlarmState = Literal["OK", "ALARM", "INSUFFICIENT_DATA"]
 MORE_PERIODS = 2
-"""Periods of the evaluation range beyond N."""
 PUBLISHED_AFTER_S = 2.0
 """After this delay the last invocations of a period are published: that happens twice a second."""
 ACTION_EVERY_S = 60
@@ -127,7 +126,6 @@ _PREDEFINED: Mapping[str, tuple[str, str, int]] = {
     "SageMakerVariantInvocationsPerInstance": ("InvocationsPerInstance", "Sum", MINUTE_S),
     "SageMakerVariantConcurrentRequestsPerModelHighResolution": ("ConcurrentRequestsPerModel", "Average", 10),
 }
-"""Metric, statistic and period in seconds of AWS/SageMaker, by predefined type."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -58,7 +58,6 @@ class Scaler:
         self._watch = AlarmWatch(cloudwatch)
         self._now = now
         self._minute = _minute(now())
-        """The last minute whose scheduled actions ran."""
         self._due: dict[str, str] = {}
         """Target → the cause of new bounds that the endpoint has not applied yet."""
         self._closing = threading.Event()
@@ -190,7 +189,6 @@ class Scaler:
     def _change(
         self, target: FakeScalableTarget, present: int, desired: int, cause: str, now: float, cooldown_s: float = 0.0
     ) -> bool:
-        """Requests the desired count within the target's bounds. Returns whether it changes the present one."""
         count = self._backend.within_bounds(target, desired)
         if count == present:
             return False
@@ -221,7 +219,6 @@ def _runs(action: FakeScheduledAction, minute: datetime) -> bool:
 
 
 def _moment(value: object) -> datetime | None:
-    """Reads a timestamp of the API, which moto stores unparsed."""
     if value is None or value == "":
         return None
     return datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) else datetime.fromisoformat(str(value))

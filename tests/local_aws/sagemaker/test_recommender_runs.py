@@ -1,8 +1,4 @@
-"""Runs of the recommender against the local account, with boto3 unchanged: both kinds of job, an existing endpoint, and
-throttling, lost answers and expired credentials on the way.
-
-The account's jobs replay figures, so no test depends on the machine's speed.
-"""
+"""A run of the recommender against the local account with both kinds of job. The jobs replay figures."""
 
 import time
 from dataclasses import replace
@@ -99,10 +95,6 @@ def measured_by(
         traffic="short" if plan.traffic else SERVICE_DEFAULT,
     )
     return run(JobSource(plan=plan, account=service, sleep=soon), run_folder, progress, subject=subject)
-
-
-def resumed(service: SageMakerAccount, run_folder: RunFolder, progress: Progress) -> Recommendation:
-    return run(JobSource(plan=None, account=service, sleep=soon), run_folder, progress)
 
 
 def shortened(plan: JobPlan, seconds: int) -> JobPlan:
