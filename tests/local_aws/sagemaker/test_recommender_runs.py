@@ -6,7 +6,7 @@ The account's jobs replay figures, so no test depends on the machine's speed.
 
 import multiprocessing
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from inference_recommender.measure.job_requests import (
     plan_default_job,
     plan_job,
 )
+from inference_recommender.measure.job_service import job_series
 from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.measure.system import system_of_endpoint
 from inference_recommender.progress import Progress, ProgressUpdate, Silent
@@ -140,18 +141,17 @@ def soon(seconds: float) -> None:
 
 
 class Watcher:
-    """Keeps what a run says; `on_load` is called once, while the job runs."""
+    """Keeps what a run says. `on_update` is called with each update until it returns True."""
 
-    def __init__(self, on_load: Any = None) -> None:
+    def __init__(self, on_update: Callable[[], bool] = lambda: True) -> None:
         self.said: list[str] = []
         self.names: list[str] = []
-        self._on_load = on_load
+        self._on_update = on_update
 
     def update(self, update: ProgressUpdate) -> None:
         self.names.append(f"{update.job_name} {update.number}/{update.jobs}")
-        if update.status == "IN_PROGRESS" and self._on_load:
-            self._on_load, act = None, self._on_load
-            act()
+        if self._on_update():
+            self._on_update = lambda: False
 
     def say(self, text: str) -> None:
         self.said.append(text)
@@ -210,10 +210,17 @@ def test_an_endpoint_that_exists_is_a_candidate_with_its_own_type_and_count(
 def test_a_job_stopped_midway_keeps_its_measurements_and_gives_no_verdict(
     service: SageMakerAccount, folder: WorkloadFolder, run_folder: RunFolder, model: str
 ) -> None:
-    planned = advanced(folder, "spellcheck-stopped-1", subject(model), "long")
-    watcher = Watcher(on_load=lambda: service.stop_job("spellcheck-stopped-1"))
+    name = "spellcheck-stopped-1"
+    planned = advanced(folder, name, subject(model), "long")
+
+    def stop_under_load() -> bool:
+        found = job_series(service, service.describe_job(name), service.job_steps(name), None, "p99")
+        if loaded := any(one.seconds for one in found.values()):
+            service.stop_job(name)
+        return loaded
+
     with pytest.raises(NoVerdict) as caught:
-        measured_by(planned, folder, service, run_folder, watcher)
+        measured_by(planned, folder, service, run_folder, Watcher(stop_under_load))
     assert str(caught.value) == (
         f"No verdict: Job spellcheck-stopped-1 was stopped before its traffic ended. Measurements: {run_folder.path}."
     )
