@@ -134,14 +134,11 @@ def test_a_fleet_of_one_is_proven_at_its_peak() -> None:
 
 def test_the_plan_has_the_seconds_of_each_load() -> None:
     both = _proving(bearing(1800), longest_s=120.0, sizing=Sizing(spare_instances=1))
-    assert [(each.load.name, round(each.shortest_s), round(each.longest_s)) for each in both.plan()] == [
-        ("peak", 10, 60),
-        ("instance-lost", 10, 110),
+    assert [(name, round(rate), round(shortest), round(longest)) for name, rate, shortest, longest in both.plan()] == [
+        ("peak", 1200, 10, 60),
+        ("instance-lost", 1333, 10, 110),
     ]
-    alone = _proving(bearing(1800), longest_s=120.0)
-    assert [(each.load.name, each.rate_per_minute, round(each.longest_s)) for each in alone.plan()] == [
-        ("peak", 1200, 120)
-    ]
+    assert [(name, longest) for name, *_, longest in _proving(bearing(1800), longest_s=120.0).plan()] == [("peak", 120)]
 
 
 def _refusing(rate_per_minute: float, duration_s: float) -> ProbeRecords:
