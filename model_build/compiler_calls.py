@@ -9,9 +9,9 @@ from textwrap import indent
 from typing import get_args
 
 from containers.encoder.load_engine import CUDA_GRAPHS
+from containers.text2text.tensorrt_plan import plan_name
 from model_build.checkpoint import Checkpoint
 from model_build.neuron import arguments
-from model_build.tensorrt.compile import plan_name
 from model_build.tensorrt.profiles import profiles
 from model_build.tensorrt.trtexec import Major, command
 from model_build.text2text.graphs import BLOCK, INT8_ACTIVATIONS
@@ -81,10 +81,8 @@ def _quantised_text2text() -> list[str]:
 
 def _quantised_encoder(target: OnnxRuntimeTarget) -> str:
     kept = f", nodes_to_exclude={list(target.fp32_layers)}" if target.fp32_layers else ""
-    if target.quantisation == "static":
-        arguments = f"per_channel=True, weight_type=QInt8{kept}"
-        return _call("onnxruntime.quantization.quantize_static", arguments, "model.onnx")
-    return _call("model_build.encoder.quantise.quantise", f"DynamicQuantizeMatMul{kept}", "model.onnx")
+    arguments = f"per_channel=True, weight_type=QInt8{kept}"
+    return _call(f"onnxruntime.quantization.quantize_{target.quantisation}", arguments, "model.onnx")
 
 
 def _tensorrt(model: Model, target: TensorRtTarget, serving: Serving, checkpoint: Checkpoint) -> list[str]:

@@ -18,6 +18,7 @@ from transformers import AutoModelForSeq2SeqLM
 
 from containers.text2text.static_cache import cache_places
 from model_build.checkpoint import loading
+from model_build.checkpoint.weights import check_loaded
 from model_build.text2text import bart, t5
 from model_build.text2text.frame import Decoder
 
@@ -42,8 +43,17 @@ STATIC_AXES = AXES | dict.fromkeys(("past", "present"), ("batch", None, None, No
 def load(folder: Path) -> Any:
     """Loads the original model in fp32, ready to infer. Raises `UsageError`."""
     with loading(folder):
-        model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-        return model.eval()
+        kind: Any = AutoModelForSeq2SeqLM
+        model, report = kind.from_pretrained(
+            folder,
+            dtype=torch.float32,
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # `check_loaded` refuses them
+        )
+    check_loaded(folder, report)
+    return model.eval()
 
 
 def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens: int, static: bool = False) -> None:
@@ -73,16 +83,14 @@ def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens
     )
 
 
-def trace(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens: int, half: bool = False) -> None:
-    """Writes the static graphs as TorchScript, `encoder.pt` and `decoder.pt`, with their weights in fp32 or fp16.
+def trace(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens: int) -> None:
+    """Writes the static graphs as TorchScript, `encoder.pt` and `decoder.pt`.
 
     Inputs and outputs are those of the ONNX files, in their order. They run on any device.
     """
     encoder, decoder = graphs(model, max_input_tokens, max_output_tokens, static=True)
-    for graph in (encoder, decoder):
-        graph.eval()
-        if half:
-            graph.apply(_halve)
+    encoder.eval()
+    decoder.eval()
     tokens = torch.ones(3, min(5, max_input_tokens), dtype=torch.long)
     with torch.inference_mode():
         cross, cross_bias = encoder(tokens, torch.ones_like(tokens))
@@ -105,15 +113,6 @@ def graphs(
         decoder = bart.StaticBartDecoder if static else bart.BartDecoder
         return bart.BartEncoder(model, max_input_tokens), decoder(model, places)
     return t5.T5Encoder(model, max_input_tokens), (t5.StaticT5Decoder if static else t5.T5Decoder)(model, places)
-
-
-def _halve(module: nn.Module) -> None:
-    """Casts what a module itself holds to fp16, except a norm's epsilon: it is less than fp16 has."""
-    for parameter in module.parameters(recurse=False):
-        parameter.data = parameter.data.half()
-    for name, values in module.named_buffers(recurse=False):
-        if values.is_floating_point() and name != "epsilon":
-            setattr(module, name, values.half())
 
 
 def _write(

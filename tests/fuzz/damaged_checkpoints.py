@@ -3,7 +3,7 @@
 import json
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from model_build.checkpoint import Checkpoint, read
-from model_build.checkpoint.architectures import Shapes, bert_weights, t5_weights
+from model_build.checkpoint.architectures import bert_weights
 from model_build.text2text.repository import settings
 from tests.fuzz.mutations import damaged_bytes, damaged_document
 from workloads import Model, OnnxRuntimeTarget, ProjectError, TextClassification, TextToText
@@ -58,8 +58,9 @@ HEAD = {"architectures": ["BertForSequenceClassification"], "id2label": dict(enu
 
 def write_checkpoints(root: Path) -> None:
     """Makes the folders t5, and bert with its encoder in shared."""
-    _write(root / "t5", T5, _weights(t5_weights(T5)))
-    weights = _weights(bert_weights(BERT, BERT_MODEL.task, len(LABELS)))
+    _write(root / "t5", T5, _weights(dict(_t5_shapes())))
+    shapes = bert_weights(BERT, BERT_MODEL.task, len(LABELS))
+    weights = _weights({name: shape for name, shape, _ in shapes})
     own = {name: tensor for name, tensor in weights.items() if name.startswith(("bert.embeddings", "bert.encoder"))}
     _write(root / "shared", BERT, own)
     _write(root / "bert", HEAD, {name: tensor for name, tensor in weights.items() if name not in own})
@@ -81,9 +82,24 @@ def _write(folder: Path, config: dict[str, Any], weights: dict[str, Any]) -> Non
     save_file(weights, folder / "model.safetensors")
 
 
-def _weights(shapes: Shapes) -> dict[str, Any]:
+def _t5_shapes() -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yields the names and shapes of the weights of `T5`, whose heads together are as wide as its layers."""
+    yield "shared.weight", (32, 8)
+    for stack, attentions in (("encoder", ["SelfAttention"]), ("decoder", ["SelfAttention", "EncDecAttention"])):
+        layers = f"{stack}.block.0.layer"
+        for place, attention in enumerate(attentions):
+            yield from ((f"{layers}.{place}.{attention}.{part}.weight", (8, 8)) for part in "qkvo")
+        yield f"{layers}.0.SelfAttention.relative_attention_bias.weight", (4, 2)
+        dense = f"{layers}.{len(attentions)}.DenseReluDense"
+        yield from ((f"{dense}.{part}.weight", (16, 8)) for part in ("wi_0", "wi_1"))
+        yield f"{dense}.wo.weight", (8, 16)
+        yield from ((f"{layers}.{place}.layer_norm.weight", (8,)) for place in range(len(attentions) + 1))
+        yield f"{stack}.final_layer_norm.weight", (8,)
+
+
+def _weights(shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
     generator = np.random.default_rng(0)
-    return {name: generator.standard_normal(shape, np.float32) for name, shape, _ in shapes}
+    return {name: generator.standard_normal(shape, np.float32) for name, shape in shapes.items()}
 
 
 def _tokenizer(*special: str) -> Any:

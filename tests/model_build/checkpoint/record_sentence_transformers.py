@@ -1,5 +1,6 @@
-"""Has sentence-transformers save models of a seeded BERT, and adds the files that it writes beside the weights to
-sentence_transformers.json, by its version.
+"""Records sentence-transformers with a seeded BERT: its files beside the weights, and its embeddings.
+
+It adds the files to sentence_transformers.json, by its version, and writes embeddings.json.
 
 It is no requirement of this repository. With it first on the path, beside the torch of `.venv`, for versions from 5 on:
 
@@ -21,10 +22,19 @@ import torch
 from tests.containers.encoder.seeded_bert import save_encoder
 
 RECORDED = Path(__file__).with_name("sentence_transformers.json")
+EMBEDDINGS = Path(__file__).parents[1] / "encoder" / "embeddings.json"
+TEXTS = ("red shoe", "a blue-ish lamp, xl", "do you sell warm winter socks in size xl", "socks")
+POOLINGS = {"mean": "mean", "cls": "cls", "max": "max", "last": "lasttoken"}
+"""The names of poolings in workload.toml, and those of sentence-transformers."""
+CUT = 6
 LONGEST = 64
 KEPT = ("modules.json", "1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 PROMPTS = {"query": "query: ", "document": ""}
-ACTIVATIONS: dict[str, Callable[[], Any]] = {"sigmoid": torch.nn.Sigmoid, "identity": torch.nn.Identity}
+ACTIVATIONS: dict[str, Callable[[], Any] | None] = {
+    "reranker": None,
+    "sigmoid": torch.nn.Sigmoid,
+    "identity": torch.nn.Identity,
+}
 
 
 def main() -> None:
@@ -33,16 +43,26 @@ def main() -> None:
     with TemporaryDirectory() as scratch:
         encoder = Path(scratch) / "encoder"
         save_encoder(encoder)
-        for name, model in _embeddings(library, encoder).items():
+        models = _embeddings(library, encoder)
+        rerankers = {name: _reranker(library, encoder, each) for name, each in ACTIVATIONS.items()}
+        for name, model in {**models, **rerankers}.items():
             model.save(str(Path(scratch) / name))
             saved[name] = _files(Path(scratch) / name)
-        for name, activation in {"reranker": None, **ACTIVATIONS}.items():
-            model = _reranker(library, encoder, activation)
-            model.save(str(Path(scratch) / name))
-            saved[name] = _files(Path(scratch) / name)
+        answers = {
+            f"{way} normalize={normalize} dimensions={cut}": model.encode(
+                list(TEXTS), normalize_embeddings=normalize, truncate_dim=cut or None
+            )
+            for way in POOLINGS
+            for normalize in (False, True)
+            for cut in (0, CUT)
+            if (model := models.get(way))
+        }
     recorded = json.loads(RECORDED.read_text("utf-8")) if RECORDED.exists() else {}
     recorded[library.__version__] = saved
     RECORDED.write_text(json.dumps(dict(sorted(recorded.items())), indent=1) + "\n", "utf-8")
+    rounded = {key: [[round(float(x), 6) for x in vector] for vector in found] for key, found in answers.items()}
+    document = {"sentence_transformers": library.__version__, "embeddings": rounded}
+    EMBEDDINGS.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 def _embeddings(library: Any, encoder: Path) -> dict[str, Any]:

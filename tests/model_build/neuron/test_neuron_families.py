@@ -18,12 +18,12 @@ from model_build.build import verify_outputs
 from model_build.encoder import bert
 from model_build.matrix import rows
 from model_build.neuron.arguments import calls
-from model_build.neuron.compile import torch_examples
+from model_build.neuron.backend import torch_examples
 from model_build.plan import plan
 from model_build.progress import silent
 from model_build.remote.source_archive import pack_source
 from tests.containers.batch import batch_run
-from tests.model_build.miniatures.tiny_families import AUTO
+from tests.fake_neuron import SPLITS
 from tests.model_build.miniatures.tiny_rows import make_workload
 from tests.model_build.neuron import operators
 from tests.model_build.neuron.images import IMAGES, Image, environment_of, needs_inf1, run
@@ -40,10 +40,13 @@ def name_of(family: str, task: str) -> str:
     return f"{family}_{task.replace('classification', 'labels')}".replace("-", "_")[:31]
 
 
-def test_the_cells_are_of_several_families_and_every_task() -> None:
-    assert len({family for family, _ in CELLS}) >= 8
-    assert {task for _, task in CELLS} == {*AUTO, "text-pair-scoring"}
-    assert len({name_of(*cell) for cell in CELLS}) == len(CELLS)
+def traced(network: bert.Bert, tensors: Any) -> Any:
+    with torch.no_grad():
+        return jit.trace(network, tensors)
+
+
+def kinds(graph: Any) -> set[str]:
+    return {node.kind() for node in graph.inlined_graph.nodes()}
 
 
 @pytest.mark.parametrize(
@@ -52,15 +55,21 @@ def test_the_cells_are_of_several_families_and_every_task() -> None:
 def test_every_operator_is_on_neurons_list_but_the_embedding_which_it_leaves_to_the_cpu(
     family: str, task: str, tmp_path: Path
 ) -> None:
+    """A network for Inf2 has nothing that is split, and computes what the joined one does."""
     planned = plan(make_workload(tmp_path / "workloads", family, task), "inf1", tmp_path)
     model, target = planned.compile_inputs.encoder, planned.target
     assert isinstance(target, NeuronTarget)
-    network = bert.load(planned.checkpoint, model)
+    joined, apart = (bert.load(planned.checkpoint, model, apart=apart) for apart in (False, True))
     for call in calls(target, model):
-        with torch.no_grad():
-            traced = jit.trace(network, torch_examples(call))
-        assert operators.unsupported(traced) == []
-        assert operators.on_the_cpu(traced) == ["aten::embedding"]
+        graph = traced(joined, torch_examples(call))
+        assert operators.unsupported(graph) == []
+        assert operators.on_the_cpu(graph) == ["aten::embedding"]
+    assert "aten::split" in kinds(graph)
+    assert not kinds(traced(apart, torch_examples(call))) & SPLITS
+    tensors = [torch.tensor([20, 11]) if each == "valid_length" else torch.ones(2, 20).long() for each in joined.inputs]
+    with torch.no_grad():
+        for one, other in zip(joined(*tensors), apart(*tensors), strict=True):
+            torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-5)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The images of Inf1 and Inf2 run what they should: every workload for them is built, served, batched and recorded.
+"""The images of Inf1 and Inf2 build, serve and batch every workload for them.
 
 The source is what a remote build sends, the Pythons are those of `images`, and the answers are those of the checkpoint
 under the torch of here.
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from containers import archive_reader
 from containers.encoder.answers import OUTPUTS
-from containers.encoder.goldens import RecordedOutputs
 from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
 from model_build.checkpoint import resolve
@@ -64,9 +63,7 @@ class Served:
     image: Image
     environment: dict[str, str]
     task: str
-    original: Predictor
     rows: list[dict[str, str]]
-    evaluation: list[str]
     expected: list[dict[str, Any]]
 
 
@@ -95,9 +92,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         image=image,
         environment=environment,
         task=source.workload.model.task,
-        original=original,
         rows=rows,
-        evaluation=(source.path / "evaluation.jsonl").read_text("utf-8").splitlines()[:EXAMPLES],
         expected=expected,
     )
 
@@ -128,20 +123,6 @@ def test_the_batch_program_gives_the_checkpoints_answers(served: Served, tmp_pat
     run(served.image, ["containers.batch", *words], batch_run.install(tmp_path / "program"), environment)
     for given, wanted in zip(batch_run.read_rows(tmp_path / "out", "predictions"), served.expected, strict=True):
         agree(given, wanted, served.task)
-
-
-def test_a_verification_job_records_the_checkpoints_numbers(served: Served, tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text("\n".join(served.evaluation), "utf-8")
-    outputs = tmp_path / "outputs"
-    words = ["--model", str(served.folder), "--input", str(tmp_path / "rows.jsonl"), "--output", str(outputs)]
-    program = batch_run.install(tmp_path / "program")
-    run(served.image, ["containers.batch.record", *words], program, served.environment)
-    recorded = RecordedOutputs.from_json(outputs.read_text("utf-8")).rows
-    wanted = served.original.outputs([row.encoding for row in recorded])
-    assert len(recorded) == EXAMPLES
-    for row, numbers in zip(recorded, wanted, strict=True):
-        for name, output in numbers.items():
-            np.testing.assert_allclose(row.outputs[name], np.atleast_1d(output), atol=1e-4)
 
 
 def document(rows: list[dict[str, str]]) -> bytes:
