@@ -37,8 +37,8 @@ from workloads.instances import has_accelerator
 from workloads.program import exit_code
 
 NO_ACCOUNT = (
-    "No local account is exported: AWS_ENDPOINT_URL is not set. Start one with `python -m local_aws` and run "
-    "`source .local_aws/exports`, or log in to AWS."
+    "No AWS account is reachable. Start a local one with `python -m local_aws` and run `source .local_aws/exports`, "
+    "or log in to AWS."
 )
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 COMMANDS_ON_STACKS = {"deploy", "diff", "synth", "synthesize", "watch"}
@@ -70,19 +70,19 @@ def add_stacks(
     options = options or Options()
     left_out: dict[str, workloads.ProjectError] = {}
     before = len(scope.node.children)
-    as_asked = _folders(root, options.hosting_target)
+    as_committed = _folders(root, options.hosting_target)
     on_cpu = on_cpu and options.hosting_target is None
-    folders = [_hosted_on_cpu(folder) for folder in as_asked] if on_cpu else as_asked
+    folders = [_hosted_on_cpu(folder) for folder in as_committed] if on_cpu else as_committed
     network = partial(_shared_network, scope, folders, environment, options)
-    for folder, wanted in zip(folders, as_asked, strict=True):
+    for folder, committed in zip(folders, as_committed, strict=True):
         if folder.workload.name in without:
             continue
-        instead = folder.workload.hosting.target if folder is not wanted else options.hosting_target
+        instead = folder.workload.hosting.target if folder is not committed else options.hosting_target
         try:
             props = _props(root, folder, environment, replace(options, hosting_target=instead))
             stack = _add_stack(scope, root, props, network)
-            if folder is not wanted:
-                _tell_target(stack, folder, wanted)
+            if folder is not committed:
+                _note_target(stack, folder, committed)
         except (workloads.MissingArtifact, NoRecommendation) as error:
             scope.node.try_remove_child(folder.workload.stack_name)  # It may have been made in part.
             left_out[folder.workload.stack_name] = error
@@ -161,12 +161,13 @@ def _hosted_on_cpu(folder: workloads.WorkloadFolder) -> workloads.WorkloadFolder
     return folder.hosted_on(target)
 
 
-def _tell_target(stack: Stack, folder: workloads.WorkloadFolder, wanted: workloads.WorkloadFolder) -> None:
-    shadow = ", and no shadow" if len(folder.workload.deployed) < len(wanted.workload.deployed) else ""
+def _note_target(stack: Stack, folder: workloads.WorkloadFolder, committed: workloads.WorkloadFolder) -> None:
+    shadow = ", and no shadow" if len(folder.workload.deployed) < len(committed.workload.deployed) else ""
     Annotations.of(stack).add_info_v2(
         "hosting:local",
         f"{folder.file}: the local account gets '{folder.workload.hosting.target}' in place of hosting.target "
-        f"'{wanted.workload.hosting.target}', whose hardware it lacks{shadow}. -c hosting-target=NAME chooses another.",
+        f"'{committed.workload.hosting.target}', whose hardware it lacks{shadow}. "
+        "-c hosting-target=NAME chooses another.",
     )
 
 
@@ -209,9 +210,9 @@ def _shared_network(
     """Returns the one network below `scope`, for all workloads that run on EC2."""
     if isinstance(there := scope.node.try_find_child(SHARED_NETWORK), SharedNetworkStack):
         return there
-    found = {folder.file: folder.workload for folder in folders}
+    workloads_by_file = {folder.file: folder.workload for folder in folders}
     region = environment.region if environment else None
-    zones = SharedZones(found, region, in_production=options.in_production)
+    zones = SharedZones(workloads_by_file, region, in_production=options.in_production)
     return SharedNetworkStack(
         scope, SHARED_NETWORK, zones=zones, tags=cost_tags(options.stage), environment=environment
     )
@@ -230,7 +231,7 @@ def _add_stack(scope: Construct, root: Path, props: WorkloadStackProps, network:
 
 
 def on_this_machine(variables: Mapping[str, str]) -> bool:
-    """Tells whether CloudFormation is that of `python -m local_aws`, whose exports name an address of this machine."""
+    """Returns whether CloudFormation is that of `python -m local_aws`, whose exports name a loopback address."""
     url = variables.get("AWS_ENDPOINT_URL_CLOUDFORMATION") or variables.get("AWS_ENDPOINT_URL")
     return url is not None and urlsplit(url).hostname in LOOPBACK
 
@@ -290,7 +291,7 @@ def add_all(
             Validations.of(app).add_plugins(CloudFormationValidatePlugin())
     except NothingBuilt as error:
         names = asked_for(list(error.reasons), command) or list(error.reasons)
-        if not local and environment.account is None:
+        if environment.account is None:
             print(NO_ACCOUNT, file=sys.stderr)
         print(_nothing_to_deploy({name: error.reasons[name] for name in names}), file=sys.stderr)
         return error.exit_code
@@ -313,8 +314,8 @@ def _nothing_to_deploy(reasons: Mapping[str, workloads.ProjectError]) -> str:
 def main(root: Path = workloads.ROOT, command: Sequence[str] | None = None) -> int:
     # `make test` and the synthesis of a release run CDK's checks of templates, which take a third of the time.
     app = App(stack_traces=False, tree_metadata=False, builtin_cloud_formation_validation=False)
-    local = on_this_machine(os.environ)
-    if (code := add_all(app, root, deploying_to(os.environ), command, local=local)) == 0:
+    code = add_all(app, root, deploying_to(os.environ), command, local=on_this_machine(os.environ))
+    if code == 0:
         app.synth()
     return code
 

@@ -1,5 +1,6 @@
 """boto3's exceptions as errors that a user can act on: one sentence each, exit code 3. It knows no service."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -11,28 +12,11 @@ from workloads import Unavailable
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
 
-BUSY = frozenset(
-    {
-        "InternalError",
-        "InternalFailure",
-        "InternalServerError",
-        "InternalServiceError",
-        "LimitExceededException",
-        "PriorRequestNotComplete",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "ServiceUnavailable",
-        "ServiceUnavailableException",
-        "SlowDown",
-        "Throttling",
-        "ThrottledException",
-        "ThrottlingException",
-        "TooManyRequestsException",
-    }
+BUSY = re.compile(
+    "Throttl|RequestLimitExceeded|TooManyRequests|SlowDown|PriorRequestNotComplete|^LimitExceededException$"
 )
+"""Error codes of a call that may succeed later. Every status above 500 may, too, but 501 is "not implemented"."""
 EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
-NOT_IMPLEMENTED = 501
 MISSING = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
 ABSENT = "Could not find"
 """SageMaker's message for a name that is not there begins so, with the code of every wrong request."""
@@ -143,7 +127,7 @@ def refusal(operation: str, error: "ClientError") -> AwsRefused | ExpiredCredent
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
     if code in EXPIRED:
         return ExpiredCredentials()
-    if code in BUSY or (status >= 500 and status != NOT_IMPLEMENTED):
+    if BUSY.search(code) or (status >= 500 and status != 501):
         return AwsBusy(operation, code, message)
     missing = code in MISSING or (code == "ValidationException" and message.startswith(ABSENT))
     return (NotFound if missing else AwsRefused)(operation, code, message)

@@ -1,8 +1,4 @@
-"""When something that was made for a test may be deleted: a tag with a time, which `sweep` goes by.
-
-Nothing deletes itself at that time. A test deletes what it made; the tag is for what it left behind because its process
-was killed or its machine was lost.
-"""
+"""The tag with the time after which `jobs cleanup` may delete what a killed test has left behind."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
@@ -10,7 +6,7 @@ from datetime import datetime, timezone
 TAG = "inference-recommender:expires-at"
 """Key of the tag. Its value is the time in ISO 8601, in UTC."""
 GRACE_S = 7200
-"""Seconds that a thing may live beyond the load it was made for: endpoints take minutes to start and to go."""
+"""Seconds of life beyond the load: endpoints take minutes to start and to be deleted."""
 
 
 def expiry_tag(at: datetime) -> dict[str, str]:
@@ -19,9 +15,7 @@ def expiry_tag(at: datetime) -> dict[str, str]:
 
 
 def expiry_of(tags: Iterable[Mapping[str, str]]) -> datetime | None:
-    """Returns the time at which a thing with these tags expires; None without the tag, or where it is no time with a
-    zone, as only another hand can have written it.
-    """
+    """Returns the time at which a resource with these tags expires; None without a time that has a zone."""
     value = next((tag["Value"] for tag in tags if tag["Key"] == TAG), "")
     try:
         at = datetime.fromisoformat(value)

@@ -2,60 +2,46 @@
 
 from typing import Any
 
-from aws_api.errors import NotFound, translate_aws_errors
+from aws_api.errors import NotFound
 from aws_api.session import AwsSession
 
 MOST_PAGES = 10
 
 
 def last_lines(aws: AwsSession, group: str, lines: int, *, prefix: str | None = None) -> list[str]:
-    """Returns the end of the first stream that has any lines; an empty list where there is no such log.
-
-    Streams are tried from the one written last; with `prefix` only those whose name begins so, by name, since the API
-    cannot do both. Raises `AwsUnavailable`.
-    """
+    """Returns the end of the latest stream, or of the first one below `prefix` that has lines; none without a log."""
     chosen = {"logStreamNamePrefix": prefix} if prefix else {"orderBy": "LastEventTime", "descending": True, "limit": 1}
-    client = aws.client("logs")
     try:
-        with translate_aws_errors("GetLogEvents"):
-            for stream in client.describe_log_streams(logGroupName=group, **chosen)["logStreams"]:
-                events = client.get_log_events(
-                    logGroupName=group, logStreamName=stream["logStreamName"], limit=lines, startFromHead=False
-                )["events"]
-                if said := [line for event in events for line in str(event["message"]).rstrip().splitlines()]:
-                    return said[-lines:]
+        for stream in aws.call("logs", "describe_log_streams", logGroupName=group, **chosen)["logStreams"]:
+            request = {"logGroupName": group, "logStreamName": stream["logStreamName"], "startFromHead": False}
+            events = aws.call("logs", "get_log_events", limit=lines, **request)["events"]
+            if written := [line for event in events for line in str(event["message"]).rstrip().splitlines()]:
+                return written[-lines:]
     except NotFound:
         pass
     return []
 
 
 def first_events(aws: AwsSession, group: str) -> list[list[tuple[float, str]]]:
-    """Returns the beginning of each stream of a group, oldest first: Unix seconds and a line; an empty list where there
-    is no such log. At most `MOST_PAGES` pages of a stream are read, each of up to 1 MB. Raises `AwsUnavailable`.
+    """Returns the first `MOST_PAGES` pages of each stream, oldest stream first: Unix seconds and a line. None without a
+    log.
     """
-    client = aws.client("logs")
     try:
-        with translate_aws_errors("GetLogEvents"):
-            pages = client.get_paginator("describe_log_streams").paginate(logGroupName=group)
-            streams = [stream for page in pages for stream in page["logStreams"]]
-            streams.sort(key=lambda stream: stream.get("firstEventTimestamp", 0))
-            return [_events(client, group, stream["logStreamName"]) for stream in streams]
+        streams = aws.pages("logs", "describe_log_streams", "logStreams", logGroupName=group)
     except NotFound:
         return []
+    streams.sort(key=lambda stream: stream.get("firstEventTimestamp", 0))
+    return [_events(aws, group, stream["logStreamName"]) for stream in streams]
 
 
-def _events(client: Any, group: str, stream: str) -> list[tuple[float, str]]:
+def _events(aws: AwsSession, group: str, stream: str) -> list[tuple[float, str]]:
     """Follows the token of the next page until it stays the same; a page before that may be empty."""
-    found: list[tuple[float, str]] = []
-    asked: dict[str, Any] = {"logGroupName": group, "logStreamName": stream, "startFromHead": True}
+    events: list[dict[str, Any]] = []
+    request: dict[str, Any] = {"logGroupName": group, "logStreamName": stream, "startFromHead": True}
     for _ in range(MOST_PAGES):
-        page = client.get_log_events(**asked)
-        found += [
-            (event["timestamp"] / 1000, line)
-            for event in page["events"]
-            for line in str(event["message"]).rstrip().splitlines()
-        ]
-        if page["nextForwardToken"] == asked.get("nextToken"):
+        page = aws.call("logs", "get_log_events", **request)
+        events += page["events"]
+        if page["nextForwardToken"] == request.get("nextToken"):
             break
-        asked["nextToken"] = page["nextForwardToken"]
-    return found
+        request["nextToken"] = page["nextForwardToken"]
+    return [(event["timestamp"] / 1000, line) for event in events for line in event["message"].rstrip().splitlines()]

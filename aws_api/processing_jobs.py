@@ -1,6 +1,6 @@
-"""SageMaker Processing jobs: the request, built purely, and the three calls that a job's life takes.
+"""The request of a SageMaker Processing job. Pure.
 
-Which GPU driver a processing instance starts with it does not know: AWS documents none, and no request chooses it.
+AWS does not document the GPU driver of a processing instance, and no request chooses it.
 """
 
 import re
@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from aws_api.session import AwsSession
 from workloads.instances import family
 
 SOURCE, OUTPUT = "/opt/ml/processing/source", "/opt/ml/processing/output"
@@ -90,16 +89,3 @@ class ProcessingJob:
             return {}
         vpc = {"SecurityGroupIds": list(self.security_groups), "Subnets": list(self.subnets)}
         return {"NetworkConfig": {"VpcConfig": vpc}}
-
-
-def create(aws: AwsSession, job: ProcessingJob) -> None:
-    """Raises `AwsRefused` with code ResourceInUse for a name that is taken, ResourceLimitExceeded for want of quota."""
-    aws.call("sagemaker", "create_processing_job", **job.request())
-
-
-def describe(aws: AwsSession, name: str) -> dict[str, Any]:
-    return aws.call("sagemaker", "describe_processing_job", ProcessingJobName=name)
-
-
-def stop(aws: AwsSession, name: str) -> None:
-    aws.call("sagemaker", "stop_processing_job", ProcessingJobName=name)

@@ -21,12 +21,7 @@ def split_url(url: str) -> tuple[str, str]:
 def upload(aws: AwsSession, url: str, body: bytes) -> None:
     """Puts `body` at `url`, making the bucket where it is missing."""
     bucket, key = split_url(url)
-
-    def put() -> None:
-        with translate_aws_errors("PutObject"):
-            aws.client("s3").put_object(Bucket=bucket, Key=key, Body=body)
-
-    _put_in_bucket(aws, bucket, put)
+    _put_in_bucket(aws, bucket, lambda: aws.call("s3", "put_object", Bucket=bucket, Key=key, Body=body))
 
 
 def upload_file(
@@ -83,14 +78,11 @@ def size(aws: AwsSession, url: str) -> int | None:
 
 
 def _sizes(aws: AwsSession, bucket: str, prefix: str) -> dict[str, int]:
-    with translate_aws_errors("ListObjectsV2"):
-        pages = aws.client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        return {
-            item["Key"].removeprefix(prefix): int(item["Size"]) for page in pages for item in page.get("Contents", [])
-        }
+    items = aws.pages("s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)
+    return {item["Key"].removeprefix(prefix): int(item["Size"]) for item in items}
 
 
-def _put_in_bucket(aws: AwsSession, bucket: str, put: Callable[[], None]) -> None:
+def _put_in_bucket(aws: AwsSession, bucket: str, put: Callable[[], object]) -> None:
     try:
         put()
     except AwsRefused as error:
@@ -102,13 +94,12 @@ def _put_in_bucket(aws: AwsSession, bucket: str, put: Callable[[], None]) -> Non
 
 def _create_bucket(aws: AwsSession, bucket: str) -> None:
     """Makes a bucket that is closed to the public."""
-    s3 = aws.client("s3")
     # us-east-1 is the one region that must not be named.
-    where = {} if aws.region == "us-east-1" else {"LocationConstraint": aws.region}
+    where = {} if aws.region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": aws.region}}
     blocked = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
-    with translate_aws_errors("PutObject"):
-        s3.create_bucket(Bucket=bucket, **({"CreateBucketConfiguration": where} if where else {}))
-        s3.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration=dict.fromkeys(blocked, True))
+    aws.call("s3", "create_bucket", Bucket=bucket, **where)
+    closed = dict.fromkeys(blocked, True)
+    aws.call("s3", "put_public_access_block", Bucket=bucket, PublicAccessBlockConfiguration=closed)
 
 
 def _transfer_config(aws: AwsSession) -> Any:

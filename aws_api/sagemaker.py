@@ -4,17 +4,15 @@ Each method is one call or a few, in the API's shapes. Every method raises `AwsU
 through the same calls (AWS_ENDPOINT_URL).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from aws_api import s3
-from aws_api.errors import AwsRefused, AwsUnavailable, NotFound, translate_aws_errors
+from aws_api.errors import AwsRefused, AwsUnavailable, NotFound
 from aws_api.expiry import expiry_of
 from aws_api.logs import first_events, last_lines
 from aws_api.session import AwsSession
@@ -71,6 +69,40 @@ class EndpointDescription:
 
     def tag(self, key: str) -> str | None:
         return next((tag["Value"] for tag in self.tags if tag["Key"] == key), None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Endpoint:
+    """An endpoint on one instance. Its model, its configuration and itself have one name."""
+
+    name: str
+    role_arn: str
+    image_uri: str
+    model_url: str
+    """The archive that SageMaker unpacks into /opt/ml/model."""
+    environment: Mapping[str, str]
+    instance_type: str
+    startup_s: int
+    """Longest time that the container may take until /ping answers."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def requests(self) -> dict[str, dict[str, Any]]:
+        """Returns the requests that create it, by operation, in order."""
+        name, tags = self.name, [{"Key": key, "Value": value} for key, value in self.tags.items()]
+        container = {"Image": self.image_uri, "ModelDataUrl": self.model_url, "Environment": dict(self.environment)}
+        model = {"ModelName": name, "ExecutionRoleArn": self.role_arn, "PrimaryContainer": container, "Tags": tags}
+        variant = {
+            "VariantName": "only",
+            "ModelName": name,
+            "InstanceType": self.instance_type,
+            "InitialInstanceCount": 1,
+            "ContainerStartupHealthCheckTimeoutInSeconds": self.startup_s,
+        }
+        return {
+            "create_model": model,
+            "create_endpoint_config": {"EndpointConfigName": name, "ProductionVariants": [variant], "Tags": tags},
+            "create_endpoint": {"EndpointName": name, "EndpointConfigName": name, "Tags": tags},
+        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -265,14 +297,21 @@ class SageMakerAccount(AwsSession):
 
     def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
         """Creates an endpoint and its configuration, or reuses existing ones with these names."""
-        name = endpoint["EndpointName"]
-        with translate_aws_errors("CreateEndpointConfig"):
-            if not _created(self._client.create_endpoint_config, config):
-                existing = self._client.describe_endpoint_config(EndpointConfigName=name)
-                self._tag(existing["EndpointConfigArn"], config)
-        with translate_aws_errors("CreateEndpoint"):
-            if not _created(self._client.create_endpoint, endpoint):
-                self._tag(self.describe_endpoint(name)["EndpointArn"], endpoint)
+        if not self._created("create_endpoint_config", config):
+            existing = self._call("describe_endpoint_config", EndpointConfigName=config["EndpointConfigName"])
+            self._tag(existing["EndpointConfigArn"], config)
+        if not self._created("create_endpoint", endpoint):
+            self._tag(self.describe_endpoint(endpoint["EndpointName"])["EndpointArn"], endpoint)
+
+    def _created(self, operation: str, request: Mapping[str, Any]) -> bool:
+        """Returns False if the name exists already; the service has no error code for that."""
+        try:
+            self._call(operation, **request)
+        except AwsRefused as error:
+            if "already existing" not in error.reason:
+                raise
+            return False
+        return True
 
     def endpoint_log(self, name: str) -> list[list[tuple[float, str]]]:
         """Returns the beginning of each instance's log as Unix seconds and lines; none if there is no log."""
@@ -318,10 +357,6 @@ class SageMakerAccount(AwsSession):
     def _pages(self, operation: str, key: str, **arguments: Any) -> list[dict[str, Any]]:
         return self.pages("sagemaker", operation, key, **arguments)
 
-    @property
-    def _client(self) -> Any:
-        return self.client("sagemaker")
-
 
 def scaling_resource_id(endpoint: str, variant: str) -> str:
     """Returns Application Auto Scaling's id of a variant."""
@@ -330,14 +365,3 @@ def scaling_resource_id(endpoint: str, variant: str) -> str:
 
 def _not_deployed(stack: str, missing: str, instead: str) -> AwsUnavailable:
     return AwsUnavailable(f"{missing} Run `cdk deploy {stack}` first{instead}.")
-
-
-def _created(call: Callable[..., Any], request: Mapping[str, Any]) -> bool:
-    """Returns False if the name exists already; the service has no error code for that."""
-    try:
-        call(**request)
-    except ClientError as error:
-        if "already existing" not in str(error):
-            raise
-        return False
-    return True

@@ -1,10 +1,7 @@
-"""A session with one AWS account and region: lazily created clients, and the way calls are retried.
+"""A session with one AWS account and region: lazily created clients, and the retries of calls.
 
-botocore's standard mode tries a throttled or dropped call `ATTEMPTS` times, which takes some seconds. A session with
-`notify` outlasts an outage: it retries for `GIVE_UP_S` and notifies the user once. More attempts of the standard mode
-cannot replace that: its retry quota is spent after 35 dropped calls, about four minutes, and then it fails silently.
-
-A local account is reached through the same calls (AWS_ENDPOINT_URL). If it has ended, a call fails at once.
+botocore's standard mode tries a throttled or dropped call `ATTEMPTS` times, for some seconds. A session with `notify`
+retries for `GIVE_UP_S` and notifies the user once: the standard mode's quota is spent after four minutes.
 """
 
 import random
@@ -20,11 +17,11 @@ from aws_api.errors import (
     AwsBusy,
     AwsUnavailable,
     LocalAccountEnded,
+    is_this_machine,
     refusal,
     translate_aws_errors,
     unreachable,
 )
-from aws_api.errors import is_this_machine as is_this_machine
 
 if TYPE_CHECKING:
     import boto3
@@ -102,7 +99,9 @@ class AwsSession:
         """Returns the list `key` of all pages of a response."""
         client = self.client(service)
         with translate_aws_errors(client.meta.method_to_api_mapping[operation]):
-            return [item for page in client.get_paginator(operation).paginate(**arguments) for item in page[key]]
+            return [
+                item for page in client.get_paginator(operation).paginate(**arguments) for item in page.get(key, [])
+            ]
 
     def stop_retrying(self) -> None:
         """Makes calls fail at once in an outage, also with existing clients: after Ctrl-C the user expects a prompt."""
@@ -125,9 +124,7 @@ def pause_s(attempt: int, jitter: float) -> float:
 class OutageRetries:
     """Handles botocore's `needs-retry` event: keeps a throttled or unreachable call alive when botocore gives up.
 
-    botocore emits the event after each attempt, sleeps for the seconds that a handler returns and tries again; where
-    all return None the call ends as the last attempt did. Expired credentials and a local account that has ended are
-    raised at once.
+    botocore sleeps for the seconds that a handler returns and tries again. If all return None, the call ends.
     """
 
     _WAITED_S = "outage_waited_s"

@@ -32,7 +32,7 @@ from benchmarks.harness import ROOT
 from benchmarks.plain_triton import plain_triton
 from containers.encoder.goldens import GOLDENS, PARITY, Golden, ParityLimits, to_json
 from containers.encoder.settings import Settings
-from containers.neuron.server_settings import ServerSettings
+from containers.neuron.placement import ServerSettings
 from inference_recommender.load_generator.plan import LoadPlan, Phase, TrafficPattern
 from inference_recommender.load_generator.process import GeneratorProcess
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, make_tokenizer

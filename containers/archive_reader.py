@@ -1,13 +1,14 @@
 """Reads .tar.gz archives that may be damaged or hostile. Unpacks them completely or not at all.
 
 Programs that run before the rest of the code is unpacked import this module too: it uses only the standard library and
-Python 3.8. Of `tarfile` it uses only the parser of headers. Links are refused and contents are written here, so faults
-of `tarfile`'s extraction (CVE-2025-4517) do not apply.
+Python 3.8. `tarfile` reads the headers. Links are refused and contents are written here, so faults of `tarfile`'s
+extraction (CVE-2025-4517) do not apply.
 """
 
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import os
 import re
@@ -17,11 +18,11 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, cast
 
-BLOCK_BYTES, READ_BYTES, PIECE_BYTES = tarfile.BLOCKSIZE, 1 << 17, 1 << 20
-MAX_EXTENDED_BYTES = 1 << 20
-"""Largest long name or pax header. It is held in memory."""
+PIECE_BYTES = 1 << 20
+MAX_HEADER_BYTES = 1 << 13
+"""Of one entry, with long names, pax records and sparse maps. `tarfile` may take quadratic time (CVE-2024-6232)."""
 MAX_NAME_LENGTH, MAX_DEPTH = 1024, 64
 Kind = Literal["file", "folder", "symlink", "hardlink", "device"]
 KINDS: dict[bytes, Kind] = {
@@ -30,9 +31,6 @@ KINDS: dict[bytes, Kind] = {
     **{tarfile.CHRTYPE: "device", tarfile.BLKTYPE: "device", tarfile.FIFOTYPE: "device"},
 }
 ONLY_PLAIN = "only plain files and folders are unpacked"
-LONG_FIELDS = {tarfile.GNUTYPE_LONGNAME: "path", tarfile.GNUTYPE_LONGLINK: "linkpath"}
-PAX_TYPES = (tarfile.XHDTYPE, tarfile.XGLTYPE)
-PAX_RECORD = re.compile(rb"([1-9][0-9]{0,6}) ([^=\n]+)=")
 SHA256_NAME = re.compile(r"(?:.*/)?([0-9a-f]{64})\.tar\.gz", re.DOTALL)
 BESIDE = {f"{__package__}/{name}": Path(__file__).with_name(name) for name in ("__init__.py", Path(__file__).name)}
 """The files that a program needs in its own folder to import this module, by their names there."""
@@ -99,54 +97,49 @@ def entries(archive: BinaryIO, sha256: str | None = None, limits: Limits = LIMIT
 
     An entry's content can be read until the next entry is requested.
     """
-    tar = _Tar(archive, limits)
-    extended: dict[str, str] = {}
-    for _ in range(limits.entries + 1):
-        if (header := tar.header()) is None:
-            break
-        if header.type not in KINDS:
-            records = tar.records(header)
-            if not extended.keys().isdisjoint(records):
-                raise ArchiveRefused("two extended headers describe one entry")
-            extended.update(records)
-            continue
-        entry = Entry(tar, header, extended)
-        extended = {}
-        yield entry
-        entry.skip()
-    else:
-        raise ArchiveRefused(f"it has more than {limits.entries:,} headers")
-    if extended:
-        raise ArchiveRefused("it ends after an extended header")
-    tar.finish(sha256)
+    stream = _Inflated(archive, limits)
+    try:
+        tar: Any = tarfile.TarFile(fileobj=cast(Any, stream), encoding="utf-8")
+        for _ in range(limits.entries + 1):
+            if (header := tar.next()) is None:
+                break
+            tar.members.clear()
+            if tar.pax_headers.keys() & {"path", "linkpath", "size"}:
+                raise ArchiveRefused("a pax header sets the path or the size for every entry")
+            yield Entry(header, stream)
+            stream.header_bytes = 0
+        else:
+            raise ArchiveRefused(f"it has more than {limits.entries:,} entries")
+    except (tarfile.TarError, ValueError, LookupError, RecursionError) as error:
+        raise ArchiveRefused(f"its tar is damaged ({error})") from None
+    stream.finish(sha256)
 
 
 class Entry:
     """A member of the archive as its headers describe it. `kind` is a value of `KINDS`."""
 
-    def __init__(self, tar: _Tar, header: tarfile.TarInfo, extended: dict[str, str]) -> None:
-        self.name = extended.get("path", header.name)
-        self.target = extended.get("linkpath", header.linkname)
+    def __init__(self, header: tarfile.TarInfo, stream: _Inflated) -> None:
+        self.name, self.target = header.name, header.linkname
+        f"{self.name}{self.target}".encode()  # raises ValueError if they are not UTF-8
+        if header.issparse() or any(key.startswith("GNU.sparse.") for key in header.pax_headers):
+            raise ArchiveRefused(f"{quoted(self.name)} is sparse; {ONLY_PLAIN}")
+        if header.type not in KINDS:
+            raise ArchiveRefused(f"{quoted(self.name)} has tar's type {header.type!r}; {ONLY_PLAIN}")
         self.kind = KINDS[header.type]
-        self.size = self._left = int(extended.get("size", header.size))
-        self._tar = tar
+        self.size = self._left = header.size
+        self._stream = stream
         self._mode = 0o777 if header.mode & 0o100 else 0o666  # less the umask
-        if self.size and self.kind != "file":
-            raise ArchiveRefused(f"{quoted(self.name)} has content and is not a file")
+        if self.size < 0 or (self.size and self.kind != "file"):
+            raise ArchiveRefused(f"{quoted(self.name)} is a {self.kind} of {self.size:,} bytes")
 
     def read(self, most: int = -1) -> bytes:
         """Returns the next bytes of the content: all, or at most `most`."""
         return b"".join(self.blocks(self._left if most < 0 else min(most, self._left)))
 
-    def blocks(self, count: int) -> Iterator[memoryview]:
-        """Yields the next `count` bytes of the content. Each piece is valid until the next one is requested."""
+    def blocks(self, count: int) -> Iterator[bytes]:
+        """Yields the next `count` bytes of the content."""
         self._left -= count
-        return self._tar.blocks(count, quoted(self.name))
-
-    def skip(self) -> None:
-        """Skips the rest of the content and its padding to a whole block."""
-        for _ in self.blocks(self._left + -self.size % BLOCK_BYTES):
-            pass
+        return self._stream.blocks(count)
 
     def create(self, path: Path) -> None:
         """Creates the folder, or the file with its content."""
@@ -164,116 +157,77 @@ class Entry:
                 stream.write(block)
 
 
-class _Tar:
-    """Inflates the archive in pieces, one of which is in memory, and parses headers."""
+class _Hashed:
+    """The file as gzip reads it: hashed, and with a limit on the number of gzip streams."""
 
-    def __init__(self, source: BinaryIO, limits: Limits) -> None:
-        self._source, self._limits, self._left = source, limits, limits.bytes
-        self._digest = hashlib.sha256()
-        self._streams = 0
-        self._gzip: Any = None
-        self._packed = b""
-        self._piece = memoryview(b"")
+    def __init__(self, archive: BinaryIO, limits: Limits) -> None:
+        self._archive, self._limits, self._streams = archive, limits, 0
+        self.sha256 = hashlib.sha256()
 
-    def header(self) -> tarfile.TarInfo | None:
-        """Returns the next header; None at the end, which some programs do not mark."""
-        self._piece = self._piece or memoryview(self._inflate())
-        block = b"".join(self.blocks(BLOCK_BYTES, "a tar header")) if self._piece else b""
-        if not any(block):
-            return None
-        try:
-            header = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
-        except (tarfile.HeaderError, ValueError) as error:
-            raise ArchiveRefused(f"a tar header is damaged ({error})") from None
-        if header.size < 0:
-            raise ArchiveRefused("a tar header is damaged (negative size)")
-        if header.type not in (*KINDS, *LONG_FIELDS, *PAX_TYPES):
-            raise ArchiveRefused(f"{quoted(header.name)} has tar's type {header.type!r}; {ONLY_PLAIN}")
-        return header
+    def read(self, count: int) -> bytes:
+        packed = self._archive.read(count)
+        self.sha256.update(packed)
+        self._streams += packed.count(b"\x1f\x8b\x08")
+        if self._streams > self._limits.entries:
+            raise ArchiveRefused(f"it has more than {self._limits.entries:,} gzip streams")
+        return packed
 
-    def records(self, header: tarfile.TarInfo) -> dict[str, str]:
-        """Reads an extended header. Returns the path, link target and size that it sets for the next entry."""
-        if header.size > MAX_EXTENDED_BYTES:
-            raise ArchiveRefused(f"an extended tar header has {header.size:,} bytes")
-        padded = b"".join(self.blocks(header.size + -header.size % BLOCK_BYTES, "an extended header"))
-        content = padded[: header.size]
-        try:
-            if header.type in LONG_FIELDS:
-                return {LONG_FIELDS[header.type]: content.partition(b"\0")[0].decode()}
-            pairs = list(_pax_records(content))
-        except UnicodeDecodeError:
-            raise ArchiveRefused("an extended tar header is not UTF-8") from None
-        records = dict(pairs)
-        if len(records) < len(pairs) or (records and header.type == tarfile.XGLTYPE):
-            raise ArchiveRefused("a pax header sets the path or the size twice, or for every entry")
-        return records
 
-    def blocks(self, count: int, what: str) -> Iterator[memoryview]:
+class _Inflated:
+    """The tar inside the gzip streams, a file that is only read forward. `tarfile` reads and seeks headers in it."""
+
+    def __init__(self, archive: BinaryIO, limits: Limits) -> None:
+        self._file, self._limits, self._position = _Hashed(archive, limits), limits, 0
+        self._gzip: Any = gzip.GzipFile(fileobj=cast(Any, self._file))
+        self._last = b""
+        self.header_bytes = 0  # read for the headers of one entry
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, position: int) -> None:
+        if position < self._position:
+            raise ArchiveRefused("a size is negative")
+        for _ in self.blocks(position - self._position):
+            pass
+
+    def read(self, count: int) -> bytes:
+        """Reads part of a header."""
+        self.header_bytes += count
+        if self.header_bytes > MAX_HEADER_BYTES:
+            raise ArchiveRefused(f"the headers of an entry have more than {MAX_HEADER_BYTES:,} bytes")
+        self._last = self._inflate(count)
+        return self._last
+
+    def blocks(self, count: int) -> Iterator[bytes]:
         """Yields the next `count` bytes."""
         while count:
-            self._piece = self._piece or memoryview(self._inflate())
-            if not self._piece:
-                raise ArchiveRefused(f"it ends in the middle of {what}")
-            block, self._piece = self._piece[:count], self._piece[count:]
+            if not (block := self._inflate(min(count, PIECE_BYTES))):
+                raise ArchiveRefused("it ends in the middle of a file")
             count -= len(block)
             yield block
 
     def finish(self, sha256: str | None) -> None:
         """Reads to the end of the file, which checks gzip's checksum, and compares the sha256 if it is known."""
-        rest = bytes(self._piece)
-        while rest:
-            if rest.count(0) < len(rest):
+        if any(self._last):  # tarfile takes a damaged header for the end
+            raise ArchiveRefused("a tar header is damaged")
+        while rest := self._inflate(PIECE_BYTES):
+            if any(rest):
                 raise ArchiveRefused("data follows the end of its tar")
-            rest = self._inflate()
-        if sha256 and (actual := self._digest.hexdigest()) != sha256:
+        if sha256 and (actual := self._file.sha256.hexdigest()) != sha256:
             raise ArchiveRefused(f"its sha256 is {actual}, not {sha256}: it is damaged, or another archive")
 
-    def _inflate(self) -> bytes:
-        """Returns the next piece; empty at the end of the file. One gzip stream may follow another."""
-        piece = b""
-        while not piece:
-            if not self._packed:
-                self._packed = self._source.read(READ_BYTES)
-                self._digest.update(self._packed)
-            if self._gzip is None and not self._packed and self._streams:
-                return b""
-            if self._gzip is None:
-                if not self._packed.startswith(b"\x1f\x8b"):
-                    raise ArchiveRefused("data follows its gzip stream" if self._streams else "it is not gzip")
-                self._streams += 1
-                if self._streams > self._limits.entries:
-                    raise ArchiveRefused(f"it has more than {self._limits.entries:,} gzip streams")
-                self._gzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-            if not self._packed:
-                raise ArchiveRefused("its gzip stream ends early")
-            try:
-                piece = self._gzip.decompress(self._packed, min(PIECE_BYTES, self._left + 1))
-            except zlib.error as error:
-                raise ArchiveRefused(f"its gzip stream is damaged ({error})") from None
-            self._packed = self._gzip.unused_data if self._gzip.eof else self._gzip.unconsumed_tail
-            self._gzip = None if self._gzip.eof else self._gzip
-        self._left -= len(piece)
-        if self._left < 0:
+    def _inflate(self, count: int) -> bytes:
+        try:
+            piece: bytes = self._gzip.read(count)
+        except EOFError:
+            raise ArchiveRefused("its gzip stream ends early") from None
+        except (gzip.BadGzipFile, zlib.error):
+            raise ArchiveRefused("its gzip stream is damaged" if self._position else "it is not gzip") from None
+        self._position += len(piece)
+        if self._position > self._limits.bytes:
             raise ArchiveRefused(f"it unpacks to more than {self._limits.bytes:,} bytes")
         return piece
-
-
-def _pax_records(content: bytes) -> Iterator[tuple[str, str]]:
-    """Yields the records that matter. A record is its length in bytes, a key and a value."""
-    start = 0
-    while start < len(content):
-        record = PAX_RECORD.match(content, start)
-        end = start + int(record[1]) if record else 0
-        if record is None or not record.end() < end <= len(content) or content[end - 1 : end] != b"\n":
-            raise ArchiveRefused("a pax header is damaged")
-        key, value = record[2].decode(), content[record.end() : end - 1]
-        if key.startswith(("GNU.sparse.", "hdrcharset")) or (
-            key == "size" and not re.fullmatch(rb"[0-9]{1,19}", value)
-        ):
-            raise ArchiveRefused(f"a pax header has {quoted(key)} of {value[:40]!r}; {ONLY_PLAIN}")
-        if key in ("path", "linkpath", "size"):
-            yield key, value.decode()
-        start = end
 
 
 def _safe_name(entry: Entry) -> PurePosixPath:

@@ -17,7 +17,8 @@ invalid run; 70 internal error, a log is named; 130 interrupted, measurements ar
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from rich.console import Console
 
@@ -25,14 +26,6 @@ from inference_recommender.output import Commands, tell
 from inference_recommender.renamed import renamed
 from workloads import ProjectError, UsageError
 from workloads.program import CommandParser, exit_code
-
-if TYPE_CHECKING:
-    from aws_api.sagemaker import SageMakerAccount
-    from inference_recommender.measure.run import Searching
-    from inference_recommender.measurement import Measurement
-    from inference_recommender.progress import Progress
-    from inference_recommender.run_folder import RunFolder
-    from workloads import WorkloadFolder
 
 COMMANDS = (
     "run",
@@ -115,31 +108,27 @@ def _add(name: str, commands: Commands) -> None:
     added.add(commands)
 
 
-def _searching(account: "SageMakerAccount") -> "Searching":
+def _searching(account: Any) -> Callable[..., Any]:
     """Returns the search of a job's candidates; the load generator is imported at its first use."""
 
-    def searching(measured: "Measurement", run_folder: "RunFolder", progress: "Progress") -> "Measurement":
+    def searching(*arguments: Any) -> Any:
         from inference_recommender.measure.open_loop import CandidateSearch
 
-        return CandidateSearch(account=account)(measured, run_folder, progress)
+        return CandidateSearch(account=account)(*arguments)
 
     return searching
 
 
-def _run_generator(
-    options: argparse.Namespace, account: "SageMakerAccount", folder: "WorkloadFolder", stderr: Console
-) -> int:
+def _run_generator(*arguments: Any) -> int:
     from inference_recommender.cli import run_generator
 
-    return run_generator.measure(options, account, folder, stderr)
+    return run_generator.measure(*arguments)
 
 
-def _cold_start(
-    options: argparse.Namespace, account: "SageMakerAccount", folder: "WorkloadFolder", stderr: Console
-) -> int:
+def _cold_start(*arguments: Any) -> int:
     from inference_recommender.cli import cold_start
 
-    return cold_start.measure(options, account, folder, stderr)
+    return cold_start.measure(*arguments)
 
 
 if __name__ == "__main__":

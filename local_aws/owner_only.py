@@ -1,27 +1,78 @@
 """The outermost WSGI layer: it answers the account's owner only, and passes on whole, bounded, verified requests.
 
 It rejects web pages (an Origin, a page's Sec-Fetch-Site), a Host that is not this machine's loopback, moto's own API,
-and every request without a signature of one of the account's keys. It reads a body only for a known key and within
+and every request without a signature of one of the account's keys: the owner's, which is new at each start, a role's
+session from STS, or a user's from IAM. It reads a body only for a known key and within
 bounds. It logs only the first rejection of each kind, so that a caller cannot fill the log.
 """
 
 import contextlib
 import hashlib
+import hmac
 import http
 import io
 import json
 import logging
 import re
+import secrets
+import string
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from xml.sax.saxutils import escape
 
 from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY
+from moto.core.utils import utcnow
+from moto.iam.models import iam_backends
+from moto.sts.models import AssumedRole, sts_backends
 
-from local_aws.keys import AccountKeys
 from local_aws.signature import HOW_TO_SIGN, S3_SERVICES, ReceivedRequest, RequestRefused, RequestSignature
+
+_ALPHABET = string.ascii_uppercase + string.digits
+# moto tells accounts apart by keys of exactly 20 of these characters. The prefix shows that it is no key of AWS.
+_PREFIX, _KEY_CHARACTERS = "LOCAL", 20
+
+
+def _access_key_id() -> str:
+    return _PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(_KEY_CHARACTERS - len(_PREFIX)))
+
+
+@dataclass(frozen=True, slots=True)
+class AccountKeys:
+    access_key_id: str = field(default_factory=_access_key_id)
+    secret_access_key: str = field(default_factory=lambda: secrets.token_urlsafe(30), repr=False)
+
+    def secret_of(self, access_key_id: str, token: str | None) -> str | None:
+        """Returns the secret of a key that may call the account, or None. `token` is a session's."""
+        if hmac.compare_digest(access_key_id.encode(), self.access_key_id.encode()):
+            return self.secret_access_key
+        session = session_of(access_key_id, token or "")
+        return str(session.secret_access_key) if session else _secret_of_user(access_key_id)
+
+
+def session_of(access_key_id: str, token: str) -> AssumedRole | None:
+    """Returns the role's session to which a key belongs, or None for other keys and expired sessions."""
+    for backend in _backends(sts_backends):
+        role: AssumedRole | None = backend.get_assumed_role_from_access_key(access_key_id)
+        if role and role.expiration > utcnow() and hmac.compare_digest(role.session_token.encode(), token.encode()):
+            return role
+    return None
+
+
+def _secret_of_user(access_key_id: str) -> str | None:
+    for backend in _backends(iam_backends):
+        key = backend.access_keys.get(access_key_id)
+        # A key without a user is a session's, which needs its token.
+        if key and key.user_name and key.status == "Active":
+            return str(key.secret_access_key)
+    return None
+
+
+def _backends(by_account: Any) -> list[Any]:
+    return [backend for account in list(by_account.values()) for backend in list(account.values())]
+
 
 MAX_BODY_BYTES = 1 << 30
 """Limit of one request's body. Clients upload larger objects in parts."""

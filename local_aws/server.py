@@ -14,8 +14,7 @@ from moto.moto_server import werkzeug_app
 
 from local_aws.account import Account
 from local_aws.http_server import LimitedServer, listening_sockets
-from local_aws.keys import AccountKeys
-from local_aws.owner_only import OwnerOnly, answer
+from local_aws.owner_only import AccountKeys, OwnerOnly, answer
 from local_aws.permissions.enforced import EnforcedPermissions
 from local_aws.sagemaker.runtime import InvocationMiddleware, max_body_bytes
 from local_aws.signature import RequestRefused

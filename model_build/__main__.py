@@ -158,7 +158,7 @@ def _lint(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(linting.document(findings, context), indent=2))
     else:
-        print(linting.text(findings, context))
+        print(linting.render(findings, context))
     return linting.exit_code(findings)
 
 

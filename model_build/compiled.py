@@ -8,12 +8,10 @@ TARGET/compiled.json   the key of what they were compiled from and with; without
 TARGET/.lock           held while the target is built or verified
 TARGET/build.log       output of libraries during the last build or verification
 
-The key is a hash of three things: the inputs (`CompileInputs`), the versions of the tools, and the code that compiles,
-which is every module of `model_build` and `containers` that the backend's compiling module imports, directly or not.
-A change elsewhere, such as in lint or the command line, compiles nothing again.
+The key is a hash of the inputs (`CompileInputs`), the versions of the tools, and the code of model_build and containers
+without init, lint and remote.
 """
 
-import ast
 import contextlib
 import fcntl
 import functools
@@ -31,13 +29,8 @@ from workloads import ROOT, Unavailable
 from workloads.document import Document
 from workloads.errors import InvalidDocument
 
-COMPILING_MODULES: Mapping[BackendName, str] = {
-    "text2text": "model_build.text2text.compile",
-    "encoder": "model_build.encoder.compile",
-    "neuron": "model_build.neuron.backend",
-}
-OWN_PACKAGES = ("model_build", "containers")
-"""Packages whose code is hashed. The contract in `workloads` enters the key by its values."""
+NOT_COMPILING = ("init", "lint", "remote")
+"""Folders of model_build that change no graph."""
 EXPORTERS = ("numpy", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "safetensors", "torch")
 TOOLS: Mapping[BackendName, tuple[str, ...]] = {
     "text2text": (*EXPORTERS, "transformers"),
@@ -50,63 +43,18 @@ TOOLS: Mapping[BackendName, tuple[str, ...]] = {
 def compile_key(inputs: CompileInputs) -> str:
     """Returns a hash of everything that the compiled graphs depend on."""
     tools = {tool: _version(tool) for tool in TOOLS[inputs.backend]}
-    parts = [code_sha256(inputs.backend), tools, *inputs.facts()]
+    parts = [code_sha256(), tools, *inputs.facts()]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @functools.cache
-def code_sha256(backend: BackendName, root: Path = ROOT) -> str:
-    """Hashes the names and bytes of the files below `root` that the backend compiles with."""
+def code_sha256(root: Path = ROOT) -> str:
+    """Hashes the names and bytes of the code below `root` that may compile."""
+    files = [file for package in ("containers", "model_build") for file in (root / package).rglob("*.py")]
     digest = hashlib.sha256()
-    for file in sorted(imported_files(COMPILING_MODULES[backend], root)):
+    for file in sorted(file for file in files if file.parent.name not in NOT_COMPILING):
         digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
-
-
-def imported_files(module: str, root: Path = ROOT) -> set[Path]:
-    """Returns the files of a module and of all own modules that it imports, also lazily, without importing them."""
-    files: set[Path] = set()
-    waiting = [module]
-    while waiting:
-        for file in _files(waiting.pop(), root) - files:
-            files.add(file)
-            waiting += _imported_names(file.read_text("utf-8"), _package(file, root))
-    return files
-
-
-@functools.cache
-def _imported_names(text: str, package: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns what a file's text imports; the backends share most of their files."""
-    return tuple(_imports(ast.parse(text), package))
-
-
-def _files(module: str, root: Path) -> set[Path]:
-    """Returns the files that importing a dotted name runs: its packages' and its own."""
-    parts = module.split(".")
-    if parts[0] not in OWN_PACKAGES:
-        return set()
-    paths = [root.joinpath(*parts[: depth + 1]) for depth in range(len(parts))]
-    files = [file for path in paths for file in (path / "__init__.py", path.with_suffix(".py"))]
-    return {file for file in files if file.exists()}
-
-
-def _package(file: Path, root: Path) -> tuple[str, ...]:
-    return file.relative_to(root).parent.parts
-
-
-def _imports(node: ast.AST, package: tuple[str, ...]) -> Iterator[str]:
-    """The dotted names of all imports, without those that only the type checker needs."""
-    match node:
-        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
-            return
-        case ast.Import(names=names):
-            yield from (alias.name for alias in names)
-        case ast.ImportFrom(module=module, names=names, level=level):
-            base = [*package[: len(package) - level + 1]] if level else []
-            source = ".".join([*base, *([module] if module else [])])
-            yield from (f"{source}.{alias.name}" for alias in names)
-    for child in ast.iter_child_nodes(node):
-        yield from _imports(child, package)
 
 
 def _version(distribution: str) -> str | None:

@@ -5,16 +5,13 @@ of it when it builds, so both versions' commands are shown.
 """
 
 from pathlib import Path
-from textwrap import indent
 from typing import get_args
 
-from containers.encoder.load_engine import CUDA_GRAPHS
 from containers.text2text.tensorrt_plan import plan_name
 from model_build.checkpoint import Checkpoint
 from model_build.neuron import arguments
 from model_build.tensorrt.profiles import profiles
 from model_build.tensorrt.trtexec import Major, command
-from model_build.text2text.graphs import BLOCK, INT8_ACTIVATIONS
 from workloads import (
     CudaTarget,
     EncoderModel,
@@ -28,61 +25,24 @@ from workloads import (
     TorchScriptTarget,
 )
 
-MIXED = 'torch.autocast("cpu", torch.float16, cache_enabled=False)'
-"""The context in which `export.trace_mixed` traces."""
-
 
 def steps(model: Model, target: Target, serving: Serving, checkpoint: Checkpoint) -> list[str]:
     """Returns one text for each call or command, in order."""
+    graphs = ("encoder", "decoder") if isinstance(model, TextToText) else ("model",)
+    exports = [f"# {graph}.onnx\ntorch.onnx.export(model, dynamo=True, opset_version=18)" for graph in graphs]
     match target:
         case NeuronTarget():
             assert not isinstance(model, TextToText)
             return _neuron(model, target, checkpoint)
         case TensorRtTarget():
-            return [*_exports(model), *_tensorrt(model, target, serving, checkpoint)]
+            return [*exports, *_tensorrt(model, target, serving, checkpoint)]
         case OnnxRuntimeTarget():
-            return [*_exports(model), *_onnxruntime(model, target)]
-        case CudaTarget() if isinstance(model, TextToText):
-            return [_call("torch.jit.trace", graph, f"{graph}.pt") for graph in ("encoder", "decoder")]
+            kept = f", without {', '.join(target.fp32_layers)}" if target.fp32_layers else ""
+            int8 = f"{target.quantisation} quantisation to int8{kept}"
+            fused = [f"# {graph}.onnx\nonnxruntime.InferenceSession(ORT_ENABLE_EXTENDED)" for graph in graphs]
+            return [*exports, *([int8] if target.precision == "int8" else []), *fused]
         case TorchScriptTarget() | CudaTarget():
-            file = "model.pt" if isinstance(target, TorchScriptTarget) else CUDA_GRAPHS
-            traced = _call("torch.jit.trace", f"model, ({', '.join(model_inputs(model))})", file)
-            return [traced if target.precision == "fp32" else f"with {MIXED}:\n{indent(traced, '    ')}"]
-
-
-def model_inputs(model: Model) -> list[str]:
-    """Returns the example tensors of the trace, of which only type and rank matter."""
-    assert not isinstance(model, TextToText)
-    return [f"{name}: int64{[2] if name == 'valid_length' else [2, 8]}" for name in model.inputs]
-
-
-def _exports(model: Model) -> list[str]:
-    graphs = ("encoder", "decoder") if isinstance(model, TextToText) else ("model",)
-    return [_call("torch.onnx.export", "model, dynamo=True, opset_version=18", f"{graph}.onnx") for graph in graphs]
-
-
-def _onnxruntime(model: Model, target: OnnxRuntimeTarget) -> list[str]:
-    quantised: list[str] = []
-    if target.precision == "int8":
-        quantised = _quantised_text2text() if isinstance(model, TextToText) else [_quantised_encoder(target)]
-    graphs = ("encoder", "decoder") if isinstance(model, TextToText) else ("model",)
-    fused = [_call("onnxruntime.InferenceSession", "ORT_ENABLE_EXTENDED", f"{each}.onnx") for each in graphs]
-    return [*quantised, *fused]
-
-
-def _quantised_text2text() -> list[str]:
-    quantization = "onnxruntime.quantization"
-    by_block = f"block_size={BLOCK}, bits=8, accuracy_level={INT8_ACTIVATIONS}"
-    return [
-        _call(f"{quantization}.quantize_dynamic", "per_channel=True, weight_type=QInt8", "encoder.onnx"),
-        _call(f"{quantization}.matmul_nbits_quantizer.MatMulNBitsQuantizer", by_block, "decoder.onnx"),
-    ]
-
-
-def _quantised_encoder(target: OnnxRuntimeTarget) -> str:
-    kept = f", nodes_to_exclude={list(target.fp32_layers)}" if target.fp32_layers else ""
-    arguments = f"per_channel=True, weight_type=QInt8{kept}"
-    return _call(f"onnxruntime.quantization.quantize_{target.quantisation}", arguments, "model.onnx")
+            return [f"# {graph}, {target.precision}\ntorch.jit.trace(model, inputs)" for graph in graphs]
 
 
 def _tensorrt(model: Model, target: TensorRtTarget, serving: Serving, checkpoint: Checkpoint) -> list[str]:
@@ -109,7 +69,3 @@ def _neuron(model: EncoderModel, target: NeuronTarget, checkpoint: Checkpoint) -
         cores = arguments.suggested_pipeline_cores(checkpoint.weight_count)
         calls.append(f"# As a NeuronCore pipeline a first guess would be pipeline_cores = {cores}.")
     return calls
-
-
-def _call(function: str, arguments: str, output: str) -> str:
-    return f"# {output}\n{function}({arguments})"

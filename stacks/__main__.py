@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         "stacks", nargs="*", metavar="STACK", help=f"as cdk names it, or {RELEASE}; default: every one"
     )
     preflight.add_argument(
-        "--stage", choices=get_args(Stage), default="beta", help="whose fleet is asked for; default: beta"
+        "--stage", choices=get_args(Stage), default="beta", help="the stage whose fleet is checked; default: beta"
     )
     preflight.add_argument("--region", help="the region deployed to; default: the environment's or the profile's")
     preflight.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     else:
         console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
         show(answered, console)
-        if read_budget(context, options.stage) is None and not account.is_local:
+        if read_budget(context, options.stage) is None:
             console.print(NO_BUDGET.format(stage=options.stage), highlight=False)
     return 1 if any(answer.verdict == "fail" for _, answer in answered) else 0
 
@@ -100,8 +100,8 @@ def chosen(stacks: Sequence[str], root: Path, context: Context) -> tuple[list[Wo
     known = [*by_stack, *([RELEASE] if source else [])]
     if unknown := [stack for stack in stacks if stack not in known]:
         raise UsageError(f"There is no stack '{unknown[0]}'. Known: {', '.join(known)}.")
-    wanted = list(stacks) or known
-    return [by_stack[stack] for stack in wanted if stack in by_stack], source if RELEASE in wanted else None
+    names = list(stacks) or known
+    return [by_stack[stack] for stack in names if stack in by_stack], source if RELEASE in names else None
 
 
 def document(account: PreflightAccount, stage: Stage, answered: Answered) -> dict[str, Any]:
@@ -124,12 +124,12 @@ def show(answered: Answered, console: Console) -> None:
         table.add_column(head, overflow="fold")
     stacks = {stack for check, _ in answered for stack in check.stacks}
     for check, answer in answered:
-        told = " ".join(filter(None, (answer.found, answer.what_to_do)))
+        text = " ".join(filter(None, (answer.found, answer.what_to_do)))
         verdict = f"[{COLOURS[answer.verdict]}]{answer.verdict}[/]"
         table.add_row(
             escape(check.question.subject),
             verdict,
-            escape(told),
+            escape(text),
             "all" if {*check.stacks} == stacks else ", ".join(check.stacks),
         )
     console.print(table)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stacks.fitness import Wanted, not_offered, outside_zones, unfit, zone_warnings
+from stacks.fitness import InstanceChoice, not_offered, outside_zones, unfit, zone_warnings
 from stacks.workload_stack import NoRecommendation, NotMeasured, SynthWarning, WorkloadStackProps, refuse
 from workloads import (
     Autoscaling,
@@ -31,54 +31,54 @@ class Deployment:
 
 def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_production: int = 2) -> Deployment:
     """Plans a fleet for `region`, or for any if None. Raises the one `ProjectError` or `SeveralProblems`."""
-    recommendation, warnings = _used_recommendation(props)
-    refuse(_problems_of_recommendation(props, recommendation))
+    recommendation, unused = _used_recommendation(props)
+    warnings = refuse(_findings(props, recommendation))
     chosen = recommendation.recommended if recommendation is not None else None
-    wanted = _instance_type(props, chosen)
-    refuse(problems_of_hardware(props, wanted, region))
+    choice = _instance_type(props, chosen)
+    refuse(problems_of_hardware(props, choice, region))
     least = least_in_production if props.options.in_production else 1
     return Deployment(
-        instance_type=wanted.instance_type,
+        instance_type=choice.instance_type,
         instance_count=max(chosen.instance_count or 1, least) if chosen else 1,
         environment=chosen.environment if chosen else {},
         autoscaling=_autoscaling(chosen, least) if props.options.autoscaling == "on" else None,
         recommended=chosen,
-        warnings=(*warnings, *_fleet_warnings(props, wanted, region)),
+        warnings=(*unused, *warnings, *_fleet_warnings(props, choice, region)),
     )
 
 
-def problems_of_hardware(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[UsageError]:
+def problems_of_hardware(props: WorkloadStackProps, choice: InstanceChoice, region: str | None) -> Iterator[UsageError]:
     """Yields why the instance type cannot run the artifact, or why the region lacks it."""
     hosting = props.folder.workload.hosting
-    yield from unfit(wanted, props.artifact, props.folder.workload.hosted)
+    yield from unfit(choice, props.artifact, props.folder.workload.hosted)
     if isinstance(hosting, EcsServiceHosting | ScheduledBatchHosting):
         named, key = hosting.availability_zones, "hosting.availability_zones"
-        yield from outside_zones(props.folder.file, key, wanted.instance_type, named)
+        yield from outside_zones(props.folder.file, key, choice.instance_type, named)
     if region is not None:
-        yield from not_offered(wanted, region)
+        yield from not_offered(choice, region)
 
 
 def _used_recommendation(props: WorkloadStackProps) -> tuple[Recommendation | None, list[SynthWarning]]:
-    """Returns None where there is none, where it is to be ignored, or where a rehearsal deploys another target."""
+    """Returns the recommendation, or None with a warning if the options or a missing file leave it out."""
     file, recommendation, options = props.folder.recommendation_file, props.recommendation, props.options
     measure = measure_command(props.folder)
     single = f"one {props.folder.workload.instance_types[0]} is deployed, without autoscaling"
     if recommendation is None:
         text = f"{file} does not exist: {single}. Measure with `{measure}`, review the file and deploy again."
-        return None, [SynthWarning(id="recommendation:missing", text=text)]
+        return None, [SynthWarning("recommendation:missing", text)]
     if options.recommendation == "ignore":
         text = f"{file} is ignored, as -c recommendation=ignore says: {single}. Measure with `{measure}`."
-        return None, [SynthWarning(id="recommendation:ignored", text=text)]
+        return None, [SynthWarning("recommendation:ignored", text)]
     if options.hosting_target is not None and recommendation.target != props.folder.workload.hosting.target:
         text = f"{file} is of {recommendation.target}, and {options.hosting_target} is deployed in its place: {single}."
-        return None, [SynthWarning(id="recommendation:rehearsal", text=text)]
-    return recommendation, list(_recommendation_warnings(props, recommendation))
+        return None, [SynthWarning("recommendation:rehearsal", text)]
+    return recommendation, []
 
 
-def _problems_of_recommendation(
+def _findings(
     props: WorkloadStackProps, recommendation: Recommendation | None
-) -> Iterator[ProjectError]:
-    """Yields why the recommendation cannot be deployed. `recommendation` is None if it is not used."""
+) -> Iterator[ProjectError | SynthWarning]:
+    """Yields why the recommendation cannot be deployed, and warnings. `recommendation` is None if it is not used."""
     file, workload, measure = props.folder.recommendation_file, props.folder.workload, measure_command(props.folder)
     if recommendation is None:
         if props.options.in_production:
@@ -94,12 +94,25 @@ def _problems_of_recommendation(
             f"with `cdk deploy {workload.stack_name} -c recommendation=ignore`, measure it with `{measure}`, review "
             "the file and deploy again."
         )
-    if props.options.in_production and recommendation.provenance.measured_on == "local":
-        yield NotMeasured(
-            f"{file}: provenance.measured_on: is 'local' ({recommendation.provenance.machine}), and production wants "
-            f"'sagemaker'. Run `{measure}` against an AWS account."
+    if recommendation.provenance.measured_on == "local":
+        machine = recommendation.provenance.machine
+        refused = (
+            f"{file}: provenance.measured_on: is 'local' ({machine}), and production wants 'sagemaker'. "
+            f"Run `{measure}` against an AWS account."
         )
+        text = (
+            f"{file}: was measured locally, on {machine}. "
+            f"Production wants one measured on SageMaker: run `{measure}` against an AWS account."
+        )
+        yield NotMeasured(refused) if props.options.in_production else SynthWarning("recommendation:local", text)
     yield from _problems_of_candidate(props, recommendation.recommended)
+    measured, present = recommendation.objective, workload.latency_objective
+    if _sizing_objective(measured) != _sizing_objective(present):
+        text = (
+            f"{file}: objective: was sized for {_sizing_objective(measured)}, and {props.folder.file} now says "
+            f"{_sizing_objective(present)}. Measure again with `{measure}`."
+        )
+        yield SynthWarning("recommendation:objective", text)
 
 
 def _problems_of_candidate(props: WorkloadStackProps, chosen: Candidate | None) -> Iterator[UsageError]:
@@ -125,14 +138,14 @@ def _problems_of_candidate(props: WorkloadStackProps, chosen: Candidate | None) 
         )
 
 
-def _instance_type(props: WorkloadStackProps, chosen: Candidate | None) -> Wanted:
+def _instance_type(props: WorkloadStackProps, chosen: Candidate | None) -> InstanceChoice:
     folder = props.folder
     if chosen is not None:
         key, file, instance_type = "recommended.instance_type", folder.recommendation_file, chosen.instance_type
     else:
         target = folder.workload.variant(folder.workload.hosting.target).target
         key, file, instance_type = f"targets.{target}.instance_types", folder.file, folder.workload.instance_types[0]
-    return Wanted(instance_type=instance_type, file=file, key=key)
+    return InstanceChoice(instance_type=instance_type, file=file, key=key)
 
 
 def _autoscaling(chosen: Candidate | None, least: int) -> Autoscaling | None:
@@ -146,37 +159,20 @@ def _autoscaling(chosen: Candidate | None, least: int) -> Autoscaling | None:
     )
 
 
-def _recommendation_warnings(props: WorkloadStackProps, recommendation: Recommendation) -> Iterator[SynthWarning]:
-    file, measure = props.folder.recommendation_file, measure_command(props.folder)
-    if recommendation.provenance.measured_on == "local":
-        text = (
-            f"{file}: was measured locally, on {recommendation.provenance.machine}. "
-            f"Production wants one measured on SageMaker: run `{measure}` against an AWS account."
-        )
-        yield SynthWarning(id="recommendation:local", text=text)
-    measured, wanted = recommendation.objective, props.folder.workload.latency_objective
-    if _sizing_objective(measured) != _sizing_objective(wanted):
-        text = (
-            f"{file}: objective: was sized for {_sizing_objective(measured)}, and {props.folder.file} now says "
-            f"{_sizing_objective(wanted)}. Measure again with `{measure}`."
-        )
-        yield SynthWarning(id="recommendation:objective", text=text)
-
-
 def _sizing_objective(objective: LatencyObjective) -> str:
     """Returns the part of the objective that decides a fleet's size."""
     return f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms at {objective.peak}"
 
 
-def _fleet_warnings(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[SynthWarning]:
+def _fleet_warnings(props: WorkloadStackProps, choice: InstanceChoice, region: str | None) -> Iterator[SynthWarning]:
     if props.options.autoscaling == "off":
         text = (
             "-c autoscaling=off: the fleet keeps its present size, whatever the load. "
-            f"Deploy without it as soon as the endpoint is on {wanted.instance_type}."
+            f"Deploy without it as soon as the endpoint is on {choice.instance_type}."
         )
-        yield SynthWarning(id="autoscaling:off", text=text)
+        yield SynthWarning("autoscaling:off", text)
     if props.options.in_production and region is not None:
-        yield from zone_warnings(wanted, region)
+        yield from zone_warnings(choice, region)
 
 
 def measure_command(folder: WorkloadFolder) -> str:

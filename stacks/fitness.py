@@ -10,7 +10,7 @@ from workloads.instances import COMPUTE_CAPABILITIES, Hardware, family, hardware
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class InstanceChoice:
     """An instance type, and the file and key that ask for it."""
 
     instance_type: str
@@ -18,18 +18,18 @@ class Wanted:
     key: str
 
 
-def unfit(wanted: Wanted, artifact: ModelArtifact, target: Target) -> Iterator[UsageError]:
+def unfit(choice: InstanceChoice, artifact: ModelArtifact, target: Target) -> Iterator[UsageError]:
     """Yields why the type cannot run the artifact, which was built for `target`."""
     if artifact.runtime == "tensorrt":
         engines = artifact.toolchain.get("compute_capability", "").split(", ")
         families = [name for name, capability in COMPUTE_CAPABILITIES.items() if capability in engines]
-        fits, needed = family(wanted.instance_type) in families, " or ".join(families)
+        fits, needed = family(choice.instance_type) in families, " or ".join(families)
     else:
         needed = _needs(artifact, target)
-        fits = hardware(wanted.instance_type) == needed
+        fits = hardware(choice.instance_type) == needed
     if not fits:
         yield UsageError(
-            f"{wanted.file}: {wanted.key}: got '{wanted.instance_type}', but {artifact.variant} of "
+            f"{choice.file}: {choice.key}: got '{choice.instance_type}', but {artifact.variant} of "
             f"{artifact.workload} was built with {artifact.runtime} for "
             f"{needed or 'no GPU that its artifact.json names'} and runs on nothing else. "
             "Choose such an instance type, or a hosting.target that was built for this one."
@@ -51,12 +51,12 @@ def _needs(artifact: ModelArtifact, target: Target) -> Hardware:
             return "x86 CPU"
 
 
-def not_offered(wanted: Wanted, region: str) -> Iterator[UsageError]:
+def not_offered(choice: InstanceChoice, region: str) -> Iterator[UsageError]:
     """Yields that the region lacks the type. Types and regions that are not in the table pass."""
-    offered = instances.zones(family(wanted.instance_type))
+    offered = instances.zones(family(choice.instance_type))
     if offered is not None and region in instances.regions() and region not in offered:
         yield UsageError(
-            f"{wanted.file}: {wanted.key}: got '{wanted.instance_type}', which AWS does not have in {region}, only in "
+            f"{choice.file}: {choice.key}: got '{choice.instance_type}', which AWS does not have in {region}, only in "
             f"{', '.join(sorted(offered))}. Deploy to one of these, or choose another instance type."
         )
 
@@ -74,12 +74,12 @@ def outside_zones(file: Path, key: str, instance_type: str, zones: Iterable[str]
             )
 
 
-def zone_warnings(wanted: Wanted, region: str) -> Iterator[SynthWarning]:
+def zone_warnings(choice: InstanceChoice, region: str) -> Iterator[SynthWarning]:
     """Yields that a single zone of the region has the type, so that two instances cannot be spread over zones."""
-    offered = (instances.zones(family(wanted.instance_type)) or {}).get(region)
+    offered = (instances.zones(family(choice.instance_type)) or {}).get(region)
     if offered is not None and len(offered) < 2:
         text = (
-            f"{wanted.file}: {wanted.key}: only zone {offered[0]} of {region} has {wanted.instance_type}, so the fleet "
+            f"{choice.file}: {choice.key}: only zone {offered[0]} of {region} has {choice.instance_type}, so the fleet "
             "cannot outlive it. Deploy to another region, or accept it."
         )
-        yield SynthWarning(id="zones:one", text=text)
+        yield SynthWarning("zones:one", text)

@@ -32,7 +32,7 @@ class WorkloadStackProps:
     environment: Environment | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class SynthWarning:
     """A warning at synth. A user acknowledges it by its `id`."""
 
@@ -54,15 +54,16 @@ class SeveralProblems(ProjectError):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-def refuse(problems: Iterable[ProjectError]) -> None:
-    """Raises the only problem, or `SeveralProblems`; returns if there is none."""
-    match list(problems):
+def refuse(findings: Iterable[ProjectError | SynthWarning]) -> tuple[SynthWarning, ...]:
+    """Raises the only problem, or `SeveralProblems`. Returns the warnings if there is no problem."""
+    all_findings = tuple(findings)
+    match [finding for finding in all_findings if isinstance(finding, ProjectError)]:
         case []:
-            return
+            return tuple(finding for finding in all_findings if isinstance(finding, SynthWarning))
         case [problem]:
             raise problem
-        case several:
-            raise SeveralProblems(several)
+        case problems:
+            raise SeveralProblems(problems)
 
 
 def add_warnings(stack: Stack, warnings: Iterable[SynthWarning]) -> None:
@@ -71,7 +72,7 @@ def add_warnings(stack: Stack, warnings: Iterable[SynthWarning]) -> None:
 
 
 def add_legacy_note(stack: Stack, folder: WorkloadFolder) -> None:
-    """Says at synth, where the stack is for Inf1, that AWS calls it legacy and how to move; `--strict` lets it pass."""
+    """Adds a note to a stack for Inf1: AWS calls it legacy, and how to move. `--strict` does not fail on it."""
     workload = folder.workload
     if workload.hosted.runtime != "neuron":
         return

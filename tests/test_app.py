@@ -76,17 +76,17 @@ def test_without_any_build_one_line_names_what_to_build(
     assert capsys.readouterr().err.splitlines() == ["There is nothing to deploy:", line]
 
 
-@pytest.mark.parametrize(("local", "environment"), [(False, Environment()), (True, Environment()), (False, ACCOUNT)])
+@pytest.mark.parametrize("environment", [Environment(), ACCOUNT])
 def test_without_any_build_and_any_account_the_missing_account_is_named_first(
-    repository: Repository, capsys: pytest.CaptureFixture[str], local: bool, environment: Environment
+    repository: Repository, capsys: pytest.CaptureFixture[str], environment: Environment
 ) -> None:
     repository.artifact_file("cpu").unlink()
-    assert add_all(App(), repository.root, environment, ["bootstrap"], local=local) == 2
+    assert add_all(App(), repository.root, environment, ["bootstrap"]) == 2
     cause = (
-        "No local account is exported: AWS_ENDPOINT_URL is not set. Start one with `python -m local_aws` and run "
+        "No AWS account is reachable. Start a local one with `python -m local_aws` and run "
         "`source .local_aws/exports`, or log in to AWS."
     )
-    assert (capsys.readouterr().err.splitlines()[0] == cause) == (not local and environment.account is None)
+    assert (capsys.readouterr().err.splitlines()[0] == cause) == (environment.account is None)
 
 
 def test_a_target_that_is_not_built_names_one_that_is(

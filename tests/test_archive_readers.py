@@ -16,9 +16,10 @@ import pytest
 from containers.archive_reader import ArchiveRefused
 from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import generator_entry
-from local_aws.sagemaker import model_archive
+from local_aws.sagemaker.model_host import unpack_model
 from model_build import archive
-from model_build.lint import RuntimeContext, lint
+from model_build.lint.check import lint
+from model_build.lint.runtime_context import RuntimeContext
 from model_build.remote import entry, fetch
 from tests.builders import an_artifact
 from tests.containers.hostile_archives import OUTSIDE, leaves_the_folder
@@ -40,7 +41,7 @@ def _fetched_build(file: Path, folder: Path) -> bool:
 
 
 def _account(file: Path, folder: Path) -> bool:
-    model_archive.unpack(file.read_bytes(), "s3://models/model.tar.gz", folder)
+    unpack_model(file.read_bytes(), "s3://models/model.tar.gz", folder)
     return True
 
 

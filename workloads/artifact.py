@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from workloads.document import Document
 from workloads.errors import MissingArtifact, UsageError
@@ -24,13 +24,6 @@ class ParityReport(Document):
     intervals: dict[str, tuple[float, float]] = Field(
         default={}, description="Of few examples, how the original's metrics may be on other rows like them: 95 %."
     )
-
-    @field_validator("original", "compiled")
-    @classmethod
-    def _metrics_have_their_present_names(cls, metrics: dict[str, float]) -> dict[str, float]:
-        if "left_alone" in metrics:
-            raise ValueError("left_alone is called unchanged_rate now; build the model again.")
-        return metrics
 
 
 class ModelArtifact(Document):

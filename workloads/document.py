@@ -5,9 +5,9 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 from typing_extensions import Self
 
@@ -25,6 +25,10 @@ TOO_DEEP = "is nested too deeply."
 def parse_toml(text: str) -> dict[str, Any]:
     """Raises ValueError for text that is not TOML."""
     return tomllib.loads(text)
+
+
+PositiveInt = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
 
 
 class Document(BaseModel):

@@ -3,17 +3,18 @@
 A workload is a folder with a `workload.toml`; adding one needs no code. Nothing here knows what a model is.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from workloads import evaluation
-from workloads.document import Document
-from workloads.endpoint_hosting import SageMakerEndpointHosting
+from workloads.document import Document, parse_toml
 from workloads.errors import InvalidDocument, UsageError
 from workloads.evaluation import Example, Row
 from workloads.files import text_lines
+from workloads.hosting import SageMakerEndpointHosting
 from workloads.instances import hardware
 from workloads.objective import LatencyObjective, ThroughputObjective
 from workloads.recommendation import BatchRecommendation, Recommendation
@@ -175,3 +176,42 @@ def _lines(file: Path) -> list[tuple[int, str]]:
 def _line(file: Path, number: int) -> Path:
     """Returns the file as an error names it: payloads.jsonl:17."""
     return file.with_name(f"{file.name}:{number}")
+
+
+def with_settings(folder: WorkloadFolder, settings: Sequence[str]) -> WorkloadFolder:
+    """Returns the workload with the arguments of --set TABLE.KEY=VALUE. An empty value restores the default.
+
+    Raises `UsageError` or `InvalidDocument`.
+    """
+    if not settings:
+        return folder
+    table = folder.workload.model_dump(mode="json")
+    set_keys(table, settings, "TABLE.KEY=VALUE, such as recommender.bucket=NAME")
+    changed = copy(folder)
+    changed.workload = Workload.from_table(Path("--set"), table)
+    return changed
+
+
+def set_keys(tables: dict[str, Any], settings: Sequence[str], allowed: str) -> None:
+    """Replaces the keys of `tables` that the arguments of --set name. Raises `UsageError`."""
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        *path, name = key.strip().split(".")
+        parent: Any = tables
+        for part in path:
+            parent = parent.get(part) if isinstance(parent, dict) else None
+        if not equals or not path or not isinstance(parent, dict):
+            raise UsageError(f"--set: got '{setting}'. Allowed: {allowed}.")
+        if text:
+            parent[name] = _value(text, is_list=isinstance(parent.get(name), list))
+        else:
+            parent.pop(name, None)
+
+
+def _value(text: str, *, is_list: bool) -> Any:
+    """Parses a TOML value, or a list without its brackets. Other text is a string, or strings separated by commas."""
+    for toml in (text, f"[{text}]") if is_list else (text,):
+        with contextlib.suppress(ValueError):
+            value = parse_toml(f"value = {toml}")["value"]
+            return [value] if is_list and not isinstance(value, list) else value
+    return text.split(",") if is_list else text.strip()

@@ -6,8 +6,168 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self
 
-from workloads.document import Document
-from workloads.endpoint_hosting import KeyArn, SageMakerEndpointHosting
+from workloads.document import Document, PositiveFloat, PositiveInt
+from workloads.target import InstanceType
+
+EcrImage = Annotated[str, Field(pattern=r"^\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[^:@]+[:@].+$")]
+KeyArn = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+$")]
+Cooldown = Annotated[int, Field(ge=0, le=3600)]
+# Less is over before the alarms, three bad minutes of five, can tell; more steps of more would exceed the 8 hours that
+# SageMaker gives an update.
+Bake = Annotated[int, Field(ge=300, le=3600)]
+StepBake = Annotated[int, Field(ge=300, le=1200)]
+
+
+class AllAtOnce(Document):
+    """A new fleet takes all traffic in one step."""
+
+    strategy: Literal["all-at-once"]
+    bake_s: Bake = Field(default=600, description="How long the old fleet is kept for a rollback.")
+
+
+class Canary(Document):
+    """A part of a new fleet takes its share of the traffic first, then the rest."""
+
+    strategy: Literal["canary"]
+    percent: Annotated[int, Field(ge=1, le=50)] = Field(default=10, description="Share of the fleet in the first step.")
+    bake_s: Bake = Field(default=600, description="How long the alarms watch the first step.")
+
+
+class Linear(Document):
+    """A new fleet takes the traffic in equal steps."""
+
+    strategy: Literal["linear"]
+    percent: Annotated[int, Field(ge=10, le=50)] = Field(default=25, description="Share of the fleet in each step.")
+    bake_s: StepBake = Field(default=300, description="How long the alarms watch each step.")
+
+
+class Rolling(Document):
+    """The fleet is replaced in batches: never two whole fleets, which large accelerators may not be had for."""
+
+    strategy: Literal["rolling"]
+    percent: Annotated[int, Field(ge=5, le=50)] = Field(default=25, description="Share of the fleet in each batch.")
+    bake_s: StepBake = Field(default=300, description="How long the alarms watch each batch.")
+
+
+EndpointUpdate = Annotated[AllAtOnce | Canary | Linear | Rolling, Field(discriminator="strategy")]
+
+
+class ScheduledMinimum(Document):
+    """A minimum of instances that the fleet keeps from a time on."""
+
+    schedule: Annotated[str, Field(pattern=r"^(cron|at)\(.+\)$")] = Field(
+        description="In Application Auto Scaling's syntax: cron(0 7 ? * MON-FRI *), at(2026-11-27T06:00:00)."
+    )
+    min_capacity: PositiveInt
+    timezone: str = Field(default="UTC", description="A name of the tz database: Europe/Berlin.")
+
+
+class EndpointScalingRules(Document):
+    """The part of autoscaling that the recommendation does not decide."""
+
+    concurrent_requests_per_instance: PositiveFloat | None = Field(
+        default=None,
+        description="Adds target tracking on the requests in flight, reported every 10 s: it answers a spike in a "
+        "minute, where invocations take several. By Little's law: invocations per second × latency in seconds. "
+        "None: invocations only.",
+    )
+    scheduled_minimums: tuple[ScheduledMinimum, ...] = ()
+    scale_out_cooldown_s: Cooldown = Field(
+        default=300,
+        description="An instance takes minutes to serve: by then the larger fleet's metric shows if one more is due.",
+    )
+    scale_in_cooldown_s: Cooldown = Field(
+        default=600,
+        description="Longer than the dip between two waves: an instance too many costs cents, one too few the "
+        "objective.",
+    )
+    scale_in: bool = Field(default=True, description="False: autoscaling only adds instances.")
+
+
+class NewVpc(Document):
+    """A VPC of the endpoint's own: private subnets without a way to the internet, endpoints for S3, ECR and logs."""
+
+    kind: Literal["new-vpc"]
+    zone_ids: Annotated[tuple[Annotated[str, Field(pattern=r"^[a-z0-9]+-az\d$")], ...], Field(min_length=2)] = Field(
+        description="A subnet in each: use1-az4. Ids, since a zone's name differs from account to account."
+    )
+
+
+class ExistingVpc(Document):
+    """Subnets that are there, with a way to S3, ECR and CloudWatch Logs."""
+
+    kind: Literal["existing-vpc"]
+    subnet_ids: Annotated[tuple[Annotated[str, Field(pattern=r"^subnet-[0-9a-f]+$")], ...], Field(min_length=2)]
+    security_group_ids: Annotated[tuple[Annotated[str, Field(pattern=r"^sg-[0-9a-f]+$")], ...], Field(min_length=1)]
+
+
+EndpointNetwork = Annotated[NewVpc | ExistingVpc, Field(discriminator="kind")]
+
+
+class DataCapture(Document):
+    """A share of requests and answers, kept in a bucket of the stack."""
+
+    percent: Annotated[int, Field(ge=1, le=100)]
+    keep_days: PositiveInt = 30
+
+
+class Shadow(Document):
+    """Another build of this workload that gets a copy of the traffic; its answers are discarded."""
+
+    target: str = Field(description="The target or variant that is tried.")
+    instance_type: InstanceType
+    instance_count: PositiveInt = 1
+    percent: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=100, description="Share of the requests that is copied to it."
+    )
+    image_uri: EcrImage | None = Field(
+        default=None, description="Its own image; hosting.image_uri is the other's. None: ours of that version."
+    )
+
+
+class SageMakerEndpointHosting(Document):
+    """A real-time endpoint."""
+
+    kind: Literal["sagemaker-endpoint"]
+    target: Annotated[str, Field(description="The target or variant that is deployed.")]
+    triton_version: Annotated[str, Field(pattern=r"^\d\d\.\d\d$")] = Field(
+        default="25.09", description="Tag of the SageMaker Triton image, yy.mm."
+    )
+    image_uri: str | None = Field(
+        default=None,
+        description="Image to use instead of the project's own, which containers/ builds on SageMaker's Triton image.",
+    )
+    fallback_instance_types: Annotated[tuple[InstanceType, ...], Field(max_length=4)] = Field(
+        default=(),
+        description="Tried in this order where the chosen type has no capacity: ml.g4dn.xlarge for a g5. Autoscaling "
+        "keeps the chosen type's target, so a slower one may miss the objective.",
+    )
+    min_instances_in_production: PositiveInt = Field(
+        default=2, description="SageMaker spreads two or more over zones. 1 accepts to be down with a zone."
+    )
+    update: EndpointUpdate = Field(
+        default=AllAtOnce(strategy="all-at-once"),
+        description="How a production fleet is replaced. Alarms on latency and errors roll it back.",
+    )
+    scaling: EndpointScalingRules = EndpointScalingRules()
+    network: EndpointNetwork | None = Field(default=None, description="None: no VPC; the container has no network.")
+    kms_key_arn: KeyArn | None = Field(
+        default=None,
+        description="Encrypts volumes and captured data; its policy lets IAM decide. What alarms say then gets a key "
+        "that the stack makes. None: keys of AWS's own, which cost nothing.",
+    )
+    data_capture: DataCapture | None = Field(default=None, description="None keeps nothing.")
+    shadow: Shadow | None = Field(default=None, description="None copies no traffic.")
+
+    @model_validator(mode="after")
+    def _a_fleet_can_be_split(self) -> Self:
+        if self.update.strategy != "all-at-once" and self.min_instances_in_production < 2:
+            raise ValueError(
+                f"update.strategy: {self.update.strategy} moves at most half of the fleet at a time, and "
+                "min_instances_in_production 1 may leave one instance. Raise it to 2 or more, or choose all-at-once."
+            )
+        return self
+
 
 AT_MOST_DAILY = r"cron\(\d{1,2} \d{1,2}( [^ ]+){4}\)|rate\((1 day|\d+ days)\)"
 

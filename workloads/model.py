@@ -5,12 +5,11 @@ A request has text fields. A text2text model has one, `text`; an encoder's are p
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 from typing_extensions import Self
 
-from workloads.document import Document
+from workloads.document import Document, PositiveInt
 
-PositiveInt = Annotated[int, Field(ge=1)]
 Architecture = Literal["t5-small", "t5-base", "bert-base-uncased", "bert-large-uncased"]
 FieldName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
 Label = Annotated[str, Field(min_length=1, max_length=60)]
@@ -145,22 +144,12 @@ class Encoder(Document):
     @property
     def label_names(self) -> tuple[str, ...]:
         """The names of the head's outputs, in order; none where they are numbers and no labels."""
-        return ()
+        return getattr(self, "labels", ())
 
     @property
     def head_size(self) -> int:
         """How many numbers the head gives for a row, or for question answering and tagging for a token; 0: no head."""
-        return 0
-
-    @field_validator("framework", mode="before")
-    @classmethod
-    def _framework_is_supported(cls, value: Any) -> Any:
-        if value == "tensorflow":
-            raise ValueError(
-                "TensorFlow on Inferentia has had no support from AWS since Neuron 2.31, and nothing here serves a "
-                "SavedModel: save the model as PyTorch's, with safetensors, and leave framework out."
-            )
-        return value
+        return len(self.label_names)
 
     @model_validator(mode="after")
     def _fields_and_inputs_are_whole(self) -> Self:
@@ -195,10 +184,6 @@ class TextClassification(Encoder):
     )
 
     @property
-    def label_names(self) -> tuple[str, ...]:
-        return self.labels
-
-    @property
     def head_size(self) -> int:
         return len(self.labels) or 1
 
@@ -220,14 +205,6 @@ class TextPairScoring(Encoder):
     task: Literal["text-pair-scoring"]
     segments: Segments = Field(min_length=2, max_length=2)
     labels: tuple[Label, ...] = Field(min_length=2, description="In the order of the head's outputs.")
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return self.labels
-
-    @property
-    def head_size(self) -> int:
-        return len(self.labels)
 
 
 class TextRanking(Encoder):
@@ -264,14 +241,6 @@ class TokenClassification(Encoder):
         "its first token, of its surest, or of its tokens' mean.",
     )
     stride: Stride = None
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return self.labels
-
-    @property
-    def head_size(self) -> int:
-        return len(self.labels)
 
     @model_validator(mode="after")
     def _windows_overlap(self) -> Self:

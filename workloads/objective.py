@@ -10,11 +10,9 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag, model_validator
 from typing_extensions import Self
 
-from workloads.document import Document
+from workloads.document import Document, PositiveFloat, PositiveInt
 
 Percentile = Annotated[str, Field(pattern=r"^P\d{1,2}(\.\d{1,2})?$")]
-PositiveInt = Annotated[int, Field(ge=1)]
-PositiveFloat = Annotated[float, Field(gt=0)]
 
 METRIC_NAMESPACE = "TransformersInProduction"
 CLIENT_LATENCY = "ClientLatency"

@@ -15,9 +15,9 @@ from typing import Annotated
 from pydantic import Field
 
 from workloads.document import Document
-from workloads.endpoint_hosting import SageMakerEndpointHosting
 from workloads.errors import UsageError
 from workloads.folder import ROOT
+from workloads.hosting import SageMakerEndpointHosting
 from workloads.images import NEURON_IMAGES, TRITON, image_uri
 from workloads.instances import NEURON_FAMILIES, has_accelerator
 from workloads.workload import Workload

@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from workloads.artifact import Sha256
-from workloads.document import Document
-from workloads.endpoint_hosting import Cooldown, ScheduledMinimum
-from workloads.objective import LatencyObjective, Percentile, PositiveFloat, PositiveInt, ThroughputObjective
+from workloads.document import Document, PositiveFloat, PositiveInt
+from workloads.hosting import Cooldown, ScheduledMinimum
+from workloads.objective import LatencyObjective, Percentile, ThroughputObjective
 
 CapacityBasis = Literal["open-loop", "estimate", "closed-loop"]
 """How a capacity was measured: by an open-loop search, by the estimate from closed-loop records, or as the closed-loop

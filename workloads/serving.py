@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from workloads.document import Document
+from workloads.document import Document, PositiveInt
 
-PositiveInt = Annotated[int, Field(ge=1)]
 GroupKind = Literal["KIND_CPU", "KIND_GPU"]
 Tried = Annotated[int, Field(ge=1, le=1024)]
 TriedDelay = Annotated[float, Field(ge=0, le=60_000)]

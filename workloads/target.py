@@ -6,13 +6,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from workloads.document import Document
+from workloads.document import Document, PositiveFloat, PositiveInt
 from workloads.instances import COMPUTE_CAPABILITIES, NEURON_FAMILIES, family, hardware
 from workloads.model import ModelInput
 from workloads.objective import TargetObjective
 
-PositiveInt = Annotated[int, Field(ge=1)]
-PositiveFloat = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 InstanceType = Annotated[str, Field(pattern=r"^(ml\.)?[a-z0-9-]+\.[a-z0-9]+$")]
 

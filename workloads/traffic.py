@@ -8,13 +8,12 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from workloads.document import Document
-from workloads.endpoint_hosting import KeyArn
+from workloads.document import Document, PositiveInt
+from workloads.hosting import KeyArn
 from workloads.model import Checkpoint, Padding
 from workloads.objective import Sizing
 from workloads.target import InstanceType
 
-PositiveInt = Annotated[int, Field(ge=1)]
 ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 ParameterValue = Annotated[str, Field(max_length=128)]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+\.jsonl$")]

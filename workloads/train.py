@@ -13,7 +13,6 @@ encoder that `query_intent` and `duplicates` share.
 
 import argparse
 import json
-import math
 import shutil
 import sys
 import time
@@ -42,7 +41,6 @@ from workloads.model import QuestionAnswering, TextClassification, TextPairScori
 
 BATCH_SIZE = 48
 PEAK_LEARNING_RATE = 1e-3
-WARMUP_STEPS = 200
 PROGRESS_STEPS = 100
 SCORE_WEIGHT = 10.0  # squared errors of a score are small compared with cross entropy
 IGNORED_LABEL = -100
@@ -200,7 +198,7 @@ def _batches(examples: Sequence[Example], seed: int) -> Iterator[list[Example]]:
 def _fit(module: nn.Module, loss_of: Loss, batches: Iterator[list[Example]], steps: int) -> None:
     """Trains with AdamW. The learning rate rises linearly, then falls to zero along a cosine."""
     optimizer = torch.optim.AdamW(module.parameters(), lr=PEAK_LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate_factor(step, steps))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, PEAK_LEARNING_RATE, total_steps=steps, pct_start=0.1)
     module.train()
     started = time.monotonic()
     for step, batch in zip(range(1, steps + 1), batches, strict=False):
@@ -214,13 +212,6 @@ def _fit(module: nn.Module, loss_of: Loss, batches: Iterator[list[Example]], ste
             progress = {"step": step, "loss": round(loss.item(), 4), "seconds": round(time.monotonic() - started)}
             print(json.dumps(progress), file=sys.stderr, flush=True)
     module.eval()
-
-
-def _learning_rate_factor(step: int, steps: int) -> float:
-    warmup = min(WARMUP_STEPS, max(1, steps // 10))
-    if step < warmup:
-        return (step + 1) / warmup
-    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
 
 
 def _parser() -> argparse.ArgumentParser:

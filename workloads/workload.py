@@ -12,9 +12,8 @@ from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, fie
 from typing_extensions import Self
 
 from workloads.document import Document
-from workloads.endpoint_hosting import SageMakerEndpointHosting
 from workloads.errors import UsageError
-from workloads.hosting import Hosting
+from workloads.hosting import Hosting, SageMakerEndpointHosting
 from workloads.instances import hardware, instance_shape
 from workloads.model import Model, TextToText, metrics_of
 from workloads.objective import LatencyObjective, Objective, Sizing
@@ -87,8 +86,6 @@ class Workload(Document):
         if (model := info.data.get("model")) is None:
             return quality
         known = metrics_of(model)
-        if "min_left_alone" in quality:
-            raise ValueError("min_left_alone is called min_unchanged_rate now; rename the key.")
         if quality.keys() != {f"min_{AGREEMENT}"} and (
             not quality or set(quality) - {f"min_{metric}" for metric in known}
         ):

@@ -20,8 +20,8 @@ from benchmarks import harness
 from benchmarks.searches.simulated_service import SERVICES, Service, SimulatedService, true_capacity_per_minute
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.cli.prove import DURATION_S
-from inference_recommender.measure.prove.proving import Proving
-from inference_recommender.measure.prove.sequential import SequentialTest, looks_s, warm_up
+from inference_recommender.measure.proving import Proving
+from inference_recommender.measure.sequential import SequentialTest, looks_s, warm_up
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import limit_of
 from inference_recommender.sizing.fleet import Demand, fleet

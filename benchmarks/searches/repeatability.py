@@ -74,7 +74,7 @@ def _rate(environment: Mapping[str, str], folder: Path, group: str, number: int)
     """Runs the job once. Returns the recommended rate, or None if the run came to no verdict."""
     began, name = time.monotonic(), f"spellcheck-{group.replace(' ', '-')}-{number}"
     command = [sys.executable, "-m", "inference_recommender", "run", "spellcheck", "--job", "advanced"]
-    command += ["--traffic", "quick", "--job-name", name, "--runs", str(folder), "--json"]
+    command += ["--traffic", "quick", "--name", name, "--runs", str(folder), "--json"]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     chosen = json.loads(ran.stdout)["recommended"] if ran.returncode == 0 else None
     rate = chosen["max_invocations_per_minute"] if chosen else None

@@ -15,6 +15,7 @@ from types import FrameType
 
 from ..container_errors import INTERRUPTED, ContainerError, exit_code_of
 from . import __doc__ as usage
+from .account import add_max_bad_share, exit_code
 from .job import BatchOptions, run
 from .storage import write_to
 
@@ -46,20 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return exit_code(summary.bad_share, options.max_bad_share)
 
 
-def add_max_bad_share(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--max-bad-share", type=_share, default=0.01, help="exit code 1 above this share of bad rows (default 0.01)"
-    )
-
-
-def exit_code(bad_share: float, max_bad_share: float) -> int:
-    """Returns 0, or 1 with a line on standard error if too many rows are bad."""
-    if bad_share <= max_bad_share:
-        return 0
-    _log(f"{bad_share:.2%} of the rows are bad. --max-bad-share allows {max_bad_share:.2%}.")
-    return 1
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"python -m {__package__}", description=usage, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -84,12 +71,6 @@ def _positive(text: str) -> int:
     if (number := int(text)) < 1:
         raise ValueError
     return number
-
-
-def _share(text: str) -> float:
-    if not 0 <= (fraction := float(text)) <= 1:
-        raise ValueError
-    return fraction
 
 
 def _shard(text: str) -> tuple[int, int]:

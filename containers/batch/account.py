@@ -9,6 +9,7 @@ was made from another input; 3 S3 or the disk fails; 70 internal error, a log is
 """
 
 import argparse
+import hashlib
 import json
 import os
 import sys
@@ -19,12 +20,86 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..container_errors import ContainerError, exit_code_of
+from ..container_errors import ContainerError, RowsUnaccounted, exit_code_of
 from ..embedded_metrics import LogMetric, dimensions, document
-from . import manifest
-from .__main__ import add_max_bad_share, exit_code
-from .source import find, survey
-from .storage import open_storage
+from .source import Chunk, find, survey
+from .storage import OutputStorage, open_storage
+
+FORMAT = 1
+JOB, MANIFEST = "job.json", "manifest.json"
+
+
+def predictions_name(number: int) -> str:
+    return f"predictions-{number:06}.jsonl"
+
+
+def bad_name(number: int) -> str:
+    return f"bad-{number:06}.jsonl"
+
+
+def claim(storage: OutputStorage, described: Mapping[str, Any]) -> None:
+    """Starts the output, or checks that the same job started it. Raises `ContainerError`."""
+    present = json.loads(storage.create(JOB, _dump(described)))
+    if differences := [
+        _difference(key, present.get(key), described[key]) for key in described if present.get(key) != described[key]
+    ]:
+        raise ContainerError(
+            f"{storage.location}/job.json: this output was made from something else: {'; '.join(differences)}. Use the "
+            "same input, model and options, or another --output."
+        )
+
+
+def unfinished(storage: OutputStorage, chunks: Sequence[Chunk]) -> list[Chunk]:
+    names = storage.names()
+    return [chunk for chunk in chunks if predictions_name(chunk.number) not in names]
+
+
+def write_manifest(storage: OutputStorage, described: Mapping[str, Any], chunks: Sequence[Chunk]) -> dict[str, Any]:
+    """Writes and returns the manifest, counted from the files of all chunks. Raises `RowsUnaccounted`."""
+    if missing := unfinished(storage, chunks):
+        raise RowsUnaccounted(
+            f"{storage.location}: {sum(chunk.rows for chunk in missing):,} rows of the input have no answer "
+            f"({len(missing)} chunks have no predictions). Run every shard again with the same --output: it computes "
+            "only missing chunks."
+        )
+    names = storage.names()
+    parts = [_part(storage, chunk, bad_name(chunk.number) in names) for chunk in chunks]
+    totals = {key: sum(part[key] for part in parts) for key in ("rows", "answered", "bad")}
+    made = {**described, **totals, "parts": parts}
+    storage.write(MANIFEST, _dump(made))
+    return made
+
+
+def _dump(document: Mapping[str, Any]) -> bytes:
+    return (json.dumps(document, indent=2) + "\n").encode()
+
+
+def _part(storage: OutputStorage, chunk: Chunk, has_bad_rows: bool) -> dict[str, Any]:
+    predictions = storage.read(predictions_name(chunk.number))
+    bad = storage.read(bad_name(chunk.number)) if has_bad_rows else b""
+    answered_rows, bad_rows = predictions.count(b"\n"), bad.count(b"\n")
+    if answered_rows + bad_rows != chunk.rows:
+        raise RowsUnaccounted(
+            f"{storage.location}: chunk {chunk.number} has {chunk.rows} rows, but its files have {answered_rows} "
+            f"answers and {bad_rows} bad rows. Delete {predictions_name(chunk.number)} and start again."
+        )
+    own = {key: getattr(chunk, key) for key in ("file", "first_line", "lines", "rows")}
+    return {
+        "chunk": chunk.number,
+        **own,
+        "answered": answered_rows,
+        "bad": bad_rows,
+        "predictions_sha256": hashlib.sha256(predictions).hexdigest(),
+        "bad_sha256": hashlib.sha256(bad).hexdigest() if has_bad_rows else None,
+    }
+
+
+def _difference(key: str, was: Any, now: Any) -> str:
+    if key != "input":
+        return f"{key} was {was}, is {now}"
+    before, after = ({source["name"]: source for source in sources or ()} for sources in (was, now))
+    changed = sorted(name for name in before | after if before.get(name) != after.get(name))
+    return f"the input differs in {', '.join(changed) or 'the order of its files'}"
 
 
 @dataclass(frozen=True)
@@ -41,14 +116,14 @@ class BatchAccount:
 def account(input_: str, output: str, rates: Sequence[float]) -> BatchAccount:
     """Writes the manifest. `rates` are the shards' rows per second. Raises `ContainerError`."""
     storage = open_storage(output)
-    if manifest.JOB not in storage.names():
+    if JOB not in storage.names():
         raise ContainerError(f"--output {storage.location}: there is no job.json. Run the shards first.")
-    described = json.loads(storage.read(manifest.JOB))
+    described = json.loads(storage.read(JOB))
     with tempfile.TemporaryDirectory(prefix="account-") as scratch:
         sources, chunks = survey(find(input_, Path(scratch)), described["chunk_rows"])
     described["input"] = [asdict(source) for source in sources]
-    manifest.claim(storage, described)
-    made = manifest.account(storage, described, chunks)
+    claim(storage, described)
+    made = write_manifest(storage, described, chunks)
     rows, bad = made["rows"], made["bad"]
     return BatchAccount(rows, made["answered"], bad, bad / rows if rows else 0.0, sum(rates) if rates else None)
 
@@ -67,6 +142,28 @@ def report(done: BatchAccount, environment: Mapping[str, str], at_s: float) -> d
     if done.rows_per_second is not None:
         metrics.append(LogMetric("RowsPerSecond", "Count/Second", done.rows_per_second))
     return {**asdict(done), **(document(named, metrics, at_s) if named else {})}
+
+
+def add_max_bad_share(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-bad-share", type=_share, default=0.01, help="exit code 1 above this share of bad rows (default 0.01)"
+    )
+
+
+def exit_code(bad_share: float, max_bad_share: float) -> int:
+    """Returns 0, or 1 with a line on standard error if too many rows are bad."""
+    if bad_share <= max_bad_share:
+        return 0
+    print(
+        f"{bad_share:.2%} of the rows are bad. --max-bad-share allows {max_bad_share:.2%}.", file=sys.stderr, flush=True
+    )
+    return 1
+
+
+def _share(text: str) -> float:
+    if not 0 <= (fraction := float(text)) <= 1:
+        raise ValueError
+    return fraction
 
 
 def main(arguments: "Sequence[str] | None" = None) -> int:

@@ -1,18 +1,132 @@
-"""Answers the rows of one chunk: turns its text into the contents of its two files, and counts.
+"""Runs the encoder's serving code for the batch: turns a chunk's text into the contents of its two files, and counts.
 
 Reading and tokenising is one step and answering another, so that the device runs one chunk while the next is read.
 """
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple, dataclass, replace
+from operator import add
+from pathlib import Path
 from typing import Any
 
-from ..encoder.tensors import Encoding
-from .chunks import BadRow, Chunk, InputRow, read
-from .predictor import BatchPredictor, length
+from ..encoder import goldens, load_engine
+from ..encoder.answers import answer
+from ..encoder.predictor import Predictor
+from ..encoder.preprocess import Preprocessor
+from ..encoder.settings import Settings
+from ..encoder.tensors import Encoding, padded_length, windows
+from .archive import not_a_model
+from .source import BadRow, Chunk, InputRow, read
 
+DEFAULT_BATCH_ROWS = 16
 STRICT = json.JSONEncoder(allow_nan=False)
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """A model on disk. `batch_rows` is the compiled batch size, or a fast one if the model takes any."""
+
+    preprocessing: Path
+    graphs: Path
+    batch_rows: int
+
+    @property
+    def neuron(self) -> bool:
+        return any(self.graphs.glob(load_engine.NEURON_GRAPHS))
+
+
+def find_model(folder: Path) -> ModelFolder:
+    """Finds the parts in one folder, or in the version folders of a Triton repository. Raises `Unavailable`."""
+    tokenise, graphs = (next(folder.glob(f"*_{step}/1"), folder) for step in ("tokenise", "model"))
+    try:
+        settings = Settings.load(tokenise / "settings.json")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise not_a_model(str(folder), f"settings.json cannot be read ({type(error).__name__}: {error})") from None
+    return ModelFolder(tokenise, graphs, settings.batch_size or DEFAULT_BATCH_ROWS)
+
+
+class BatchPredictor:
+    """Gives the device `at_once` batches at a time, so that it does not idle between two.
+
+    One thread may start a chunk while another finishes one.
+    """
+
+    def __init__(self, encoder: Predictor, at_once: int) -> None:
+        self._encoder = encoder
+        self._threads = ThreadPoolExecutor(at_once, "device")
+
+    @classmethod
+    def load(cls, folder: Path) -> "BatchPredictor":
+        """Raises `Unavailable` if the model cannot be run, or differs from its original on a NeuronCore.
+
+        A pipeline over several NeuronCores has a batch in each of them, and one more waits. Source: NeuronPerf's
+        benchmark guide, where a NeuronCore's throughput is highest with two threads.
+        """
+        model = find_model(folder)
+        try:
+            preprocessor = Preprocessor.load(model.preprocessing)
+            settings = replace(preprocessor.settings, threads=1)
+            engine = load_engine.load(model.graphs, settings)
+        except Exception as error:  # each runtime has its own errors for a model that it cannot run
+            raise not_a_model(str(folder), f"cannot be loaded ({type(error).__name__}: {error})") from error
+        goldens.check(engine, settings, model.graphs)
+        return cls(Predictor(preprocessor, engine), int(os.environ[goldens.COUNT]) + 1 if model.neuron else 1)
+
+    def start(self, text: bytes, chunk: Chunk, batch_rows: int) -> "RunningChunk":
+        """Reads and tokenises the rows, and queues them on the device in batches."""
+        lines = list(read(text, chunk.first_line))
+        bad = [line for line in lines if isinstance(line, BadRow)]
+        rows = [line for line in lines if isinstance(line, InputRow)]
+        good: list[tuple[InputRow, Encoding]] = []
+        for row, code in zip(rows, self._encoder.preprocessor.encode([row.values for row in rows]), strict=True):
+            if isinstance(code, Encoding):
+                good.append((row, code))
+            else:
+                bad.append(BadRow(row.line, row.id, code.message))
+        good.sort(key=lambda each: _tokens(each[1]))  # a batch is padded to its longest row
+        batches = [good[start : start + batch_rows] for start in range(0, len(good), batch_rows)]
+        outputs = self._threads.map(self._encoder.run, [[code for _, code in batch] for batch in batches])
+        return RunningChunk(chunk, batches, outputs, bad)
+
+    def finish(self, running: "RunningChunk") -> "ChunkAnswers":
+        """Waits for the outputs and puts the answers in the order of the input."""
+        bad = list(running.bad)
+        predictions: dict[int, str] = {}
+        tokens = slots = 0
+        for batch, outputs in zip(running.batches, running.outputs, strict=True):
+            codes = [code for _, code in batch]
+            tokens += sum(map(_tokens, codes))
+            slots += self._slots(codes)
+            answers = answer(self._encoder.settings, outputs, codes, [row.values for row, _ in batch])
+            for (row, _), own in zip(batch, answers, strict=True):
+                try:
+                    predictions[row.line] = _line({"id": row.id, **own})
+                except ValueError:  # JSON has no NaN and no infinity
+                    bad.append(BadRow(row.line, row.id, "has an answer that is not finite"))
+        bad_lines = [
+            _line({"file": running.chunk.file, "line": row.line, "id": row.id, "reason": row.reason})
+            for row in sorted(bad, key=lambda row: row.line)
+        ]
+        return ChunkAnswers(
+            chunk=running.chunk,
+            predictions="".join(predictions[line] for line in sorted(predictions)).encode(),
+            bad="".join(bad_lines).encode(),
+            counts=ChunkCounts(len(predictions), len(bad), tokens, slots),
+        )
+
+    def _slots(self, codes: Sequence[Encoding]) -> int:
+        """Returns the tokens that the model computes for a batch, with padding."""
+        settings, read = self._encoder.settings, windows(codes)
+        fill = -len(read) % settings.batch_size if settings.batch_size else 0
+        return padded_length(max(map(len, read)), settings.pad_to) * (len(read) + fill)
+
+
+def _tokens(encoding: Encoding) -> int:
+    """Returns the tokens of a row in all its windows."""
+    return sum(map(len, windows([encoding])))
 
 
 @dataclass(frozen=True)
@@ -25,9 +139,7 @@ class ChunkCounts:
     slots: int = 0
 
     def __add__(self, other: "ChunkCounts") -> "ChunkCounts":
-        return ChunkCounts(
-            self.answered + other.answered, self.bad + other.bad, self.tokens + other.tokens, self.slots + other.slots
-        )
+        return ChunkCounts(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)
@@ -48,55 +160,6 @@ class ChunkAnswers:
     predictions: bytes
     bad: bytes
     counts: ChunkCounts
-
-
-def start(text: bytes, chunk: Chunk, predictor: BatchPredictor, batch_rows: int) -> RunningChunk:
-    """Reads and tokenises the rows, and queues them on the device in batches."""
-    lines = list(read(text, chunk.first_line))
-    bad = [line for line in lines if isinstance(line, BadRow)]
-    rows = [line for line in lines if isinstance(line, InputRow)]
-    good: list[tuple[InputRow, Encoding]] = []
-    for row, encoded in zip(rows, predictor.encode([row.values for row in rows]), strict=True):
-        if isinstance(encoded, str):
-            bad.append(BadRow(row.line, row.id, encoded))
-        else:
-            good.append((row, encoded))
-    places = by_length([length(code) for _, code in good], batch_rows)
-    batches = [[good[place] for place in batch] for batch in places]
-    return RunningChunk(chunk, batches, predictor.run([[code for _, code in batch] for batch in batches]), bad)
-
-
-def finish(running: RunningChunk, predictor: BatchPredictor) -> ChunkAnswers:
-    """Waits for the outputs and puts the answers in the order of the input."""
-    bad = list(running.bad)
-    predictions: dict[int, str] = {}
-    tokens = slots = 0
-    for batch, outputs in zip(running.batches, running.outputs, strict=True):
-        codes = [code for _, code in batch]
-        tokens += sum(map(length, codes))
-        slots += predictor.slots(codes)
-        answers = predictor.answer(outputs, codes, [row.values for row, _ in batch])
-        for (row, _), answer in zip(batch, answers, strict=True):
-            try:
-                predictions[row.line] = _line({"id": row.id, **answer})
-            except ValueError:  # JSON has no NaN and no infinity
-                bad.append(BadRow(row.line, row.id, "has an answer that is not finite"))
-    bad_lines = [
-        _line({"file": running.chunk.file, "line": row.line, "id": row.id, "reason": row.reason})
-        for row in sorted(bad, key=lambda row: row.line)
-    ]
-    return ChunkAnswers(
-        chunk=running.chunk,
-        predictions="".join(predictions[line] for line in sorted(predictions)).encode(),
-        bad="".join(bad_lines).encode(),
-        counts=ChunkCounts(len(predictions), len(bad), tokens, slots),
-    )
-
-
-def by_length(lengths: Sequence[int], batch_rows: int) -> list[list[int]]:
-    """Groups rows by length, shortest first, because a batch is padded to its longest row."""
-    order = sorted(range(len(lengths)), key=lengths.__getitem__)
-    return [order[start : start + batch_rows] for start in range(0, len(order), batch_rows)]
 
 
 def _line(document: Mapping[str, Any]) -> str:

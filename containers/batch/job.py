@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..container_errors import ContainerError
-from . import archive, manifest
-from .answering import ChunkCounts
-from .chunks import Chunk, shard
-from .predictor import find_model
-from .source import find, survey
-from .storage import OutputStorage, open_storage
+from . import account, archive
+from .answering import ChunkCounts, find_model
+from .source import Chunk, find, shard, survey
+from .storage import open_storage
 from .worker_pool import WorkerPool, worker_environments
 
 Progress = Callable[[str], None]
@@ -78,17 +76,27 @@ def run(options: BatchOptions, environment: Mapping[str, str], progress: Progres
         environments = worker_environments(model, options.workers, environment)
         files = find(options.input, Path(scratch))
         sources, chunks = survey(files, options.chunk_rows)
-        described = manifest.job(archive.model_sha256(folder), sources, options.chunk_rows, batch_rows)
+        described = {  # everything that determines the bytes of the output
+            "format": account.FORMAT,
+            "model_sha256": archive.model_sha256(folder),
+            "input": [asdict(source) for source in sources],
+            "chunk_rows": options.chunk_rows,
+            "batch_rows": batch_rows,
+        }
         storage = open_storage(options.output)
-        manifest.claim(storage, described)
+        account.claim(storage, described)
         mine = shard(chunks, *options.shard)
-        left = manifest.unfinished(storage, mine)
+        left = account.unfinished(storage, mine)
         progress(
             f"{_rows(mine):,} rows in {len(mine)} chunks, {len(mine) - len(left)} of them finished before; "
             f"{len(environments)} worker{'s' if len(environments) > 1 else ''}"
         )
         pool = WorkerPool([str(folder.resolve()), options.output, str(batch_rows)], environments[: len(left)])
         counts, load_seconds, seconds = _answer(left, files, pool, progress)
+    finished = None
+    if not account.unfinished(storage, chunks):  # this shard was the last
+        finished = account.write_manifest(storage, described, chunks)
+        storage.tidy()
     return RunSummary(
         rows=counts.answered + counts.bad,
         answered=counts.answered,
@@ -98,7 +106,7 @@ def run(options: BatchOptions, environment: Mapping[str, str], progress: Progres
         load_seconds=load_seconds,
         rows_per_second=_rows(left) / seconds if left else None,
         padding_share=1 - counts.tokens / counts.slots if counts.slots else None,
-        manifest=_account(storage, described, chunks),
+        manifest=finished,
         archive_sha256=archive_sha256,
         stack=None if "AWS_ENDPOINT_URL" in environment else environment.get("METRICS_STACK"),
         seconds=time.monotonic() - started,
@@ -122,15 +130,6 @@ def _answer(
                 left_s = (_rows(chunks) - rows) / rate
                 progress(f"{rows:,} of {_rows(chunks):,} rows, {rate:,.0f} rows/s, {left_s:,.0f} s left")
     return counts, loaded - started, time.monotonic() - loaded
-
-
-def _account(storage: OutputStorage, described: Mapping[str, Any], chunks: Sequence[Chunk]) -> dict[str, Any] | None:
-    """Writes and returns the manifest if this shard was the last to finish; None while others run."""
-    if manifest.unfinished(storage, chunks):
-        return None
-    made = manifest.account(storage, described, chunks)
-    storage.tidy()
-    return made
 
 
 def _refuse_output_inside_input(options: BatchOptions) -> None:

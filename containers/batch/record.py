@@ -28,7 +28,7 @@ from ..encoder.row import Refusal
 from ..encoder.settings import Settings
 from ..encoder.tensors import Encoding, padded_length, windows
 from . import archive
-from .predictor import find_model
+from .answering import find_model
 from .source import find
 from .storage import write_to
 

@@ -1,13 +1,10 @@
 """Reads from and writes to S3. Only this module needs boto3, which finds credentials and region.
 
 Many shards start at once and write to one prefix, so S3 may answer SlowDown: each request is tried up to ten times.
-Writes carry a sha256 that S3 checks. Reads are compared with the CRC-32 that S3 keeps if boto3 or the AWS CLI uploaded
-the object, but not if S3 keeps only checksums of its parts.
+Writes carry a sha256 that S3 checks.
 """
 
-import base64
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,16 +82,8 @@ class Bucket:
         return {key.removeprefix(folder): key for key in keys if key.startswith(folder)}
 
     def fetch(self, key: str, file: Path) -> None:
-        """Copies an object to `file`. boto3 reads parts in parallel and compares none of them, so this does."""
         with self._errors():
             self._client.download_file(self._bucket, key, str(file))
-            head = self._client.head_object(Bucket=self._bucket, Key=key, ChecksumMode="ENABLED")
-        known = head.get("ChecksumCRC32") if head.get("ChecksumType", "FULL_OBJECT") == "FULL_OBJECT" else None
-        if head["ContentLength"] != file.stat().st_size or known not in (None, _crc32(file)):
-            raise Unavailable(
-                f"s3://{self._bucket}/{key}: the copy differs from the object in S3. It was damaged or replaced during "
-                "the download. Start again."
-            )
 
     def _put(self, name: str, content: bytes, **conditions: str) -> None:
         self._client.put_object(
@@ -110,12 +99,3 @@ class Bucket:
             yield
         except (Boto3Error, BotoCoreError, ClientError) as error:
             raise Unavailable(f"{self.location}: {error}") from None
-
-
-def _crc32(file: Path) -> str:
-    """Returns a file's CRC-32 as S3 writes it."""
-    crc = 0
-    with file.open("rb") as handle:
-        while block := handle.read(1 << 20):
-            crc = zlib.crc32(block, crc)
-    return base64.b64encode(crc.to_bytes(4, "big")).decode()

@@ -17,13 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from ..container_errors import ContainerError
-from .answering import ChunkAnswers, RunningChunk, finish, start
-from .chunks import Chunk
-from .manifest import bad_name, predictions_name
-from .predictor import BatchPredictor
+from ..worker_process import send, take_standard_output
+from .account import bad_name, predictions_name
+from .answering import BatchPredictor, ChunkAnswers, RunningChunk
+from .source import Chunk
 from .storage import OutputStorage, open_storage
 
 SWITCH_S = 0.0005
@@ -35,19 +35,19 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.setswitchinterval(SWITCH_S)
-    replies = _take_standard_output()
+    replies = take_standard_output()
     model, output, batch_rows = sys.argv[1:]
     try:
         predictor = BatchPredictor.load(Path(model))
         storage = open_storage(output)
-        _reply(replies, {"ready": True})
+        send(replies, {"ready": True})
         for answered in answers(sys.stdin, predictor, int(batch_rows)):
             _write(answered, storage)
-            _reply(replies, {"chunk": answered.chunk.number, **asdict(answered.counts)})
+            send(replies, {"chunk": answered.chunk.number, **asdict(answered.counts)})
     # Return would wait for threads that wait for an order, or that run a chunk.
     except (ContainerError, OSError) as error:
         with suppress(BrokenPipeError):  # the parent has ended
-            _reply(replies, {"failed": str(error)})
+            send(replies, {"failed": str(error)})
         os._exit(3)
     except Exception:
         traceback.print_exc()
@@ -63,21 +63,9 @@ def answers(orders: Iterable[str], predictor: BatchPredictor, batch_rows: int) -
         coming = thread.submit(next, starting, None)
         while (running := coming.result()) is not None:
             coming = thread.submit(next, starting, None)
-            yield finish(running, predictor)
+            yield predictor.finish(running)
     finally:
         thread.shutdown(wait=False)  # it may wait for an order that never comes
-
-
-def _take_standard_output() -> TextIO:
-    """Reserves standard output for the replies, and sends what a runtime prints there to standard error."""
-    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return replies
-
-
-def _reply(replies: TextIO, document: dict[str, Any]) -> None:
-    replies.write(json.dumps(document) + "\n")
-    replies.flush()
 
 
 def _start(order: dict[str, Any], predictor: BatchPredictor, batch_rows: int) -> RunningChunk:
@@ -85,7 +73,7 @@ def _start(order: dict[str, Any], predictor: BatchPredictor, batch_rows: int) ->
     with Path(order["path"]).open("rb") as handle:
         handle.seek(chunk.start)
         text = handle.read(chunk.end - chunk.start)
-    return start(text, chunk, predictor, batch_rows)
+    return predictor.start(text, chunk, batch_rows)
 
 
 def _write(answered: ChunkAnswers, storage: OutputStorage) -> None:

@@ -17,19 +17,12 @@ from queue import SimpleQueue
 from typing import Any
 
 from ..container_errors import ContainerError, Unavailable
-from .answering import ChunkCounts
-from .chunks import Chunk
-from .predictor import ModelFolder
+from ..worker_process import how_it_ended, send, worker_environment
+from .answering import ChunkCounts, ModelFolder
+from .source import Chunk
 
 CHUNKS_OF_A_WORKER = 2
 """The chunk that its core runs, and the next one: then no core idles."""
-PACKAGES = Path(__file__).parents[len(str(__package__).split("."))]
-SINGLE_THREADED = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "RAYON_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
 
 
 def worker_environments(
@@ -40,33 +33,32 @@ def worker_environments(
     Without a number there is a worker for every core that this process may use. Raises `ContainerError`.
     """
     if not model.neuron:
-        return [{**environment, **SINGLE_THREADED}] * (workers or len(os.sched_getaffinity(0)))
-    # Only an image for Neuron has the server's package.
-    from ..neuron.cores import available, cores_per_chip, count_chips, groups
-    from ..neuron.server_settings import ServerSettings
+        return [worker_environment(environment, {})] * (workers or len(os.sched_getaffinity(0)))
+    from ..neuron import placement  # only an image for Neuron has it
 
-    cores = available(environment, count_chips(), cores_per_chip())
-    pipeline_cores = ServerSettings.load(model.graphs / "server.json").pipeline_cores
-    return on_neuron(groups(cores, pipeline_cores), workers, environment)
-
-
-def on_neuron(
-    groups: Sequence[Sequence[int]], workers: int | None, environment: Mapping[str, str]
-) -> list[dict[str, str]]:
-    """Gives each worker one group of NeuronCores, the first groups first."""
-    from ..neuron.cores import variables
-
+    cores = placement.available(environment, placement.count_chips(), placement.cores_per_chip())
+    settings = placement.ServerSettings.load(model.graphs / "server.json")
+    groups = placement.groups(cores, settings.pipeline_cores)
     if workers and workers > len(groups):
         raise ContainerError(
             f"--workers {workers}: the NeuronCores hold {len(groups)} copies of the model. Give at most {len(groups)}."
         )
-    own = [variables(group, "one-per-core") for group in groups[:workers]]
-    return [{**environment, **SINGLE_THREADED, **cores} for cores in own]
+    own = [placement.variables(group, "one-per-core") for group in groups[:workers]]
+    return [worker_environment(environment, cores) for cores in own]
 
 
 class WorkerPool:
     def __init__(self, arguments: Sequence[str], environments: Sequence[Mapping[str, str]]) -> None:
-        self._workers = [_start(arguments, environment) for environment in environments]
+        self._workers = [
+            subprocess.Popen(
+                [sys.executable, "-m", f"{__package__}.worker", *arguments],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for environment in environments
+        ]
         self._events: SimpleQueue[ChunkCounts | ContainerError | None] = SimpleQueue()
 
     def close(self) -> None:
@@ -103,7 +95,9 @@ class WorkerPool:
         try:
             while True:
                 while chunk := queue.take(running):
-                    _send(worker, {**asdict(chunk), "path": str(files[chunk.file].resolve())})
+                    assert worker.stdin
+                    with suppress(BrokenPipeError):  # the worker has ended, which reading its reply reports
+                        send(worker.stdin, {**asdict(chunk), "path": str(files[chunk.file].resolve())})
                     running += 1
                 if not running:
                     break
@@ -135,25 +129,6 @@ class ChunkQueue:
             return None
 
 
-def _start(arguments: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[str]":
-    path = os.pathsep.join(filter(None, [str(PACKAGES), environment.get("PYTHONPATH")]))
-    return subprocess.Popen(
-        [sys.executable, "-m", f"{__package__}.worker", *arguments],
-        env={**environment, "PYTHONPATH": path},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def _send(worker: "subprocess.Popen[str]", order: Mapping[str, Any]) -> None:
-    """Sends an order. If the worker has ended, reading its reply reports it."""
-    assert worker.stdin
-    with suppress(BrokenPipeError):
-        worker.stdin.write(json.dumps(order) + "\n")
-        worker.stdin.flush()
-
-
 def _read_reply(number: int, worker: "subprocess.Popen[str]") -> dict[str, Any]:
     """Returns the worker's next reply. Raises `Unavailable`."""
     assert worker.stdout
@@ -163,6 +138,5 @@ def _read_reply(number: int, worker: "subprocess.Popen[str]") -> dict[str, Any]:
             return reply
         reason = f"failed: {reply['failed']}".removesuffix(".")
     else:
-        code = worker.wait()
-        reason = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        reason = how_it_ended(worker.wait())
     raise Unavailable(f"worker {number} {reason}. Finished chunks are kept. Run the same command again to continue.")

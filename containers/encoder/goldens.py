@@ -30,7 +30,7 @@ from .tensors import Encoding, own_tokens, tensors
 
 GOLDENS, PARITY = "goldens.json", "parity.json"
 PLACEMENT, COUNT = "NEURON_PLACEMENT", "NEURON_RT_NUM_CORES"
-"""The variables that tell a worker its cores (`neuron.cores`)."""
+"""The variables that tell a worker its cores (`neuron.placement`)."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from .engine import Engine, FixedBatch, Lanes
 from .settings import Settings
 
 PLACEMENT = "NEURON_PLACEMENT"
-CORES = "NEURON_RT_NUM_CORES"  # `neuron.cores` sets both
+CORES = "NEURON_RT_NUM_CORES"  # `neuron.placement` sets both
 CORES_PER_CHIP = {"torch_neuron": 4, "torch_neuronx": 2}
 
 

@@ -1,7 +1,8 @@
 """The HTTP routes: SageMaker's /ping and /invocations, and KServe v2's names for ECS.
 
-Errors are JSON, {"error": sentence}: 4xx for the client's, 500 for the model's, 503 while the model loads, the queue is
-full or a core does not answer. Each is a line of the log, up to a limit per minute.
+Errors are JSON, {"error": sentence}: 4xx for the client's, 500 for the model's, 503 while the queue is
+full. Each is a line of the log, up to a limit per minute. A worker whose cores do not answer ends, so /ping needs no
+check.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from ..encoder.settings import Settings
 from . import kserve
 from .batching import Batcher, QueueFull
 from .http_server import HttpRequest, HttpResponse
-from .server_settings import ServerSettings
+from .placement import ServerSettings
 from .telemetry import RequestRecord
 
 READ_AT_ONCE = 16_384
@@ -59,7 +60,7 @@ class ErrorResponses:
 class InferenceRoutes:
     """Answers requests with a worker's model, and records their latencies.
 
-    `encode` tokenises rows, or refuses them. `unwell` returns the fault of any worker's cores.
+    `encode` tokenises rows, or refuses them.
     """
 
     def __init__(
@@ -70,7 +71,6 @@ class InferenceRoutes:
         serving: ServerSettings,
         record: RequestRecord,
         errors: ErrorResponses,
-        unwell: Callable[[], str],
     ) -> None:
         self._batcher = batcher
         self._encode = encode
@@ -78,12 +78,10 @@ class InferenceRoutes:
         self._record = record
         self._fields, self._kind = settings.fields, settings.kind
         self._serving = serving
-        self._unwell = unwell
         self._reading = ThreadPoolExecutor(1, "read")
         get, post, model = ("GET", "HEAD"), ("POST",), f"/v2/models/{serving.model}"
         self._routes: dict[str, tuple[tuple[str, ...], Handler]] = {
-            "/v2/health/live": (get, _live),
-            **dict.fromkeys(("/ping", "/v2/health/ready", f"{model}/ready"), (get, self._ready)),
+            **dict.fromkeys(("/ping", "/v2/health/live", "/v2/health/ready", f"{model}/ready"), (get, _healthy)),
             **dict.fromkeys(("/invocations", f"{model}/infer"), (post, self._infer)),
         }
 
@@ -105,10 +103,6 @@ class InferenceRoutes:
         except Exception as error:
             self._record.add_error()
             return self._errors.answer(500, f"The model failed: {type(error).__name__}: {error}", error)
-
-    async def _ready(self, request: HttpRequest) -> HttpResponse:
-        unwell = self._unwell()
-        return self._errors.answer(503, unwell) if unwell else HttpResponse(200)
 
     async def _infer(self, request: HttpRequest) -> HttpResponse:
         arrived = time.monotonic()
@@ -137,12 +131,5 @@ class InferenceRoutes:
         return parsed, rows
 
 
-async def loading(request: HttpRequest) -> HttpResponse:
-    """Answers until every worker has its model."""
-    if request.path == "/v2/health/live":
-        return HttpResponse(200)
-    return HttpResponse(503, kserve.error("The model is loading."), headers={"Retry-After": "1"})
-
-
-async def _live(request: HttpRequest) -> HttpResponse:
+async def _healthy(request: HttpRequest) -> HttpResponse:
     return HttpResponse(200)

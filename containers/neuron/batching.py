@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
-from .server_settings import ServerSettings
+from .placement import ServerSettings
 
 Rows = Sequence[Any]
 """Tokenised rows of requests."""
@@ -98,35 +99,33 @@ class CoreWatch:
         self._now = now
         self._began: dict[object, float] = {}  # when each running call began
         self._answered = now()
-        self._suspected = False
         self._failure = ""
 
     @contextmanager
     def call(self, probe: bool = False) -> Iterator[None]:
-        """Times a call of the model. A failed probe proves a fault of the cores, a failed batch does not."""
+        """Times a call of the model. A failed probe proves a fault of the cores, a failed batch only requests one."""
         call = object()
         self._began[call] = self._now()
         try:
             yield
+            self._answered = self._now()
         except Exception as error:
-            self._suspected = True
+            self._answered = -inf
             if probe:
-                self._failure = f"{type(error).__name__}: {error}"
+                self._failure = f"fails: {type(error).__name__}: {error}"
             raise
-        else:
-            self._answered, self._suspected, self._failure = self._now(), False, ""
         finally:
             del self._began[call]
 
     def needs_probe(self) -> bool:
         """Returns whether no call runs, and the last one failed or was long ago."""
-        return not self._began and (self._suspected or self._now() - self._answered > QUIET_S)
+        return not self._began and self._now() - self._answered > QUIET_S
 
     def complaint(self) -> str:
         """Returns the fault, to follow the worker's name; empty while its cores answer."""
         if self._now() - min(self._began.values(), default=self._now()) > STUCK_S:
             return f"has not answered for {STUCK_S:.0f} s"
-        return f"fails: {self._failure}" if self._failure else ""
+        return self._failure
 
 
 class Batcher:

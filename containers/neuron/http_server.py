@@ -26,8 +26,6 @@ import httptools
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 CONTINUE = STATUS_LINES[100] + b"\r\n"
 CHECK_S = 0.5
-FRESH_S = 2.0
-"""While the server drains, a connection without a request has this many seconds to send one."""
 OTHER_DESCRIPTORS = 64
 """Files and sockets of the process that are not connections."""
 BACKLOG = 1024
@@ -104,7 +102,6 @@ class ClientConnection(asyncio.Protocol):
         self._answering: asyncio.Task[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._held = 0  # bytes of bodies without an answer
-        self._used = False  # whether a request has begun
         self._last = False  # whether further bytes are dropped
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -155,11 +152,9 @@ class ClientConnection(asyncio.Protocol):
         else:
             self.cut()
 
-    def leave(self, within_s: float) -> None:
-        """Ends the connection after the request that has begun. A new connection may still send one."""
-        if not self._used:
-            self.due_s = min(self.due_s, self._loop.time() + within_s)
-        elif not self._incoming and not self._answering:
+    def leave(self) -> None:
+        """Ends the connection unless a request has begun."""
+        if not self._incoming and not self._answering:
             self._transport.close()
 
     def cut(self) -> None:
@@ -169,7 +164,6 @@ class ClientConnection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         if not self._last:
             self._incoming = _Incoming()
-            self._used = True
             self._expect(self._limits.head_s)
 
     def on_url(self, url: bytes) -> None:
@@ -328,32 +322,31 @@ class NeuronHttpServer:
     `respond` answers a request and raises nothing. `refuse` returns the answer to an unreadable request.
     """
 
-    def __init__(self, respond: Respond, refuse: Refuse, limits: HttpLimits, keeps_alive: bool = True) -> None:
+    def __init__(self, respond: Respond, refuse: Refuse, limits: HttpLimits) -> None:
         self.respond = respond
         self.refuse = refuse
         self.limits = limits
-        self.keeps_alive = keeps_alive
+        self.keeps_alive = True
         self.held = 0  # bytes of bodies without an answer
         self.open: set[ClientConnection] = set()
         self._waiting: dict[ClientConnection, None] = {}  # for their clients, the longest wait first
-        self._listening: list[asyncio.AbstractServer] = []
+        self._listening: asyncio.AbstractServer | None = None
         self._checking: asyncio.Task[None] | None = None
         self._empty = asyncio.Event()
 
     async def listen(self, listener: socket.socket) -> None:
         """Accepts connections and takes over `listener`, which is bound."""
         loop = asyncio.get_running_loop()
-        self._checking = self._checking or loop.create_task(self._check())
-        self._listening.append(await loop.create_server(lambda: ClientConnection(self), sock=listener, backlog=BACKLOG))
+        self._checking = loop.create_task(self._check())
+        self._listening = await loop.create_server(lambda: ClientConnection(self), sock=listener, backlog=BACKLOG)
 
     async def drain(self, seconds: float) -> None:
         """Accepts no more, answers requests that have begun, and cuts the others after `seconds`."""
         self.keeps_alive = False
-        for serving in self._listening:
-            serving.close()
-        await asyncio.sleep(0)  # the loop makes an accepted connection in its next turn
+        if self._listening:
+            self._listening.close()
         for connection in list(self._waiting):
-            connection.leave(FRESH_S)
+            connection.leave()
         self._empty.clear()
         if self.open:
             with suppress(asyncio.TimeoutError):
@@ -399,9 +392,12 @@ class NeuronHttpServer:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Returns a listening socket that can share its port. Raises OSError if the port is taken."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=True)
+    """Returns a socket that can share its port and does not listen yet. Raises OSError if the port is taken."""
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+        bound.setsockopt(socket.SOL_SOCKET, option, 1)
+    bound.bind((host, port))
+    return bound
 
 
 def limits() -> HttpLimits:

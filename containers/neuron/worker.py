@@ -1,26 +1,26 @@
 """A worker process with its own NeuronCores, copy of the model and socket on the shared port.
 
 The launcher starts it as `python -m ….worker FOLDER LISTENER CONCURRENCY`, where LISTENER is the number of an inherited
-descriptor. It writes lines of JSON to standard output and reads lines from standard input:
+descriptor. It writes lines of JSON to standard output:
 
     loaded       the model is loaded, warm, and computes what its original does (`encoder.goldens`); the worker then
-                 waits for a line before it accepts connections
+                 waits for a line of standard input before it listens
     serving      it accepts connections
-    complaint    every 2 s: the fault of its cores, or nothing
+    (empty)      every 2 s: its event loop and its cores work
     requests …   every minute: its requests
+    failed       the reason why it ends
 
-Each further line that it reads has the faults of all workers, which /ping returns. It ends on SIGTERM, or when its
-standard input ends and so also with the launcher, after it has answered its requests.
+It ends on SIGTERM, or when its standard input ends and so also with the launcher, after it has answered its requests.
+If its cores hang or fail it ends at once.
 """
 
 import asyncio
-import json
 import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -35,15 +35,16 @@ from ..encoder.engine import Lanes
 from ..encoder.predictor import Predictor
 from ..encoder.row import Refusal
 from ..encoder.tensors import Encoding
+from ..worker_process import send, take_standard_output
 from .application import ErrorResponses, InferenceRoutes
 from .batching import Batcher, CoreWatch
 from .http_server import NeuronHttpServer, limits
-from .server_settings import ServerSettings
+from .placement import ServerSettings
 from .telemetry import RequestRecord, period_s, ticks
 
 DRAIN_S = 20.0
 """Seconds for open requests after SIGTERM. SageMaker and ECS kill the container after 30 s."""
-COMPLAINT_PERIOD_S = 2.0
+REPORT_PERIOD_S = 2.0
 WARM_UP_RUNS = 2
 """The first run loads the graph onto its core, the second has its buffers too."""
 
@@ -51,18 +52,17 @@ WARM_UP_RUNS = 2
 def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the launcher, which decides
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    reports = _take_standard_output()
+    reports = take_standard_output()
     folder, listener, concurrency = Path(sys.argv[1]), socket.socket(fileno=int(sys.argv[2])), int(sys.argv[3])
     try:
         predictor = Predictor.load(folder)
         warm_up(predictor)
         goldens.check(predictor.engine, predictor.settings, folder)
     except Exception as error:  # each runtime has its own errors for a model it cannot run
-        _write(
-            reports, {"failed": str(error) if isinstance(error, ContainerError) else f"{type(error).__name__}: {error}"}
-        )
+        reason = str(error) if isinstance(error, ContainerError) else f"{type(error).__name__}: {error}"
+        send(reports, {"failed": f"could not load the model: {reason}"})
         return 3
-    _write(reports, {"loaded": True})
+    send(reports, {"loaded": True})
     if sys.stdin.readline():
         serving = ServerSettings.load(folder / "server.json")
         uvloop.run(WorkerServer(predictor, serving, concurrency, reports).run(listener))
@@ -115,7 +115,6 @@ class WorkerServer:
         self._reports = reports
         self._record, self._errors = RequestRecord(), ErrorResponses()
         self._serving, self._concurrency = serving, concurrency
-        self._unwell = ""  # the faults of all workers, by the launcher's last line
         self._probing: asyncio.Task[None] | None = None
 
     async def run(self, listener: socket.socket) -> None:
@@ -134,12 +133,11 @@ class WorkerServer:
             self._serving,
             self._record,
             self._errors,
-            lambda: self._unwell or watch.complaint(),
         )
         server = NeuronHttpServer(routes.respond, self._errors.answer, limits())
         await server.listen(listener)
-        _write(self._reports, {"serving": True})
-        background = (self._report(), self._complain(watch, batcher), self._read_launcher(ended.set))
+        send(self._reports, {"serving": True})
+        background = (self._report(), self._watch_cores(watch, batcher), _launcher_ends(ended))
         tasks = [loop.create_task(each) for each in background]
         await ended.wait()
         await server.drain(DRAIN_S)
@@ -150,36 +148,26 @@ class WorkerServer:
     async def _report(self) -> None:
         period = period_s(os.environ)
         async for _ in ticks(period, first_after_s=period):
-            _write(self._reports, self._record.take())
+            send(self._reports, self._record.take())
 
-    async def _complain(self, watch: CoreWatch, batcher: Batcher) -> None:
-        """Reports on the cores to the launcher, and probes them if no request does."""
+    async def _watch_cores(self, watch: CoreWatch, batcher: Batcher) -> None:
+        """Probes the cores if no request does, and ends the process if they hang or fail."""
         settings = self._predictor.settings
         shortest = next(iter(settings.pad_to), settings.max_input_tokens)
-        async for _ in ticks(COMPLAINT_PERIOD_S, first_after_s=COMPLAINT_PERIOD_S):
+        async for _ in ticks(REPORT_PERIOD_S, first_after_s=REPORT_PERIOD_S):
+            if complaint := watch.complaint():
+                send(self._reports, {"failed": complaint})
+                os._exit(3)
             if watch.needs_probe():
                 self._probing = asyncio.create_task(batcher.probe(partial(probe_cores, self._predictor, shortest)))
-            _write(self._reports, {"complaint": watch.complaint()})
-
-    async def _read_launcher(self, end: Callable[[], None]) -> None:
-        reader = asyncio.StreamReader()
-        loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-        while line := await reader.readline():
-            self._unwell = json.loads(line)["unwell"]
-        end()
+            send(self._reports, {})
 
 
-def _take_standard_output() -> TextIO:
-    """Reserves standard output for the launcher, and sends what a runtime prints there to standard error."""
-    reports = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return reports
-
-
-def _write(reports: TextIO, document: "dict[str, object]") -> None:
-    reports.write(json.dumps(document) + "\n")
-    reports.flush()
+async def _launcher_ends(ended: asyncio.Event) -> None:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await reader.read()
+    ended.set()
 
 
 if __name__ == "__main__":

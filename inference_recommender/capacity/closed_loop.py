@@ -22,7 +22,6 @@ from inference_recommender.capacity.levels import (
     blocks,
     first_load_s,
     load_levels,
-    longest_stretch,
     per_block,
     warm_up_s,
 )
@@ -68,8 +67,6 @@ class _Level:
     """Number of requests over the limit in each block of the level."""
     invocations: Floats
     """Number of successful requests in each block of the level."""
-    is_evidence: bool
-    """Whether the level has few enough failures and enough requests."""
     far_over_excluded: bool
     """Whether a percentile over the limit by `MARGIN` can be excluded."""
 
@@ -89,8 +86,9 @@ def capacity(
     if end_s - (warm_up or 0.0) < whole.block_s:
         raise NeverSettled
     run = blocks(finished_s, latencies_ms, succeeded, warm_up, end_s) if warm_up else whole
-    levels = _levels(run, latencies_ms, succeeded, limit, min(INTERVAL_S, end_s - float(run.start_s[0])))
-    return _best(run, levels, limit, warm_up)
+    enough_s = min(INTERVAL_S, end_s - float(run.start_s[0]))
+    members = load_levels(run.load, run.invocations, run.block_s, enough_s, samples_needed(limit.percentile))
+    return _best(run, [_level(run, each, latencies_ms, succeeded, limit) for each in members], limit, warm_up)
 
 
 def sustained(
@@ -107,50 +105,39 @@ def sustained(
     return _best(run, [level], limit, warm_up)
 
 
-def _levels(run: Blocks, latencies_ms: Floats, succeeded: Bools, limit: Limit, enough_s: float) -> list[_Level]:
-    needed = samples_needed(limit.percentile)
-    members = load_levels(run.load, run.invocations, run.block_s, enough_s, needed)
-    return [_level(run, blocks_of_level, latencies_ms, succeeded, limit) for blocks_of_level in members]
-
-
-def _level(run: Blocks, members: Indices, latencies_ms: Floats, succeeded: Bools, limit: Limit) -> _Level:
+def _level(run: Blocks, members: Indices, latencies_ms: Floats, succeeded: Bools, limit: Limit) -> _Level | None:
+    """Returns None for a level with too many failures or too few requests to be evidence."""
+    invocations, errors = run.invocations[members], float(run.errors[members].sum())
+    total = float(invocations.sum())
+    if errors > (total + errors) * MAX_ERROR_SHARE or total < samples_needed(limit.percentile):
+        return None
     inside = np.isin(run.block_of_request, members) & succeeded
     latencies, block_of = latencies_ms[inside], run.block_of_request[inside]
-    # "lower": at or below the limit exactly where no more than the allowed share is above it.
-    latency = float(np.percentile(latencies, limit.percentile, method="lower")) if len(latencies) else np.inf
-    bound = np.inf if limit.latency_ms is None else limit.latency_ms
 
     def over(latency_ms: float) -> Floats:
         return per_block(block_of, latencies > latency_ms, len(run.load))[members]
 
-    invocations = run.invocations[members]
-    far = effective_share(over(bound * (1 + MARGIN)), invocations)
-    errors = float(run.errors[members].sum())
     return _Level(
         members=members,
-        latency_ms=latency,
-        late=over(bound),
+        # "lower": at or below the limit exactly where no more than the allowed share is above it.
+        latency_ms=float(np.percentile(latencies, limit.percentile, method="lower")),
+        late=over(limit.bound_ms),
         invocations=invocations,
-        is_evidence=_is_evidence(float(invocations.sum()), errors, limit),
-        far_over_excluded=far.shown_below(limit.allowed),
+        far_over_excluded=effective_share(over(limit.bound_ms * (1 + MARGIN)), invocations).shown_below(limit.allowed),
     )
 
 
-def _is_evidence(invocations: float, errors: float, limit: Limit) -> bool:
-    failed = errors > (invocations + errors) * MAX_ERROR_SHARE
-    return not failed and invocations >= samples_needed(limit.percentile)
-
-
-def _best(run: Blocks, levels: Sequence[_Level], limit: Limit, warm_up: float | None) -> SustainedLoad | None:
-    evidence = [level for level in levels if level.is_evidence]
+def _best(run: Blocks, levels: Sequence[_Level | None], limit: Limit, warm_up: float | None) -> SustainedLoad | None:
+    evidence = [level for level in levels if level is not None]
     keeping = _keeping(evidence, limit)
     best = _carries_most(keeping) if keeping else _misses_least(evidence, limit)
     if best is None:
         return None
-    stretch = longest_stretch(best.members)
+    stretches = np.split(best.members, np.flatnonzero(np.diff(best.members) > 1) + 1)
+    longest = max(reversed(stretches), key=len)
     return SustainedLoad(
-        start_s=float(run.start_s[stretch[0]]),
-        end_s=float(run.start_s[stretch[-1]]) + run.block_s,
+        start_s=float(run.start_s[longest[0]]),
+        end_s=float(run.start_s[longest[-1]]) + run.block_s,
         invocations_per_minute=float(best.invocations.mean()) * 60 / run.block_s,
         latency_ms=best.latency_ms,
         within_limit=bool(keeping),
@@ -203,14 +190,7 @@ def _interval(
     if past_peak:
         peak = evidence.index(best)
         rates[:, peak:] = rates[:, [peak]]
-    highest = [
-        rates[sample, keeping - 1] if (keeping := _count_keeping(shares[sample], requests[sample], limit)) else 0.0
-        for sample in range(RESAMPLES)
-    ]
+    keeping = [int((isotonic(*sample) <= limit.allowed + 1e-12).sum()) for sample in zip(shares, requests, strict=True)]
+    highest = [rates[sample, count - 1] if count else 0.0 for sample, count in enumerate(keeping)]
     low, high = np.percentile(highest, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
     return float(low), float(high)
-
-
-def _count_keeping(shares: Floats, requests: Floats, limit: Limit) -> int:
-    """Returns how many levels keep the limit; arrays have an entry per level, from the lowest load up."""
-    return int((isotonic(shares, requests) <= limit.allowed + 1e-12).sum())

@@ -21,7 +21,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from inference_recommender.capacity.statistics import ONE_SIDED, Floats
+from inference_recommender.capacity.statistics import ONE_SIDED, Floats, differences_to_neighbours
 from inference_recommender.capacity.time_series import Series
 from workloads import LatencyObjective
 
@@ -57,31 +57,29 @@ class Difference:
     baseline: float
     candidate: float
     ratio: float
-    worst: float
-    """The one-sided bound of the ratio on the bad side."""
-    best: float
-    """The one-sided bound of the ratio on the good side."""
-    lower_is_better: bool
+    low: float
+    """The one-sided bounds of the ratio."""
+    high: float
+    lower_is_better: bool = False
 
     @property
     def is_regression(self) -> bool:
         """Whether the candidate is worse beyond the noise."""
         if self.lower_is_better:
-            return self.best > 1 and self.ratio > 1 + MATERIAL
-        return self.best < 1 and self.ratio < 1 - MATERIAL
+            return self.low > 1 and self.ratio > 1 + MATERIAL
+        return self.high < 1 and self.ratio < 1 - MATERIAL
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunComparison:
     differences: tuple[Difference, ...]
     not_compared: tuple[str, ...]
-    """Sentences: why a figure could not be compared, though a verdict can be given without it."""
+    """Why a figure could not be compared, though a verdict can be given without it."""
     unfit: tuple[str, ...]
-    """Sentences: why a run cannot carry a verdict, with what to do."""
+    """Why a run cannot carry a verdict, with what to do."""
 
     @property
     def regressions(self) -> tuple[Difference, ...]:
-        """The differences that are regressions."""
         return tuple(difference for difference in self.differences if difference.is_regression)
 
 
@@ -101,14 +99,16 @@ def compare(
                 f"The candidate did not test {before.configuration}: measure it on what the baseline was measured on."
             )
             continue
-        reasons = [*_unfit("baseline", before), *_unfit("candidate", after)]
-        unfit += reasons
-        if reasons:
+        if reasons := [*_unfit("baseline", before), *_unfit("candidate", after)]:
+            unfit += reasons
             continue
         capacity = _capacity(before, after, error)
         differences.append(capacity)
-        if capacity.ratio / capacity.best < 1 - LARGEST_HIDDEN_LOSS:
-            unfit.append(_too_noisy(capacity))
+        if (hidden := 1 - capacity.ratio / capacity.high) > LARGEST_HIDDEN_LOSS:
+            unfit.append(
+                f"{before.configuration}: the noise of the two runs could hide a loss of {hidden:.0%} of capacity, "
+                f"more than {LARGEST_HIDDEN_LOSS:.0%}. Measure both again with longer phases."
+            )
         latency = _latency(before, after, objective, error)
         if isinstance(latency, Difference):
             differences.append(latency)
@@ -130,14 +130,6 @@ def _unfit(which: str, result: ComparedRun) -> Iterator[str]:
         )
 
 
-def _too_noisy(capacity: Difference) -> str:
-    hidden = 1 - capacity.ratio / capacity.best
-    return (
-        f"{capacity.configuration}: the noise of the two runs could hide a loss of {hidden:.0%} of capacity, more than "
-        f"{LARGEST_HIDDEN_LOSS:.0%}. Measure both again with longer phases."
-    )
-
-
 def _capacity(before: ComparedRun, after: ComparedRun, error: float) -> Difference:
     b_low, b, b_high = _logs(before)
     c_low, c, c_high = _logs(after)
@@ -150,21 +142,15 @@ def _capacity(before: ComparedRun, after: ComparedRun, error: float) -> Differen
         baseline=exp(b),
         candidate=exp(c),
         ratio=exp(c - b),
-        worst=exp(c - b - down),
-        best=exp(c - b + up),
-        lower_is_better=False,
+        low=exp(c - b - down),
+        high=exp(c - b + up),
     )
 
 
 def _logs(result: ComparedRun) -> tuple[float, float, float]:
-    """Returns the logarithms of the interval's low end, the rate and the high end.
-
-    An end on the wrong side of the rate counts as the rate.
-    """
-    rate, interval = result.invocations_per_minute, result.interval
-    assert rate is not None
-    assert interval is not None
-    return log(min(interval[0], rate)), log(rate), log(max(interval[1], rate))
+    """Returns the logarithms of the interval's low end, the rate and the high end. Ends include the rate."""
+    rate, (low, high) = result.invocations_per_minute or 0.0, result.interval or (0.0, 0.0)
+    return log(min(low, rate)), log(rate), log(max(high, rate))
 
 
 def _latency(before: ComparedRun, after: ComparedRun, objective: LatencyObjective, error: float) -> Difference | str:
@@ -177,15 +163,15 @@ def _latency(before: ComparedRun, after: ComparedRun, objective: LatencyObjectiv
     if not by_users:
         return "there is no number of users at which both were measured and the baseline kept its limit."
     difference, deviation, mean = _average(by_users)
-    z = NormalDist().inv_cdf(1 - error)
+    bound = NormalDist().inv_cdf(1 - error) * deviation
     return Difference(
         configuration=before.configuration,
         figure=f"{objective.percentile} ms at equal load",
         baseline=exp(mean),
         candidate=exp(mean + difference),
         ratio=exp(difference),
-        worst=exp(difference + z * deviation),
-        best=exp(difference - z * deviation),
+        low=exp(difference - bound),
+        high=exp(difference + bound),
         lower_is_better=True,
     )
 
@@ -215,8 +201,8 @@ def _periods(result: ComparedRun, percentile: str) -> _Periods | None:
     if len(rows) < FEWEST_PERIODS:
         return None
     users, latencies = np.array(rows, dtype=np.float64).T
-    differences = (latencies[:-2] - 2 * latencies[1:-1] + latencies[2:]) / np.sqrt(6)
-    return _Periods(users=users, latencies=latencies, variance=float((differences**2).mean()))
+    variance = float((differences_to_neighbours(latencies) ** 2).mean())
+    return _Periods(users=users, latencies=latencies, variance=variance)
 
 
 ByUsers = tuple[float, float, float]

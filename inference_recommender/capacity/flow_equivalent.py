@@ -20,8 +20,8 @@ Keilson and Servi, Operations Research Letters 7, 1988). For exponential service
 The interval has the error of the records (bootstrap of the periods at each number of users) and of the model.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import exp, hypot, inf, log
 from statistics import NormalDist
 
@@ -215,19 +215,13 @@ class Records:
         squares = (self.completed[busy] - expected[busy]) ** 2 / expected[busy]
         return Dispersion(over_s=self.period_s, index=float(squares.sum()) / degrees)
 
-    def _resampled(self) -> "Sequence[Records]":
+    def _resampled(self) -> "Iterator[Records]":
         random = np.random.default_rng(0)
         members = [np.flatnonzero(self.users == level) for level in np.unique(self.users)]
-        drawn = [np.concatenate([random.choice(one, size=len(one)) for one in members]) for _ in range(RESAMPLES)]
-        return [
-            Records(
-                users=self.users[chosen],
-                completed=self.completed[chosen],
-                latencies_ms=self.latencies_ms[chosen],
-                period_s=self.period_s,
-            )
-            for chosen in drawn
-        ]
+        for _ in range(RESAMPLES):
+            chosen = np.concatenate([random.choice(one, size=len(one)) for one in members])
+            columns = {name: getattr(self, name)[chosen] for name in ("users", "completed", "latencies_ms")}
+            yield replace(self, **columns)
 
 
 def _end(rate: float, by_records: float, side: int) -> float:
@@ -276,20 +270,15 @@ def model_latencies(series: Series, name: str) -> Mapping[str, Sequence[float | 
     """
     if name not in series.model_latency_ms:
         return {}
-    known = series.model_latency_ms[name]
-    lower = {other: column for other, column in series.latency_ms.items() if float(other[1:]) < float(name[1:])}
-    clients = series.latency_ms.get(name, known)
+    known, columns = series.model_latency_ms[name], series.latency_ms
+    clients = columns.get(name, known)
     shares = [model / client if model and client else None for model, client in zip(known, clients, strict=True)]
-    return {
-        **{
-            other: tuple(
-                None if value is None or share is None else value * share
-                for value, share in zip(column, shares, strict=True)
-            )
-            for other, column in lower.items()
-        },
-        name: known,
+    lower = {
+        other: tuple(value and share and value * share for value, share in zip(column, shares, strict=True))
+        for other, column in columns.items()
+        if float(other[1:]) < float(name[1:])
     }
+    return {**lower, name: known}
 
 
 def _distribution(scores: Sequence[float], latencies_ms: Floats) -> Floats:

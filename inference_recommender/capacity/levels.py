@@ -11,6 +11,7 @@ slower. Only the first load is used, because latency rises with the load.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -90,41 +91,31 @@ def load_levels(load: Floats, invocations: Floats, block_s: float, enough_s: flo
     """
     levels: list[Indices] = []
     members: list[int] = []
+
+    def complete() -> bool:
+        return len(members) * block_s >= enough_s - 1e-9 and float(invocations[members].sum()) >= needed
+
     for block in np.argsort(-load, kind="stable"):
-        if _is_level(members, invocations, block_s, enough_s, needed) and not _same_load(load[members[0]], load[block]):
+        top = load[members[0]] if members else 0.0
+        if load[block] < top - max(0.5, SAME_LOAD * top) and complete():
             levels.append(np.sort(np.array(members)))
             members = []
         members.append(int(block))
-    if _is_level(members, invocations, block_s, enough_s, needed):
+    if complete():
         levels.append(np.sort(np.array(members)))
     return levels[::-1]
 
 
-def longest_stretch(members: Indices) -> Indices:
-    """Returns the longest row of neighbouring blocks among `members`, the latest of equally long ones."""
-    stretches = np.split(members, np.flatnonzero(np.diff(members) > 1) + 1)
-    return max(reversed(stretches), key=len)
-
-
-def _same_load(top: float, load: float) -> bool:
-    return bool(load >= top - max(0.5, SAME_LOAD * top))
-
-
-def _is_level(members: list[int], invocations: Floats, block_s: float, enough_s: float, needed: int) -> bool:
-    return len(members) * block_s >= enough_s - 1e-9 and float(invocations[members].sum()) >= needed
-
-
 def _requests_in_flight_s(finished_s: Floats, latencies_ms: Floats, at_s: Floats) -> Floats:
     """Returns the integral of the number of requests in flight from the beginning to each of `at_s`, in seconds."""
-    return _elapsed_since(np.sort(finished_s - latencies_ms / 1000), at_s) - _elapsed_since(finished_s, at_s)
 
+    def elapsed(events_s: Floats) -> Floats:
+        """Returns, for each moment, the sum of the seconds since every earlier event."""
+        before = np.searchsorted(events_s, at_s)
+        sums: Floats = np.concatenate([[0.0], np.cumsum(events_s)])
+        return np.subtract(before * at_s, sums[before])
 
-def _elapsed_since(events_s: Floats, at_s: Floats) -> Floats:
-    """Returns, for each moment, the sum of the seconds since every earlier event."""
-    before = np.searchsorted(events_s, at_s)
-    sums: Floats = np.concatenate([[0.0], np.cumsum(events_s)])
-    elapsed: Floats = before * at_s - sums[before]
-    return elapsed
+    return elapsed(np.sort(finished_s - latencies_ms / 1000)) - elapsed(finished_s)
 
 
 def warm_up_s(finished_s: Floats, latencies_ms: Floats, until_s: float) -> float | None:
@@ -160,19 +151,13 @@ def settled_from(latencies_ms: Floats) -> int:
     most = n // 2
     errors = [float(((y[d:] - y[d:].mean()) ** 2).sum()) / (n - d) ** 2 for d in range(most + 1)]
     cut = next(d for d, error in enumerate(errors) if error <= NEARLY * min(errors))
-    if cut == 0 or not _slower(y[:cut], y[cut:]):
+    rest = y[cut:]
+    if cut == 0 or not _differ_clearly(y[:cut], rest, float(rest.std(ddof=1))):
         return 0
-    still_falling = cut >= most * NEARLY_HALF and _falling(y[cut - int(np.ceil(cut * LAST)) : cut], y[cut:])
-    return n if still_falling else cut
-
-
-def _slower(left_out: Floats, rest: Floats) -> bool:
-    return _differ_clearly(left_out, rest, float(rest.std(ddof=1)))
-
-
-def _falling(before: Floats, after: Floats) -> bool:
-    """Returns whether `before` is slower than `after`, which may still fall: its spread is without the trend."""
-    return _differ_clearly(before, after, float(np.diff(after).std(ddof=1)) / np.sqrt(2))
+    last = y[cut - int(np.ceil(cut * LAST)) : cut]
+    # The rest may still fall, so its spread is taken without the trend.
+    falling = cut >= most * NEARLY_HALF and _differ_clearly(last, rest, float(np.diff(rest).std(ddof=1)) / np.sqrt(2))
+    return n if falling else cut
 
 
 def _differ_clearly(slower: Floats, faster: Floats, spread: float) -> bool:
@@ -182,13 +167,6 @@ def _differ_clearly(slower: Floats, faster: Floats, spread: float) -> bool:
 
 def _window_medians(finished_s: Floats, latencies_ms: Floats, width: float, windows: int) -> Floats:
     """Returns the median latency by window; without a finish, that of the next request to finish."""
-    parts = np.split(latencies_ms, np.searchsorted(finished_s, width * np.arange(1, windows)))
-    medians: list[float] = []
-    next_first: float | None = None
-    for part in reversed(parts):
-        if len(part):
-            medians.append(float(np.median(part)))
-        elif next_first is not None:
-            medians.append(next_first)
-        next_first = float(part[0]) if len(part) else next_first
-    return np.array(medians[::-1])
+    edges = [0, *np.searchsorted(finished_s, width * np.arange(1, windows)).tolist(), len(finished_s)]
+    known = [(first, max(last, first + 1)) for first, last in pairwise(edges) if first < len(finished_s)]
+    return np.array([np.median(latencies_ms[first:last]) for first, last in known])

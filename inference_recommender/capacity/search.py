@@ -3,14 +3,9 @@
 Requests arrive as a Poisson process and latency counts from the intended send, so an overloaded service cannot slow
 down its own measurement (coordinated omission).
 
-1. The start rate lasts until the service has warmed up.
-2. Short probes raise or lower the rate fourfold until one is over the limit. If that probe saturated the service, its
-   rate of answers gives the rate at the limit of an M/M/1 queue. Otherwise the bracket is narrowed by interpolation of
-   rate and latency in logarithms.
-3. All probes near the limit are evaluated together (`rate_at_limit`). Probes are added a little below and above the
-   rate at the limit until its interval is within `RESOLUTION`. No single probe decides.
-4. The capacity is that rate, or the lower one at which a percentile `MARGIN` over the limit can be excluded with 95 %
-   confidence.
+The service is warmed up, then short probes bracket the limit, then probes near the limit are evaluated together
+(`rate_at_limit`) until its interval is within `RESOLUTION`. No single probe decides. The capacity is the rate at the
+limit, or the lower one at which a percentile `MARGIN` over the limit can be excluded with 95 % confidence.
 
 If the time ends before that, the result is the interval or a lower bound, and a capacity if the interval is within
 `ACCEPTABLE`. `benchmarks/searches/capacity.py` measures the errors on simulated services of known capacity.
@@ -204,7 +199,7 @@ class Search:
     def _refine(self, rate: float) -> None:
         """Adds probes around the rate at the limit until it is known well enough."""
         while True:
-            self._near.append(self._send_at(rate, self._duration_s(rate)))
+            self._near.append(self._counted(rate, self._send(rate, self._duration_s(rate))))
             self.rate_at_limit = found = rate_at_limit(
                 self._near,
                 self.limit.allowed,
@@ -222,9 +217,12 @@ class Search:
         """Returns the highest rate of answers of a saturated probe. Returns None without one, or if the service
         sustained more in another probe.
         """
-        most = max((_answered(near) for near in self.probes if self._is_saturated(near)), default=None)
-        borne = max((near.invocations_per_minute for near in self.probes if not self._is_over(near)), default=0.0)
-        return None if most is None or borne > most else most
+        most = max((_answered(probe) for probe in self.probes if self._is_saturated(probe)), default=None)
+        return None if most is None or (self._highest_kept() or 0.0) > most else most
+
+    def _highest_kept(self) -> float | None:
+        """Returns the highest rate of a probe that kept the limit."""
+        return max((probe.invocations_per_minute for probe in self.probes if not self._is_over(probe)), default=None)
 
     def _next_rate(self, found: RateAtLimit) -> float:
         """Returns a rate a little below or above the one at the limit, whichever side has been seen less."""
@@ -246,9 +244,9 @@ class Search:
         least = min(enough, longest)
         if self.rate_at_limit is None:
             return least
-        spent = sum(near.duration_s for near in self._near)
-        needed = spent * max(((self.rate_at_limit.half_width / self.resolution) ** 2 - 1) / 2, LEAST_GROWTH)
-        duration = min(max(least, min(needed, GROWTH * max(near.duration_s for near in self._near))), longest)
+        durations_s = [near.duration_s for near in self._near]
+        needed = sum(durations_s) * max(((self.rate_at_limit.half_width / self.resolution) ** 2 - 1) / 2, LEAST_GROWTH)
+        duration = min(max(least, min(needed, GROWTH * max(durations_s))), longest)
         if 2 * needed > left:
             duration = max(duration, left / max(MOST_PROBES - self.count, 1))
         return left if least / 2 < left < duration + least else duration
@@ -264,8 +262,10 @@ class Search:
             rate = self._capacity(found)
             nearest = min(self.probes, key=lambda probe: abs(probe.invocations_per_minute - rate))
             latency_ms = nearest.latency_ms
+        elif found is not None and found.low > 0:
+            at_least = found.low
         else:
-            at_least = self._lower_bound(found)
+            at_least = self._highest_kept()
         return Capacity(
             invocations_per_minute=rate,
             interval=(found.low, found.high) if found is not None and found.high < inf else None,
@@ -277,11 +277,6 @@ class Search:
             probes=tuple(self.probes),
         )
 
-    def _lower_bound(self, found: RateAtLimit | None) -> float | None:
-        if found is not None and found.low > 0:
-            return found.low
-        return max((probe.invocations_per_minute for probe in self.probes if not self._is_over(probe)), default=None)
-
     def _capacity(self, found: RateAtLimit) -> float:
         """Returns the rate at the limit; less where the percentile would be over by the margin if the interval's low
         end were the true rate.
@@ -292,14 +287,11 @@ class Search:
         return min(found.rate, found.surely * exp(margin))
 
     def _glance(self, rate: float) -> Probe:
-        return self._send_at(rate, self._glance_s(rate))
+        return self._counted(rate, self._send(rate, self._glance_s(rate)))
 
     def _glance_s(self, rate: float) -> float:
         least = max(GLANCE_S, GLANCE_LIMITS * self._limit_ms / 1000, GLANCE_REQUESTS / rate * 60)
         return min(least, LONGEST_GLANCE_S, self.longest_s * OF_LONGEST)
-
-    def _send_at(self, rate: float, duration_s: float) -> Probe:
-        return self._counted(rate, self._send(rate, duration_s))
 
     def _counted(self, rate: float, records: ProbeRecords) -> Probe:
         probe = Probe.of(rate, records, self.limit)

@@ -6,8 +6,7 @@ the whole batch of a request, in the model with the most computing, which answer
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from workloads.document import Document
 
@@ -42,56 +41,32 @@ class ServerTimes(Document):
         return self.queue_ms / total if total else 0.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelCounters:
-    """A model's counters since its server's start; times in nanoseconds."""
-
-    requests: int
-    queue_ns: int
-    compute_ns: Mapping[str, int]
-    rows: int
-    executions: int
-    executed_ns: int
-    """The time of all executions, each counted once whatever its batch; 0 for an ensemble, which has none."""
-
-    @classmethod
-    def read(cls, told: Mapping[str, Any]) -> Self:
-        """Reads an item of `model_stats`. Raises LookupError or TypeError where it is none."""
-        counted = told["inference_stats"]
-        batches = told.get("batch_stats") or ()
-        return cls(
-            requests=int(counted["success"]["count"]),
-            queue_ns=int(counted["queue"]["ns"]),
-            compute_ns={part: int(counted[f"compute_{part}"]["ns"]) for part in PARTS},
-            rows=int(told["inference_count"]),
-            executions=int(told["execution_count"]) if batches else 0,
-            executed_ns=sum(int(batch[f"compute_{part}"]["ns"]) for batch in batches for part in PARTS),
-        )
-
-    def __sub__(self, before: Self) -> Self:
-        return type(self)(
-            requests=self.requests - before.requests,
-            queue_ns=self.queue_ns - before.queue_ns,
-            compute_ns={part: self.compute_ns[part] - before.compute_ns[part] for part in PARTS},
-            rows=self.rows - before.rows,
-            executions=self.executions - before.executions,
-            executed_ns=self.executed_ns - before.executed_ns,
-        )
-
-
-Counters = Mapping[str, ModelCounters]
-"""A reading: the counters of each model by its name and version."""
+Counters = Mapping[str, Mapping[str, int]]
+"""A reading: the counters of each model by its name and version. Times are nanoseconds since the server's start."""
 
 
 def read_counters(answer: Mapping[str, Any]) -> Counters:
     """Reads Triton's answer. Raises LookupError, TypeError or ValueError where it is none."""
-    return {f"{told['name']}:{told.get('version', '')}": ModelCounters.read(told) for told in answer["model_stats"]}
+    return {f"{model['name']}:{model.get('version', '')}": _counters(model) for model in answer["model_stats"]}
+
+
+def _counters(model: Mapping[str, Any]) -> Mapping[str, int]:
+    """Reads an item of `model_stats`. `executed` has each execution once, whatever its batch. An ensemble has none."""
+    stats, batches = model["inference_stats"], model.get("batch_stats") or ()
+    return {
+        "requests": int(stats["success"]["count"]),
+        "queue": int(stats["queue"]["ns"]),
+        **{part: int(stats[f"compute_{part}"]["ns"]) for part in PARTS},
+        "rows": int(model["inference_count"]),
+        "executions": int(model["execution_count"]) if batches else 0,
+        "executed": sum(int(batch[f"compute_{part}"]["ns"]) for batch in batches for part in PARTS),
+    }
 
 
 def answered(before: Counters, after: Counters) -> int:
     """Returns how many requests the model that answers has answered between two readings."""
     counted = _between(before, after)
-    return _answering(counted).requests if counted else 0
+    return _answering(counted)["requests"] if counted else 0
 
 
 def server_times(before: Counters, after: Counters) -> ServerTimes | None:
@@ -99,30 +74,30 @@ def server_times(before: Counters, after: Counters) -> ServerTimes | None:
     counted = _between(before, after)
     if not counted:
         return None
-    answering = _answering(counted)
-    ran = max(counted, key=lambda model: model.executed_ns)
+    answering, ran = _answering(counted), max(counted, key=lambda model: model["executed"])
+    ns = answering["requests"] * NS_PER_MS
     return ServerTimes(
-        queue_ms=sum(model.queue_ns for model in counted) / answering.requests / NS_PER_MS,
-        compute_ms=ComputeTimes(
-            **{part: answering.compute_ns[part] / answering.requests / NS_PER_MS for part in PARTS}
-        ),
-        requests=answering.requests,
-        rows_per_execution=ran.rows / ran.executions if ran.executions else None,
+        queue_ms=sum(model["queue"] for model in counted) / ns,
+        compute_ms=ComputeTimes(**{part: answering[part] / ns for part in PARTS}),
+        requests=answering["requests"],
+        rows_per_execution=ran["rows"] / ran["executions"] if ran["executions"] else None,
     )
 
 
 def warm_up_s(counters: Counters) -> float:
-    """Returns how long models ran their warm-up, from the reading of a server that no one has asked yet: Triton counts
+    """Returns how long models ran their warm-up, from the reading of a server that had no request yet: Triton counts
     the requests of `model_warmup` like others.
     """
-    return sum(model.executed_ns for model in counters.values()) / 1e9
+    return sum(model["executed"] for model in counters.values()) / 1e9
 
 
-def _between(before: Counters, after: Counters) -> Sequence[ModelCounters]:
-    """Returns what the models counted that answered anything."""
-    changes = [model - before[name] if name in before else model for name, model in after.items()]
-    return [change for change in changes if change.requests > 0]
+def _between(before: Counters, after: Counters) -> Sequence[Mapping[str, int]]:
+    """Returns the counts of the models that answered anything."""
+    changes = [
+        {key: count - before.get(name, {}).get(key, 0) for key, count in model.items()} for name, model in after.items()
+    ]
+    return [change for change in changes if change["requests"] > 0]
 
 
-def _answering(counted: Sequence[ModelCounters]) -> ModelCounters:
-    return max(counted, key=lambda model: sum(model.compute_ns.values()))
+def _answering(counted: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
+    return max(counted, key=lambda model: sum(model[part] for part in PARTS))

@@ -104,6 +104,12 @@ def student_t(probability: float, degrees: int) -> float:
     return float(stdtrit(degrees, probability))
 
 
+def differences_to_neighbours(values: Floats) -> Floats:
+    """Returns what each value differs from the mean of its neighbours, with the variance of a single value."""
+    differences: Floats = (values[:-2] - 2 * values[1:-1] + values[2:]) / np.sqrt(6)
+    return differences
+
+
 def isotonic(values: Sequence[float] | Floats, weights: Sequence[float] | Floats) -> Floats:
     """Returns the non-decreasing sequence nearest to `values` in weighted least squares.
 

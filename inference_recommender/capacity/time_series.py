@@ -7,7 +7,7 @@ median). The interval runs from the highest load that surely keeps the limit to 
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, StringConstraints, model_validator
@@ -15,7 +15,7 @@ from pydantic import Field, StringConstraints, model_validator
 from inference_recommender.capacity.closed_loop import INTERVAL_S
 from inference_recommender.capacity.levels import FEWEST_WINDOWS, Indices, load_levels, settled_from
 from inference_recommender.capacity.limit import CONFIDENCE, Limit
-from inference_recommender.capacity.statistics import Floats, isotonic, student_t
+from inference_recommender.capacity.statistics import Floats, differences_to_neighbours, isotonic, student_t
 from workloads.document import Document
 
 FEWEST_PERIODS = 5
@@ -25,7 +25,7 @@ Journal of the American Statistical Association 88, 1993: 37 %)."""
 MEDIAN_TO_DEVIATION = 1.4826
 """The standard deviation of a normal distribution over the median of its absolute values."""
 
-
+COLUMNS = ("users", "invocations", "errors")
 Quantile = Annotated[str, StringConstraints(pattern=r"^p\d{1,3}(\.\d{1,9})?$")]
 
 
@@ -51,11 +51,11 @@ class Series(Document):
 
     @model_validator(mode="after")
     def _have_as_many_values_as_points(self) -> Self:
-        values = {"users": self.users, "invocations": self.invocations, "errors": self.errors, **self.latency_ms}
+        values = {name: getattr(self, name) for name in COLUMNS} | self.latency_ms
         if self.stalled_s:
             values["stalled_s"] = self.stalled_s
-        model = {f"model latency {name}": row for name, row in self.model_latency_ms.items()}
-        for name, row in (values | model).items():
+        values |= {f"model latency {name}": row for name, row in self.model_latency_ms.items()}
+        for name, row in values.items():
             if len(row) != len(self.seconds):
                 raise ValueError(f"has {len(self.seconds)} points, but {len(row)} values of {name}.")
         return self
@@ -71,17 +71,10 @@ class Series(Document):
         """
         if len(self.seconds) < 3:
             return self
-        return self.model_copy(
-            update={
-                "seconds": self.seconds[1:-1],
-                "users": self.users[1:-1],
-                "invocations": self.invocations[1:-1],
-                "errors": self.errors[1:-1],
-                "stalled_s": self.stalled_s[1:-1],
-                "latency_ms": {name: values[1:-1] for name, values in self.latency_ms.items()},
-                "model_latency_ms": {name: values[1:-1] for name, values in self.model_latency_ms.items()},
-            }
-        )
+        columns = {name: getattr(self, name)[1:-1] for name in ("seconds", *COLUMNS, "stalled_s")}
+        for name in ("latency_ms", "model_latency_ms"):
+            columns[name] = {percentile: values[1:-1] for percentile, values in getattr(self, name).items()}
+        return self.model_copy(update=columns)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,8 +98,7 @@ class Level:
     """Whether the test had no higher load: the service may bear more."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Periods:
+class _Periods(NamedTuple):
     """The periods of which everything is known; arrays have an entry per period."""
 
     users: Floats
@@ -116,6 +108,9 @@ class _Periods:
     """The limit's percentile; 0 where there is no limit."""
     medians_ms: Floats
 
+    def starting_at(self, first: int) -> "_Periods":
+        return _Periods(*(column[first:] for column in self))
+
 
 def series_findings(series: Series, limit: Limit) -> SeriesFindings:
     """Returns the findings from a test's series, without its first and last point."""
@@ -123,7 +118,7 @@ def series_findings(series: Series, limit: Limit) -> SeriesFindings:
     if periods is None:
         return SeriesFindings(interval=None, warm_up_s=None)
     warm_up = _warm_up_periods(periods)
-    settled = _from(periods, warm_up or 0)
+    settled = periods.starting_at(warm_up or 0)
     return SeriesFindings(
         interval=_interval(settled, float(series.period_s), limit) if len(settled.rates) >= FEWEST_PERIODS else None,
         warm_up_s=None if warm_up is None else float(warm_up * series.period_s),
@@ -138,7 +133,7 @@ def highest_within(series: Series, limit: Limit) -> Level | None:
     periods = _periods(complete, limit, complete.model_latency_ms)
     if periods is None:
         return None
-    settled = _from(periods, _warm_up_periods(periods) or 0)
+    settled = periods.starting_at(_warm_up_periods(periods) or 0)
     requests, enough_s = settled.rates * series.period_s / 60, min(INTERVAL_S, series.period_s * len(settled.rates))
     levels = load_levels(settled.users, requests, float(series.period_s), enough_s, needed=1)
     if not levels:
@@ -176,17 +171,7 @@ def _periods(
     known = [row for row in zip(*columns, strict=True) if None not in row]
     if not known:
         return None
-    users, rates, latencies, medians = np.array(known, dtype=np.float64).T
-    return _Periods(users=users, rates=rates, latencies_ms=latencies, medians_ms=medians)
-
-
-def _from(periods: _Periods, first: int) -> _Periods:
-    return _Periods(
-        users=periods.users[first:],
-        rates=periods.rates[first:],
-        latencies_ms=periods.latencies_ms[first:],
-        medians_ms=periods.medians_ms[first:],
-    )
+    return _Periods(*np.array(known, dtype=np.float64).T)
 
 
 def _warm_up_periods(periods: _Periods) -> int | None:
@@ -214,7 +199,6 @@ def _interval(periods: _Periods, period_s: float, limit: Limit) -> tuple[float, 
 def _log_means(levels: list[Indices], values: Floats) -> tuple[Floats, Floats]:
     """Returns the mean logarithm of each level and its standard error: rates vary by a share of themselves."""
     logs = np.log(np.maximum(values, 1e-6))
-    differences = (logs[:-2] - 2 * logs[1:-1] + logs[2:]) / np.sqrt(6)
-    deviation = MEDIAN_TO_DEVIATION * float(np.median(np.abs(differences)))
+    deviation = MEDIAN_TO_DEVIATION * float(np.median(np.abs(differences_to_neighbours(logs))))
     means = np.array([float(logs[level].mean()) for level in levels])
     return means, np.array([deviation / np.sqrt(len(level)) for level in levels])

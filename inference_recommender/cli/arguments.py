@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from workloads import ModelArtifact, UsageError, WorkloadFolder, load_workload
 from workloads.document import Document
 from workloads.files import from_here
-from workloads.set_option import set_keys
+from workloads.folder import set_keys
 
 if TYPE_CHECKING:
     from aws_api.sagemaker import SageMakerAccount

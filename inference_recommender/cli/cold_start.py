@@ -9,8 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.measure.first_answer import GIVE_UP_S, log_lines, start_of
-from inference_recommender.measure.start_stages import Stages, cold_start, stages
+from inference_recommender.measure.start_stages import GIVE_UP_S, Stages, cold_start, log_lines, stages, start_of
 from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
 from inference_recommender.measure.temporary_endpoint import EndpointSpec, temporary_endpoint
 from inference_recommender.output import stdout_console, tell

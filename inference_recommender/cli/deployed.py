@@ -2,17 +2,20 @@
 
 import argparse
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
 from inference_recommender.client import InferenceClient, SageMakerEndpoint
+from inference_recommender.measure.job_requests import DOMAIN, FRAMEWORK, JSON, TASKS
 from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.payloads import answer, check_payloads, payload_archive, row_of, tensors
-from workloads import load_workload
+from workloads import Unavailable, Workload, load_workload
+from workloads.folder import with_settings
 from workloads.program import printable
-from workloads.set_option import with_settings
 
 TIMEOUT_S = 60.0
 """SageMaker's limit of an invocation, in seconds."""
@@ -54,7 +57,6 @@ def add_register(commands: Commands) -> None:
 
 def _register(options: argparse.Namespace, stderr: Console) -> int:
     from inference_recommender.measure.job import payload_key  # reports and plots, which `invoke` does not need
-    from inference_recommender.measure.model_registry import group_request, package_request
 
     account, folder = SageMakerAccount(), with_settings(load_workload(options.workload), options.settings)
     workload, payloads = folder.workload, folder.payloads()
@@ -72,3 +74,48 @@ def _register(options: argparse.Namespace, stderr: Console) -> int:
         f"recommender.model={arn}`.",
     )
     return 0
+
+
+def group_request(workload: Workload) -> dict[str, Any]:
+    """Returns the request of CreateModelPackageGroup."""
+    return {
+        "ModelPackageGroupName": _group_name(workload.name),
+        "ModelPackageGroupDescription": workload.description,
+        "Tags": [{"Key": "workload", "Value": workload.name}],
+    }
+
+
+def package_request(workload: Workload, model: Mapping[str, Any], payload_url: str) -> dict[str, Any]:
+    """Returns the request of CreateModelPackage for a version that awaits approval. `model` is a response of
+    DescribeModel. Raises `Unavailable` if the model is not one container with an image.
+    """
+    return {
+        "ModelPackageGroupName": _group_name(workload.name),
+        "ModelPackageDescription": workload.description,
+        "ModelApprovalStatus": "PendingManualApproval",
+        "Domain": DOMAIN,
+        "Task": TASKS[workload.model.task],
+        "SamplePayloadUrl": payload_url,
+        "InferenceSpecification": {
+            "Containers": [{**_package_container(model), **FRAMEWORK}],
+            "SupportedContentTypes": [JSON],
+            "SupportedResponseMIMETypes": [JSON],
+            "SupportedRealtimeInferenceInstanceTypes": list(workload.instance_types),
+        },
+    }
+
+
+def _group_name(workload: str) -> str:
+    """Returns the workload's name without underscores, which the registry does not allow."""
+    return workload.replace("_", "-")
+
+
+def _package_container(model: Mapping[str, Any]) -> dict[str, Any]:
+    containers = [model["PrimaryContainer"]] if model.get("PrimaryContainer") else model.get("Containers", [])
+    if len(containers) != 1 or "Image" not in containers[0]:
+        raise Unavailable(
+            f"Model {model['ModelName']} cannot be registered: a model package needs one container with an image. Set "
+            "another with --set recommender.model=NAME."
+        )
+    copied = ("Image", "ModelDataUrl", "ModelDataSource", "Environment")
+    return {name: containers[0][name] for name in copied if containers[0].get(name)}

@@ -12,7 +12,8 @@ from inference_recommender.report.document import Plot, Report, ReportKind
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.page import page, render
 from inference_recommender.report.run_report import draw, proof_report, run_report
-from inference_recommender.report.simulation_report import simulation_figures, simulation_report
+from inference_recommender.report.simulation_plots import simulation_plots
+from inference_recommender.report.simulation_report import simulation_report
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate.simulation_file import SIMULATION, Simulation
 from inference_recommender.tune.folder import PLAN, TuneFolder
@@ -84,7 +85,7 @@ def _plots(path: Path) -> dict[str, Plot]:
         case "tune":
             return tune_figures(TuneFolder(path))
         case "simulation":
-            return simulation_figures(Simulation.from_json(path / SIMULATION), RunFolder(path).workload())
+            return simulation_plots(Simulation.from_json(path / SIMULATION))
         case _:
             return {"Latency by load": plots.of_proof(Proof.from_json(path / PROOF))}
 

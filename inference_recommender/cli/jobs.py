@@ -3,28 +3,24 @@
 import argparse
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 
+from aws_api.errors import AwsRefused, NotFound
 from aws_api.expiry import TAG
-from aws_api.sagemaker import MEASURED_ON_TAG, SageMakerAccount
-from inference_recommender.measure.cleanup import CleanupResult, cleanup
+from aws_api.sagemaker import MEASURED_ON_TAG, ExpiringResource, SageMakerAccount
 from inference_recommender.measure.job_service import TERMINAL, stop_and_wait
 from inference_recommender.measurement import Measurement, measurements
-from inference_recommender.output import (
-    Commands,
-    add_command,
-    stdout_console,
-    tell,
-)
+from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.report.candidates import cores, cpu_utilization
 from inference_recommender.report.document import Report, Table, table
 from inference_recommender.report.text import show
 from inference_recommender.run_folder import as_json
 from workloads import Interrupted, Unavailable, UsageError
+from workloads.document import Document
 from workloads.instances import instance_shape
 
 JOBS = tuple((name, name, "") for name in ("job", "kind", "status", "created, UTC", "model"))
@@ -46,6 +42,20 @@ cleanup           Deletes the resources of tests that have expired.
 Resources of tests have the tag {TAG}: two hours after the planned
 end of their load. A test deletes its own resources; cleanup deletes those that killed processes left. Run it daily.
 Exit code 3: AWS rejected a deletion or is unreachable."""
+
+
+Outcome = Literal["kept", "would be deleted", "deleted", "already deleted", "rejected"]
+
+
+class CleanupResult(Document):
+    """The outcome for one resource."""
+
+    kind: str
+    name: str
+    expires_at: datetime
+    outcome: Outcome
+    reason: str | None = None
+    """Why AWS rejected the deletion."""
 
 
 def add(commands: Commands) -> None:
@@ -132,6 +142,36 @@ def _cleanup(options: argparse.Namespace, account: SageMakerAccount, stderr: Con
     return 0
 
 
+def cleanup(account: SageMakerAccount, now: datetime, *, dry_run: bool) -> Iterator[CleanupResult]:
+    """Deletes expired resources with the tag, endpoints first, because they cost money. One that cannot be deleted does
+    not stop the others. Raises `AwsUnavailable` if AWS is unreachable.
+    """
+    for resource in tuple(account.expiring_resources()):
+        outcome, reason = _clean_up(account, resource, now, dry_run=dry_run)
+        expires_at = resource.expires_at
+        yield CleanupResult(
+            kind=resource.kind, name=resource.name, expires_at=expires_at, outcome=outcome, reason=reason
+        )
+
+
+def _clean_up(
+    account: SageMakerAccount, resource: ExpiringResource, now: datetime, *, dry_run: bool
+) -> tuple[Outcome, str | None]:
+    if resource.expires_at > now:
+        return "kept", None
+    if resource.status == "Deleting":
+        return "already deleted", None
+    if dry_run:
+        return "would be deleted", None
+    try:
+        account.delete_resource(resource)
+    except NotFound:
+        return "already deleted", None
+    except AwsRefused as error:
+        return "rejected", str(error)
+    return "deleted", None
+
+
 ACTIONS = {"list": _list, "describe": _describe, "stop": _stop, "cleanup": _cleanup}
 
 
@@ -157,17 +197,9 @@ def _tests(tests: tuple[Measurement, ...], local_vcpus: int | None) -> Table:
     rows = []
     for test in tests:
         shape = instance_shape(test.instance_type)
-        vcpus = local_vcpus or (shape.vcpus if shape else None)
-        cpu = cpu_utilization(test.cpu_utilization_percent, vcpus)
-        rows.append(
-            (
-                _name(test),
-                test.max_invocations_per_minute,
-                test.model_latency_ms,
-                cpu or None,
-                test.memory_utilization_percent,
-            )
-        )
+        cpu = cpu_utilization(test.cpu_utilization_percent, local_vcpus or (shape.vcpus if shape else None)) or None
+        rate, memory = test.max_invocations_per_minute, test.memory_utilization_percent
+        rows.append((_name(test), rate, test.model_latency_ms, cpu, memory))
     return table("tests", "Tests", TESTS, rows)
 
 
@@ -182,13 +214,9 @@ def _show(results: Sequence[CleanupResult], *, as_json: bool) -> None:
         print(json.dumps({"resources": [one.model_dump(mode="json") for one in results]}, indent=2))
         return
     rows = [(one.kind, one.name, f"{one.expires_at.astimezone(UTC):%Y-%m-%d %H:%M}", one.outcome) for one in results]
-    counts = ", ".join(f"{count} {outcome}" for outcome, count in _count(results).items())
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in Counter(one.outcome for one in results).items())
     decision = f"{counts}." if counts else f"No resource has the tag {TAG}."
     show(_report("expiring resources", table("resources", "Resources", RESOURCES, rows), decision), stdout_console())
-
-
-def _count(results: Sequence[CleanupResult]) -> Counter[str]:
-    return Counter(one.outcome for one in results)
 
 
 def _report(objective: str, table: Table, decision: str, notes: tuple[str, ...] = ()) -> Report:

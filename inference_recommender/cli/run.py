@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
 from inference_recommender.cli.arguments import DEFAULT_TRAFFIC, add_settings, deployed_workload
-from inference_recommender.cli.run_result import conclude, run_name, run_subject
 from inference_recommender.measure.job import JobSource, candidates_of, payload_key
 from inference_recommender.measure.job_requests import (
     SERVICE_DEFAULT,
@@ -22,14 +22,19 @@ from inference_recommender.measure.job_requests import (
     plan_default_job,
     plan_job,
 )
-from inference_recommender.measure.run import Searching, run
-from inference_recommender.measure.system import system_of_endpoint
-from inference_recommender.output import Commands, JobProgress, add_command, tell, warn
+from inference_recommender.measure.run import RunSubject, Searching, run
+from inference_recommender.measure.system import UNKNOWN_TYPE, system_of_endpoint
+from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
+from inference_recommender.payload_lengths import known_lengths
+from inference_recommender.report.run_report import recommendation_report
+from inference_recommender.report.text import show
 from inference_recommender.run_folder import RunFolder
-from workloads import ROOT, UsageError, WorkloadFolder, load_workload
+from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
+from workloads.files import from_here
+from workloads.folder import with_settings
 from workloads.instances import needs_host_ami
-from workloads.set_option import with_settings
 
+NO_CANDIDATE = 1
 DESCRIPTION = """Measures a workload and sizes its fleet.
 
 With --job, SageMaker Inference Recommender makes the load. With --endpoint or --url, the load generator of this project
@@ -167,7 +172,7 @@ def _run_job(
     traffic = SERVICE_DEFAULT if plan.traffic is None else options.traffic or DEFAULT_TRAFFIC
     subject = run_subject(options, folder, traffic, stderr)
     run_folder = RunFolder(options.runs / plan.job_name)
-    source = JobSource(plan=plan, service=account)
+    source = JobSource(plan=plan, account=account)
     with JobProgress(stderr) as progress:
         recommendation = run(
             source, run_folder, progress, subject=subject, searching=searching, search_all=options.search
@@ -179,7 +184,7 @@ def _resume(options: argparse.Namespace, account: SageMakerAccount, parts: RunPa
     run_folder = RunFolder(options.resume)
     run_folder.jobs()
     folder = load_workload(run_folder.workload().name)
-    source, searching = JobSource(plan=None, service=account), parts.searching(account)
+    source, searching = JobSource(plan=None, account=account), parts.searching(account)
     with JobProgress(stderr) as progress:
         recommendation = run(source, run_folder, progress, searching=searching, search_all=options.search)
     return conclude(recommendation, folder, run_folder, options, stderr)
@@ -229,3 +234,46 @@ def _tested(
         bucket = bucket or "sagemaker-REGION-ACCOUNT"
     url = f"s3://{bucket}/{payload_key(workload.name)}"
     return TestedModel(model=model, role_arn=role, payload_url=url, endpoint_name=options.endpoint)
+
+
+def run_subject(options: argparse.Namespace, folder: WorkloadFolder, traffic: str, stderr: Console) -> RunSubject:
+    """Raises `MissingArtifact` if the target is not built."""
+    return RunSubject(
+        workload=folder.workload,
+        payloads=folder.payloads(options.payloads),
+        artifact=load_artifact(ROOT, folder.workload.name, folder.workload.hosting.target),
+        traffic=traffic,
+        lengths=known_lengths(folder, partial(warn, stderr)) if options.payloads is None else None,
+    )
+
+
+def conclude(
+    recommendation: Recommendation,
+    folder: WorkloadFolder,
+    run_folder: RunFolder,
+    options: argparse.Namespace,
+    stderr: Console,
+) -> int:
+    """Prints the recommendation, writes it to the workload's folder for review, and returns the exit code."""
+    if options.json:
+        print(recommendation.model_dump_json(indent=2))
+    else:
+        show(recommendation_report(recommendation), stdout_console())
+    tell(stderr, f"Report: {from_here(run_folder.report)}")
+    if recommendation.recommended is None:
+        return NO_CANDIDATE
+    if recommendation.recommended.instance_type == UNKNOWN_TYPE:
+        tell(stderr, "Not written to the workload's folder: the instance type is unknown. State it with --instances.")
+        return 0
+    own_account = all(setting.startswith("recommender.") for setting in options.settings)
+    if options.payloads is not None or not own_account:
+        tell(stderr, "Not written to the workload's folder: other payloads or settings were measured.")
+        return 0
+    recommendation.write_json(folder.recommendation_file)
+    tell(stderr, f"Written: {from_here(folder.recommendation_file)}. The next `cdk deploy` uses it.")
+    return 0
+
+
+def run_name(workload: str, traffic: str) -> str:
+    """Returns a name that begins with the workload's: the stack's role allows no other job."""
+    return f"{workload}-{traffic}-{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}".replace("_", "-")

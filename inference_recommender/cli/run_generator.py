@@ -9,7 +9,7 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.processing_jobs import ProcessingJob
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli.run_result import conclude, run_name, run_subject
+from inference_recommender.cli.run import conclude, run_name, run_subject
 from inference_recommender.measure.generator_fleet import FleetDrive, GeneratorInstances, default_image_uri, plan_fleet
 from inference_recommender.measure.load_test import LoadTest, alone
 from inference_recommender.measure.open_loop import DURATION_S, OPEN_LOOP, OpenLoopSearch, search_system

@@ -2,11 +2,9 @@
 
 import argparse
 import math
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,7 @@ from inference_recommender.output import Commands, add_command, stdout_console, 
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.simulation_report import simulation_report
 from inference_recommender.report.text import show
-from inference_recommender.run_folder import RunFolder
-from inference_recommender.simulate.policy import Policy, SeedOutcome, TrafficSource
-from inference_recommender.simulate.policy_result import PolicyResult, Tolerance
+from inference_recommender.simulate.policy import Policy, TrafficSource
 from inference_recommender.simulate.policy_search import (
     SEARCH_SEEDS,
     PolicySearch,
@@ -29,13 +25,11 @@ from inference_recommender.simulate.policy_search import (
     optimised_recommendation,
     seeds_held_out,
 )
-from inference_recommender.simulate.seeds import InProcess, Processes, SimulationCase, Workers, workers
+from inference_recommender.simulate.seeds import PolicyResult, SimulationCase, Tolerance, workers
 from inference_recommender.simulate.shapes import SHAPES, shape
-from inference_recommender.simulate.simulation import without_policy
 from inference_recommender.simulate.simulation_file import (
     FIXED,
     RECOMMENDED,
-    NamedResult,
     Simulation,
     frontier_results,
     simulation_of,
@@ -45,28 +39,21 @@ from inference_recommender.simulate.sized_service import (
     SizedService,
     given_minimums,
     least_instances,
-    measured_service,
     measured_target,
-    recommended_service,
-    timing_of,
+    sized_service,
 )
 from inference_recommender.simulate.trace import Trace, read_trace
-from workloads import ROOT, Interrupted, UsageError, Workload, WorkloadFolder, load_workload
+from workloads import ROOT, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.files import from_here
 
 EXCEEDED = 1
 SEEDS, SEEDS_OF_LONG = 100, 1
-LONG_STEPS = 7 * 24 * 60
-"""A trace with more steps has one seed by default."""
+LONG_MINUTES = 7 * 24 * 60
+"""A longer trace has one seed by default."""
 MOST_TIMES_OFF = 2
 """The largest factor between a recorded trace's peak and the objective's."""
-MOST_STEPS_KEPT = 366 * 24 * 60
-"""Steps of a year of minutes, whose course takes 60 MB."""
-SEEDS_IN_TURN = 50
-"""Seeds of a policy before those of the next, so that an interrupted simulation has the same seeds of each."""
 SEARCHED = 80
 """About the number of policies that a search tries."""
-LOG_EVERY_S = 30.0
 CLOUDWATCH = "cloudwatch:"
 REQUESTED = "requested"
 """The name of the policy of --policy."""
@@ -84,7 +71,7 @@ traffic's noise, the arrivals, the start times of instances, and the capacity wi
 
 TRACE is one of
 - a CSV file of times and requests per second
-- a shape with the objective's peak and trough: diurnal, weekly, flash-sale, steady-growth, zone-lost, retry-storm
+- a shape with the objective's peak and trough: diurnal, weekly, flash-sale, steady-growth, zone-lost
 - cloudwatch:ENDPOINT, the recorded invocations of an endpoint
 
 The policy is compared with a fixed fleet of the recommended size, and with an ideal fleet that knows the future.
@@ -92,7 +79,7 @@ The policy is compared with a fixed fleet of the recommended size, and with an i
 `cdk deploy` uses it. [simulation] in workload.toml has the start times, the tolerance and how gaps are filled.
 
 Exit code 0: the minutes over the objective are within the tolerance; 1: they are not. A folder below runs/ keeps the
-result; `report` renders it. Ctrl-C keeps the complete seeds, or the frontier of the search."""
+result; `report` renders it."""
 
 
 def add(commands: Commands) -> None:
@@ -132,14 +119,7 @@ def add(commands: Commands) -> None:
         metavar="KEY=VALUE",
         help=f"another policy to compare with the recommended one: {', '.join(POLICY_KEYS)}",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="simulation.KEY=VALUE",
-        help="replace a key of [simulation] or [objective] of workload.toml",
-    )
+    arguments.add_settings(parser, "simulation.KEY", "simulation.provisioning_s")
     parser.add_argument(
         "--optimise", action="store_true", help="search the cheapest policy within the tolerance and write it"
     )
@@ -148,198 +128,124 @@ def add(commands: Commands) -> None:
     parser.set_defaults(command=_simulate)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Request:
-    """One simulation: its workload, service, traffic and seeds."""
-
-    options: argparse.Namespace
-    folder: WorkloadFolder
-    case: SimulationCase
-    service: SizedService
-    seeds: Sequence[int]
-
-    @property
-    def tolerance(self) -> Tolerance:
-        settings = self.folder.workload.simulation
-        return Tolerance(minutes=settings.tolerance_minutes, confidence=settings.confidence)
-
-    def result(self, policy: Policy, outcomes: tuple[SeedOutcome, ...]) -> PolicyResult:
-        return PolicyResult(
-            policy=policy,
-            outcomes=outcomes,
-            minutes=self.case.traffic.load(0).minutes,
-            price_per_hour_usd=self.service.price_per_hour_usd,
-            tolerance=self.tolerance,
-        )
-
-    def fixed_fleet(self, policy: Policy, least: int) -> Policy:
-        """Returns a fleet of the recommended size, or of `least` instances if these are more."""
-        return without_policy(policy, max(self.service.candidate.instance_count or 1, least))
-
-    def pool(self, stack: ExitStack, policy: Policy, seeds: int) -> Workers:
-        """Returns workers that end with the stack."""
-        pool = workers(self.case, policy, seeds)
-        return stack.enter_context(pool) if isinstance(pool, Processes) else pool
-
-    def keep(self, named: Sequence[NamedResult], **facts: Any) -> tuple[Simulation, RunFolder]:
-        """Writes the run's folder."""
-        workload, recorded = self.folder.workload, self.options.trace.startswith(CLOUDWATCH)
-        simulation = simulation_of(self.case, self.service, workload, named, datetime.now(UTC), **facts)
-        load = self.case.traffic.load(0) if recorded else None
-        return simulation, write_folder(self.options.runs, simulation, workload, named, load)
-
-    def conclude(self, stderr: Console, named: Sequence[NamedResult], **facts: Any) -> Simulation:
-        """Writes the folder and prints the result."""
-        simulation, folder = self.keep(named, **facts)
-        if self.options.json:
-            print(simulation.model_dump_json(indent=2))
-        else:
-            report = simulation_report(folder.path.name, simulation, self.folder.workload, FolderInputs())
-            show(report, stdout_console())
-        tell(stderr, f"Kept in {folder}. `python -m inference_recommender report {folder}` draws it.")
-        return simulation
-
-    def interrupted(self, complete: Sequence[NamedResult], what: str) -> Interrupted:
-        """Keeps the complete results and returns the error to raise."""
-        if not complete:
-            return Interrupted("Interrupted before the first results were complete: there is nothing to keep.")
-        _, folder = self.keep(complete, complete=False)
-        return Interrupted(f"Interrupted: {what} complete. They are kept in {folder}.")
-
-
 def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     folder = _workload(options)
-    traffic = _traffic(options, folder.workload)
-    service = _service(options, folder)
-    _check_size(traffic, folder.workload, service)
-    case = SimulationCase(traffic=traffic, curve=service.curve, timing=timing_of(folder.workload, service.cold_start))
+    workload, settings = folder.workload, folder.workload.simulation
+    traffic = _traffic(options, workload)
+    service = sized_service(folder, options.source or folder.recommendation_file)
+    _check_size(traffic, workload, service)
     policy = _policy(options, service.policy)
-    seeds = range(options.seeds or (SEEDS_OF_LONG if case.steps(policy) > LONG_STEPS else SEEDS))
-    request = _Request(options=options, folder=folder, case=case, service=service, seeds=seeds)
-    _check_writable(options.runs)
-    return _optimise(request, stderr) if options.optimise else _compare(request, policy, stderr)
-
-
-def _compare(request: _Request, policy: Policy, stderr: Console) -> int:
-    """Simulates a policy beside the recommended one and a fixed fleet."""
-    recommended = request.service.policy
-    policies = {RECOMMENDED: recommended, FIXED: request.fixed_fleet(policy, policy.min_capacity)}
-    if policy != recommended:
+    case = SimulationCase(
+        traffic=traffic,
+        curve=service.curve,
+        timing=service.timing,
+        tolerance=Tolerance(minutes=settings.tolerance_minutes, confidence=settings.confidence),
+    )
+    seeds = range(options.seeds or (SEEDS_OF_LONG if case.minutes > LONG_MINUTES else SEEDS))
+    least = least_instances(workload) if options.optimise else policy.min_capacity
+    size = max(service.candidate.instance_count or 1, least)
+    policies = {
+        RECOMMENDED: service.policy,
+        FIXED: replace(policy, min_capacity=size, max_capacity=size, scheduled_minimums=()),
+    }
+    if policy != service.policy:
         policies = {REQUESTED: policy, **policies}
-    simulation = request.conclude(stderr, _results(request, policies, stderr))
+    found = None
+    if options.optimise:
+        found = _searched(case, service.policy, seeds, workload, stderr)
+        policies.pop(RECOMMENDED)
+    total = len(seeds) * len(policies)
+    with workers(case, total) as pool, _progress(stderr, total) as done:
+        results = {name: pool.run(each, seeds, done) for name, each in policies.items()}
+    if found:
+        results = _with_search(found, results)
+    simulation = _conclude(options, case, service, workload, results, found, stderr)
+    if found:
+        _write(options, folder, case, service, found, stderr)
     return 0 if simulation.safe else EXCEEDED
 
 
-def _results(request: _Request, policies: Mapping[str, Policy], stderr: Console) -> list[NamedResult]:
-    """Simulates policies by name, some seeds of each in turn. On Ctrl-C keeps the seeds that all policies have, and
-    raises `Interrupted`.
-    """
-    outcomes: list[tuple[SeedOutcome, ...]] = [()] * len(policies)
-
-    def named() -> list[NamedResult]:
-        pairs = zip(policies.items(), outcomes, strict=True)
-        return [NamedResult(name=name, result=request.result(policy, each)) for (name, policy), each in pairs if each]
-
-    seeds, policy = request.seeds, request.service.policy
-    with ExitStack() as stack:
-        pool = request.pool(stack, policy, len(seeds) * len(policies))
-        if len(seeds) == 1 and request.case.steps(policy) <= MOST_STEPS_KEPT:
-            pool = InProcess(request.case, timeline=True)  # this seed's course is kept: no second simulation
-        done = stack.enter_context(_progress(stderr, len(seeds) * len(policies)))
-        try:
-            for first in range(0, len(seeds), SEEDS_IN_TURN):
-                some = seeds[first : first + SEEDS_IN_TURN]
-                more = [pool.run(each, some, done) for each in policies.values()]
-                outcomes = [before + after for before, after in zip(outcomes, more, strict=True)]
-        except KeyboardInterrupt:
-            raise request.interrupted(named(), f"{len(outcomes[0])} of {len(seeds)} seeds are") from None
-    return named()
-
-
-def _optimise(request: _Request, stderr: Console) -> int:
-    """Searches the cheapest policy within the tolerance, and writes it into the recommendation."""
-    workload, recommended = request.folder.workload, request.service.policy
-    least = least_instances(workload)
-    held_out = seeds_held_out(request.tolerance)
+def _searched(
+    case: SimulationCase, recommended: Policy, seeds: range, workload: Workload, stderr: Console
+) -> PolicySearchResult:
+    """Searches the cheapest policy within the tolerance."""
+    held_out = seeds_held_out(case.tolerance)
     tell(stderr, f"Searching policies on {SEARCH_SEEDS} seeds each. {held_out} held-out seeds confirm the choice.")
-    with ExitStack() as stack:
-        pool = request.pool(stack, recommended, SEARCH_SEEDS * SEARCHED)
-        search = PolicySearch(
-            case=request.case,
+    with workers(case, SEARCH_SEEDS * SEARCHED) as pool, _progress(stderr, None) as done:
+        return PolicySearch(
+            case=case,
             today=recommended,
             given=given_minimums(workload),
-            least=least,
-            seeds=request.seeds,
-            tolerance=request.tolerance,
-            price_per_hour_usd=request.service.price_per_hour_usd,
+            least=least_instances(workload),
+            seeds=seeds,
             workers=pool,
-            done=stack.enter_context(_progress(stderr, None)),
-        )
-        try:
-            found = search.run()
-            fixed = request.fixed_fleet(recommended, least)
-            never = request.result(fixed, pool.run(fixed, request.seeds, lambda _: None))
-        except KeyboardInterrupt:
-            best = [NamedResult(name="best so far", result=each) for each in search.best_so_far()[:1]]
-            courses = [*best, *frontier_results(search.best_so_far(), best)]
-            raise request.interrupted(courses, f"{search.tried} policies of the search are") from None
-    named = [NamedResult(name=RECOMMENDED, result=found.today), NamedResult(name=FIXED, result=never)]
-    if found.choice is not None:
-        named.insert(0, NamedResult(name="chosen" if found.safe else "nearest", result=found.chosen))
-    request.conclude(stderr, [*named, *frontier_results(found.frontier(), named)], search=found)
+            done=done,
+        ).run()
+
+
+def _with_search(found: PolicySearchResult, fixed: dict[str, PolicyResult]) -> dict[str, PolicyResult]:
+    """Returns the choice of a search before the recommended policy, the fixed fleet and the frontier."""
+    results = {RECOMMENDED: found.today, **fixed}
+    if found.chosen is not found.today:
+        results = {"chosen" if found.safe else "nearest": found.chosen, **results}
+    return {**results, **frontier_results(found.frontier(), results)}
+
+
+def _conclude(
+    options: argparse.Namespace,
+    case: SimulationCase,
+    service: SizedService,
+    workload: Workload,
+    results: dict[str, PolicyResult],
+    found: PolicySearchResult | None,
+    stderr: Console,
+) -> Simulation:
+    """Writes the folder and prints the result."""
+    simulation = simulation_of(case, service, workload, results, datetime.now(UTC), found)
+    recorded = case.traffic.load(0) if options.trace.startswith(CLOUDWATCH) else None
+    folder = write_folder(options.runs, simulation, workload, recorded)
+    if options.json:
+        print(simulation.model_dump_json(indent=2))
+    else:
+        show(simulation_report(folder.path.name, simulation, workload, FolderInputs()), stdout_console())
+    tell(stderr, f"Kept in {folder}. `python -m inference_recommender report {folder}` draws it.")
+    return simulation
+
+
+def _write(
+    options: argparse.Namespace,
+    folder: WorkloadFolder,
+    case: SimulationCase,
+    service: SizedService,
+    found: PolicySearchResult,
+    stderr: Console,
+) -> None:
+    """Writes the chosen policy into the recommendation, if it is confirmed and one was simulated."""
+    file: Path = options.source or folder.recommendation_file
     if not found.safe:
         why = "was confirmed on held-out seeds" if found.chosen.is_within_tolerance else "is within the tolerance"
         tell(stderr, f"Nothing was written: no policy {why}.", "yellow")
-        return EXCEEDED
-    _write(request, found, stderr)
-    return 0
-
-
-def _write(request: _Request, found: PolicySearchResult, stderr: Console) -> None:
-    """Writes the chosen policy into the recommendation, if one was simulated."""
-    file: Path = request.options.source or request.folder.recommendation_file
-    before = request.service.recommendation
-    if before is None:
+    elif service.recommendation is None:
         tell(stderr, "Nothing was written: --from names a measurement, not a recommendation.", "yellow")
-    elif found.choice is None:
+    elif found.chosen is found.today:
         tell(stderr, f"{from_here(file)} has this policy already.")
     else:
-        given = given_minimums(request.folder.workload)
-        optimised_recommendation(before, found, request.case, given).write_json(file)
+        given = given_minimums(folder.workload)
+        optimised_recommendation(service.recommendation, found, case, given).write_json(file)
         tell(stderr, f"Written: {from_here(file)}. The next `cdk deploy` uses it.")
-        if replaced := request.service.simulated_on:
-            tell(stderr, f"It replaces the policy that was chosen on {replaced}.")
-        tell(stderr, f"Next: review it, then run `cdk deploy {request.folder.workload.stack_name}`.")
+        before = service.candidate.autoscaling
+        if before and before.simulated:
+            tell(stderr, f"It replaces the policy that was chosen on {before.simulated.trace}.")
+        tell(stderr, f"Next: review it, then run `cdk deploy {folder.workload.stack_name}`.")
 
 
 @contextmanager
 def _progress(stderr: Console, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Draws a bar on a terminal; elsewhere prints a line every half minute. `total` is None if it is unknown."""
-    bar = Progress(
-        TextColumn("simulating"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=stderr,
-        disable=not stderr.is_terminal,
-        transient=True,
-    )
-    began = logged = time.monotonic()
-    count = 0
-
-    def advance(more: int) -> None:
-        nonlocal count, logged
-        count += more
-        bar.advance(task, more)
-        now = time.monotonic()
-        if not stderr.is_terminal and now - logged >= LOG_EVERY_S:
-            of = f" of {total:,}" if total else ""
-            tell(stderr, f"Simulated {count:,}{of} seeds in {now - began:,.0f} s.")
-            logged = now
-
-    with bar:
+    """Draws a bar on a terminal. `total` is None if it is unknown."""
+    columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=stderr, disable=not stderr.is_terminal, transient=True) as bar:
         task = bar.add_task("", total=total)
-        yield advance
+        yield lambda more: bar.advance(task, more)
 
 
 def _workload(options: argparse.Namespace) -> WorkloadFolder:
@@ -381,22 +287,13 @@ def _check_size(traffic: TrafficSource, workload: Workload, service: SizedServic
     )
 
 
-def _check_writable(runs: Path) -> None:
-    """Raises `UsageError` if the simulation's folder cannot be written, before anything is computed."""
-    existing = next(folder for folder in (runs, *runs.absolute().parents) if folder.exists())
-    try:
-        with tempfile.TemporaryFile(dir=existing) as file:
-            file.write(b"x")
-    except OSError as error:
-        raise UsageError(
-            f"--runs: {existing} cannot be written: {error.strerror}. Name a folder that can be written."
-        ) from error
-
-
 def _traffic(options: argparse.Namespace, workload: Workload) -> TrafficSource:
     name: str = options.trace
     if name.startswith(CLOUDWATCH):
-        return _recorded(options)
+        from aws_api.session import AwsSession  # boto3, which traces and shapes do without
+        from inference_recommender.simulate.cloudwatch import DEFAULT_DAYS, recorded
+
+        return recorded(AwsSession(), name.removeprefix(CLOUDWATCH), options.days or DEFAULT_DAYS, datetime.now(UTC))
     for known in SHAPES:
         if name == known:
             return shape(known, workload.latency_objective, workload.sizing, options.days)
@@ -405,22 +302,6 @@ def _traffic(options: argparse.Namespace, workload: Workload) -> TrafficSource:
     if not Path(name).exists():
         raise UsageError(f"--trace: '{name}' is neither a file nor a shape. Shapes: {', '.join(SHAPES)}.")
     return read_trace(Path(name), workload.simulation.fill_gaps)
-
-
-def _recorded(options: argparse.Namespace) -> TrafficSource:
-    from aws_api.session import AwsSession  # boto3, which traces and shapes do without
-    from inference_recommender.simulate.cloudwatch import DEFAULT_DAYS, check_days, recorded
-
-    days = options.days or DEFAULT_DAYS
-    check_days(days)
-    return recorded(AwsSession(), options.trace.removeprefix(CLOUDWATCH), days, datetime.now(UTC))
-
-
-def _service(options: argparse.Namespace, folder: WorkloadFolder) -> SizedService:
-    file: Path = options.source or folder.recommendation_file
-    if file.name != folder.recommendation_file.name:
-        return measured_service(folder.workload, file)
-    return recommended_service(folder, file)
 
 
 def _policy(options: argparse.Namespace, recommended: Policy) -> Policy:
@@ -432,7 +313,12 @@ def _policy(options: argparse.Namespace, recommended: Policy) -> Policy:
         key, _, text = setting.partition("=")
         if key not in POLICY_KEYS:
             raise UsageError(f"--policy: got '{setting}'. Allowed: {', '.join(f'{each}=N' for each in POLICY_KEYS)}.")
-        given[POLICY_KEYS[key]] = _policy_value(setting, key, text)
+        # Seconds are whole numbers from 0 on, counts are whole and above 0, and the target is above 0.
+        parse = arguments.whole if key.endswith("_s") else arguments.positive if key == "target" else arguments.count
+        try:
+            given[POLICY_KEYS[key]] = parse(text)
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"--policy: {setting}: {error}") from error
     policy = replace(recommended, **given)
     if policy.min_capacity > policy.max_capacity:
         raise UsageError(
@@ -440,12 +326,3 @@ def _policy(options: argparse.Namespace, recommended: Policy) -> Policy:
             "Change --policy min or max."
         )
     return policy
-
-
-def _policy_value(setting: str, key: str, text: str) -> float | int:
-    """Parses a value: seconds are whole numbers from 0 on, counts are whole, and the target is above 0."""
-    parse = arguments.whole if key.endswith("_s") else arguments.positive if key == "target" else arguments.count
-    try:
-        return parse(text)
-    except argparse.ArgumentTypeError as error:
-        raise UsageError(f"--policy: {setting}: {error}") from error

@@ -1,48 +1,21 @@
-"""An experiment before anything is sent, and the port to AWS."""
+"""An experiment before anything is sent, and with its account and folder."""
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
 
-from aws_api.sagemaker import EndpointDescription
+from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.plan import Experiment
 from inference_recommender.experiment.resources import ExperimentAccess
-from inference_recommender.measure.job_service import JobService, Sleep
+from inference_recommender.measure.job_service import Sleep
 from inference_recommender.measure.run import RunSubject
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress
 from workloads import ModelArtifact, WorkloadFolder
 from workloads.instances import instance_shape
-
-
-class ExperimentAccount(JobService, Protocol):
-    """The port to AWS. Every method raises `AwsUnavailable` if the service is unavailable."""
-
-    def upload_archive(self, url: str, file: Path) -> None:
-        """Puts a file at an s3:// URL, unless an object of that size exists."""
-
-    def make_model(self, request: Mapping[str, Any]) -> None:
-        """Calls CreateModel, or uses an existing model of that name and archive."""
-
-    def delete_model(self, name: str) -> None:
-        """Deletes a model if it exists."""
-
-    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
-        """Calls CreateEndpointConfig and CreateEndpoint, or uses existing ones of those names."""
-
-    def describe_endpoint(self, name: str) -> dict[str, Any]: ...
-
-    def delete_endpoint(self, name: str) -> None:
-        """Deletes an endpoint and its configuration of the same name, if they exist."""
-
-    def endpoint_description(self, name: str) -> EndpointDescription: ...
-
-    def gpu_utilization(self, endpoint: str, variant: str, start: datetime, end: datetime) -> float | None:
-        """Returns the mean utilisation of the busiest minute, 0 to 100 × GPUs, or None without a metric."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +36,7 @@ class ExperimentRun:
     """A prepared experiment with its account and its folder."""
 
     prepared: PreparedExperiment
-    account: ExperimentAccount
+    account: SageMakerAccount
     folder: ExperimentFolder
     progress: Progress
     sleep: Sleep = time.sleep

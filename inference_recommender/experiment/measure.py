@@ -66,7 +66,7 @@ def _measure_by_job(run: ExperimentRun, batch: CellBatch) -> None:
     workload = prepared.source.workload
     plan = job_plan(prepared.experiment, batch, workload, prepared.access.tested_model(workload.name, batch.name))
     try:
-        source = JobSource(plan=plan, service=run.account, sleep=run.sleep)
+        source = JobSource(plan=plan, account=run.account, sleep=run.sleep)
         measure_by(source, job, run.progress, run.subject(batch.variant))
     except (JobFailed, NoVerdict) as error:
         why = str(error)

@@ -6,9 +6,8 @@ line (started, window…, finished) and writes to DIR
     records.npz     every request: intended send, send, finish and status
     summary.json    the rate, both latencies, and the load of the generator itself
 
-    plan       its input document                            process     the generator as a child process
-    traffic    when users join and requests arrive           load_run    windows, stopping conditions and end of a run
-    requests   the plan's requests as bytes                  summary     capacity, latencies and whether they are valid
-    loops      closed and open loop: who sends when          merge       several generators' runs of one plan as one
+    plan       its input document, users and arrivals        process     the generator as a child process
+    requests   the plan's requests as bytes                  load_run    windows, stopping conditions and end of a run
+    loops      closed and open loop: who sends when          summary     capacity, latencies and whether they are valid
     http       connections, and where an answer ends         self_watch  whether the generator was the bottleneck
 """

@@ -23,26 +23,29 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import uvloop
-from pydantic import TypeAdapter
 
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
 from inference_recommender.load_generator.load_run import Run, Window
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.requests import Outgoing, outgoing, read_payloads
 from inference_recommender.load_generator.self_watch import SelfWatch
-from inference_recommender.load_generator.summary import MeasuredRun, summarise, why_invalid, write_results
-from workloads import NoVerdict, ProjectError, Unavailable, UsageError
+from inference_recommender.load_generator.summary import (
+    INVALID,
+    TARGET_FAILED,
+    MeasuredRun,
+    summarise,
+    why_invalid,
+    write_results,
+)
+from workloads import Unavailable, UsageError
 from workloads.files import replacing
-from workloads.program import exit_code, foreseen, printable
+from workloads.program import exit_code, foreseen
 
-TARGET_FAILED = Unavailable.exit_code
-INVALID = NoVerdict.exit_code
 PROBE_BYTES = 1 << 20
 """Bytes that are written to the results folder and removed before the load is sent."""
 
@@ -59,32 +62,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="folder for records.npz and summary.json"
     )
-    parser.add_argument(
-        "--headers",
-        metavar="FILE",
-        help="a JSON object of headers beside the plan's, or in place of those it does not keep; - is standard input",
-    )
     options = parser.parse_args(arguments)
-    try:
-        plan = LoadPlan.from_json(options.plan)
-        plan = plan.with_headers(_headers(options.headers))
-        sent = outgoing(plan, read_payloads(plan.payloads))
-        _check(options.out)
-    except ProjectError as error:
-        print(printable(str(error)), file=sys.stderr)
-        return error.exit_code
+    plan = LoadPlan.from_json(options.plan)
+    sent = outgoing(plan, read_payloads(plan.payloads))
+    _check(options.out)
     return uvloop.run(run_plan(plan, sent, options.out))
-
-
-def _headers(source: str | None) -> dict[str, str]:
-    if source is None:
-        return {}
-    try:
-        text = sys.stdin.read() if source == "-" else Path(source).read_text("utf-8")
-        return TypeAdapter(dict[str, str]).validate_json(text, strict=True)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "is no JSON object of names and values"
-        raise UsageError(f"--headers {source}: {why}.") from None  # whose message would show them
 
 
 def _check(out: Path) -> None:
@@ -95,9 +77,8 @@ def _check(out: Path) -> None:
             file.write(bytes(PROBE_BYTES))
         probe.unlink()
     except OSError as error:
-        raise (Unavailable if isinstance(foreseen(error), Unavailable) else UsageError)(
-            f"--out: {out} cannot be written: {error.strerror}. Mend that, or name another folder."
-        ) from error
+        kind = Unavailable if isinstance(foreseen(error), Unavailable) else UsageError
+        raise kind(f"--out: {out} cannot be written: {error.strerror}. Mend that, or name another folder.") from error
 
 
 async def run_plan(plan: LoadPlan, sent: Outgoing, out: Path, clock: Clock = SYSTEM_CLOCK) -> int:
@@ -111,43 +92,34 @@ async def run_plan(plan: LoadPlan, sent: Outgoing, out: Path, clock: Clock = SYS
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, run.stop)
     _print({"event": "started", "started_at": clock.epoch(), "payloads": len(sent.requests)})
-    with _without_garbage_collection():
-        cpu_before = clock.cpu()
+    gc.collect()
+    gc.disable()  # a collection would stop the clock, and a run makes next to nothing that refers to itself
+    cpu_before = clock.cpu()
+    try:
         ended = await run.drive()
-        cpu_s = clock.cpu() - cpu_before
-    requests = run.log.requests(stalls_s=run.stalls_s)
+    finally:
+        gc.enable()
     measured = MeasuredRun(
-        requests=requests,
+        requests=run.log.requests(stalls_s=run.stalls_s),
         unserved_s=run.log.unserved_s,
         open_loop=plan.arrivals is not None,
         started_at=run.started_at,
         duration_s=run.duration_s,
         first_error=run.log.first_error,
         ended=ended,
-        watch=SelfWatch.of(cpu_s, run.duration_s, run.lags_s, requests.finished_s),
+        generator=SelfWatch.of(clock.cpu() - cpu_before, run.duration_s, run.lags_s),
     )
     return _finish(measured, plan, out)
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """A collection would stop the clock now and then, and a run makes next to nothing that refers to itself."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _finish(measured: MeasuredRun, plan: LoadPlan, out: Path) -> int:
     summary = summarise(measured, plan.stopping_conditions)
     target_failed = summary.ended.startswith("target failed")
-    invalid = None if target_failed or summary.ended == "stopped" else why_invalid(summary, plan.stopping_conditions)
+    invalid = None if target_failed or summary.ended == "stopped" else why_invalid(summary)
     code = TARGET_FAILED if target_failed else INVALID if invalid else 0
     reason = invalid or summary.ended
     try:
-        write_results(out, {**summary.as_json(), "reason": reason}, measured.requests)
+        write_results(out, {**asdict(summary), "reason": reason}, measured.requests)
     except OSError as error:
         code, reason = TARGET_FAILED, f"{error.filename} cannot be written: {error.strerror}"
         print(f"{reason}. Free some space. The files written before it are in {out}.", file=sys.stderr)

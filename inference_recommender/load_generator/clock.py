@@ -25,22 +25,12 @@ class Alarm(Protocol):
     def set(self, moment: float) -> None:
         """Rings at `moment`, or at once if it is past. Replaces an earlier setting."""
 
-    def close(self) -> None:
-        """Cancels the alarm."""
-
-
-class _Moment(ctypes.Structure):
-    _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
-
-
-class _Setting(ctypes.Structure):
-    _fields_ = [("interval", _Moment), ("value", _Moment)]
+    def close(self) -> None: ...
 
 
 class TimerfdAlarm:
     """An alarm by Linux's timerfd, exact to tens of microseconds. The loop's own timers count whole milliseconds.
-
-    Python has timerfd from 3.13 on. Until then it is called in the C library.
+    Python has timerfd from 3.13 on.
     """
 
     def __init__(self, ring: Callable[[], None]) -> None:
@@ -50,14 +40,12 @@ class TimerfdAlarm:
         if self._fd < 0:
             raise OSError(ctypes.get_errno(), "timerfd_create")
         self._ring = ring
-        self._setting = _Setting()
+        self._setting = (ctypes.c_long * 4)()  # interval and value, each in seconds and nanoseconds
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._fd, self._wake)
 
     def set(self, moment: float) -> None:
-        value = self._setting.value
-        value.seconds = int(moment)
-        value.nanoseconds = int(moment % 1 * 1e9) or 1  # A moment of zero would disarm it.
+        self._setting[2:] = [int(moment), int(moment % 1 * 1e9) or 1]  # A moment of zero would disarm it.
         self._libc.timerfd_settime(self._fd, TFD_TIMER_ABSTIME, ctypes.byref(self._setting), None)
 
     def close(self) -> None:
@@ -81,11 +69,10 @@ def stolen_s() -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Clock:
-    """The clocks of one run, all in seconds."""
+    """The clocks of one run, all in seconds. `epoch` is common to all generators."""
 
     now: Callable[[], float] = time.perf_counter
     epoch: Callable[[], float] = time.time
-    """Seconds since 1970, common to all generators."""
     cpu: Callable[[], float] = time.process_time
     stolen: Callable[[], float] = stolen_s
     alarm: Callable[[Callable[[], None]], Alarm] = TimerfdAlarm

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from math import inf
 from typing import cast
 
-from inference_recommender.load_generator.answers import AnswerCheck, KeptAnswer
-from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
+from inference_recommender.load_generator.clock import Clock
 from inference_recommender.load_generator.http_answer import (
     MORE_THAN_AN_ANSWER,
+    AnswerCheck,
     BadAnswer,
+    KeptAnswer,
     ParsedAnswer,
     whole_head,
 )
@@ -28,30 +29,19 @@ RECONNECT_S = 0.1
 longer, without a request, is an idle close."""
 CONNECT_TIMEOUT_S = 5.0
 
+OnFree = Callable[["Connection"], None]
+OnUnread = Callable[[float, bytes, int], None]
+"""Gets the arguments of `Connection.send` for a request that crossed an idle close."""
+
 
 class Connection(asyncio.Protocol):
-    def __init__(
-        self,
-        number: int,
-        log: RequestLog,
-        on_free: Callable[["Connection"], None],
-        on_lost: Callable[["Connection", str | None], None],
-        on_unread: Callable[[float, bytes, int], None] | None,
-        check: AnswerCheck | None,
-        now: Callable[[], float],
-    ) -> None:
-        """`on_lost` gets the reason, or None for a close without an open request. `on_unread` gets the arguments of
-        `send` for a request that crossed an idle close.
-        """
+    def __init__(self, number: int, pool: "Pool") -> None:
         self.number = number
         self.leaving = False
-        self.free_since = now()
-        self._now = now
-        self._log = log
-        self._on_free = on_free
-        self._on_lost = on_lost
-        self._on_unread = on_unread
-        self._check = check
+        self._pool = pool
+        self._now, self._log, self._on_free = pool.now, pool.log, pool.on_free
+        self._check = pool.check
+        self.free_since = self._now()
         self._intended = 0.0
         self._sent: float | None = None
         self._request = b""
@@ -104,11 +94,10 @@ class Connection(asyncio.Protocol):
     def time_out(self, reason: str) -> None:
         """Records the open request as timed out and closes the connection."""
         assert self._transport is not None
-        if self._log.first_error is None:
-            self._log.first_error = reason
+        self._log.first_error = self._log.first_error or reason
         self._record_failure(TIMED_OUT)
         self._transport.abort()
-        self._tell_lost(None)
+        self._report_lost(None)
 
     def abandon(self, ended: float) -> None:
         """Closes the connection. An open request is recorded as unfinished. `ended` is the end of the run."""
@@ -145,11 +134,11 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._sent is None:
-            self._tell_lost(None)
-        elif self._on_unread is not None and self._crossed_idle_close(self._sent):
+            self._report_lost(None)
+        elif self._pool.on_unread is not None and self._crossed_idle_close(self._sent):
             self._sent = None
-            self._tell_lost(None)
-            self._on_unread(self._intended, self._request, self._payload)
+            self._report_lost(None)
+            self._pool.on_unread(self._intended, self._request, self._payload)
         else:
             self._fail(str(exc) if exc else "the connection was closed")
 
@@ -192,7 +181,7 @@ class Connection(asyncio.Protocol):
     def _complete(self, status: int, finished: float) -> None:
         if self._sent is None:
             return self._refuse(MORE_THAN_AN_ANSWER)
-        self._log.add(self._intended, self._sent, finished, status, self.number)
+        self._log.add(self._intended, self._sent, finished, status)
         self.free_since, self._sent = finished, None
         self._answers += 1
         if self.leaving or not self._keep_alive:
@@ -210,44 +199,38 @@ class Connection(asyncio.Protocol):
     def _fail(self, reason: str) -> None:
         if self._sent is not None:
             self._record_failure(CONNECTION_FAILED)
-        self._tell_lost(reason)
+        self._report_lost(reason)
 
     def _record_failure(self, status: int) -> None:
-        """Records the open request without an answer."""
         assert self._sent is not None
         now = self._now()
-        self._log.add(self._intended, self._sent, now, status, self.number)
+        self._log.add(self._intended, self._sent, now, status)
         self._log.unserved_s += now - self.free_since
         self._sent = None
 
-    def _tell_lost(self, reason: str | None) -> None:
+    def _report_lost(self, reason: str | None) -> None:
+        """`reason` is None for a close without an open request."""
         if not self._lost:
             self._lost = True
-            self._on_lost(self, reason)
+            self._pool.lose(self, reason)
 
 
 class Pool:
     """The connections of a run. A lost one is replaced by another with the same number."""
 
     def __init__(
-        self,
-        outgoing: Outgoing,
-        log: RequestLog,
-        on_free: Callable[[Connection], None],
-        clock: Clock = SYSTEM_CLOCK,
-        on_unread: Callable[[float, bytes, int], None] | None = None,
+        self, outgoing: Outgoing, log: RequestLog, on_free: OnFree, clock: Clock, on_unread: OnUnread | None = None
     ) -> None:
         """Without `on_unread`, a request that crossed an idle close has failed."""
         self.lost_because: str | None = None
         """Why the last connection failed, without idle closes and timeouts. The run resets it on the next answer."""
+        self.log = log
+        self.now = clock.now
+        self.on_free, self.on_unread = on_free, on_unread
+        self.check = outgoing.complaint and AnswerCheck(len(outgoing.requests), outgoing.complaint)
         self._target = outgoing.target
         self._tls = outgoing.tls
         self._timeout_s = outgoing.timeout_s
-        self._log = log
-        self._on_free = on_free
-        self._on_unread = on_unread
-        self._check = outgoing.complaint and AnswerCheck(len(outgoing.requests), outgoing.complaint)
-        self._now = clock.now
         self._lasted_at = -inf
         self._connections: list[Connection] = []
         self._leaving: list[Connection] = []
@@ -259,14 +242,14 @@ class Pool:
 
     def refused(self) -> bool:
         """Returns whether connections fail and none has lasted recently."""
-        now = self._now()
+        now = self.now()
         if any(connection.open and connection.lasted for connection in self._connections):
             self._lasted_at = now
         return self.lost_because is not None and now - self._lasted_at > 2 * RECONNECT_S
 
     def open(self, number: int) -> asyncio.Task[None]:
         """Starts to connect. The task ends with success or failure."""
-        connection = Connection(number, self._log, self._on_free, self._lose, self._on_unread, self._check, self._now)
+        connection = Connection(number, self)
         self._connections.append(connection)
         if self._sweep is None:
             self._time_out_late_ones()
@@ -281,14 +264,25 @@ class Pool:
         self._leaving.append(connection)
         connection.leave()
 
+    def lose(self, connection: Connection, reason: str | None) -> None:
+        """Replaces a lost connection, immediately after an idle close."""
+        if connection.lasted:
+            self._lasted_at = self.now()
+        if reason is None and not connection.lasted and connection in self._connections:
+            self._miss(connection, f"{self._target.name} closes connections before a request")
+        elif reason is None:
+            self._reopen(connection)
+        else:
+            self._replace(connection, reason)
+
     async def drain(self, patience_s: Callable[[], float]) -> None:
         """Waits for open requests for at most `patience_s()`, then closes all connections."""
-        ended = self._now()
+        ended = self.now()
         leaving, self._connections = [*self._leaving, *self._connections], []
         self._leaving = leaving
         for connection in leaving:
             connection.leave()
-        while any(connection.busy for connection in leaving) and self._now() < ended + patience_s():
+        while any(connection.busy for connection in leaving) and self.now() < ended + patience_s():
             await asyncio.sleep(0.01)
         for connection in leaving:
             connection.abandon(ended)
@@ -300,15 +294,14 @@ class Pool:
     def _time_out_late_ones(self) -> None:
         """Times out late requests, now and every `SWEEP_S`."""
         self._leaving = [connection for connection in self._leaving if connection.busy]
-        latest = self._now() - self._timeout_s
-        late = [each for each in (*self._connections, *self._leaving) if each.waits_since_before(latest)]
-        for connection in late:
-            connection.time_out(f"no answer within {self._timeout_s:g} s")
+        latest = self.now() - self._timeout_s
+        for connection in [*self._connections, *self._leaving]:
+            if connection.waits_since_before(latest):
+                connection.time_out(f"no answer within {self._timeout_s:g} s")
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._time_out_late_ones)
 
     async def _connect(self, connection: Connection) -> None:
-        target = self._target
-        loop = asyncio.get_running_loop()
+        target, loop = self._target, asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 if target.socket is not None:
@@ -326,25 +319,13 @@ class Pool:
 
     def _miss(self, connection: Connection, reason: str) -> None:
         """Adds the time without a connection and tries again."""
-        self._log.unserved_s += self._now() - connection.free_since + RECONNECT_S
+        self.log.unserved_s += self.now() - connection.free_since + RECONNECT_S
         self._replace(connection, reason)
 
-    def _lose(self, connection: Connection, reason: str | None) -> None:
-        """Replaces a lost connection, immediately after an idle close."""
-        if connection.lasted:
-            self._lasted_at = self._now()
-        if reason is None and not connection.lasted and connection in self._connections:
-            self._miss(connection, f"{self._target.name} closes connections before a request")
-        elif reason is None:
-            self._reopen(connection)
-        else:
-            self._replace(connection, reason)
-
     def _replace(self, connection: Connection, reason: str) -> None:
-        if connection.leaving or connection not in self._connections:
-            return
-        self.lost_because = reason
-        asyncio.get_running_loop().call_later(RECONNECT_S, self._reopen, connection)
+        if not connection.leaving and connection in self._connections:
+            self.lost_because = reason
+            asyncio.get_running_loop().call_later(RECONNECT_S, self._reopen, connection)
 
     def _reopen(self, connection: Connection) -> None:
         if connection in self._connections:

@@ -1,12 +1,19 @@
 """HTTP/1.1 answers. `whole_head` reads the usual ones: status 200 with a Content-Length in a head that arrives at once.
 
 All others (errors, chunked answers, heads in pieces) go through httptools (`ParsedAnswer`).
+
+A sample of the answers of status 200 is read (`AnswerCheck`): a sign-in page or an error in JSON is no inference. The
+first answer to each payload is read, then one in a thousand. After an invalid answer, all are read until each payload
+has a valid answer again.
 """
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 import httptools
+
+from inference_recommender.kserve import read_outputs
 
 SHOWN_BYTES = 300
 """Bytes of an error's body that are kept."""
@@ -19,6 +26,12 @@ DECISIVE = re.compile(rb"\n(content-length|connection|transfer-encoding)[ \t]*:[
 """Headers that define the end of an answer and whether another may follow, in lower case."""
 LENGTH_DIGITS = 9
 MORE_THAN_AN_ANSWER = "it sends more than an answer to each request"
+ONE_IN = 1000
+SHOWN_CHARACTERS = 100
+JSON_SIZE = re.compile(rb"json-header-size=([0-9]{1,15})")
+
+Complaint = Callable[[bytes, int | None], str | None]
+"""Returns the problem of a body with this size of its JSON header (None: all of it), or None."""
 
 
 def whole_head(data: bytes) -> tuple[int, bool] | None:
@@ -103,3 +116,60 @@ class ParsedAnswer:
         assert self._parser is not None
         self.status, self.keep_alive = self._parser.get_status_code(), self._parser.should_keep_alive()
         self.complete = self.status >= 200  # "100 Continue" comes before the answer
+
+
+class KeptAnswer(ParsedAnswer):
+    """An answer whose body is kept whole, with the size of its JSON header."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.content = bytearray()
+        self.header_size: int | None = None
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        lower = name.lower()
+        if lower == b"inference-header-content-length" and re.fullmatch(rb"[0-9]{1,15}", value):
+            self.header_size = int(value)
+        elif lower == b"content-type" and (size := JSON_SIZE.search(value)):
+            self.header_size = int(size[1])
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        self.content += body
+
+
+class AnswerCheck:
+    """Chooses the answers of a run that are read, and reads them."""
+
+    def __init__(self, payloads: int, complaint: Complaint) -> None:
+        self._payloads = payloads
+        self._complaint = complaint
+        self._unread = set(range(payloads))
+        self._count = 0
+
+    def chooses(self, payload: int) -> bool:
+        """Counts a request and returns whether its answer is read."""
+        self._count += 1
+        return self._count % ONE_IN == 0 or payload in self._unread
+
+    def problem(self, payload: int, answer: KeptAnswer) -> str | None:
+        """Returns the problem of the answer, or None."""
+        if complaint := self._complaint(bytes(answer.content), answer.header_size):
+            self._unread = set(range(self._payloads))
+            return f"the answer to payload {payload} {complaint}"
+        self._unread.discard(payload)
+        return None
+
+
+def not_kserve(content: bytes, header_size: int | None) -> str | None:
+    """Is the `Complaint` of an answer that is no KServe v2 response."""
+    try:
+        why = None if read_outputs(content, header_size) else "it has no output"
+    except ValueError as error:
+        why = str(error)
+    return why and f"is no KServe v2 response: {_beginning(content)} ({why})"
+
+
+def _beginning(content: bytes) -> str:
+    text = content[:SHOWN_CHARACTERS].decode("utf-8", "replace")
+    return f"{text}…" if len(content) > SHOWN_CHARACTERS else text or "it is empty"

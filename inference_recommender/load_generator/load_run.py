@@ -8,19 +8,19 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from inference_recommender.capacity.closed_loop import INTERVAL_S
-from inference_recommender.capacity.histogram import Histogram
 from inference_recommender.capacity.statistics import Floats, samples_needed
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
 from inference_recommender.load_generator.loops import load
 from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions
-from inference_recommender.load_generator.records import TIMED_OUT, RequestLog, SentRequests, percentiles
+from inference_recommender.load_generator.records import TIMED_OUT, RequestLog, SentRequests, histogram, percentiles
 from inference_recommender.load_generator.requests import Outgoing
-from inference_recommender.load_generator.stalls import StallWatch, stalled_between, touches_stall
+from inference_recommender.load_generator.self_watch import StallWatch, stalled_between, touches_stall
 
 DEAD_WINDOWS = 2
 """After this many windows with failures and no success between them, the target has failed."""
@@ -48,7 +48,7 @@ class Window:
     stalled_s: float
     """Seconds of the window in which this machine stalled."""
     histogram: tuple[tuple[float, int], ...]
-    """(latency in ms, count) of the successful requests: `Histogram.pairs`."""
+    """(latency in ms, count) of the successful requests: `records.histogram`."""
 
     def as_event(self) -> dict[str, Any]:
         """Returns the window as the JSON document that the generator prints."""
@@ -71,56 +71,40 @@ def reason_to_stop(conditions: StoppingConditions, intervals: Sequence[Interval]
     """Returns the condition that `intervals` (disjoint, equally long, the latest last) meet, or None."""
     if not intervals:
         return None
-    if conditions.max_invocations and intervals[-1].invocations_per_minute >= conditions.max_invocations:
+    latest, limit = intervals[-1], conditions.latency
+    if conditions.max_invocations and latest.invocations_per_minute >= conditions.max_invocations:
         return "max invocations"
-    if _is_too_slow(conditions, intervals[-1]):
+    enough = limit is not None and len(latest.latencies_ms) >= samples_needed(limit.rank)
+    if limit and enough and np.percentile(latest.latencies_ms, limit.rank) > limit.value_in_milliseconds:
         return "model latency threshold"
-    if conditions.flat_invocations == "Stop" and _is_flat(intervals):
-        return "flat invocations"
-    return None
-
-
-def _is_too_slow(conditions: StoppingConditions, latest: Interval) -> bool:
-    limit = conditions.latency
-    if limit is None or len(latest.latencies_ms) < samples_needed(limit.rank):
-        return False
-    return bool(np.percentile(latest.latencies_ms, limit.rank) > limit.value_in_milliseconds)
+    return "flat invocations" if conditions.flat_invocations == "Stop" and _is_flat(intervals) else None
 
 
 def _is_flat(intervals: Sequence[Interval]) -> bool:
-    if len(intervals) < 3:
-        return False
-    pairs = zip(intervals[-3:-1], intervals[-2:], strict=True)
-    return all(
+    return len(intervals) >= 3 and all(
         later.users > earlier.users
         and later.invocations_per_minute < earlier.invocations_per_minute * (1 + FLAT_GROWTH)
-        for earlier, later in pairs
+        for earlier, later in pairwise(intervals[-3:])
     )
 
 
 class Run:
     def __init__(
-        self,
-        plan: LoadPlan,
-        outgoing: Outgoing,
-        on_window: Callable[[Window], None],
-        clock: Clock = SYSTEM_CLOCK,
+        self, plan: LoadPlan, outgoing: Outgoing, on_window: Callable[[Window], None], clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self.log = RequestLog()
         self.started_at = 0.0
         """Seconds since the epoch; 0 until the load begins."""
+        self.duration_s = 0.0
+        """Seconds from the first user to the reason to end, without what drained later."""
         self._plan = plan
         self._clock = clock
         self._conditions = plan.stopping_conditions.of_one_in(plan.share.of)
-        self._signer = outgoing.signer
-        self._requests = outgoing.requests
-        self._server = outgoing.target.name
-        self._timeout_s = outgoing.timeout_s
+        self._outgoing = outgoing
         self._signing: asyncio.Task[None] | None = None
         self._load = load(plan, outgoing, self.log, clock)
         self._on_window = on_window
         self._stopped = asyncio.Event()
-        self._ended = 0.0
         self._last_success_s = 0.0
         self._slowest_s = 0.0
         """Seconds that the slowest successful request took."""
@@ -129,11 +113,10 @@ class Run:
         self._stalls = StallWatch(clock)
         self._windows: list[Window] = []
         self._failed_windows = 0
-        """The number of windows with failures since the last success."""
-        self._rows_in_windows = 0
+        """Windows with failures since the last success."""
+        self._rows_in_windows = self._rows_in_intervals = 0
         self._rows_at_success = 0
-        """The number of rows there were at the end of the last window with a success."""
-        self._rows_in_intervals = 0
+        """Rows at the end of the last window with a success."""
         self._intervals: list[Interval] = []
 
     @property
@@ -145,22 +128,16 @@ class Run:
 
     @property
     def stalls_s(self) -> Floats:
-        """The stalls of this machine: see `StallWatch.stalls_s`."""
+        """The stalls of this machine, as `StallWatch.stalls_s`."""
         return self._stalls.stalls_s()
 
-    @property
-    def duration_s(self) -> float:
-        """Seconds from the first user to the reason to end, without what drained later."""
-        return self._ended
-
     def stop(self) -> None:
-        """Ends the run in good order."""
         self._stopped.set()
 
     async def drive(self) -> str:
         """Sends the load to its end and returns why it ended."""
-        if self._signer is not None:
-            self._signing = asyncio.create_task(self._signer.keep_fresh(self._requests))
+        if self._outgoing.signer is not None:
+            self._signing = asyncio.create_task(self._outgoing.signer.keep_fresh(self._outgoing.requests))
         await self._load.prepare()
         await self._wait_for_the_start()
         self.log.started, self.started_at = self._clock.now(), self._clock.epoch()
@@ -168,7 +145,7 @@ class Run:
         try:
             reason = await self._until_over()
         finally:
-            self._ended = self._elapsed_s()
+            self.duration_s = self._elapsed_s()
             users = len(self._load.pool)
             await self._load.end(self._patience_s)
             self._stalls.stop()
@@ -182,7 +159,7 @@ class Run:
     def _patience_s(self) -> float:
         if self._stopped.is_set():
             return DRAIN_S
-        return max(DRAIN_S, min(DRAIN_FACTOR * self._slowest_s, self._timeout_s))
+        return max(DRAIN_S, min(DRAIN_FACTOR * self._slowest_s, self._outgoing.timeout_s))
 
     async def _wait_for_the_start(self) -> None:
         """Waits until `start_at`, when the other generators of the plan start too."""
@@ -191,15 +168,13 @@ class Run:
                 await asyncio.wait_for(self._stopped.wait(), max(self._plan.start_at - self._clock.epoch(), 0))
 
     async def _until_over(self) -> str:
-        window_start = 0.0
+        start = 0.0
         while True:
-            window_end = await self._wait_through(window_start)
-            rows = self.log.requests(self._rows_in_windows)
-            self._rows_in_windows += len(rows)
-            self._report(rows, window_start, window_end)
-            if reason := self._reason_to_end(window_end):
+            end = await self._wait_through(start)
+            self._report(start, end)
+            if reason := self._reason_to_end(end):
                 return reason
-            window_start = window_end
+            start = end
 
     async def _wait_through(self, start: float) -> float:
         """Sleeps to the window's end, making the load's changes on the way; returns the window's actual end."""
@@ -235,12 +210,13 @@ class Run:
 
     def _target_is_silent(self, now: float) -> bool:
         """Returns whether requests timed out and none succeeded for as long as one may take."""
-        timed_out = bool((self.log.requests(self._rows_at_success).status == TIMED_OUT).any())
-        return timed_out and now - self._last_success_s >= self._timeout_s
+        if now - self._last_success_s < self._outgoing.timeout_s:
+            return False
+        return bool((self.log.requests(self._rows_at_success).status == TIMED_OUT).any())
 
     def _silence(self, seconds: float) -> str:
         lost_because = self._load.pool.lost_because
-        return f"target failed: {lost_because or f'{self._server} answered nothing for {seconds:.0f} s'}"
+        return f"target failed: {lost_because or f'{self._outgoing.target.name} answered nothing for {seconds:.0f} s'}"
 
     def _close_interval(self, now: float) -> None:
         if now < (len(self._intervals) + 1) * INTERVAL_S:
@@ -262,9 +238,11 @@ class Run:
         rows = self.log.requests(self._rows_in_windows)
         unfinished = len(rows.unfinished_intended_s)
         if rows.errors or unfinished:
-            self._on_window(self._window(rows, self._ended, self._elapsed_s(), users, unfinished))
+            self._on_window(self._window(rows, self.duration_s, self._elapsed_s(), users, unfinished))
 
-    def _report(self, rows: SentRequests, start: float, end: float) -> None:
+    def _report(self, start: float, end: float) -> None:
+        rows = self.log.requests(self._rows_in_windows)
+        self._rows_in_windows += len(rows)
         window = self._window(rows, start, end, len(self._load.pool))
         if window.invocations > window.errors:
             self._load.pool.lost_because = None
@@ -286,7 +264,7 @@ class Run:
             errors=rows.errors + unfinished,
             latency_ms=percentiles(rows.successful_ms),
             stalled_s=stalled_between(self.stalls_s, start, end),
-            histogram=Histogram.of(rows.successful_ms).pairs(),
+            histogram=histogram(rows.successful_ms),
         )
 
     def _elapsed_s(self) -> float:

@@ -1,6 +1,6 @@
 """The two kinds of load: users in a closed loop and arrivals in an open loop.
 
-Closed loop: users join and leave by a schedule. Each sends its next request when its last one returned.
+Closed loop: users join and leave by a schedule. Each user sends its next request when its last one returned.
 
 Open loop: requests are due at moments that are fixed before the run, so a slow service cannot reduce the load
 (coordinated omission). A due request waits for a free connection; its latency from intended send includes the wait.
@@ -10,14 +10,12 @@ import asyncio
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
-from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Alarm, Clock
+from inference_recommender.load_generator.clock import Alarm, Clock
 from inference_recommender.load_generator.http import Connection, Pool
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Share
+from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Schedule, Share, arrival_times, schedule
 from inference_recommender.load_generator.records import RequestLog
 from inference_recommender.load_generator.requests import Outgoing
-from inference_recommender.load_generator.traffic import Schedule, arrival_times, arrivals_end_s, schedule
 
 PRIME = 7919
 """Distance of the users' first payloads, so that no two send the same sequence at the same time."""
@@ -27,52 +25,16 @@ CONNECTING_AT_ONCE = 16
 """Connections opened together. A server's queue of new connections may be short."""
 
 
-class Load(Protocol):
-    """The traffic of a run."""
-
-    @property
-    def pool(self) -> Pool: ...
-
-    @property
-    def end_s(self) -> float:
-        """Seconds from the start to the end of the traffic."""
-
-    @property
-    def changes_s(self) -> Sequence[float]:
-        """Seconds after the start at which `change` has to be called, beginning with 0."""
-
-    @property
-    def lags_s(self) -> Sequence[float]:
-        """Two values for each action: the moment at which it was due, and its delay in seconds."""
-
-    async def prepare(self) -> None:
-        """Prepares the load before the clock starts."""
-
-    def change(self, second: float) -> None:
-        """Applies the schedule at `second`."""
-
-    async def end(self, patience_s: Callable[[], float]) -> None:
-        """Waits for open requests for at most `patience_s()` in all, and records the rest as unfinished."""
-
-
-def load(plan: LoadPlan, outgoing: Outgoing, log: RequestLog, clock: Clock = SYSTEM_CLOCK) -> Load:
-    """Returns the load of a plan."""
-    if plan.arrivals is not None:
-        return OpenLoop(plan.arrivals, plan.job_duration_s, outgoing, log, plan.share, clock)
-    assert plan.traffic_pattern is not None, "held by LoadPlan"
-    return ClosedLoop(schedule(plan.traffic_pattern, plan.job_duration_s), outgoing, log, plan.share, clock)
-
-
 class ClosedLoop:
+    """Users. `change` applies the schedule at each of `changes_s` after the start."""
+
     lags_s: Sequence[float] = ()
     """Empty: a user's next request is due when its last one returns."""
 
-    def __init__(
-        self, schedule: Schedule, outgoing: Outgoing, log: RequestLog, share: Share, clock: Clock = SYSTEM_CLOCK
-    ) -> None:
+    def __init__(self, schedule: Schedule, outgoing: Outgoing, log: RequestLog, share: Share, clock: Clock) -> None:
         self.pool = Pool(outgoing, log, self._send, clock)
         self.end_s = schedule.end_s
-        self.changes_s = [change.at_s for change in schedule.changes]
+        self.changes_s: Sequence[float] = [at_s for at_s, _ in schedule.changes]
         self._schedule = schedule
         self._share = share
         self._requests = outgoing.requests
@@ -92,6 +54,7 @@ class ClosedLoop:
             self.pool.open(len(self._turns) - 1)
 
     async def end(self, patience_s: Callable[[], float]) -> None:
+        """Waits for open requests for at most `patience_s()` in all, and records the rest as unfinished."""
         await self.pool.drain(patience_s)
 
     def _send(self, user: Connection) -> None:
@@ -101,25 +64,19 @@ class ClosedLoop:
 
 
 class OpenLoop:
+    """Arrivals. `change` starts them."""
+
     changes_s: Sequence[float] = (0.0,)
 
-    def __init__(
-        self,
-        arrivals: Arrivals,
-        longest_s: float | None,
-        outgoing: Outgoing,
-        log: RequestLog,
-        share: Share,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
+    def __init__(self, arrivals: Arrivals, outgoing: Outgoing, log: RequestLog, share: Share, clock: Clock) -> None:
         self.pool = Pool(outgoing, log, self._free, clock, self._send_again)
-        self.end_s = arrivals_end_s(arrivals, longest_s)
+        self.end_s = arrivals.duration_in_seconds
         self.lags_s = array("d")
         """Due moment and delay of each request that found a free connection."""
         self._clock = clock
         self._now = clock.now
         self._share = share
-        self._times_s = arrival_times(arrivals, longest_s)[share.index :: share.of]
+        self._times_s = arrival_times(arrivals)[share.index :: share.of]
         self._connections = max(share.count(arrivals.connections), 1)
         self._requests = outgoing.requests
         self._log = log
@@ -142,7 +99,6 @@ class OpenLoop:
         self._alarm = self._clock.alarm(self._send_what_is_due)
 
     def change(self, second: float) -> None:
-        """Starts the arrivals."""
         self._moments = (self._times_s + self._log.started).tolist()
         self._send_what_is_due()
 
@@ -205,3 +161,14 @@ class OpenLoop:
         of_all = number * self._share.of + self._share.index
         payload = of_all % len(self._requests)
         connection.send(self._moments[number], self._requests[payload], payload)
+
+
+Load = ClosedLoop | OpenLoop
+
+
+def load(plan: LoadPlan, outgoing: Outgoing, log: RequestLog, clock: Clock) -> Load:
+    """Returns the load of a plan."""
+    if plan.arrivals is not None:
+        return OpenLoop(plan.arrivals.cut(plan.job_duration_s), outgoing, log, plan.share, clock)
+    assert plan.traffic_pattern is not None, "held by LoadPlan"
+    return ClosedLoop(schedule(plan.traffic_pattern, plan.job_duration_s), outgoing, log, plan.share, clock)

@@ -1,25 +1,26 @@
-"""The generator's plan: a JSON document in the shapes of the Inference Recommender API."""
+"""The generator's plan in the shapes of the Inference Recommender API, and when its users and requests come. Pure.
+
+Closed loop: a phase starts with its InitialNumberOfUsers and gains a user every 60 / SpawnRate seconds. A staircase has
+k · UsersPerStep users during its k-th step. Open loop: a Poisson process of a constant rate from a seed.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_pascal
 
-from workloads import UsageError
+from inference_recommender.capacity.statistics import Floats
 from workloads.document import Document
 from workloads.objective import Percentile
 
 REQUEST_TIMEOUT_S = 60.0
 """Seconds that SageMaker gives a model to answer an invocation."""
-
-
-LEAST_TIMEOUT_S, MOST_TIMEOUT_S = 0.1, 3600.0
-NOT_KEPT = "(not kept)"
-"""The value of every header in a plan that was written down: it may be a password."""
 TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """The name of a header (RFC 9110, 5.6.2)."""
 FRAMING = ("content-length", "transfer-encoding")
@@ -96,13 +97,17 @@ class Arrivals(Document):
     seed: int = 0
     connections: Annotated[int, Field(ge=1, description="Maximum of open requests. Further ones wait.")] = 256
 
+    def cut(self, seconds: float | None) -> Self:
+        """Returns the arrivals of the first `seconds`."""
+        duration_s = self.duration_in_seconds
+        return self.model_copy(update={"duration_in_seconds": min(duration_s, seconds or duration_s)})
+
 
 class NamedEndpoint(Document):
     """An endpoint by name: requests to it are signed with the credentials that boto3 finds."""
 
     name: Annotated[str, Field(min_length=1)]
     region: str | None = Field(default=None, description="Default: boto3's.")
-    variant: str | None = Field(default=None, description="Default: the endpoint's own division of traffic.")
 
 
 class Share(Document):
@@ -135,8 +140,7 @@ class LoadPlan(Document):
     endpoint: NamedEndpoint | None = None
     headers: dict[str, str] = {}
     """Sent with every request, beside the content type."""
-    ca_file: Path | None = Field(default=None, description="Certificates to trust for https; default: the system's.")
-    payloads: Path = Field(description="Folder or tar.gz of request bodies, one file each.")
+    payloads: Path = Field(description="A tar.gz of request bodies, one file each.")
     content_type: str = "application/json"
     traffic_pattern: TrafficPattern | None = None
     arrivals: Arrivals | None = None
@@ -146,7 +150,7 @@ class LoadPlan(Document):
     )
     stopping_conditions: StoppingConditions = StoppingConditions()
     job_duration_s: Annotated[float | None, Field(gt=0, description="Cuts the traffic.")] = None
-    request_timeout_s: Annotated[float, Field(ge=LEAST_TIMEOUT_S, le=MOST_TIMEOUT_S)] = REQUEST_TIMEOUT_S
+    request_timeout_s: Annotated[float, Field(ge=0.1, le=3600.0)] = REQUEST_TIMEOUT_S
     """A request without its whole answer by then has failed."""
     window_s: Annotated[float, Field(gt=0)] = 1.0
 
@@ -161,8 +165,13 @@ class LoadPlan(Document):
     @model_validator(mode="after")
     def _is_one_request_over_the_wire(self) -> Self:
         """A line break in a header or a URL would begin another."""
-        if problem := _why_unsendable({"Content-Type": self.content_type, **self.headers}):
-            raise ValueError(problem)
+        for name, value in {"Content-Type": self.content_type, **self.headers}.items():
+            if not TOKEN.fullmatch(name):
+                raise ValueError(f"got the header name {name!r}. Allowed: letters, digits and hyphens.")
+            if name.lower() in FRAMING:
+                raise ValueError(f"got the header {name}, which the generator sets itself.")
+            if not value.isprintable():
+                raise ValueError(f"header {name}: has a character that none may have, such as a line break.")
         if self.url is not None:
             if not self.url.isprintable() or " " in self.url:
                 raise ValueError(f"url: got {self.url!r}, with a character that no URL may have.")
@@ -170,43 +179,54 @@ class LoadPlan(Document):
                 urlsplit(self.url).port  # noqa: B018  raises a ValueError that names the fault
         return self
 
-    def without_secrets(self) -> Self:
-        """Returns the plan for writing, with the headers' names but not their values."""
-        return self.model_copy(update={"headers": dict.fromkeys(self.headers, NOT_KEPT)})
 
-    def with_headers(self, headers: Mapping[str, str]) -> Self:
-        """Returns the plan with `headers` added, or in the place of those that were not kept.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schedule:
+    """The number of users over a whole run, in seconds since its start."""
 
-        Raises `UsageError` where one is still missing, or cannot be sent.
-        """
-        every = {**self.headers, **headers}
-        if missing := [name for name, value in every.items() if value == NOT_KEPT]:
-            raise UsageError(
-                f"headers.{missing[0]}: its value was not kept with the plan. Give it with --headers FILE, a JSON "
-                "object of names and values; - reads it from standard input."
-            )
-        if problem := _why_unsendable(every):
-            raise UsageError(f"--headers: {problem}")
-        return self.model_copy(update={"headers": every})
+    changes: tuple[tuple[float, int], ...]
+    """(second, users from then on), ascending."""
+    end_s: float
 
-    def with_request_timeout(self, seconds: float | None) -> Self:
-        """Returns the plan with the argument of `--request-timeout-s`, if there is one. Raises `UsageError`."""
-        if seconds is None:
-            return self
-        if not LEAST_TIMEOUT_S <= seconds <= MOST_TIMEOUT_S:
-            raise UsageError(
-                f"--request-timeout-s: got {seconds:g}. Allowed: {LEAST_TIMEOUT_S:g} to {MOST_TIMEOUT_S:g} seconds."
-            )
-        return self.model_copy(update={"request_timeout_s": seconds})
+    def users_at(self, second: float) -> int:
+        """Returns the number of users at `second`; 0 from the end on."""
+        if second >= self.end_s:
+            return 0
+        return next((users for at_s, users in reversed(self.changes) if at_s <= second), 0)
 
 
-def _why_unsendable(headers: Mapping[str, str]) -> str | None:
-    """Returns the problem of the first of `headers` that HTTP does not allow, or None. Never shows a value."""
-    for name, value in headers.items():
-        if not TOKEN.fullmatch(name):
-            return f"got the header name {name!r}. Allowed: letters, digits and hyphens."
-        if name.lower() in FRAMING:
-            return f"got the header {name}, which the generator sets itself."
-        if not value.isprintable():
-            return f"header {name}: has a character that none may have, such as a line break."
-    return None
+def schedule(pattern: TrafficPattern, longest_s: float | None = None) -> Schedule:
+    """Returns the schedule of `pattern`, cut at `longest_s` seconds."""
+    changes: list[tuple[float, int]] = []
+    end_s = 0.0
+    if pattern.stairs is not None:
+        stairs, end_s = pattern.stairs, float(pattern.stairs.duration_in_seconds)
+        step_s = end_s / stairs.number_of_steps
+        changes = [(step * step_s, (step + 1) * stairs.users_per_step) for step in range(stairs.number_of_steps)]
+    for phase in pattern.phases:
+        changes += [(end_s + offset, users) for offset, users in _ramp(phase)]
+        end_s += phase.duration_in_seconds
+    end_s = min(end_s, longest_s or end_s)
+    return Schedule(changes=tuple(change for change in changes if change[0] < end_s), end_s=end_s)
+
+
+def _ramp(phase: Phase) -> Iterator[tuple[float, int]]:
+    """Yields (seconds since the phase began, users) for each change within the phase."""
+    yield 0.0, phase.initial_number_of_users
+    spawned = 1
+    while phase.spawn_rate and (offset := spawned * 60 / phase.spawn_rate) < phase.duration_in_seconds:
+        yield offset, phase.initial_number_of_users + spawned
+        spawned += 1
+
+
+def arrival_times(arrivals: Arrivals) -> Floats:
+    """Returns the moments of arrival in seconds since the start of the run, ascending."""
+    per_second, end = arrivals.invocations_per_minute / 60, arrivals.duration_in_seconds
+    random = np.random.default_rng(arrivals.seed)
+    times = np.zeros(0)
+    while not len(times) or times[-1] < end:
+        # Five standard deviations above the expected number: one draw is nearly always enough.
+        expected = per_second * end
+        gaps = random.exponential(1 / per_second, int(expected + 5 * np.sqrt(expected) + 16))
+        times = np.concatenate([times, (times[-1] if len(times) else 0.0) + np.cumsum(gaps)])
+    return times[times < end]

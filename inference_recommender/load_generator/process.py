@@ -10,9 +10,7 @@ returns them. A generator whose parent was killed ends at its next window. Sever
 and `request_stop` may be called from another thread.
 """
 
-import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -20,12 +18,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from inference_recommender.load_generator.plan import LoadPlan
 from workloads import ROOT
-from workloads.files import PRIVATE
 
 COMMAND = (sys.executable, "-m", "inference_recommender.load_generator")
 """Takes PLAN.json and --out DIR."""
@@ -40,7 +36,6 @@ class Outcome:
     exit_code: int
     """0, 2 (plan or payloads), 3 (target failed, or no AWS), 4 (invalid); another after a crash or an early stop."""
     reason: str
-    """Why the run ended, or why there was none."""
     summary: Mapping[str, Any] | None
     """The content of summary.json; None where the run did not get so far."""
 
@@ -58,31 +53,26 @@ class GeneratorProcess:
 
     @classmethod
     def start(cls, plan: LoadPlan, folder: Path) -> Self:
-        """Writes `plan` to `folder`/plan.json and starts the generator on it. `folder`, its --out, is created.
-
-        The values of its headers go to the generator by standard input only.
-        """
+        """Writes `plan` to `folder`/plan.json and starts the generator on it. `folder`, its --out, is created."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "summary.json").unlink(missing_ok=True)
-        plan.without_secrets().write_json(folder / "plan.json", PRIVATE)
-        with open(folder / "generator.log", "w", opener=lambda name, flags: os.open(name, flags, PRIVATE)) as log:
+        plan.write_json(folder / "plan.json")
+        with (folder / "generator.log").open("w") as log:
             process = subprocess.Popen(
-                [*COMMAND, folder.resolve() / "plan.json", "--out", folder.resolve(), "--headers", "-"],
-                stdin=subprocess.PIPE,
+                [*COMMAND, folder.resolve() / "plan.json", "--out", folder.resolve()],
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 cwd=ROOT,
                 start_new_session=True,  # Ctrl-C reaches this process, which passes it on
             )
-        assert process.stdin is not None, "started with a pipe"
-        with contextlib.suppress(BrokenPipeError), process.stdin as stdin:  # one that has ended says why itself
-            json.dump(plan.headers, stdin)
         return cls(process, folder)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yields the events started, window…, finished, until the generator has ended."""
-        for line in self._stdout:
+        assert self._process.stdout is not None, "started with a pipe"
+        for line in self._process.stdout:
             event: dict[str, Any] = json.loads(line)
             if event["event"] == "finished":
                 self._reason = event["reason"]
@@ -100,7 +90,7 @@ class GeneratorProcess:
         force = threading.Timer(GRACE_S, self._process.kill)
         force.start()
         try:
-            self._listen_to_the_end()
+            list(self.events())  # with a full pipe the generator could not continue
         except BaseException:  # Ctrl-C a second time
             self._process.kill()
             raise
@@ -109,25 +99,18 @@ class GeneratorProcess:
 
     def outcome(self) -> Outcome:
         """Waits for the generator's end and returns what it measured."""
-        self._listen_to_the_end()
+        list(self.events())
         summary_file = self._folder / "summary.json"
         summary = json.loads(summary_file.read_text("utf-8")) if summary_file.exists() else None
         exit_code = self._process.wait()
-        reason = self._reason if self._reason is not None else self._why_it_ended(exit_code)
+        reason = self._why_it_ended(exit_code) if self._reason is None else self._reason
         return Outcome(folder=self._folder, exit_code=exit_code, reason=reason, summary=summary)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
-
-    def _listen_to_the_end(self) -> None:
-        """Reads all events: with a full pipe the generator could not go on, and the last one has the reason."""
-        for _ in self.events():
-            pass
 
     def _why_it_ended(self, exit_code: int) -> str:
         log = (self._folder / "generator.log").read_text("utf-8", "replace").strip()
@@ -136,11 +119,6 @@ class GeneratorProcess:
         if exit_code == -signal.SIGTERM:
             return "stopped before the load began"
         return f"The load generator ended with exit status {exit_code}: {log[-LOG_TAIL:] or 'it said nothing'}"
-
-    @property
-    def _stdout(self) -> IO[str]:
-        assert self._process.stdout is not None, "started with a pipe"
-        return self._process.stdout
 
 
 def generate(

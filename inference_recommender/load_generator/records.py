@@ -5,6 +5,7 @@ arrival, which is fixed before the run. The delay of the send is the time for wh
 connections, held the request back.
 """
 
+import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_recommender.capacity.statistics import Bools, Floats
-from inference_recommender.load_generator.stalls import NO_STALLS, merge_stalls
+from inference_recommender.load_generator.self_watch import NO_STALLS, merge_stalls
 from workloads.files import replacing
 
 CONNECTION_FAILED = 0
@@ -24,7 +25,11 @@ TIMED_OUT = -1
 """Status of a request without a complete answer within the plan's `request_timeout_s`."""
 UNREADABLE = 1
 """Status of a request whose answer of status 200 is not an inference response."""
-PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
+PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
+COLUMNS = ("intended_s", "sent_s", "finished_s", "status")
+BIN_WIDTH = 0.01
+"""Width of a histogram's bin in the logarithm, so that a latency is at most 0.5 % off (DDSketch: VLDB 2019)."""
+LOWEST_MS = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -35,7 +40,6 @@ class SentRequests:
     sent_s: Floats
     finished_s: Floats
     status: npt.NDArray[np.int16]
-    user: npt.NDArray[np.int32]
     unfinished_intended_s: Floats = field(default_factory=lambda: np.zeros(0))
     """When each request was due that had no answer at the end of the run, sent or not."""
     stalls_s: Floats = field(default_factory=lambda: NO_STALLS)
@@ -53,8 +57,7 @@ class SentRequests:
 
     @property
     def succeeded(self) -> Bools:
-        succeeded: Bools = self.status == 200
-        return succeeded
+        return np.equal(self.status, 200)
 
     @property
     def successful_ms(self) -> Floats:
@@ -77,11 +80,9 @@ class SentRequests:
     def between(self, start_s: float, end_s: float) -> Self:
         """Returns the requests that finished in [start_s, end_s), and the unfinished ones due before `end_s`."""
         chosen = slice(*np.searchsorted(self.finished_s, [start_s, end_s]))
-        columns = ("intended_s", "sent_s", "finished_s", "status", "user")
+        columns = {name: getattr(self, name)[chosen] for name in COLUMNS}
         due = self.unfinished_intended_s
-        return replace(
-            self, **{name: getattr(self, name)[chosen] for name in columns}, unfinished_intended_s=due[due < end_s]
-        )
+        return replace(self, **columns, unfinished_intended_s=due[due < end_s])
 
     def write(self, file: Path) -> None:
         """Writes a numpy archive of plain arrays. Read it with allow_pickle=False."""
@@ -98,7 +99,7 @@ class SentRequests:
         """Returns the requests of several generators with the same start."""
         joined = {each.name: np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)}
         order = np.argsort(joined["finished_s"], kind="stable")
-        columns = {name: joined[name][order] for name in ("intended_s", "sent_s", "finished_s", "status", "user")}
+        columns = {name: joined[name][order] for name in COLUMNS}
         stalls = merge_stalls([part.stalls_s for part in parts])
         return cls(**columns, unfinished_intended_s=np.sort(joined["unfinished_intended_s"]), stalls_s=stalls)
 
@@ -106,12 +107,29 @@ class SentRequests:
 def percentiles(latencies_ms: Floats) -> dict[str, float | None]:
     """Returns p50, p90, p95, p99 and the maximum, or None for each without latencies."""
     if not len(latencies_ms):
-        return dict.fromkeys([*PERCENTILES, "max"])
+        return dict.fromkeys(PERCENTILES)
     values = np.percentile(latencies_ms, list(PERCENTILES.values()))
-    return {
-        **{name: float(value) for name, value in zip(PERCENTILES, values, strict=True)},
-        "max": float(latencies_ms.max()),
-    }
+    return {name: float(value) for name, value in zip(PERCENTILES, values, strict=True)}
+
+
+def histogram(latencies_ms: Floats) -> tuple[tuple[float, int], ...]:
+    """Returns (latency in ms, count) for each occupied bin, ascending."""
+    bins, counts = np.unique(_bins(latencies_ms), return_counts=True)
+    pairs = zip(bins.tolist(), counts.tolist(), strict=True)
+    return tuple((round(math.exp(number * BIN_WIDTH), 6), count) for number, count in pairs)
+
+
+def binned_percentile(latencies_ms: Floats, percentile: float) -> float | None:
+    """Returns the bin of the latency that `percentile` % do not exceed, by nearest rank; None without latencies."""
+    if not len(latencies_ms):
+        return None
+    place = max(math.ceil(len(latencies_ms) * percentile / 100 - 1e-9), 1) - 1
+    return math.exp(float(_bins(np.partition(latencies_ms, place)[place])) * BIN_WIDTH)
+
+
+def _bins(latencies_ms: Floats) -> Floats:
+    bins: Floats = np.round(np.log(np.maximum(latencies_ms, LOWEST_MS)) / BIN_WIDTH)
+    return bins
 
 
 class RequestLog:
@@ -129,16 +147,14 @@ class RequestLog:
         self._sent = array("d")
         self._finished = array("d")
         self._status = array("h")
-        self._user = array("i")
         self._unfinished = array("d")
 
-    def add(self, intended: float, sent: float, finished: float, status: int, user: int) -> None:
+    def add(self, intended: float, sent: float, finished: float, status: int) -> None:
         """Appends a request that was answered, or whose connection failed."""
         self._intended.append(intended)
         self._sent.append(sent)
         self._finished.append(finished)
         self._status.append(status)
-        self._user.append(user)
 
     def add_unfinished(self, intended: float) -> None:
         """Appends a request that was due and had no answer at the end of the run."""
@@ -154,7 +170,6 @@ class RequestLog:
             sent_s=np.array(self._sent[first:]) - self.started,
             finished_s=np.array(self._finished[first:]) - self.started,
             status=np.array(self._status[first:], dtype=np.int16),
-            user=np.array(self._user[first:], dtype=np.int32),
             unfinished_intended_s=np.array(self._unfinished) - self.started,
             stalls_s=stalls_s,
         )

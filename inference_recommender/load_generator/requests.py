@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from containers.archive_reader import ArchiveRefused, Limits, read_files
-from inference_recommender.load_generator.answers import Complaint, complaint_for
+from inference_recommender.load_generator.http_answer import Complaint, not_kserve
 from inference_recommender.load_generator.plan import REQUEST_TIMEOUT_S, LoadPlan, NamedEndpoint
 from workloads import UsageError
 
@@ -92,24 +92,24 @@ class Outgoing:
 
 
 def outgoing(plan: LoadPlan, bodies: Sequence[bytes]) -> Outgoing:
-    """Returns the requests of `plan`."""
+    """Returns the requests of `plan`. Raises `AwsUnavailable` without credentials or a region."""
     headers = {"Content-Type": plan.content_type, **plan.headers}
-    if plan.endpoint is not None:
-        return _signed(plan, plan.endpoint, headers, bodies)
-    assert plan.url is not None, "held by LoadPlan"
-    target = Target.of(plan.url)
-    requests = [target.message(headers, body) for body in bodies]
+    signer, trusted = _signer(plan.endpoint, headers, bodies) if plan.endpoint else (None, None)
+    target = signer.target if signer else Target.of(plan.url or "")
     return Outgoing(
         target=target,
-        requests=requests,
-        tls=_tls(target, plan.ca_file),
-        complaint=complaint_for(bodies, plan.content_type, of_endpoint=False),
+        requests=signer.sign_all() if signer else [target.message(headers, body) for body in bodies],
+        tls=ssl.create_default_context(cafile=trusted) if target.tls else None,
+        signer=signer,
+        complaint=not_kserve,
         timeout_s=plan.request_timeout_s,
     )
 
 
-def _signed(plan: LoadPlan, endpoint: NamedEndpoint, headers: dict[str, str], bodies: Sequence[bytes]) -> Outgoing:
-    """Gets address, region and credentials from boto3. Raises `AwsUnavailable` without credentials or a region."""
+def _signer(
+    endpoint: NamedEndpoint, headers: Mapping[str, str], bodies: Sequence[bytes]
+) -> "tuple[Signer, str | None]":
+    """Returns the signer with what boto3 knows of the endpoint, and the certificates to trust."""
     import boto3  # only a run against an endpoint by name needs it
     from botocore.exceptions import NoRegionError
     from botocore.httpsession import get_cert_path
@@ -126,92 +126,51 @@ def _signed(plan: LoadPlan, endpoint: NamedEndpoint, headers: dict[str, str], bo
     except NoRegionError:
         raise AwsUnavailable(NO_REGION) from None
     target = Target.of(f"{client.meta.endpoint_url}/endpoints/{endpoint.name}/invocations")
-    variant = {} if endpoint.variant is None else {"X-Amzn-SageMaker-Target-Variant": endpoint.variant}
-    signer = Signer(target, headers | variant, bodies, client.meta.region_name, credentials.get_frozen_credentials)
-    return Outgoing(
-        target=target,
-        requests=signer.sign_all(),
-        tls=_tls(target, plan.ca_file or Path(core.get_config_variable("ca_bundle") or get_cert_path(True) or "")),
-        signer=signer,
-        complaint=complaint_for(bodies, plan.content_type, of_endpoint=True),
-        timeout_s=plan.request_timeout_s,
-    )
+    signer = Signer(target, headers, bodies, client.meta.region_name, credentials.get_frozen_credentials)
+    return signer, core.get_config_variable("ca_bundle") or get_cert_path(True)
 
 
-def _tls(target: Target, ca_file: Path | None) -> ssl.SSLContext | None:
-    if not target.tls:
-        return None
+def read_payloads(archive: Path) -> list[bytes]:
+    """Returns the request bodies in a tar.gz: every file's content, by name. Raises `UsageError` without any."""
     try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # an SSLError is one
-        raise UsageError(
-            f"{ca_file}: cannot be read as certificates: {error.strerror or error}. "
-            "Give ca_file a PEM file of those to trust."
-        ) from error
-
-
-def read_payloads(source: Path) -> list[bytes]:
-    """Returns the request bodies in a folder or a tar.gz: every regular file's content, by name.
-
-    Raises `UsageError` where there are none.
-    """
-    try:
-        bodies = _from_folder(source) if source.is_dir() else _from_archive(source)
+        with archive.open("rb") as stream:
+            bodies = [body for _, body in sorted(read_files(stream, limits=PAYLOAD_LIMITS).items())]
+        why = None if bodies else "holds no file"
     except (OSError, ArchiveRefused) as error:
-        raise _unreadable(source, f"cannot be read: {error}") from error
-    if not bodies:
-        raise _unreadable(source, "holds no file")
+        why = f"cannot be read: {error}"
+    if why:
+        raise UsageError(f"{archive}: {why}. Give a tar.gz of request bodies, one file each.")
     return bodies
 
 
-def _unreadable(source: Path, why: str) -> UsageError:
-    return UsageError(f"{source}: {why}. Give a folder or a tar.gz of request bodies, one file each.")
-
-
-def _from_folder(folder: Path) -> list[bytes]:
-    return [file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()]
-
-
-def _from_archive(archive: Path) -> list[bytes]:
-    with archive.open("rb") as stream:
-        return [body for _, body in sorted(read_files(stream, limits=PAYLOAD_LIMITS).items())]
-
-
+@dataclass(frozen=True, slots=True)
 class Signer:
     """Makes requests with a signature, and keeps their signatures fresh while they are being sent."""
 
-    def __init__(
-        self,
-        target: Target,
-        headers: Mapping[str, str],
-        bodies: Sequence[bytes],
-        region: str,
-        credentials: "Callable[[], ReadOnlyCredentials]",
-    ) -> None:
-        """`credentials` returns those that hold now; it may block while it fetches them."""
-        self._target = target
-        self._headers = headers
-        self._bodies = bodies
-        self._region = region
-        self._credentials = credentials
+    target: Target
+    headers: Mapping[str, str]
+    bodies: Sequence[bytes]
+    region: str
+    credentials: "Callable[[], ReadOnlyCredentials]"
+    """Returns the present ones. It may block while it fetches them."""
 
     def sign_all(self) -> list[bytes]:
         """Returns every request, signed now."""
-        credentials = self._credentials()
-        return [self._signed(body, credentials) for body in self._bodies]
+        credentials = self.credentials()
+        return [self._signed(body, credentials) for body in self.bodies]
 
     async def keep_fresh(self, requests: list[bytes]) -> None:
         """Replaces `requests`, made by `sign_all`, one by one without end. Raises what `credentials` raises."""
         while True:
-            credentials = await asyncio.to_thread(self._credentials)
-            for number, body in enumerate(self._bodies):
-                await asyncio.sleep(CYCLE_S / len(self._bodies))
+            credentials = await asyncio.to_thread(self.credentials)
+            for number, body in enumerate(self.bodies):
+                await asyncio.sleep(CYCLE_S / len(self.bodies))
                 requests[number] = self._signed(body, credentials)
 
     def _signed(self, body: bytes, credentials: "ReadOnlyCredentials") -> bytes:
         from botocore.auth import SigV4Auth  # takes a while to import, and most runs need none of it
         from botocore.awsrequest import AWSRequest
 
-        request = AWSRequest(method="POST", url=self._target.url, data=body, headers=dict(self._headers))
-        SigV4Auth(credentials, SERVICE, self._region).add_auth(request)
-        return self._target.message(dict(request.headers.items()), body)
+        request = AWSRequest(method="POST", url=self.target.url, data=body, headers=dict(self.headers))
+        SigV4Auth(credentials, SERVICE, self.region).add_auth(request)
+        return self.target.message(dict(request.headers.items()), body)

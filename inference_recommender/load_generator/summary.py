@@ -1,8 +1,13 @@
-"""The summary of a run: its capacity and latencies, and whether it allows a verdict."""
+"""The summary of a run, of one generator or several: capacity, latencies, and whether it allows a verdict.
+
+Of several generators that ran one plan, only the whole seconds in which all sent count.
+"""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -11,35 +16,51 @@ import numpy as np
 from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE, NeverSettled, SustainedLoad, capacity, sustained
 from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.statistics import samples_needed
-from inference_recommender.load_generator.plan import StoppingConditions
+from inference_recommender.load_generator.load_run import TRAFFIC_ENDED
+from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions
+from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.records import TIMED_OUT, SentRequests, percentiles
-from inference_recommender.load_generator.self_watch import MAX_STALLED_SHARE, STALLED, SelfWatch
-from inference_recommender.load_generator.stalls import stalled_between
+from inference_recommender.load_generator.self_watch import (
+    LAGGED,
+    MAX_STALLED_SHARE,
+    STALLED,
+    SelfWatch,
+    stalled_between,
+)
+from workloads import NoVerdict, Unavailable
 from workloads.files import replace_text
+
+TARGET_FAILED = Unavailable.exit_code
+INVALID = NoVerdict.exit_code
 
 DEFAULT_PERCENTILE = "P95"
 """The percentile reported when a job sets no latency threshold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MeasuredRun:
+class RunFacts:
+    started_at: float
+    """Seconds since the epoch."""
+    duration_s: float
+    unserved_s: float
+    """Seconds that connections spent on requests without success."""
+    first_error: str | None
+    generator: SelfWatch
+    ended: str
+    """Why the run ended: "traffic ended", a stopping condition's name, "stopped", or "target failed: …"."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasuredRun(RunFacts):
     """The measurements of a finished run."""
 
     requests: SentRequests
     open_loop: bool
     """Whether requests arrived at a fixed rate. Latency then counts from the intended send."""
-    unserved_s: float
-    started_at: float
-    """Seconds since the epoch."""
-    duration_s: float
-    first_error: str | None
-    ended: str
-    """Why the run ended: "traffic ended", a stopping condition's name, "stopped", or "target failed: …"."""
-    watch: SelfWatch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LoadSummary:
+class LoadSummary(RunFacts):
     """The content of summary.json. Latencies are by percentile."""
 
     max_invocations_per_minute: float | None
@@ -49,14 +70,10 @@ class LoadSummary:
     percentile: str
     warm_up_s: float | None
     """The whole run if its latency never settled. None if the run does not show it."""
-    interval_s: tuple[float, float] | None
-    """A stretch of time at that rate. The three latencies below are from it."""
     client_latency_ms: dict[str, float | None]
-    """From the actual send."""
+    """From the actual send, in a stretch of time at that rate, or in the whole run."""
     client_latency_from_intended_ms: dict[str, float | None]
     """From the intended send. A request without an answer counts with its wait so far."""
-    held_back_ms: dict[str, float | None]
-    """Time for which the generator, or a full set of connections, held requests back: the difference."""
     invocations: int
     """Requests that were due: successes and errors."""
     errors: int
@@ -64,20 +81,10 @@ class LoadSummary:
     timed_out: int
     unfinished: int
     """Requests without an answer at the end of the run."""
-    unserved_s: float
-    """Seconds that connections spent on requests without success."""
     unserved_share: float | None
-    """The same as a share of the users' time. None in an open loop."""
-    first_error: str | None
-    started_at: float
-    duration_s: float
+    """`unserved_s` as a share of the users' time. None in an open loop."""
     stalled_s: float
     """Seconds in which the machine stalled."""
-    generator: SelfWatch
-    ended: str
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def write_results(folder: Path, document: Mapping[str, Any], requests: SentRequests) -> None:
@@ -90,71 +97,58 @@ def summarise(measured: MeasuredRun, conditions: StoppingConditions) -> LoadSumm
     """Returns the summary of a run, with the latency threshold of `conditions` as the limit."""
     limit = conditions.latency
     percentile = limit.percentile if limit else DEFAULT_PERCENTILE
-    best, warm_up_s = _capacity(
-        measured, Limit(percentile=float(percentile[1:]), latency_ms=limit.value_in_milliseconds if limit else None)
-    )
+    limit_ms = limit.value_in_milliseconds if limit else None
+    best, warm_up_s = _capacity(measured, Limit(percentile=float(percentile[1:]), latency_ms=limit_ms))
     from_send, from_intended = _latencies(measured, best)
     unfinished = len(measured.requests.unfinished_intended_s)
     return LoadSummary(
+        **{each.name: getattr(measured, each.name) for each in fields(RunFacts)},
         max_invocations_per_minute=best.invocations_per_minute if best else None,
         max_invocations_interval=best.interval if best else None,
         model_latency_ms=best.latency_ms if best else None,
         percentile=percentile,
         warm_up_s=warm_up_s,
-        interval_s=(best.start_s, best.end_s) if best else None,
         client_latency_ms=from_send,
         client_latency_from_intended_ms=from_intended,
-        held_back_ms={name: _difference(from_intended[name], value) for name, value in from_send.items()},
         invocations=len(measured.requests) + unfinished,
         errors=measured.requests.errors + unfinished,
         timed_out=int((measured.requests.status == TIMED_OUT).sum()),
         unfinished=unfinished,
-        unserved_s=measured.unserved_s,
         unserved_share=_unserved_share(measured),
-        first_error=measured.first_error,
-        started_at=measured.started_at,
-        duration_s=measured.duration_s,
         stalled_s=stalled_between(measured.requests.stalls_s, 0.0, measured.duration_s),
-        generator=measured.watch,
-        ended=measured.ended,
     )
 
 
-def why_invalid(summary: LoadSummary, conditions: StoppingConditions) -> str | None:
+def why_invalid(summary: LoadSummary) -> str | None:
     """Returns why no verdict may be drawn from the run, or None. `Measurement.failure_code` reads its first words."""
     if complaint := summary.generator.complaint():
         return complaint
     if summary.stalled_s > summary.duration_s * MAX_STALLED_SHARE:
         return f"{STALLED} for {summary.stalled_s / summary.duration_s * 100:.0f} % of the run"
+    failed, first = f"{summary.errors} of {summary.invocations} requests", f"; the first: {_first_error(summary)}"
+    share = summary.unserved_share
     if summary.errors > summary.invocations * MAX_ERROR_SHARE:
-        return (
-            f"too many errors: {summary.errors} of {summary.invocations} requests failed{_without_answer(summary)}; "
-            f"the first: {_first_error(summary)}"
-        )
-    if summary.unserved_share is not None and summary.unserved_share > MAX_ERROR_SHARE:
-        return (
-            f"too many errors: {summary.unserved_share:.0%} of the users' time went to what failed, "
-            f"{summary.errors} of {summary.invocations} requests{_without_answer(summary)}; "
-            f"the first: {_first_error(summary)}"
-        )
-    if summary.max_invocations_per_minute is None and summary.warm_up_s is not None:
+        return f"too many errors: {failed} failed{_without_answer(summary)}{first}"
+    if share is not None and share > MAX_ERROR_SHARE:
+        of_time = f"{share:.0%} of the users' time went to what failed"
+        return f"too many errors: {of_time}, {failed}{_without_answer(summary)}{first}"
+    if summary.max_invocations_per_minute is not None:
+        return None
+    if summary.warm_up_s is not None:
         return (
             "too few samples: none after the warm-up, since the latency was still falling midway through the run's "
             f"{summary.duration_s:.0f} s; give it longer, or a machine with no other work"
         )
-    if summary.max_invocations_per_minute is None:
-        needed = samples_needed(float(summary.percentile[1:]))
-        return (
-            f"too few samples: {summary.percentile} needs at least {needed} independent requests at one load; "
-            f"the run had {summary.invocations} in all"
-        )
-    return None
+    return (
+        f"too few samples: {summary.percentile} needs at least {samples_needed(float(summary.percentile[1:]))} "
+        f"independent requests at one load; the run had {summary.invocations} in all"
+    )
 
 
 def _without_answer(summary: LoadSummary) -> str:
-    parts = (f"{summary.timed_out} timed out", f"{summary.unfinished} had no answer when the run was over")
-    said = [part for part, count in zip(parts, (summary.timed_out, summary.unfinished), strict=True) if count]
-    return f" ({', '.join(said)})" if said else ""
+    counts = {"timed out": summary.timed_out, "had no answer when the run was over": summary.unfinished}
+    parts = [f"{count} {what}" for what, count in counts.items() if count]
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _first_error(summary: LoadSummary) -> str:
@@ -202,5 +196,61 @@ def _latencies(
     )
 
 
-def _difference(latency_ms: float | None, less: float | None) -> float | None:
-    return None if latency_ms is None or less is None else latency_ms - less
+class NothingToMerge(NoVerdict):
+    """There is no second in which all of several generators sent."""
+
+
+def merge(outcomes: Sequence[Outcome], plan: LoadPlan, folder: Path) -> Outcome:
+    """Returns one outcome for `outcomes`, which ran the shares of `plan`, and writes its files to `folder`.
+
+    Raises `NothingToMerge` if one has no summary, or if they never all ran at once.
+    """
+    measured = _together(outcomes, plan)
+    summary = summarise(measured, plan.stopping_conditions)
+    exit_code, reason = _verdict(outcomes, why_invalid(summary), summary.ended)
+    document = {**asdict(summary), "generators": len(outcomes), "reason": reason}
+    write_results(folder, document, measured.requests)
+    return Outcome(folder=folder, exit_code=exit_code, reason=reason, summary=document)
+
+
+def _together(outcomes: Sequence[Outcome], plan: LoadPlan) -> MeasuredRun:
+    summaries: list[Mapping[str, Any]] = []
+    for outcome in outcomes:
+        if outcome.summary is None:
+            raise NothingToMerge(f"{outcome.folder} has no summary: {outcome.reason}")
+        summaries.append(outcome.summary)
+    last_start = max(summary["started_at"] for summary in summaries)
+    first_end = min(summary["started_at"] + summary["duration_s"] for summary in summaries)
+    start, end = math.ceil(last_start), math.floor(first_end)
+    if start >= end:
+        raise NothingToMerge(
+            f"The {len(outcomes)} generators did not send at the same time for one second: the last started at "
+            f"{last_start:.1f} s and the first ended at {first_end:.1f} s since the epoch. Give their plans one "
+            "start_at, and check the clocks."
+        )
+    parts = [
+        SentRequests.read(outcome.records).shifted(summary["started_at"] - start)
+        for outcome, summary in zip(outcomes, summaries, strict=True)
+    ]
+    return MeasuredRun(
+        requests=SentRequests.merge(parts).between(0.0, float(end - start)),
+        unserved_s=sum(summary["unserved_s"] for summary in summaries),
+        open_loop=plan.arrivals is not None,
+        started_at=float(start),
+        duration_s=float(end - start),
+        first_error=next((summary["first_error"] for summary in summaries if summary["first_error"]), None),
+        ended=next((summary["ended"] for summary in summaries if summary["ended"] != TRAFFIC_ENDED), TRAFFIC_ENDED),
+        generator=reduce(SelfWatch.worst_with, (SelfWatch(**summary["generator"]) for summary in summaries)),
+    )
+
+
+def _verdict(outcomes: Sequence[Outcome], invalid: str | None, ended: str) -> tuple[int, str]:
+    """Returns exit code and reason. A failure of one generator decides for all.
+
+    Too few samples of one do not, because the samples together may be enough.
+    """
+    for exit_code, beginning in ((TARGET_FAILED, ""), (INVALID, LAGGED), (INVALID, STALLED)):
+        for outcome in outcomes:
+            if outcome.exit_code == exit_code and outcome.reason.startswith(beginning):
+                return exit_code, outcome.reason
+    return (INVALID, invalid) if invalid and ended != "stopped" else (0, ended)

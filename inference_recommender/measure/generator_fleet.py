@@ -14,13 +14,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from aws_api.processing_jobs import ENDED, ProcessingJob
+from aws_api.sagemaker import SageMakerAccount
 from containers import archive_reader
-from inference_recommender.load_generator.merge import NothingToMerge, merge
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
+from inference_recommender.load_generator.summary import NothingToMerge, merge
 from inference_recommender.measure.generator_entry import TOKEN
 from inference_recommender.measure.load_test import OnEvent, Stopped
 from inference_recommender.progress import Progress, ProgressUpdate
@@ -80,29 +81,11 @@ def default_image_uri(region: str) -> str:
     return images.pytorch_cpu_image(region, "--set recommender.generator_image_uri")
 
 
-class FleetAccount(Protocol):
-    """The port to AWS. Every method raises `AwsUnavailable`."""
-
-    def upload(self, url: str, body: bytes) -> None:
-        """Puts `body` at an s3:// URL."""
-
-    def create_processing_job(self, request: Mapping[str, Any]) -> None: ...
-
-    def describe_processing_job(self, name: str) -> Mapping[str, Any]: ...
-
-    def stop_processing_job(self, name: str) -> None: ...
-
-    def files(self, url: str) -> Sequence[str]:
-        """Returns the names of all files below an s3:// folder, relative to it."""
-
-    def read(self, url: str) -> bytes: ...
-
-
 class FleetDrive:
     """A `Drive` by several generators. All get the same plan, and each takes its share."""
 
     def __init__(
-        self, job: ProcessingJob, account: FleetAccount, root: Path, progress: Progress, poll_s: float = POLL_S
+        self, job: ProcessingJob, account: SageMakerAccount, root: Path, progress: Progress, poll_s: float = POLL_S
     ) -> None:
         self._job = job
         self._account = account

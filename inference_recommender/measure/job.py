@@ -15,16 +15,9 @@ from typing import Any
 
 from aws_api.errors import AwsBusy, AwsUnavailable, AwsUnreachable, ExpiredCredentials, NotFound
 from aws_api.expiry import GRACE_S, expiry_tag
-from aws_api.sagemaker import MEASURED_ON_TAG, JobNameTaken
-from inference_recommender.measure.job_metrics import job_series
+from aws_api.sagemaker import MEASURED_ON_TAG, JobNameTaken, SageMakerAccount
 from inference_recommender.measure.job_requests import DEFAULT_JOB_S, RUN_TAG, Configuration, JobPlan
-from inference_recommender.measure.job_service import (
-    JobService,
-    Sleep,
-    scaling_advice,
-    stop_and_wait,
-    wait_for_job,
-)
+from inference_recommender.measure.job_service import Sleep, job_series, scaling_advice, stop_and_wait, wait_for_job
 from inference_recommender.measurement import Measurement, limit_of, measurements
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import PAYLOADS, Jobs, RunFolder
@@ -50,7 +43,7 @@ class JobSource:
 
     plan: JobPlan | None
     """None in a resumed run, which reads jobs.json."""
-    service: JobService
+    account: SageMakerAccount
     sleep: Sleep = time.sleep
 
     def begin(self, run_folder: RunFolder) -> None:
@@ -74,7 +67,7 @@ class JobSource:
         Raises `JobNameTaken`, `JobFailed`, `NoVerdict`, `Interrupted` or another `AwsUnavailable`.
         """
         jobs, percentile = run_folder.jobs(), _percentile(run_folder)
-        self.service.notify = progress.say
+        self.account.notify = progress.say
         described: list[dict[str, Any]] = []
         measured: list[Measurement] = []
         for number, name in enumerate(jobs.names, start=1):
@@ -82,7 +75,7 @@ class JobSource:
                 self._create(jobs, run_folder, number)
                 with _resumable(run_folder, AwsUnavailable):
                     place = (number, len(jobs.names))
-                    ended = wait_for_job(self.service, name, jobs.expected_s, progress, self.sleep, place, percentile)
+                    ended = wait_for_job(self.account, name, jobs.expected_s, progress, self.sleep, place, percentile)
             except KeyboardInterrupt:
                 ending = self._stop(name, jobs, run_folder, number, measured)
                 raise Interrupted(f"Interrupted: {ending}") from None
@@ -99,7 +92,7 @@ class JobSource:
     def provenance(self, run_folder: RunFolder) -> Provenance:
         described = run_folder.description()
         with _resumable(run_folder, AwsUnavailable):
-            machine = self.service.tags(described["JobArn"]).get(MEASURED_ON_TAG)
+            machine = self.account.tags(described["JobArn"]).get(MEASURED_ON_TAG)
         workload = run_folder.workload()
         ended = datetime.fromisoformat(described.get("CompletionTime") or described["LastModifiedTime"])
         return Provenance(
@@ -110,33 +103,33 @@ class JobSource:
             traffic=run_folder.inputs().traffic,
             percentile=workload.latency_objective.percentile,
             measured_at=ended.isoformat(timespec="seconds"),
-            region=self.service.region,
+            region=self.account.region,
             run=run_folder.relative_name,
         )
 
     def _create(self, jobs: Jobs, run_folder: RunFolder, number: int) -> None:
         request = run_folder.request(number)
         with _resumable(run_folder, AwsBusy, AwsUnreachable, ExpiredCredentials):
-            self.service.upload(jobs.payload_url, (run_folder.path / PAYLOADS).read_bytes())
+            self.account.upload(jobs.payload_url, (run_folder.path / PAYLOADS).read_bytes())
             try:
-                self.service.create_job(_expiring(request))
+                self.account.create_job(_expiring(request))
             except JobNameTaken:
                 # The run's own job: this program was killed, or the answer of an earlier call was lost.
-                arn = self.service.describe_job(request["JobName"])["JobArn"]
-                if self.service.tags(arn).get(RUN_TAG) != jobs.token:
+                arn = self.account.describe_job(request["JobName"])["JobArn"]
+                if self.account.tags(arn).get(RUN_TAG) != jobs.token:
                     raise
 
     def _read(
         self, described: Mapping[str, Any], jobs: Jobs, run_folder: RunFolder, number: int
     ) -> Iterator[Measurement]:
         """Keeps what a job returned and yields its measurements."""
-        steps = self.service.job_steps(described["JobName"])
+        steps = self.account.job_steps(described["JobName"])
         run_folder.keep_job(number, described, steps)
         objective = run_folder.workload().latency_objective
-        series = job_series(self.service, described, steps, jobs.deployed, _percentile(run_folder))
+        series = job_series(self.account, described, steps, jobs.deployed, _percentile(run_folder))
         for measured in measurements(described, steps, series, jobs.deployed, limit_of(objective)):
             explained = self._explained(measured, described["JobName"])
-            advice = scaling_advice(self.service, described, measured.endpoint_name, objective)
+            advice = scaling_advice(self.account, described, measured.endpoint_name, objective)
             yield explained.model_copy(update={"scaling_advice": advice})
 
     def _explained(self, measured: Measurement, job_name: str) -> Measurement:
@@ -144,7 +137,7 @@ class JobSource:
         reason = measured.failure_reason
         if reason is None or "\n" in reason or measured.failure_code:
             return measured
-        lines = self.service.container_log(job_name, measured.endpoint_name)
+        lines = self.account.container_log(job_name, measured.endpoint_name)
         if not lines:
             return measured
         explained = "\n".join([f"{reason} The last lines of its container's log:", *lines])
@@ -152,9 +145,9 @@ class JobSource:
 
     def _stop(self, name: str, jobs: Jobs, run_folder: RunFolder, number: int, before: Sequence[Measurement]) -> str:
         """Stops the job that the user interrupted and returns the outcome as a sentence."""
-        self.service.stop_retrying()
+        self.account.stop_retrying()
         try:
-            ended = stop_and_wait(self.service, name, self.sleep)
+            ended = stop_and_wait(self.account, name, self.sleep)
             run_folder.keep_measurements((*before, *self._read(ended, jobs, run_folder, number)))
         except NotFound:
             return f"job {name} was not created yet. Measurements: {run_folder}."

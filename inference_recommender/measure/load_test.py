@@ -1,8 +1,10 @@
 """Measures by the load generator: a workload's traffic, sent to a system under test in a closed loop.
 
-The load comes from one generator on this machine (`alone`), or from several (`generator_fleet`).
+The load comes from one generator on this machine (`alone`), or from several (`generator_fleet`). The result has the
+shape of a job's. Latency is the client's, which includes the network and the service's front end.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,11 +12,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from inference_recommender.capacity.server_times import ServerTimes
-from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions, TrafficPattern
+from inference_recommender.capacity.time_series import Series
+from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions, TrafficPattern, schedule
 from inference_recommender.load_generator.process import GeneratorProcess, Outcome
+from inference_recommender.load_generator.records import SentRequests, binned_percentile
+from inference_recommender.load_generator.self_watch import stalled_between
 from inference_recommender.measure.job_requests import JSON, stopping_conditions, traffic_pattern
-from inference_recommender.measure.load_test_result import measurement
+from inference_recommender.measure.job_service import LATENCIES, QUANTILES
 from inference_recommender.measure.probe import endpoint_of
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import Measurement
@@ -22,12 +29,22 @@ from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from inference_recommender.sizing.decision import why_invalid
 from inference_recommender.triton_statistics import TritonStatistics
-from workloads import Interrupted, LatencyObjective, PhasedTraffic, Provenance, StairTraffic, Unavailable
+from workloads import (
+    Interrupted,
+    LatencyObjective,
+    LatencyPercentiles,
+    PhasedTraffic,
+    Provenance,
+    StairTraffic,
+    Unavailable,
+)
 
 LOAD = "load"
 """The generator's folder below the run's."""
 TARGET_FAILED, INVALID = 3, 4
 """Exit codes of the generator."""
+COARSER_S = {1: 900, 5: 5400}
+"""Period of the time series in seconds → the longest run in seconds that has it; longer runs have 60."""
 
 OnEvent = Callable[[Mapping[str, Any]], None]
 
@@ -163,3 +180,82 @@ def _progress_updates(name: str, expected_s: float, objective: LatencyObjective,
         )
 
     return on_event
+
+
+def measurement(outcome: Outcome, plan: LoadPlan, system: SystemUnderTest) -> Measurement:
+    """Returns a generator's result, or that of several, per instance. Without a summary it has only the reason."""
+    summary, count = outcome.summary, system.instances
+    if summary is None or not outcome.records.exists():
+        return Measurement(
+            instance_type=system.instance_type,
+            endpoint_name=system.name,
+            max_invocations_per_minute=None,
+            model_latency_ms=None,
+            failure_reason=outcome.reason,
+        )
+    series = time_series(SentRequests.read(outcome.records), plan, summary)
+    quantiles, rate = series.model_latency_quantiles_ms, summary["max_invocations_per_minute"]
+    low, high = summary["max_invocations_interval"] or (None, None)
+    return Measurement(
+        instance_type=system.instance_type,
+        endpoint_name=system.name,
+        max_invocations_per_minute=None if rate is None else rate / count,
+        max_invocations_interval=None if low is None or high is None else (low / count, high / count),
+        model_latency_ms=summary["model_latency_ms"],
+        percentile=summary["percentile"],
+        percentiles_ms=LatencyPercentiles(**{name: quantiles.get(name) for name in LATENCIES}),
+        warm_up_s=summary["warm_up_s"],
+        client_latency_ms=_percentiles(summary["client_latency_ms"]),
+        client_latency_from_intended_ms=_percentiles(summary["client_latency_from_intended_ms"]),
+        failure_reason=outcome.reason if outcome.exit_code else None,
+        series=series,
+        instance_count=count,
+    )
+
+
+def time_series(requests: SentRequests, plan: LoadPlan, summary: Mapping[str, float]) -> Series:
+    """Returns a point for every period from the second of the run's start to that of its end, with the plan's users.
+
+    A request without an answer is an error of the point in which it was due.
+    """
+    began, ended = summary["started_at"], summary["started_at"] + summary["duration_s"]
+    start, end = math.floor(began), math.ceil(ended)
+    rows = requests.shifted(began - start).between(0.0, float(end - start))
+    step = next((step for step, longest in COARSER_S.items() if end - start <= longest), 60)
+    points = np.arange(0, end - start, step)
+    of_point = np.searchsorted(points, rows.finished_s, side="right") - 1
+    due_s = rows.unfinished_intended_s
+    unfinished = np.searchsorted(points, due_s[due_s >= 0], side="right") - 1
+    invocations = np.bincount(np.concatenate([of_point, unfinished]), minlength=len(points))
+    errors = np.bincount(np.concatenate([of_point[~rows.succeeded], unfinished]), minlength=len(points))
+    by_point = [rows.latencies_ms[(of_point == n) & rows.succeeded] for n in range(len(points))]
+    return Series(
+        period_s=step,
+        seconds=tuple(float(point) for point in points),
+        users=tuple(_users(plan, max(float(point) - (began - start), 0.0)) for point in points),
+        invocations=tuple(float(count) for count in invocations),
+        errors=tuple(float(count) for count in errors),
+        stalled_s=tuple(stalled_between(rows.stalls_s, float(at), float(at + step)) for at in points),
+        latency_ms={
+            name: tuple(binned_percentile(latencies_ms, float(name[1:])) for latencies_ms in by_point)
+            for name in LATENCIES
+        },
+        model_latency_quantiles_ms=_known(
+            {name: binned_percentile(rows.successful_ms, float(name[1:])) for name in QUANTILES}
+        ),
+    )
+
+
+def _users(plan: LoadPlan, second: float) -> float | None:
+    if plan.traffic_pattern is None:
+        return None
+    return float(schedule(plan.traffic_pattern, plan.job_duration_s).users_at(second))
+
+
+def _known(values: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _percentiles(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Leaves out the maximum, which is no percentile."""
+    return _known({name: values.get(name) for name in LATENCIES})

@@ -7,18 +7,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
-from aws_api.sagemaker import EndpointDescription
+from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.search import Reason, Search, SendProbe
 from inference_recommender.load_generator.requests import read_payloads
-from inference_recommender.measure import first_answer, temporary_endpoint
 from inference_recommender.measure.load_test import provenance
 from inference_recommender.measure.probe import GeneratorProbe
-from inference_recommender.measure.start_stages import cold_start
+from inference_recommender.measure.start_stages import cold_start, start_of
 from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
+from inference_recommender.measure.temporary_endpoint import EndpointSpec, temporary_endpoint
 from inference_recommender.measurement import Measurement, limit_of
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS, RunFolder
@@ -35,15 +35,6 @@ DURATION_S = 270.0
 """Default time of all probes of a search without a test."""
 
 Sleep = Callable[[float], None]
-
-
-class SearchAccount(temporary_endpoint.EndpointAccount, first_answer.StartAccount, Protocol):
-    """The calls for a temporary endpoint and for its start."""
-
-    @property
-    def region(self) -> str: ...
-
-    def endpoint_description(self, name: str) -> EndpointDescription: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +95,7 @@ def search_system(system: SystemUnderTest, traffic_s: float) -> Callable[..., Me
 class CandidateSearch:
     """Searches a job's candidate on an endpoint that exists only for the search, and measures its cold start."""
 
-    account: SearchAccount
+    account: SageMakerAccount
     sleep: Sleep = time.sleep
 
     def __call__(self, measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
@@ -113,7 +104,7 @@ class CandidateSearch:
             if deployed is not None and measured.endpoint_name == deployed["EndpointName"]:
                 return self._searched(measured, self._system(measured.endpoint_name), run_folder, progress)
             spec = _endpoint_spec(measured, run_folder.request()["InputConfig"])
-            with temporary_endpoint.temporary_endpoint(self.account, spec, self.sleep) as name:
+            with temporary_endpoint(self.account, spec, self.sleep) as name:
                 system = self._system(name)
                 started = self._started(measured, system, run_folder)
                 return self._searched(started, system, run_folder, progress)
@@ -134,7 +125,7 @@ class CandidateSearch:
         """Adds the stages of the endpoint's start, if the account reports them."""
         objective, bodies = run_folder.workload().latency_objective, read_payloads(run_folder.path / PAYLOADS)
         try:
-            start = first_answer.start_of(self.account, system, bodies, objective.model_latency_ms, self.sleep)
+            start = start_of(self.account, system, bodies, objective.model_latency_ms, self.sleep)
         except Unavailable:
             return measured
         stages = cold_start([start], system, run_folder.inputs().archive_sha256, datetime.now(UTC))
@@ -216,11 +207,11 @@ def _so_far(found: Capacity) -> str:
     return f"{' and '.join(ends)} invocations/min (95 % interval)" if ends else "unknown"
 
 
-def _endpoint_spec(measured: Measurement, config: dict[str, Any]) -> temporary_endpoint.EndpointSpec:
+def _endpoint_spec(measured: Measurement, config: dict[str, Any]) -> EndpointSpec:
     """Raises `Unavailable` if the job tested a model package."""
     if "ModelName" not in config:
         raise Unavailable("an endpoint cannot be created from a model package")
-    return temporary_endpoint.EndpointSpec(
+    return EndpointSpec(
         model=config["ModelName"],
         variant={"InstanceType": measured.instance_type},
         environment=measured.environment,

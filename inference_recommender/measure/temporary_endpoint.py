@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from aws_api.expiry import GRACE_S, expiry_tag
+from aws_api.sagemaker import SageMakerAccount
 from workloads import Unavailable
 
 POLL_S = 1.0
@@ -17,22 +18,6 @@ START_S = 600.0
 VARIANT = "AllTraffic"
 
 Sleep = Callable[[float], None]
-
-
-class EndpointAccount(Protocol):
-    """The calls for a temporary endpoint. Every method raises `AwsUnavailable`."""
-
-    def model(self, name: str) -> Mapping[str, Any]: ...
-
-    def make_model(self, request: Mapping[str, Any]) -> None: ...
-
-    def delete_model(self, name: str) -> None: ...
-
-    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None: ...
-
-    def describe_endpoint(self, name: str) -> Mapping[str, Any]: ...
-
-    def delete_endpoint(self, name: str) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +34,7 @@ class EndpointSpec:
 
 
 @contextmanager
-def temporary_endpoint(account: EndpointAccount, spec: EndpointSpec, sleep: Sleep = time.sleep) -> Iterator[str]:
+def temporary_endpoint(account: SageMakerAccount, spec: EndpointSpec, sleep: Sleep = time.sleep) -> Iterator[str]:
     """Yields the name of an endpoint that is in service. Raises `Unavailable`."""
     name = f"open-{uuid.uuid4().hex[:12]}"
     try:
@@ -62,7 +47,7 @@ def temporary_endpoint(account: EndpointAccount, spec: EndpointSpec, sleep: Slee
             account.delete_model(name)
 
 
-def _make(account: EndpointAccount, name: str, spec: EndpointSpec) -> None:
+def _make(account: SageMakerAccount, name: str, spec: EndpointSpec) -> None:
     tags = [expiry_tag(datetime.now(UTC) + timedelta(seconds=START_S + spec.lifetime_s + GRACE_S))]
     if spec.environment:
         account.make_model(_with_environment(account.model(spec.model), name, spec.environment, tags))
@@ -78,7 +63,7 @@ def _make(account: EndpointAccount, name: str, spec: EndpointSpec) -> None:
     )
 
 
-def _wait(account: EndpointAccount, name: str, sleep: Sleep) -> None:
+def _wait(account: SageMakerAccount, name: str, sleep: Sleep) -> None:
     waited_s = 0.0
     while waited_s < START_S:
         described = account.describe_endpoint(name)

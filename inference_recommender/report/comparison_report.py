@@ -25,8 +25,8 @@ def comparison_report(baseline: str, candidate: str, workload: Workload, compari
             each.baseline,
             each.candidate,
             each.ratio - 1,
-            min(each.worst, each.best) - 1,
-            max(each.worst, each.best) - 1,
+            each.low - 1,
+            each.high - 1,
             each.is_regression,
         )
         for each in comparison.differences
@@ -68,6 +68,5 @@ def comparison_decision(comparison: RunComparison) -> str:
 
 
 def _change(difference: Difference) -> str:
-    low, high = sorted((difference.worst, difference.best))
-    change = f"{difference.ratio - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
+    change = f"{difference.ratio - 1:+.1%} ({difference.low - 1:+.1%} to {difference.high - 1:+.1%})"
     return f"{difference.configuration}: {difference.figure} {change}"

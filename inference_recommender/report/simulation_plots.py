@@ -1,7 +1,6 @@
 """The plots of a simulation: the worst day under the judged and the recommended policy, and cost against risk. Pure."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -9,8 +8,7 @@ from matplotlib.axes import Axes
 
 from inference_recommender.report.document import Plot
 from inference_recommender.report.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, drawn, legend, new_figure
-from inference_recommender.simulate.simulation_file import FIXED, RECOMMENDED, PolicyDay, Simulation
-from workloads import LatencyObjective
+from inference_recommender.simulate.simulation_file import FIXED, RECOMMENDED, Simulation
 
 SIZE_IN = (5.4, 3.0)
 RISK_IN = (5.4, 3.4)
@@ -20,115 +18,79 @@ LINEAR_MINUTES = 1.0
 """Fewer minutes over the objective are drawn on a linear scale, more on a logarithmic one: 0 is on the axis, too."""
 MARKERS = {RECOMMENDED: "s", FIXED: "^"}
 TICKS_MINUTES, MOST_TICKS = (1, 2, 5, 10, 15, 30, 60, 120, 240), 7
-Series = Sequence[float | None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _PlotLine:
-    """A line of each policy, or of all policies together."""
-
-    title: str
-    of: Callable[[PolicyDay], Series]
-    colour: str = BLUE
-    compared: bool = False
-    """Whether the recommended policy's line is drawn, too."""
-    steps: bool = False
-    dotted: bool = False
-
-
-def day_plots(simulation: Simulation, objective: LatencyObjective) -> dict[str, Plot]:
-    """Returns the plots of the worst day by their titles."""
-    day, price, unit = simulation.day, simulation.subject.price_per_hour_usd, "$"
-    if price is None:
-        price, unit = 1.0, "instance hours"
-    hours, allowed = day.minutes_per_entry / 60, 1 - objective.percentile_rank / 100
-
-    def spent(instances: Sequence[float]) -> Series:
-        return [round(float(total), 3) for total in np.cumsum(np.array(instances) * hours * price)]
-
-    def late(policy: PolicyDay) -> Series:
-        return [max(share, LEAST_LATE) for share in policy.late_shares]
-
-    def fixed(title: str, values: Series, colour: str) -> _PlotLine:
-        return _PlotLine(title=title, of=lambda _: values, colour=colour, dotted=True)
-
-    bound = day.lower_bound_instances
-    limit_ms = objective.model_latency_ms
+def simulation_plots(simulation: Simulation) -> dict[str, Plot]:
+    """Returns the plots by title: the fleet and the late requests of the worst day, and cost against risk."""
     return {
-        "Load": _plot(
-            simulation,
-            "requests per second",
-            _PlotLine(title="sent", of=lambda each: each.attempts_per_second),
-            fixed("traffic", day.requests_per_second, GREY),
-        ),
-        "Fleet": _plot(
-            simulation,
-            "instances",
-            _PlotLine(title="desired", of=lambda each: each.instances_desired, colour=ORANGE, steps=True),
-            _PlotLine(title="serving", of=lambda each: each.instances_serving, compared=True, steps=True),
-            fixed("ideal", bound, GREEN),
-        ),
-        "Latency": _plot(
-            simulation,
-            "latency, ms",
-            _PlotLine(title=f"{objective.percentile}, estimated", of=lambda each: each.latency_ms, compared=True),
-            limit=(limit_ms, f"objective, {limit_ms:g} ms"),
-        ),
-        "Late requests": _plot(
-            simulation,
-            "share of requests",
-            _PlotLine(title="late requests", of=late, compared=True),
-            limit=(allowed, f"allowed, {100 * allowed:.3g} %"),
-            spec="{x:.3%}",
-        ),
-        "Cost": _plot(
-            simulation,
-            f"{unit} since the day began",
-            _PlotLine(title=unit, of=lambda each: spent(each.instances_paid), compared=True),
-            fixed("ideal", spent(bound), GREEN),
-        ),
+        "Fleet": _fleet(simulation),
+        "Late requests": _late_requests(simulation),
+        "Cost against risk": _cost_against_risk(simulation),
     }
 
 
-def _plot(
-    simulation: Simulation,
-    axis: str,
-    *lines: _PlotLine,
-    limit: tuple[float, str] | None = None,
-    spec: str = "{x:,.6g}",
-) -> Plot:
-    """Draws lines of the judged policy over the worst day. With a limit, the axis is logarithmic."""
+def _fleet(simulation: Simulation) -> Plot:
     figure, axes = new_figure(SIZE_IN)
-    day, judged, recommended = simulation.day, simulation.judged, simulation.recommended
-    minutes = [number * day.minutes_per_entry for number in range(len(day.requests_per_second))]
-    for line in lines:
-        style = "steps-post" if line.steps else "default"
-        if line.compared and recommended is not None and recommended is not judged:
-            values, label = _known(line.of(recommended.day)), f"{line.title}, {RECOMMENDED}"
-            axes.plot(minutes, values, color=GREY, linewidth=1.1, linestyle="--", label=label, drawstyle=style)
-        dash, width = (":", 1.1) if line.dotted else ("-", 1.5)
-        values = _known(line.of(judged.day))
-        axes.plot(
-            minutes, values, color=line.colour, linewidth=width, linestyle=dash, label=line.title, drawstyle=style
-        )
-    if limit:
-        axes.axhline(limit[0], color=RED, linewidth=1.2, linestyle="--", label=limit[1])
-        axes.set_yscale("log")
-    else:
-        axes.set_ylim(0, None)
-    _time_axis(axes, datetime.fromisoformat(day.start), day.minutes)
-    axes.set_ylabel(axis)
-    axes.yaxis.set_major_formatter(spec)
+    judged, recommended = simulation.judged, simulation.recommended
+    if recommended is not judged:
+        _line(axes, simulation, recommended.instances_serving, GREY, f"serving, {RECOMMENDED}", "--", steps=True)
+    _line(axes, simulation, judged.instances_desired, ORANGE, "desired", steps=True)
+    _line(axes, simulation, judged.instances_serving, BLUE, "serving", steps=True)
+    _line(axes, simulation, simulation.day.lower_bound_instances, GREEN, "ideal", ":")
+    axes.set(ylabel="instances", ylim=(0, None))
+    axes.yaxis.set_major_formatter("{x:,.6g}")
+    _time_axis(axes, simulation)
     legend(figure, axes, columns=2)
     return drawn(figure)
 
 
-def cost_against_risk(simulation: Simulation) -> Plot:
+def _late_requests(simulation: Simulation) -> Plot:
+    figure, axes = new_figure(SIZE_IN)
+    judged, recommended, allowed = simulation.judged, simulation.recommended, simulation.curve.allowed
+    if recommended is not judged:
+        shares = np.maximum(recommended.late_shares, LEAST_LATE).tolist()
+        _line(axes, simulation, shares, GREY, f"late requests, {RECOMMENDED}", "--")
+    _line(axes, simulation, np.maximum(judged.late_shares, LEAST_LATE).tolist(), BLUE, "late requests")
+    axes.axhline(allowed, color=RED, linewidth=1.2, linestyle="--", label=f"allowed, {100 * allowed:.3g} %")
+    axes.set(ylabel="share of requests", yscale="log")
+    axes.yaxis.set_major_formatter("{x:.3%}")
+    _time_axis(axes, simulation)
+    legend(figure, axes, columns=2)
+    return drawn(figure)
+
+
+def _line(
+    axes: Axes,
+    simulation: Simulation,
+    values: Sequence[float],
+    colour: str,
+    label: str,
+    dash: str = "-",
+    *,
+    steps: bool = False,
+) -> None:
+    minutes = np.arange(len(values)) * simulation.day.minutes_per_entry
+    style, width = "steps-post" if steps else "default", 1.5 if dash == "-" else 1.1
+    axes.plot(minutes, values, color=colour, label=label, linestyle=dash, linewidth=width, drawstyle=style)
+
+
+def _time_axis(axes: Axes, simulation: Simulation) -> None:
+    """Marks full hours, or shorter steps of a short day: at most `MOST_TICKS` times of the clock."""
+    start, minutes = datetime.fromisoformat(simulation.day.start), simulation.day.minutes
+    each = next((step for step in TICKS_MINUTES if minutes / step <= MOST_TICKS), TICKS_MINUTES[-1])
+    first = -(start.hour * 60 + start.minute + start.second / 60) % each
+    ticks = np.arange(first, minutes + 1e-9, each).tolist()
+    axes.set_xticks(ticks, [(start + timedelta(minutes=tick)).strftime("%H:%M") for tick in ticks])
+    axes.set_xlabel("time, UTC")
+    axes.margins(x=0)
+
+
+def _cost_against_risk(simulation: Simulation) -> Plot:
     """Draws the minutes over the objective against the cost: all tried policies, the frontier, the compared policies,
     and the ideal fleet. The judged policy has a ring.
     """
     figure, axes = new_figure(RISK_IN)
-    price, unit, judged = simulation.subject.price_per_hour_usd, "$", simulation.judged
+    price, unit, judged = simulation.price_per_hour_usd, "$", simulation.judged
     if price is None:
         price, unit = 1.0, "instance hours"
     tried = simulation.search.points if simulation.search else ()
@@ -157,17 +119,3 @@ def cost_against_risk(simulation: Simulation) -> Plot:
     axes.yaxis.set_major_formatter("{x:,.6g}")
     legend(figure, axes, columns=2)
     return drawn(figure)
-
-
-def _known(values: Series) -> list[float]:
-    return [float("nan") if value is None else value for value in values]
-
-
-def _time_axis(axes: Axes, start: datetime, minutes: float) -> None:
-    """Marks full hours, or shorter steps of a short day: at most `MOST_TICKS` times of the clock."""
-    each = next((step for step in TICKS_MINUTES if minutes / step <= MOST_TICKS), TICKS_MINUTES[-1])
-    first = -(start.hour * 60 + start.minute + start.second / 60) % each
-    ticks = np.arange(first, minutes + 1e-9, each).tolist()
-    axes.set_xticks(ticks, [(start + timedelta(minutes=tick)).strftime("%H:%M") for tick in ticks])
-    axes.set_xlabel("time, UTC")
-    axes.margins(x=0)

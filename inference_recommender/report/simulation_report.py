@@ -1,19 +1,16 @@
 """The report of a simulation, and its page. Pure."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from inference_recommender.report.configuration import text_of
-from inference_recommender.report.document import Highlight, Plot, Report, ReportVerdict, Table, Value, table
+from inference_recommender.report.document import Highlight, Report, Table, Value, table
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.sections import OTHER_PAYLOADS, local_caution
-from inference_recommender.report.simulation_plots import cost_against_risk, day_plots
-from inference_recommender.simulate.policy import Policy
-from inference_recommender.simulate.policy_result import seeds_text
+from inference_recommender.simulate.seeds import seeds_text
 from inference_recommender.simulate.simulation_file import RECOMMENDED, SimulatedPolicy, Simulation
 from workloads import Workload
 
@@ -27,21 +24,9 @@ DETAILS = (
     ("is_within_tolerance", "within the tolerance", ""),
 )
 ASSUMPTIONS = (("assumption", "assumption", ""), ("value", "value", ",.6g"), ("source", "source", ""))
-TIMES = {
-    "provisioning_s": "from the request for an instance to its container, s (median)",
-    "provisioning_spread": "standard deviation of that time's logarithm",
-    "model_load_s": "from there to answers within the objective, s",
-    "removal_s": "until a removed instance is no longer paid for, s",
-    "replacement_s": "until a failed instance is detected, s",
-    "metric_delay_s": "until an alarm sees a datapoint of a minute, s",
-    "high_resolution_delay_s": "until an alarm sees a datapoint of 10 s, s",
-    "instance_warm_up_s": "the capacity provider's warm-up of an instance, s",
-    "idle_s": "until an idle instance of a capacity provider goes, s",
-}
 OF_ECS = frozenset({"instance_warm_up_s", "idle_s"})
 SOURCES = {
     "metric_delay_s": "assumed; AWS measured 363 s from a load to the scaling of an ECS service",
-    "high_resolution_delay_s": "assumed; AWS measured 86 s from a load to the scaling with datapoints of 20 s",
     "instance_warm_up_s": "set by the stack",
     "idle_s": "15 datapoints of a minute, as in the alarm that AWS creates",
 }
@@ -53,9 +38,8 @@ POLICIES_NOTE = (
 
 
 def simulation_report(name: str, simulation: Simulation, workload: Workload, inputs: FolderInputs) -> Report:
-    trace, subject, judged = simulation.trace, simulation.subject, simulation.judged
-    objective = workload.latency_objective
-    timing, origin = to_jsonable_python(simulation.timing), simulation.subject.provenance
+    trace, judged, origin = simulation.trace, simulation.judged, simulation.provenance
+    objective, timing = workload.latency_objective, to_jsonable_python(simulation.timing)
     facts = (trace.sha256, str(simulation.first_seed), str(simulation.seeds), json.dumps(timing))
     return Report(
         kind="simulation",
@@ -65,7 +49,7 @@ def simulation_report(name: str, simulation: Simulation, workload: Workload, inp
         objective=f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms on {trace.name} "
         f"({_length(trace.minutes)}, {seeds_text(simulation.seeds)}), at most {simulation.allowed_minutes:g} minutes "
         f"over it {_share(simulation)}",
-        verdict=_verdict(simulation),
+        verdict="met" if simulation.safe else "missed",
         decision=simulation_decision(simulation),
         highlights=tuple(_highlights(simulation, judged)),
         cautions=tuple(_cautions(simulation)),
@@ -80,27 +64,13 @@ def simulation_report(name: str, simulation: Simulation, workload: Workload, inp
             "length": f"{trace.minutes:,.0f} minutes",
             "seeds": f"{simulation.seeds:,}, the first is {simulation.first_seed:,}",
             "simulated at": simulation.made_at,
-            "instance type": subject.instance_type,
+            "instance type": simulation.instance_type,
             "measured on": f"{origin.measured_on}: {origin.machine}" if origin else UNKNOWN,
             "measured at": origin.measured_at if origin else UNKNOWN,
-            "model archive": subject.archive_sha256 or UNKNOWN,
+            "model archive": simulation.archive_sha256 or UNKNOWN,
             **inputs.facts(),
         },
     )
-
-
-def simulation_figures(simulation: Simulation, workload: Workload) -> dict[str, Plot]:
-    """Returns the plots by title: the worst day, and cost against risk."""
-    return {
-        **day_plots(simulation, workload.latency_objective),
-        "Cost against risk": cost_against_risk(simulation),
-    }
-
-
-def _verdict(simulation: Simulation) -> ReportVerdict:
-    if not simulation.complete:
-        return "unknown"
-    return "met" if simulation.safe else "missed"
 
 
 def _share(simulation: Simulation) -> str:
@@ -115,8 +85,6 @@ def simulation_decision(simulation: Simulation) -> str:
     judged, allowed = simulation.judged, f"{simulation.allowed_minutes:g} minutes over the objective"
     is_recommended = judged.name == RECOMMENDED
     which = "the recommended policy" if is_recommended else "the policy of --policy"
-    if not simulation.complete:
-        return "No conclusion: the simulation was interrupted."
     if simulation.search:
         if not simulation.safe:
             nearest = "" if is_recommended else f" The nearest one is {judged.policy.text}."
@@ -134,7 +102,6 @@ def simulation_decision(simulation: Simulation) -> str:
 
 def _saving(simulation: Simulation) -> str:
     recommended = simulation.recommended
-    assert recommended is not None, "a complete search has simulated it"
     saving = 1 - simulation.judged.instance_hours / recommended.instance_hours
     words = f"{saving:.1%} cheaper" if saving >= 0 else f"{-saving:.1%} more expensive"
     within = "is within the tolerance too" if recommended.is_within_tolerance else "exceeds the tolerance"
@@ -154,20 +121,18 @@ def _highlights(simulation: Simulation, judged: SimulatedPolicy) -> Iterator[Hig
 def _cautions(simulation: Simulation) -> Iterator[str]:
     if few := simulation.tolerance.too_few_seeds(simulation.seeds):
         yield few
-    if simulation.caution:
-        yield simulation.caution
-    if beyond := simulation.extrapolation:
+    yield from simulation.cautions
+    if simulation.minutes_extrapolated:
         yield (
-            f"Extrapolated: for {beyond.minutes:,.1f} minutes an instance gets up to "
-            f"{beyond.highest_invocations_per_minute_and_instance:,.0f} invocations/min. Nothing above "
+            f"Extrapolated: for {simulation.minutes_extrapolated:,.1f} minutes an instance gets up to "
+            f"{simulation.highest_invocations_per_minute:,.0f} invocations/min. Nothing above "
             f"{simulation.curve.measured_up_to * 60:,.0f} was measured. The model answers at most "
             f"{simulation.curve.saturation * 60:,.0f}/min there."
         )
-    origin, subject = simulation.subject.provenance, simulation.subject
-    if origin is not None:
+    if (origin := simulation.provenance) is not None:
         yield from local_caution(origin.measured_on, origin.machine)
-    if subject.price_per_hour_usd is None:
-        yield f"The price of an instance is unknown: {subject.cost_reason or 'the recommendation has none.'}"
+    if simulation.price_per_hour_usd is None:
+        yield f"The price of an instance is unknown: {simulation.cost_reason or 'the recommendation has none.'}"
 
 
 def _tables(simulation: Simulation) -> Iterator[Table]:
@@ -183,7 +148,7 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         ("instance_hours", "instance hours", ",.1f"),
         ("cost_usd", "$", ",.2f"),
     )
-    hours, price = judged.lower_bound_instance_hours, simulation.subject.price_per_hour_usd
+    hours, price = judged.lower_bound_instance_hours, simulation.price_per_hour_usd
     cost = None if price is None else hours * price
     ideal = (IDEAL, None, 0.0, 0.0, None, None, hours, cost)
     rows = [_figures(each) for each in simulation.policies if not each.on_frontier]
@@ -193,7 +158,6 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         for each in simulation.by_cost()
     ]
     yield table("details", "Policies in detail", DETAILS, details, detail=True)
-    yield _changes(simulation)
     frontier = [each for each in simulation.by_cost() if each.on_frontier]
     if frontier:
         note = (
@@ -233,8 +197,7 @@ def _notes(simulation: Simulation, workload: Workload) -> Iterator[str]:
     )
     yield (
         f"The plots show the worst day: {_day_text(simulation)}. A point covers "
-        f"{simulation.day.minutes_per_entry:g} min. Latency is estimated from the late share as if it were "
-        "exponential, which is rough far below the objective."
+        f"{simulation.day.minutes_per_entry:g} min."
     )
     if search and search.confirmed_on_seeds:
         yield (
@@ -254,45 +217,18 @@ def _length(minutes: float) -> str:
     return f"{days:g} day{'s' * (days != 1)}" if days >= 1 and days == int(days) else f"{minutes:,.0f} minutes"
 
 
-def _changes(simulation: Simulation) -> Table:
-    """Returns the judged policy as a diff from the recommended one."""
-    judged, recommended = simulation.judged, simulation.recommended
-    rows = differences(recommended.policy, judged.policy) if recommended else []
-    same = "It is the recommended policy." if recommended else "The recommended policy was not simulated."
-    columns = (("key", "key", ""), ("recommended", RECOMMENDED, ""), ("judged", "judged", ""))
-    return table("policy", "Changes of the policy", columns, rows, "" if rows else same, detail=True)
-
-
-def differences(recommended: Policy, other: Policy) -> Sequence[tuple[str, str | None, str | None]]:
-    """Returns a row for each key of the policy with different values."""
-    base, changed = to_jsonable_python(recommended), to_jsonable_python(other)
-    return [(key, _setting(base, key), _setting(changed, key)) for key in base if base[key] != changed[key]]
-
-
-def _setting(policy: Mapping[str, Any], key: str) -> str | None:
-    match policy.get(key):
-        case [{"schedule": _}, *_] as minimums:
-            return "; ".join(f"{each['min_capacity']} at {each['schedule']}" for each in minimums)
-        case []:
-            return None
-        case float(value):
-            return f"{value:,.10g}"
-        case value:
-            return text_of(value)
-
-
 def _assumptions(simulation: Simulation) -> Table:
-    timing, curve, subject = simulation.timing, simulation.curve, simulation.subject
+    timing, curve = simulation.timing, simulation.curve
     on_ecs = timing.hosts == "ecs"
     rows: list[tuple[Value, ...]] = [
-        (words, getattr(timing, name), timing.known_by.get(name) or SOURCES.get(name, "assumed"))
-        for name, words in TIMES.items()
-        if on_ecs or name not in OF_ECS
+        (each.name, getattr(timing, each.name), timing.known_by.get(each.name) or SOURCES.get(each.name, "assumed"))
+        for each in fields(timing)
+        if each.name not in ("hosts", "known_by") and (on_ecs or each.name not in OF_ECS)
     ]
     rows += [
         ("capacity of an instance, invocations/min", curve.capacity * 60, curve.basis),
         ("highest rate that an instance answers, invocations/min", curve.saturation * 60, curve.basis),
-        ("$ per hour and instance", subject.price_per_hour_usd, subject.cost_reason or "the recommendation"),
+        ("$ per hour and instance", simulation.price_per_hour_usd, simulation.cost_reason or "the recommendation"),
     ]
     hosts = "an ECS service with its capacity provider" if on_ecs else "a SageMaker endpoint"
     note = f"The trace begins at {simulation.trace.start}; schedules use its hours. Simulated as {hosts}."

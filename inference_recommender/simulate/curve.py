@@ -67,15 +67,10 @@ class LatencyCurve:
         shares: Floats = np.exp(np.interp(rates, self.rates, np.log(self.late_shares)))
         return shares
 
-    def mean_latency_s(self, rate: float) -> float:
-        """Returns the mean of an exponential latency that is late as often, which is exact for M/M/1."""
-        late = math.exp(float(np.interp(rate, self.rates, np.log(self.late_shares))))
-        return self.limit_s / -math.log(min(late, 1 - 1e-9))
-
 
 def curve_of_candidate(candidate: Candidate, objective: LatencyObjective) -> LatencyCurve:
     """Returns the curve of a configuration without probes, an M/M/1 queue."""
-    capacity = (candidate.max_invocations_per_minute or 0) / 60
+    capacity, estimated = (candidate.max_invocations_per_minute or 0) / 60, candidate.capacity_basis == "estimate"
     limit_s, allowed = objective.model_latency_ms / 1000, 1 - objective.percentile_rank / 100
     service = capacity - math.log(allowed) / limit_s
     rates = np.linspace(0, capacity, POINTS)
@@ -89,12 +84,8 @@ def curve_of_candidate(candidate: Candidate, objective: LatencyObjective) -> Lat
         limit_s=limit_s,
         allowed=allowed,
         spread=_spread(candidate.max_invocations_interval),
-        basis=f"an M/M/1 queue with the {capacity_in_words(candidate)}",
+        basis=f"an M/M/1 queue with the {'estimated' if estimated else 'recommended'} capacity",
     )
-
-
-def capacity_in_words(candidate: Candidate) -> str:
-    return f"{'estimated' if candidate.capacity_basis == 'estimate' else 'recommended'} capacity"
 
 
 def curve_of_search(found: Capacity, objective: LatencyObjective) -> LatencyCurve:

@@ -20,7 +20,7 @@ from inference_recommender.simulate.tracking import MINUTE_S
 
 
 class SimulatedFleet:
-    """Counts serving and paid instances, and changes both at their times."""
+    """The instances of a SageMaker endpoint: counts serving and paid ones, and changes both at their times."""
 
     def __init__(self, count: int, timing: Timing, random: Random) -> None:
         self.serving = count
@@ -32,6 +32,7 @@ class SimulatedFleet:
         self._changes: list[tuple[float, int, int, int]] = []
         """Second, a number that orders changes of one second, and the changes of `serving` and `paid`."""
         self._number = 0
+        self._updating_until_s = -math.inf
 
     def advance(self, now_s: float) -> None:
         while self._changes and self._changes[0][0] <= now_s:
@@ -42,58 +43,37 @@ class SimulatedFleet:
 
     def takes_changes(self, now_s: float) -> bool:
         """Returns whether instances can be added or removed now."""
-        raise NotImplementedError
-
-    def add(self, count: int, now_s: float) -> float:
-        """Returns when all of them serve."""
-        raise NotImplementedError
-
-    def remove(self, count: int, now_s: float) -> float:
-        """Stops serving with these instances now. Returns when the removal is complete."""
-        raise NotImplementedError
-
-    def lose(self, count: int, now_s: float) -> None:
-        """Fails instances, which are then replaced."""
-        raise NotImplementedError
-
-    def _change(self, at_s: float, *, serving: int = 0, paid: int = 0) -> None:
-        self._number += 1
-        heapq.heappush(self._changes, (at_s, self._number, serving, paid))
-        self.next_s = min(self.next_s, at_s)
-
-    def _provisioning_s(self) -> float:
-        """Draws an instance's time from its request to its container's start."""
-        median, spread = self._timing.provisioning_s, self._timing.provisioning_spread
-        return self._random.lognormvariate(math.log(median), spread) if median and spread else median
-
-
-class EndpointFleet(SimulatedFleet):
-    """A production variant of a SageMaker endpoint."""
-
-    _updating_until_s = -math.inf
-
-    def takes_changes(self, now_s: float) -> bool:
         return now_s >= self._updating_until_s
 
     def add(self, count: int, now_s: float) -> float:
+        """Returns when all of them serve."""
         self._updating_until_s = self._start(count, now_s)
         return self._updating_until_s
 
     def remove(self, count: int, now_s: float) -> float:
+        """Stops serving with these instances now. Returns when the removal is complete."""
         self.serving -= count
         self._updating_until_s = now_s + self._timing.removal_s
         self._change(self._updating_until_s, paid=-count)
         return self._updating_until_s
 
     def lose(self, count: int, now_s: float) -> None:
+        """Fails instances, which are then replaced."""
         self.serving -= count
         self.paid -= count
         self._start(count, now_s + self._timing.replacement_s)
 
+    def _change(self, at_s: float, *, serving: int = 0, paid: int = 0) -> None:
+        self._number += 1
+        heapq.heappush(self._changes, (at_s, self._number, serving, paid))
+        self.next_s = min(self.next_s, at_s)
+
     def _start(self, count: int, at_s: float) -> float:
-        ready = at_s
+        """Pays for instances from `at_s` on. Returns when all of them serve."""
+        median, spread, ready = self._timing.provisioning_s, self._timing.provisioning_spread, at_s
         for _ in range(count):
-            serves = at_s + self._provisioning_s() + self._timing.model_load_s
+            takes_s = self._random.lognormvariate(math.log(median), spread) if median and spread else median
+            serves = at_s + takes_s + self._timing.model_load_s
             self._change(serves, serving=1)
             ready = max(ready, serves)
         self._change(at_s, paid=count)
@@ -101,12 +81,11 @@ class EndpointFleet(SimulatedFleet):
 
 
 class EcsFleet(SimulatedFleet):
-    """An ECS service with one task per instance and a capacity provider."""
-
-    _warm_at_s = -math.inf
+    """An ECS service with one task per instance and a capacity provider. It takes changes at any time."""
 
     def __init__(self, count: int, timing: Timing, random: Random) -> None:
         super().__init__(count, timing, random)
+        self._warm_at_s = -math.inf
         self._idle = deque[float]()
         """When each idle instance goes, in order."""
 
@@ -118,16 +97,13 @@ class EcsFleet(SimulatedFleet):
         if self._idle:
             self.next_s = min(self.next_s, self._idle[0])
 
-    def takes_changes(self, now_s: float) -> bool:
-        return True
-
     def add(self, count: int, now_s: float) -> float:
         on_idle = min(count, len(self._idle))
         done = now_s + self._timing.model_load_s
         for _ in range(on_idle):
             self._idle.pop()
             self._change(done, serving=1)
-        return self._launch(count - on_idle, now_s) if count > on_idle else done
+        return self._start(count - on_idle, now_s) if count > on_idle else done
 
     def remove(self, count: int, now_s: float) -> float:
         self.serving -= count
@@ -136,23 +112,7 @@ class EcsFleet(SimulatedFleet):
         self.next_s = min(self.next_s, goes)
         return now_s
 
-    def lose(self, count: int, now_s: float) -> None:
-        self.serving -= count
-        self.paid -= count
-        self._launch(count, now_s + self._timing.replacement_s)
-
-    def _launch(self, count: int, now_s: float) -> float:
-        at = max(now_s + MINUTE_S, self._warm_at_s)
-        self._warm_at_s = at + self._timing.instance_warm_up_s
-        ready = at
-        for _ in range(count):
-            serves = at + self._provisioning_s() + self._timing.model_load_s
-            self._change(serves, serving=1)
-            ready = max(ready, serves)
-        self._change(at, paid=count)
-        return ready
-
-
-def fleet(count: int, timing: Timing, random: Random) -> SimulatedFleet:
-    """Returns a fleet of `count` instances that serve."""
-    return EndpointFleet(count, timing, random) if timing.hosts == "sagemaker" else EcsFleet(count, timing, random)
+    def _start(self, count: int, at_s: float) -> float:
+        at_s = max(at_s + MINUTE_S, self._warm_at_s)
+        self._warm_at_s = at_s + self._timing.instance_warm_up_s
+        return super()._start(count, at_s)

@@ -1,4 +1,4 @@
-"""The values of a simulation: scaling policy, timing, traffic, and the figures of one seed. Pure."""
+"""The values of a simulation: scaling policy, timing and traffic. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,6 @@ from inference_recommender.capacity.statistics import Floats
 from inference_recommender.simulate.tracking import MINUTE_S
 from workloads import ScheduledMinimum
 
-HIGH_RESOLUTION_S = 10
 FIRST_MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
 """The start of a shape: its days are those of a calendar, so that schedules apply."""
 
@@ -25,14 +24,7 @@ class Policy:
     scale_out_cooldown_s: int = 300
     scale_in_cooldown_s: int = 600
     scale_in: bool = True
-    concurrent_requests_per_instance: float | None = None
-    """Target of a second policy, on a metric with a datapoint every 10 s; None: there is none."""
     scheduled_minimums: tuple[ScheduledMinimum, ...] = ()
-
-    @property
-    def step_s(self) -> int:
-        """Seconds of a simulated step: the shortest period of the policy's metrics."""
-        return MINUTE_S if self.concurrent_requests_per_instance is None else HIGH_RESOLUTION_S
 
     @property
     def bounds_text(self) -> str:
@@ -44,14 +36,9 @@ class Policy:
     @property
     def text(self) -> str:
         """Returns the policy in words."""
-        scheduled = [each.min_capacity for each in self.scheduled_minimums]
-        if len(scheduled) > 2:
-            schedule = f"{len(scheduled)} scheduled minimums of {min(scheduled)} to {max(scheduled)}"
-        else:
-            schedule = "; ".join(f"{each.min_capacity} at {each.schedule}" for each in self.scheduled_minimums)
-            schedule = schedule and f"at least {schedule}"
         cooldowns = f"cooldowns of {self.scale_out_cooldown_s} s out and {self.scale_in_cooldown_s} s in"
-        return ", ".join(filter(None, (self.bounds_text, cooldowns, schedule)))
+        schedule = "; ".join(f"{each.min_capacity} at {each.schedule}" for each in self.scheduled_minimums)
+        return ", ".join(filter(None, (self.bounds_text, cooldowns, schedule and f"at least {schedule}")))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,8 +60,6 @@ class Timing:
     """Until an alarm sees a datapoint of a minute. AWS measured 363 s from the load to the scaling of an ECS service
     whose alarm has three datapoints of a minute: https://aws.amazon.com/blogs/aws/
     amazon-ecs-introduces-new-high-resolution-metrics-for-faster-service-auto-scaling/"""
-    high_resolution_delay_s: int = 20
-    """Until an alarm sees a datapoint of 10 s; AWS measured 86 s with three datapoints of 20 s."""
     instance_warm_up_s: float = 300.0
     """The capacity provider starts no instance while another one is younger; `stacks/ecs/fleet.py` sets it."""
     idle_s: float = 900.0
@@ -92,26 +77,12 @@ class ZoneLoss:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RetryingCallers:
-    """Callers that time out after `timeout_s` and send the request again, at most `retries` times."""
-
-    timeout_s: float
-    retries: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class TrafficLoad:
-    """Traffic of one seed: mean rates per second, one entry per step, and failures."""
+    """Traffic of one seed: mean requests per second in each minute, and failures."""
 
     start: datetime
-    step_s: int
     rates: Floats
     losses: tuple[ZoneLoss, ...] = ()
-    callers: RetryingCallers | None = None
-
-    @property
-    def minutes(self) -> float:
-        return len(self.rates) * self.step_s / 60
 
     @property
     def mean_per_minute(self) -> float:
@@ -119,8 +90,7 @@ class TrafficLoad:
 
     @property
     def peak_per_minute(self) -> float:
-        """Requests of the busiest minute."""
-        return float(self.rates.reshape(-1, MINUTE_S // self.step_s).mean(axis=1).max()) * MINUTE_S
+        return float(self.rates.max()) * MINUTE_S
 
 
 class TrafficSource(Protocol):
@@ -134,30 +104,3 @@ class TrafficSource(Protocol):
 
     def load(self, seed: int) -> TrafficLoad:
         """Returns the traffic of a seed. A recorded trace is the same for every seed."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SeedOutcome:
-    """The figures of a policy with the traffic of one seed."""
-
-    seed: int
-    minutes_over_objective: float
-    requests: float
-    late: float
-    """Requests without an answer within the limit, dropped ones included."""
-    dropped: float
-    instance_hours: float
-    lower_bound_hours: float
-    """Hours of the fewest instances that meet the objective in every step."""
-    most_instances: int
-    """Most instances that were paid for at once."""
-    highest_rate: float
-    """Highest rate per second and serving instance."""
-    minutes_extrapolated: float
-    """Minutes in which that rate was above all measured rates."""
-    timeline: Mapping[str, Floats] = field(default_factory=dict)
-    """An array per column, one entry per step; empty unless requested."""
-
-    @property
-    def late_share(self) -> float:
-        return self.late / self.requests if self.requests else 0.0

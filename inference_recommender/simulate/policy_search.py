@@ -16,16 +16,16 @@ too, the nearest policy is shown and not written.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.simulate.policy import Policy
-from inference_recommender.simulate.policy_result import PolicyResult, Tolerance
-from inference_recommender.simulate.seeds import SimulationCase, Workers
+from inference_recommender.simulate.seeds import PolicyResult, SimulationCase, Tolerance, Workers
 from workloads import Autoscaling, Recommendation, ScheduledMinimum, SimulatedOn
 
 SEARCH_SEEDS = 24
@@ -76,32 +76,26 @@ class PolicySearchResult:
     """The result of a search. `tried` has all policies, on the search's seeds."""
 
     chosen: PolicyResult
+    """`today` if the recommended policy stays."""
     today: PolicyResult
-    choice: Choice | None
-    """None if the recommended policy stays."""
     tried: tuple[PolicyResult, ...]
-    held_out: range | None
+    held_out: range | None = None
     """The seeds that confirmed the choice; None: it is the recommended policy, or not confirmed."""
-    failed: int
+    failed: int = 0
     """How many of them failed."""
 
     @property
     def safe(self) -> bool:
         """Whether the choice is confirmed, or is the recommended policy within the tolerance."""
-        return self.held_out is not None or (self.choice is None and self.today.is_within_tolerance)
+        return self.held_out is not None or self.today.is_within_tolerance
 
     def frontier(self) -> tuple[PolicyResult, ...]:
-        """Returns the policies that no other beats in both hours and minutes over the objective."""
-        return frontier(self.tried)
-
-
-def frontier(tried: Sequence[PolicyResult]) -> tuple[PolicyResult, ...]:
-    """Returns the policies that no other beats in both hours and minutes over the objective, the cheapest first."""
-    best: list[PolicyResult] = []
-    for each in sorted(tried, key=lambda result: (result.instance_hours, result.minutes_over)):
-        if not best or each.minutes_over < best[-1].minutes_over:
-            best.append(each)
-    return tuple(best)
+        """Returns the policies that no other beats in both hours and minutes over the objective, the cheapest first."""
+        best: list[PolicyResult] = []
+        for each in sorted(self.tried, key=lambda result: (result.instance_hours, result.minutes_over)):
+            if not best or each.minutes_over < best[-1].minutes_over:
+                best.append(each)
+        return tuple(best)
 
 
 @dataclass(kw_only=True)
@@ -115,79 +109,47 @@ class PolicySearch:
     least: int
     seeds: Sequence[int]
     """The seeds that decide."""
-    tolerance: Tolerance
-    price_per_hour_usd: float | None
     workers: Workers
     done: Callable[[int], None]
     """Called with the number of seeds just simulated."""
     _tried: dict[Policy, PolicyResult] = field(default_factory=dict)
 
-    @property
-    def tried(self) -> int:
-        """How many policies were simulated on the search's seeds so far."""
-        return len(self._tried)
-
-    def best_so_far(self) -> tuple[PolicyResult, ...]:
-        """Returns the frontier of an interrupted search, the best policy first."""
-        found = frontier(tuple(self._tried.values()))
-        return tuple(sorted(found, key=_rank))
-
     def run(self) -> PolicySearchResult:
-        self._usual = usual_load(self.case)
-        self._minutes = self.case.traffic.load(0).minutes
-        kept: dict[Policy, Choice] = {}
-        for begins in self._beginnings():
-            for tried, result in self._descend(begins):
-                if not result.exceeding:
-                    kept[result.policy] = tried
-        return self._decided(kept)
-
-    def _decided(self, kept: Mapping[Policy, Choice]) -> PolicySearchResult:
         """Returns the cheapest confirmed policy, or the recommended one, or the nearest."""
-        today = self._result(self.today, self.seeds)
-        chosen, choice, confirmed, failed = today, None, None, 0
-        held_out = range(FIRST_HELD_OUT_SEED, FIRST_HELD_OUT_SEED + seeds_held_out(self.tolerance))
-        may_fail = 0 if today.is_within_tolerance else held_out_that_may_fail(self.tolerance)
-        for policy in self._spaced(sorted(kept, key=lambda policy: self._tried[policy].instance_hours)):
+        for begins in self._beginnings():
+            self._descend(begins)
+        today = nearest = self._result(self.today, self.seeds)
+        tried, tolerance = tuple(self._tried.values()), self.case.tolerance
+        may_fail = 0 if today.is_within_tolerance else held_out_that_may_fail(tolerance)
+        held_out = range(FIRST_HELD_OUT_SEED, FIRST_HELD_OUT_SEED + seeds_held_out(tolerance))
+        for policy in self._candidates():
             result = self._result(policy, self.seeds)
             if today.is_within_tolerance and result.instance_hours >= today.instance_hours:
                 break  # those that follow cost more
             if result.is_within_tolerance and policy != self.today:
                 failed = self._failed(policy, held_out, may_fail)
                 if failed <= may_fail:
-                    chosen, choice, confirmed = result, kept[policy], held_out
-                    break
+                    return PolicySearchResult(chosen=result, today=today, tried=tried, held_out=held_out, failed=failed)
                 held_out = range(held_out.stop, held_out.stop + len(held_out))
-            if not today.is_within_tolerance and _rank(result) < _rank(chosen):
-                chosen, choice = result, kept[policy]
-        tried = tuple(self._tried.values())
-        return PolicySearchResult(
-            chosen=chosen,
-            today=today,
-            choice=choice,
-            tried=tried,
-            held_out=confirmed,
-            failed=failed if confirmed else 0,
-        )
+            if not today.is_within_tolerance and _rank(result) < _rank(nearest):
+                nearest = result
+        return PolicySearchResult(chosen=nearest, today=today, tried=tried)
 
     def _failed(self, policy: Policy, seeds: range, may_fail: int) -> int:
         """Returns how many held-out seeds fail. Stops counting above `may_fail`."""
-        tolerance = replace(self.tolerance, minutes=self.tolerance.minutes * HELD_OUT_MINUTES)
         failed = 0
         for first in range(0, len(seeds), HELD_OUT_AT_ONCE):
-            result = self._result(policy, seeds[first : first + HELD_OUT_AT_ONCE])
-            failed += replace(result, tolerance=tolerance).exceeding
+            failed += self._result(policy, seeds[first : first + HELD_OUT_AT_ONCE]).exceeding(HELD_OUT_MINUTES)
             if failed > may_fail:
                 break
         return failed
 
-    def _spaced(self, policies: Sequence[Policy]) -> Iterator[Policy]:
-        """Yields the cheapest policy, then the cheapest that costs some per cent more, and so on."""
+    def _candidates(self) -> Iterator[Policy]:
+        """Yields the cheapest policy without a failing seed, then the cheapest that costs some per cent more, etc."""
         last = 0.0
-        for policy in policies:
-            hours = self._tried[policy].instance_hours
-            if hours >= last * DECIDED_APART:
-                last = hours
+        for policy, result in sorted(self._tried.items(), key=lambda each: each[1].instance_hours):
+            if not result.exceeding() and result.instance_hours >= last * DECIDED_APART:
+                last = result.instance_hours
                 yield policy
 
     def policy(self, choice: Choice) -> Policy:
@@ -196,9 +158,10 @@ class PolicySearch:
         scheduled, minimum = self.given, choice.minimum
         if choice.margin is not None:
             hourly = hourly_minimums(self._usual, capacity, choice.margin, choice.spare, self.least)
-            scheduled, minimum = as_schedule(hourly), max(min(hourly), choice.minimum)
+            minimum = max(min(hourly), choice.minimum)
             scheduled = tuple(
-                each.model_copy(update={"min_capacity": max(each.min_capacity, minimum)}) for each in scheduled
+                each.model_copy(update={"min_capacity": max(each.min_capacity, minimum)})
+                for each in as_schedule(hourly)
             )
         highest = max([minimum, *(each.min_capacity for each in scheduled)])
         return replace(
@@ -223,35 +186,32 @@ class PolicySearch:
         yield today
         if not self.given:
             yield replace(today, target_share=0.7, minimum=self.least, margin=0.25)
-        yield replace(today, target_share=0.8, minimum=self._levels()[-1])
+        yield replace(today, target_share=0.8, minimum=self._levels[-1])
 
+    @cached_property
+    def _usual(self) -> Floats:
+        return usual_load(self.case)
+
+    @cached_property
     def _levels(self) -> list[int]:
-        """Returns the minimums to try: from the least to the busiest hour's need and a quarter more."""
+        """The minimums to try: from the least to the busiest hour's need and a quarter more."""
         most = max(hourly_minimums(self._usual, self.case.curve.capacity, 0.25, 0, self.least))
         return sorted({self.least, *(round(level) for level in np.linspace(self.least, most, 7))})
 
-    def _descend(self, begins: Choice) -> Iterator[tuple[Choice, PolicyResult]]:
-        """Yields every choice that the descent from a beginning tries."""
-        best, at = begins, self._try(begins)
-        yield best, at
-        improved = True
+    def _descend(self, best: Choice) -> None:
+        """Tries choices that differ in one value from the best, which an improvement replaces, until there is none."""
+        at, improved = self._try(best), True
         while improved:
             improved = False
-            for name, values in {**DIMENSIONS, "minimum": tuple(self._levels())}.items():
+            for name, values in {**DIMENSIONS, "minimum": self._levels}.items():
                 for value in values:
                     choice = replace(best, **{name: value})
-                    if choice == best or not self._makes_sense(choice):
+                    # Spare instances need a schedule, and workload.toml may have its own.
+                    if choice == best or (choice.spare if choice.margin is None else self.given):
                         continue
                     result = self._try(choice)
-                    yield choice, result
                     if _rank(result) < _rank(at):
                         best, at, improved = choice, result, True
-
-    def _makes_sense(self, choice: Choice) -> bool:
-        """Whether a choice differs from others: spare instances need a schedule, and workload.toml may have its own."""
-        if choice.margin is None:
-            return not choice.spare
-        return not self.given
 
     def _try(self, choice: Choice) -> PolicyResult:
         policy = self.policy(choice)
@@ -260,14 +220,7 @@ class PolicySearch:
         return self._tried[policy]
 
     def _result(self, policy: Policy, seeds: Sequence[int]) -> PolicyResult:
-        outcomes = self.workers.run(policy, seeds, self.done)
-        return PolicyResult(
-            policy=policy,
-            outcomes=outcomes,
-            minutes=self._minutes,
-            price_per_hour_usd=self.price_per_hour_usd,
-            tolerance=self.tolerance,
-        )
+        return self.workers.run(policy, seeds, self.done)
 
 
 def seeds_held_out(tolerance: Tolerance) -> int:
@@ -293,7 +246,7 @@ def _rank(result: PolicyResult) -> tuple[float, float, float]:
     """
     if result.is_within_tolerance:
         return 0, 0, result.instance_hours
-    return result.exceeding, result.minutes_over, result.instance_hours
+    return result.exceeding(), result.minutes_over, result.instance_hours
 
 
 def usual_load(case: SimulationCase) -> Floats:
@@ -301,15 +254,11 @@ def usual_load(case: SimulationCase) -> Floats:
     hours: list[list[float]] = [[] for _ in range(HOURS)]
     for seed in range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + SEARCH_SEEDS):
         load = case.traffic.load(seed)
-        each = 3600 // load.step_s
-        skipped = load.start.minute * 60 // load.step_s
-        first_hour = load.start.hour
-        for number, first in enumerate(range(-skipped, len(load.rates), each)):
-            rates = load.rates[max(first, 0) : first + each]
+        for number, first in enumerate(range(-load.start.minute, len(load.rates), 60)):
+            rates = load.rates[max(first, 0) : first + 60]
             if len(rates):
-                hours[(first_hour + number) % HOURS].append(float(np.percentile(rates, USUAL_PERCENTILE)))
-    known = [float(np.mean(hour)) if hour else 0.0 for hour in hours]
-    return np.array(known)
+                hours[(load.start.hour + number) % HOURS].append(float(np.percentile(rates, USUAL_PERCENTILE)))
+    return np.array([float(np.mean(hour)) if hour else 0.0 for hour in hours])
 
 
 def hourly_minimums(usual: Floats, capacity: float, margin: float, spare: int, least: int) -> list[int]:
@@ -335,9 +284,8 @@ def optimised_recommendation(
     recommendation: Recommendation, found: PolicySearchResult, case: SimulationCase, given: Sequence[ScheduledMinimum]
 ) -> Recommendation:
     """Returns the recommendation with the chosen policy and the traffic that it was chosen on."""
-    chosen, before = recommendation.recommended, found.today
+    chosen, result, policy = recommendation.recommended, found.chosen, found.chosen.policy
     assert chosen is not None, "it was simulated"
-    policy, result = found.chosen.policy, found.chosen
     autoscaling = Autoscaling(
         min_capacity=policy.min_capacity,
         max_capacity=policy.max_capacity,
@@ -354,12 +302,12 @@ def optimised_recommendation(
             confirmed_on_seeds=len(found.held_out or ()),
             failed_confirming_seeds=found.failed,
             first_confirming_seed=found.held_out.start if found.held_out else None,
-            tolerance_minutes=result.tolerance.minutes,
-            confidence=result.tolerance.confidence,
+            tolerance_minutes=case.tolerance.minutes,
+            confidence=case.tolerance.confidence,
             minutes_over_objective=result.minutes_over_at_confidence,
             instance_hours=round(result.instance_hours, 3),
-            instance_hours_before=round(before.instance_hours, 3),
-            kept_before=before.is_within_tolerance,
+            instance_hours_before=round(found.today.instance_hours, 3),
+            kept_before=found.today.is_within_tolerance,
         ),
     )
     better = chosen.model_copy(update={"autoscaling": autoscaling})

@@ -5,7 +5,6 @@
     flash-sale      half as busy days, and once a day a sale that begins within two minutes and halves every half hour
     steady-growth   days that grow from 40 % of the peak to the peak
     zone-lost       diurnal, and a zone fails for good within two hours of the first day's peak
-    retry-storm     diurnal, and at the first day's peak a burst of three minutes, whose callers time out and retry
 
 Rates vary around the shape: their logarithm is an autoregressive process with a memory of half an hour. The mean
 reaches the peak; the noise exceeds it.
@@ -17,13 +16,14 @@ from dataclasses import asdict, dataclass
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inference_recommender.capacity.statistics import Floats
-from inference_recommender.simulate.policy import FIRST_MONDAY, RetryingCallers, TrafficLoad, ZoneLoss
+from inference_recommender.simulate.policy import FIRST_MONDAY, TrafficLoad, ZoneLoss
 from inference_recommender.simulate.tracking import MINUTE_S
 from workloads import LatencyObjective, Sizing
 
-ShapeName = Literal["diurnal", "weekly", "flash-sale", "steady-growth", "zone-lost", "retry-storm"]
+ShapeName = Literal["diurnal", "weekly", "flash-sale", "steady-growth", "zone-lost"]
 SHAPES: tuple[ShapeName, ...] = get_args(ShapeName)
 DAYS: dict[ShapeName, int] = {"weekly": 7, "steady-growth": 7}
 """Default length in days; the other shapes have one day."""
@@ -34,10 +34,7 @@ WEEKEND = (1.0, 1.0, 1.0, 1.0, 1.0, 0.7, 0.6)
 NOISE, MEMORY_MINUTES = 0.04, 30.0
 LEAST_TROUGH = 0.1
 """The trough as a share of the peak, if the objective has none."""
-BURST, BURST_MINUTES = 1.5, 3
 SALE_MINUTES, SALE_HALVES_MINUTES = 2, 30.0
-TIMEOUTS, SHORTEST_TIMEOUT_S, RETRIES = 4.0, 1.0, 2
-"""Callers of a retry storm wait for four times the limit, or a second, and send up to three times in all."""
 ZONES = 2
 """Zones of a fleet, if [sizing] has none."""
 
@@ -50,7 +47,6 @@ class Shape:
     peak_per_second: float
     trough_per_second: float
     days: int
-    limit_s: float
     zones: int
 
     @property
@@ -59,52 +55,23 @@ class Shape:
 
     def load(self, seed: int) -> TrafficLoad:
         random = np.random.default_rng((seed, SHAPES.index(self.name)))
-        level = self._level()
-        losses: tuple[ZoneLoss, ...] = ()
-        callers = None
-        match self.name:
-            case "flash-sale":
-                level = 0.5 * level + 0.5 * self._sales(random)
-            case "zone-lost":
-                at = PEAK_MINUTE + float(random.uniform(-120, 120))
-                losses = (ZoneLoss(at_s=at * MINUTE_S, zones=self.zones),)
-            case "retry-storm":
-                begins = PEAK_MINUTE + int(random.integers(-60, 61))
-                level[begins : begins + BURST_MINUTES] *= BURST
-                callers = RetryingCallers(timeout_s=max(SHORTEST_TIMEOUT_S, TIMEOUTS * self.limit_s), retries=RETRIES)
-            case _:
-                pass
-        rates = self.trough_per_second + (self.peak_per_second - self.trough_per_second) * level
-        return TrafficLoad(
-            start=FIRST_MONDAY,
-            step_s=MINUTE_S,
-            rates=rates * _noise(random, len(rates)),
-            losses=losses,
-            callers=callers,
-        )
-
-    def _level(self) -> Floats:
-        """Returns the level of each minute, from 0 at the trough to 1 at the peak."""
         minutes = np.arange(self.days * DAY_MINUTES)
-        hours = minutes / 60 % 24
-        level: Floats = (1 - np.cos(2 * np.pi * (hours - QUIETEST_HOUR) / 24)) / 2
+        level: Floats = (1 - np.cos(2 * np.pi * (minutes / 60 % 24 - QUIETEST_HOUR) / 24)) / 2
+        losses: tuple[ZoneLoss, ...] = ()
         match self.name:
             case "weekly":
                 level = level * np.array(WEEKEND)[minutes // DAY_MINUTES % 7]
             case "steady-growth":
                 level = level * np.linspace(0.4, 1.0, len(minutes))
-            case _:
+            case "flash-sale":
+                level = 0.5 * level + 0.5 * _sales(minutes, self.days, random)
+            case "zone-lost":
+                at = PEAK_MINUTE + float(random.uniform(-120, 120))
+                losses = (ZoneLoss(at_s=at * MINUTE_S, zones=self.zones),)
+            case "diurnal":
                 pass
-        return level
-
-    def _sales(self, random: np.random.Generator) -> Floats:
-        """Returns each day's sale: up to 1 within two minutes, between 10:00 and 20:00, then halving."""
-        minutes = np.arange(self.days * DAY_MINUTES)
-        begins = random.integers(10 * 60, 20 * 60, self.days)[minutes // DAY_MINUTES]
-        since = minutes % DAY_MINUTES - begins
-        rises = np.clip((since + 1) / SALE_MINUTES, 0, 1)
-        sales: Floats = rises * 0.5 ** (np.maximum(since - SALE_MINUTES, 0) / SALE_HALVES_MINUTES)
-        return sales
+        rates = self.trough_per_second + (self.peak_per_second - self.trough_per_second) * level
+        return TrafficLoad(start=FIRST_MONDAY, rates=rates * _noise(random, len(rates)), losses=losses)
 
 
 def shape(name: ShapeName, objective: LatencyObjective, sizing: Sizing, days: int | None = None) -> Shape:
@@ -115,9 +82,17 @@ def shape(name: ShapeName, objective: LatencyObjective, sizing: Sizing, days: in
         peak_per_second=peak,
         trough_per_second=objective.trough_invocations_per_minute / 60 or LEAST_TROUGH * peak,
         days=days or DAYS.get(name, 1),
-        limit_s=objective.model_latency_ms / 1000,
         zones=sizing.availability_zones or ZONES,
     )
+
+
+def _sales(minutes: NDArray[np.int64], days: int, random: np.random.Generator) -> Floats:
+    """Returns each day's sale: up to 1 within two minutes, between 10:00 and 20:00, then halving."""
+    begins = random.integers(10 * 60, 20 * 60, days)[minutes // DAY_MINUTES]
+    since = minutes % DAY_MINUTES - begins
+    rises = np.clip((since + 1) / SALE_MINUTES, 0, 1)
+    sales: Floats = rises * 0.5 ** (np.maximum(since - SALE_MINUTES, 0) / SALE_HALVES_MINUTES)
+    return sales
 
 
 def _noise(random: np.random.Generator, count: int) -> Floats:

@@ -1,20 +1,16 @@
 """The folder that `simulate` writes below runs/: what `--json` prints and `report` renders.
 
     simulation.json   a `Simulation`: figures of each policy, and its course over the worst day
-    outcomes.csv      a line for each policy and seed
     workload.json     the workload
     trace.csv         the traffic, if it came from CloudWatch
 
 The worst day is that of the judged policy's worst seed. The other policies are simulated with that seed too, so that
 they compare: equal arrivals and equal capacity. A longer trace has several days; the worst has the most minutes over
 the objective, then the most late requests. A course has at most `POINTS` entries: means of load and instances, and the
-worst late share and latency.
+worst late share.
 """
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -25,16 +21,14 @@ from inference_recommender.capacity.statistics import Floats
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate.curve import LatencyCurve
 from inference_recommender.simulate.policy import Policy, Timing, TrafficLoad
-from inference_recommender.simulate.policy_result import PolicyResult, Tolerance, mean
 from inference_recommender.simulate.policy_search import PolicySearchResult
-from inference_recommender.simulate.seeds import SimulationCase
-from inference_recommender.simulate.simulation import columns_of, minutes_over
+from inference_recommender.simulate.seeds import PolicyResult, SimulationCase, Tolerance
+from inference_recommender.simulate.simulation import minutes_over
 from inference_recommender.simulate.sized_service import SizedService
-from inference_recommender.simulate.tracking import MINUTE_S
 from workloads import Provenance, Workload
 from workloads.document import Document
 
-SIMULATION, OUTCOMES, TRACE = "simulation.json", "outcomes.csv", "trace.csv"
+SIMULATION, TRACE = "simulation.json", "trace.csv"
 DAY_MINUTES = 24 * 60
 POINTS = 480
 """Three minutes each of a day: about a pixel and a half of a plot."""
@@ -44,32 +38,10 @@ ON_FRONTIER = "frontier"
 """Begins the names of its policies, which are numbered, the cheapest first."""
 RECOMMENDED, FIXED = "recommended", "fixed fleet"
 """The names of the recommended policy and of the fixed fleet."""
-FIGURES = (
-    "seed",
-    "minutes_over_objective",
-    "requests",
-    "late",
-    "dropped",
-    "instance_hours",
-    "lower_bound_hours",
-    "most_instances",
-)
-"""Columns of outcomes.csv."""
-
-
-class PolicyDay(Document):
-    """The course of a policy over the worst day, one entry per few minutes."""
-
-    attempts_per_second: tuple[float, ...]
-    instances_serving: tuple[float, ...]
-    instances_paid: tuple[float, ...]
-    instances_desired: tuple[float, ...]
-    late_shares: tuple[float, ...]
-    latency_ms: tuple[float | None, ...]
 
 
 class SimulatedPolicy(Document):
-    """A policy and its figures, means over seeds."""
+    """A policy and its figures, means over seeds. The tuples are its course over the worst day."""
 
     name: str
     policy: Policy
@@ -85,7 +57,9 @@ class SimulatedPolicy(Document):
     cost_usd: float | None
     lower_bound_instance_hours: float
     most_instances: int
-    day: PolicyDay
+    instances_serving: tuple[float, ...]
+    instances_desired: tuple[float, ...]
+    late_shares: tuple[float, ...]
 
     @property
     def on_frontier(self) -> bool:
@@ -96,20 +70,9 @@ class TraceSummary(Document):
     name: str
     sha256: str
     start: str
-    minutes: float
+    minutes: int
     mean_invocations_per_minute: float
     peak_invocations_per_minute: float
-
-
-class SimulatedSubject(Document):
-    """The simulated configuration. `provenance` is None if --from names a measurement."""
-
-    instance_type: str
-    variant: str | None
-    provenance: Provenance | None
-    archive_sha256: str | None
-    price_per_hour_usd: float | None
-    cost_reason: str | None
 
 
 class WorstDay(Document):
@@ -117,17 +80,9 @@ class WorstDay(Document):
 
     seed: int
     start: str
-    minutes: float
+    minutes: int
     minutes_per_entry: float
-    requests_per_second: tuple[float, ...]
     lower_bound_instances: tuple[float, ...]
-
-
-class Extrapolation(Document):
-    """Load above all measured rates."""
-
-    minutes: float
-    highest_invocations_per_minute_and_instance: float
 
 
 class SearchSummary(Document):
@@ -144,8 +99,6 @@ class Simulation(Document):
     """The content of simulation.json. The first policy is judged."""
 
     made_at: str
-    complete: bool
-    """False: interrupted."""
     safe: bool
     """Whether the judged policy may be deployed."""
     workload: str
@@ -155,9 +108,17 @@ class Simulation(Document):
     tolerance: Tolerance
     curve: LatencyCurve
     timing: Timing
-    subject: SimulatedSubject
-    extrapolation: Extrapolation | None
-    caution: str | None
+    instance_type: str
+    provenance: Provenance | None
+    """None if --from names a measurement."""
+    archive_sha256: str | None
+    price_per_hour_usd: float | None
+    cost_reason: str | None
+    minutes_extrapolated: float
+    """Minutes with a load above all measured rates, the mean over seeds."""
+    highest_invocations_per_minute: float
+    """The highest load of an instance in any seed."""
+    cautions: tuple[str, ...]
     day: WorstDay
     policies: tuple[SimulatedPolicy, ...]
     search: SearchSummary | None = None
@@ -167,9 +128,8 @@ class Simulation(Document):
         return self.policies[0]
 
     @property
-    def recommended(self) -> SimulatedPolicy | None:
-        """The recommended policy; None if the simulation was interrupted before it."""
-        return next((each for each in self.policies if each.name == RECOMMENDED), None)
+    def recommended(self) -> SimulatedPolicy:
+        return next(each for each in self.policies if each.name == RECOMMENDED)
 
     @property
     def allowed_minutes(self) -> float:
@@ -181,166 +141,127 @@ class Simulation(Document):
         return tuple(sorted(self.policies, key=lambda each: (each.instance_hours, -each.minutes_over_objective)))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NamedResult:
-    """The result of a policy and the name of its role."""
-
-    name: str
-    result: PolicyResult
-
-
 def simulation_of(
     case: SimulationCase,
     service: SizedService,
     workload: Workload,
-    named: Sequence[NamedResult],
+    results: Mapping[str, PolicyResult],
     now: datetime,
-    *,
-    complete: bool = True,
     search: PolicySearchResult | None = None,
 ) -> Simulation:
-    """Returns the document. The first result is judged."""
-    judged = named[0].result
-    load, first = case.traffic.load(judged.outcomes[0].seed), judged.outcomes[0].seed
-    course = judged.course(case, judged.worst.seed)
-    day = worst_day(course, judged.policy.step_s, case.curve.allowed)
-    origin = service.recommendation
+    """Returns the document of results by name. The first result is judged."""
+    judged = next(iter(results.values()))
+    first, worst = judged.outcomes[0].seed, judged.worst.seed
+    course = case.run(judged.policy, worst).course()
+    day = worst_day(course, case.curve.allowed)
+    load, origin = case.traffic.load(first), service.recommendation
+    thinned = _thinned(course, day)
+    minutes = len(course["arrivals"][day])
+    summary = None
+    if search:
+        summary = SearchSummary(
+            points=tuple((each.instance_hours, each.minutes_over) for each in search.tried),
+            confirmed_on_seeds=len(search.held_out or ()),
+            failed_seeds=search.failed,
+        )
     return Simulation(
         made_at=now.isoformat(timespec="seconds"),
-        complete=complete,
-        safe=complete and (judged.is_within_tolerance if search is None else search.safe),
+        safe=search.safe if search else judged.is_within_tolerance,
         workload=workload.name,
         trace=TraceSummary(
             name=case.traffic.name,
             sha256=case.traffic.sha256,
             start=load.start.isoformat(),
-            minutes=judged.minutes,
+            minutes=case.minutes,
             mean_invocations_per_minute=round(load.mean_per_minute, 3),
             peak_invocations_per_minute=round(load.peak_per_minute, 3),
         ),
         seeds=len(judged.outcomes),
         first_seed=first,
-        tolerance=judged.tolerance,
+        tolerance=case.tolerance,
         curve=case.curve,
         timing=case.timing,
-        subject=SimulatedSubject(
-            instance_type=service.candidate.instance_type,
-            variant=service.candidate.variant,
-            provenance=origin.provenance if origin else None,
-            archive_sha256=origin.archive_sha256 if origin else None,
-            price_per_hour_usd=judged.price_per_hour_usd,
-            cost_reason=service.candidate.cost_reason,
+        instance_type=service.candidate.instance_type,
+        provenance=origin.provenance if origin else None,
+        archive_sha256=origin.archive_sha256 if origin else None,
+        price_per_hour_usd=service.price_per_hour_usd,
+        cost_reason=service.candidate.cost_reason,
+        minutes_extrapolated=judged.mean("minutes_extrapolated"),
+        highest_invocations_per_minute=max(each.highest_rate for each in judged.outcomes) * 60,
+        cautions=service.cautions,
+        day=WorstDay(
+            seed=worst,
+            start=(case.traffic.load(worst).start + timedelta(minutes=day.start)).isoformat(),
+            minutes=minutes,
+            minutes_per_entry=minutes / len(thinned["fewest"]),
+            lower_bound_instances=_rounded(thinned["fewest"]),
         ),
-        extrapolation=_extrapolation(judged),
-        caution=service.caution,
-        day=_day(case, judged, course, day),
-        policies=tuple(_simulated(case, each, judged, day) for each in named),
-        search=None if search is None else _search_summary(search),
+        policies=tuple(
+            _simulated(name, result, service.price_per_hour_usd, _thinned(case.run(result.policy, worst).course(), day))
+            for name, result in results.items()
+        ),
+        search=summary,
     )
 
 
-def _search_summary(search: PolicySearchResult) -> SearchSummary:
-    return SearchSummary(
-        points=tuple((each.instance_hours, each.minutes_over) for each in search.tried),
-        confirmed_on_seeds=len(search.held_out or ()),
-        failed_seeds=search.failed,
-    )
-
-
-def worst_day(course: Mapping[str, Floats], step_s: int, allowed: float) -> slice:
-    """Returns the steps of the day with the most minutes over the objective, then the most late requests."""
-    steps, length = DAY_MINUTES * MINUTE_S // step_s, len(course["arrivals"])
+def worst_day(course: Mapping[str, Floats], allowed: float) -> slice:
+    """Returns the minutes of the day with the most minutes over the objective, then the most late requests."""
 
     def badness(first: int) -> tuple[float, float]:
-        day = {name: values[first : first + steps] for name, values in course.items()}
-        minutes = minutes_over(day["late_share"], day["attempts"], step_s, allowed)
-        return minutes, float((day["late_share"] * day["arrivals"]).sum())
+        day = {name: values[first : first + DAY_MINUTES] for name, values in course.items()}
+        return minutes_over(day, allowed), float((day["late_share"] * day["arrivals"]).sum())
 
-    first = max(range(0, length, steps), key=badness)
-    return slice(first, first + steps)
-
-
-def _day(case: SimulationCase, judged: PolicyResult, course: Mapping[str, Floats], day: slice) -> WorstDay:
-    columns, step_s, seed = _thinned(course, day), judged.policy.step_s, judged.worst.seed
-    start = case.traffic.load(seed).start + timedelta(seconds=day.start * step_s)
-    minutes = len(course["arrivals"][day]) * step_s / MINUTE_S
-    return WorstDay(
-        seed=seed,
-        start=start.isoformat(),
-        minutes=minutes,
-        minutes_per_entry=minutes / len(columns["arrivals"]),
-        requests_per_second=_rounded(columns["arrivals"] / step_s),
-        lower_bound_instances=_rounded(columns["fewest"]),
-    )
+    first = max(range(0, len(course["arrivals"]), DAY_MINUTES), key=badness)
+    return slice(first, first + DAY_MINUTES)
 
 
-def _simulated(case: SimulationCase, named: NamedResult, judged: PolicyResult, day: slice) -> SimulatedPolicy:
-    result = named.result
+def _thinned(course: Mapping[str, Floats], day: slice) -> dict[str, Floats]:
+    """Returns a day in at most `POINTS` entries: means of instances, and the worst late share."""
+    length = len(course["arrivals"][day])
+    starts = np.arange(0, length, -(-length // POINTS))
+    counts = np.diff(np.append(starts, length))
+    means = {name: np.add.reduceat(course[name][day], starts) / counts for name in ("serving", "desired", "fewest")}
+    return {**means, "late_share": np.maximum.reduceat(course["late_share"][day], starts)}
+
+
+def _simulated(name: str, result: PolicyResult, price: float | None, day: Mapping[str, Floats]) -> SimulatedPolicy:
     return SimulatedPolicy(
-        name=named.name,
+        name=name,
         policy=result.policy,
         seeds=len(result.outcomes),
         minutes_over_objective=result.minutes_over,
         minutes_over_at_confidence=result.minutes_over_at_confidence,
-        seeds_over_tolerance=result.exceeding,
+        seeds_over_tolerance=result.exceeding(),
         is_within_tolerance=result.is_within_tolerance,
-        requests=mean([each.requests for each in result.outcomes]),
+        requests=result.mean("requests"),
         late_share=result.late_share,
-        dropped=mean([each.dropped for each in result.outcomes]),
+        dropped=result.mean("dropped"),
         instance_hours=result.instance_hours,
-        cost_usd=result.usd(result.instance_hours),
-        lower_bound_instance_hours=result.lower_bound_hours,
+        cost_usd=None if price is None else result.instance_hours * price,
+        lower_bound_instance_hours=result.mean("lower_bound_hours"),
         most_instances=max(each.most_instances for each in result.outcomes),
-        day=policy_day(result.course(case, judged.worst.seed), day, result.policy.step_s),
+        instances_serving=_rounded(day["serving"]),
+        instances_desired=_rounded(day["desired"]),
+        late_shares=tuple(float(f"{share:.3g}") for share in day["late_share"]),
     )
 
 
-def policy_day(course: Mapping[str, Floats], day: slice, step_s: int) -> PolicyDay:
-    """Returns the course of a policy over some steps."""
-    columns = _thinned(course, day)
-    return PolicyDay(
-        attempts_per_second=_rounded(columns["attempts"] / step_s),
-        instances_serving=_rounded(columns["serving"]),
-        instances_paid=_rounded(columns["paid"]),
-        instances_desired=_rounded(columns["desired"]),
-        late_shares=tuple(float(f"{share:.3g}") for share in columns["late_share"]),
-        latency_ms=tuple(float(f"{1000 * each:.4g}") if np.isfinite(each) else None for each in columns["latency_s"]),
-    )
-
-
-def _thinned(course: Mapping[str, Floats], day: slice) -> dict[str, Floats]:
-    return columns_of({name: values[day] for name, values in course.items()}, POINTS)
-
-
-def _extrapolation(judged: PolicyResult) -> Extrapolation | None:
-    above = [each for each in judged.outcomes if each.minutes_extrapolated]
-    if not above:
-        return None
-    return Extrapolation(
-        minutes=mean([each.minutes_extrapolated for each in judged.outcomes]),
-        highest_invocations_per_minute_and_instance=max(each.highest_rate for each in above) * 60,
-    )
-
-
-def frontier_results(frontier: Sequence[PolicyResult], others: Sequence[NamedResult]) -> list[NamedResult]:
-    """Returns at most `FRONTIER` policies of a frontier, without those that are among the others."""
-    taken = {each.result.policy for each in others}
+def frontier_results(frontier: Sequence[PolicyResult], others: Mapping[str, PolicyResult]) -> dict[str, PolicyResult]:
+    """Returns at most `FRONTIER` policies of a frontier by name, without those that are among the others."""
+    taken = {each.policy for each in others.values()}
     free = [each for each in frontier if each.policy not in taken]
     if len(free) > FRONTIER:
         free = [free[round(place)] for place in np.linspace(0, len(free) - 1, FRONTIER)]
-    return [NamedResult(name=f"{ON_FRONTIER} {number}", result=each) for number, each in enumerate(free, start=1)]
+    return {f"{ON_FRONTIER} {number}": each for number, each in enumerate(free, start=1)}
 
 
-def write_folder(
-    runs: Path, simulation: Simulation, workload: Workload, named: Sequence[NamedResult], load: TrafficLoad | None
-) -> RunFolder:
+def write_folder(runs: Path, simulation: Simulation, workload: Workload, load: TrafficLoad | None) -> RunFolder:
     """Writes a new folder below `runs`, simulation.json last. `load` is traffic to keep."""
     stamp = datetime.fromisoformat(simulation.made_at).strftime("%Y%m%d-%H%M%S")
     name = f"{workload.name}-simulation-{stamp}".replace("_", "-")
     paths = (runs / (f"{name}-{number}" if number > 1 else name) for number in count(1))
     folder = RunFolder(next(path for path in paths if not path.exists()))
     folder.keep_workload(workload)
-    folder.keep_text(OUTCOMES, outcomes_csv(named))
     if load is not None:
         folder.keep_text(TRACE, trace_csv(load))
     simulation.write_json(folder.path / SIMULATION)
@@ -349,20 +270,9 @@ def write_folder(
 
 def trace_csv(load: TrafficLoad) -> str:
     """Returns the traffic in the format of `--trace`."""
-    times = (load.start + timedelta(seconds=number * load.step_s) for number in range(len(load.rates)))
+    times = (load.start + timedelta(minutes=number) for number in range(len(load.rates)))
     lines = (f"{at.isoformat()},{rate:.6g}" for at, rate in zip(times, load.rates.tolist(), strict=True))
     return "\n".join(("time,requests_per_second", *lines)) + "\n"
-
-
-def outcomes_csv(named: Sequence[NamedResult]) -> str:
-    """Returns a line for each policy and seed, below a heading."""
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(("policy", *FIGURES))
-    for each in named:
-        policy = f"{each.name}: {each.result.policy.text}"
-        lines.writerows([policy, *(getattr(one, name) for name in FIGURES)] for one in each.result.outcomes)
-    return text.getvalue()
 
 
 def _rounded(values: Floats) -> tuple[float, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.simulate.curve import LatencyCurve, capacity_in_words, curve_of_candidate, curve_of_search
+from inference_recommender.simulate.curve import LatencyCurve, curve_of_candidate, curve_of_search
 from inference_recommender.simulate.policy import Policy, Timing
 from inference_recommender.sizing.decision import cheapest, size_candidates
 from inference_recommender.sizing.evidence import read_evidence
@@ -18,8 +18,6 @@ from workloads import (
     ROOT,
     Autoscaling,
     Candidate,
-    ColdStart,
-    EcsServiceHosting,
     LatencyObjective,
     Recommendation,
     SageMakerEndpointHosting,
@@ -36,6 +34,10 @@ LEAST_IN_PRODUCTION = 2
 """The minimum of an ECS service in production."""
 ECS_PROVISIONING_S = 180.0
 """An EC2 instance, and the pull of an image of some GB. An assumption."""
+CONCURRENCY = (
+    "The policy of hosting.scaling.concurrent_requests_per_instance is not simulated. The endpoint can add instances "
+    "earlier than here."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,22 +48,12 @@ class SizedService:
     curve: LatencyCurve
     policy: Policy
     """The recommended policy, as the stack deploys it in production."""
+    timing: Timing
     recommendation: Recommendation | None
     """None if --from names a measurement."""
     run: Path
     """The run or the file with the measurements."""
-    caution: str | None = None
-    """Why there is no curve of probes, as a sentence."""
-
-    @property
-    def cold_start(self) -> ColdStart | None:
-        return self.recommendation.cold_start if self.recommendation else None
-
-    @property
-    def simulated_on(self) -> str | None:
-        """The trace that the policy was chosen on; None if sizing chose it."""
-        scaling = self.candidate.autoscaling
-        return scaling.simulated.trace if self.recommendation and scaling and scaling.simulated else None
+    cautions: tuple[str, ...] = ()
 
     @property
     def price_per_hour_usd(self) -> float | None:
@@ -69,12 +61,75 @@ class SizedService:
         return per_hour / count if per_hour is not None and count else None
 
 
-def timing_of(workload: Workload, cold_start: ColdStart | None = None) -> Timing:
+def sized_service(folder: WorkloadFolder, file: Path) -> SizedService:
+    """Reads a recommendation, or a measurement, which is sized first. Raises `UsageError` if there is no fleet."""
+    workload, recommendation, run, missing = folder.workload, None, file, None
+    objective = workload.latency_objective
+    if file.name == folder.recommendation_file.name:
+        recommendation = _recommendation(folder, file)
+        chosen, candidates, why = recommendation.recommended, recommendation.candidates, "recommends no fleet"
+        found = _run_of(file, recommendation)
+        run = from_here(found.path) if found else Path(recommendation.provenance.run)
+        measured = found.measurements() if found else ()
+        missing = None if found else run
+    else:
+        evidence = read_evidence(file)
+        measured, why = evidence.measured, "has no capacity to size a fleet by"
+        candidates = size_candidates(evidence, Demand.of(objective), workload.sizing, workload.simulation.region)
+        chosen = cheapest(candidates) or next((each for each in candidates if each.autoscaling), None)
+        for each in () if chosen else measured:
+            if each.open_loop is not None and each.open_loop.decides:
+                curve_of_search(each.open_loop, objective)  # raises the reason if its lowest rate missed
+    if chosen is None or chosen.autoscaling is None:
+        reasons = [f"{each.instance_type}: {each.reason}" for each in candidates] or ["There are no results."]
+        raise UsageError("\n".join([f"{file} {why}, so there is nothing to simulate. Measure again.", *reasons]))
+    curve, unfinished = _curve(chosen, measured, objective)
+    if missing:
+        unfinished = (
+            f"The recommendation's run, {missing}, was not found, so the instance is modelled as {curve.basis}. If the "
+            "run is in another folder, name its recommendation.json with --from."
+        )
+    hosting = workload.hosting
+    several = isinstance(hosting, SageMakerEndpointHosting) and hosting.scaling.concurrent_requests_per_instance
+    return SizedService(
+        candidate=chosen,
+        curve=curve,
+        policy=recommended_policy(workload, chosen.autoscaling),
+        timing=_timing(workload, recommendation),
+        recommendation=recommendation,
+        run=run,
+        cautions=tuple(filter(None, (unfinished, CONCURRENCY if several else None))),
+    )
+
+
+def _recommendation(folder: WorkloadFolder, file: Path) -> Recommendation:
+    workload, objective = folder.workload, folder.workload.latency_objective
+    if not file.exists():
+        raise UsageError(
+            f"{file} does not exist, so there is no policy to simulate. Measure one with `python -m "
+            f"inference_recommender run {workload.name}`, or name a measurement with --from PATH."
+        )
+    recommendation = Recommendation.from_json(file)
+    if recommendation.workload != workload.name:
+        raise UsageError(f"{file}: workload: is '{recommendation.workload}', and '{workload.name}' is simulated.")
+    measured = recommendation.objective
+    if recommendation.recommended and (measured.percentile, measured.model_latency_ms) != (
+        objective.percentile,
+        objective.model_latency_ms,
+    ):
+        raise UsageError(
+            f"{file}: objective: was measured for {measured.percentile} ≤ {measured.model_latency_ms:g} ms, and "
+            f"{folder.file} now says {objective.percentile} ≤ {objective.model_latency_ms:g} ms. Measure again."
+        )
+    return recommendation
+
+
+def _timing(workload: Workload, recommendation: Recommendation | None) -> Timing:
     """Returns the times of the workload's hosting: of [simulation], else measured by the cold start, else assumed."""
-    on_ecs = isinstance(workload.hosting, EcsServiceHosting)
-    assumed = Timing(hosts="ecs", provisioning_s=ECS_PROVISIONING_S) if on_ecs else Timing()
+    on_sagemaker = isinstance(workload.hosting, SageMakerEndpointHosting)
+    assumed = Timing() if on_sagemaker else Timing(hosts="ecs", provisioning_s=ECS_PROVISIONING_S)
     known, sources = dict[str, float](), dict[str, str]()
-    if cold_start is not None:
+    if recommendation and (cold_start := recommendation.cold_start):
         times = {"provisioning_s": cold_start.provisioning_s, "model_load_s": cold_start.total_s}
         known = {name: seconds for name, seconds in times.items() if seconds is not None}
         starts = f"{cold_start.starts} start{'s' * (cold_start.starts != 1)}"
@@ -96,73 +151,6 @@ def measured_target(file: Path) -> str | None:
     return measured.hosting.target if measured else None
 
 
-def recommended_service(folder: WorkloadFolder, file: Path) -> SizedService:
-    """Reads a recommendation. Raises `UsageError` if it has nothing to simulate."""
-    workload = folder.workload
-    objective = workload.latency_objective
-    if not file.exists():
-        raise UsageError(
-            f"{file} does not exist, so there is no policy to simulate. Measure one with `python -m "
-            f"inference_recommender run {workload.name}`, or name a measurement with --from PATH."
-        )
-    recommendation = Recommendation.from_json(file)
-    if recommendation.workload != workload.name:
-        raise UsageError(f"{file}: workload: is '{recommendation.workload}', and '{workload.name}' is simulated.")
-    chosen = recommendation.recommended
-    if chosen is None or chosen.autoscaling is None:
-        raise _no_fleet(file, "recommends no fleet", recommendation.candidates)
-    measured = recommendation.objective
-    if (measured.percentile, measured.model_latency_ms) != (objective.percentile, objective.model_latency_ms):
-        raise UsageError(
-            f"{file}: objective: was measured for {measured.percentile} ≤ {measured.model_latency_ms:g} ms, and "
-            f"{folder.file} now says {objective.percentile} ≤ {objective.model_latency_ms:g} ms. Measure again."
-        )
-    run = _run_of(file, recommendation)
-    named = recommendation.provenance.run
-    curve, caution = _curve(chosen, run.measurements() if run else (), objective)
-    if run is None:
-        caution = (
-            f"The recommendation's run, {named}, was not found, so {_modelled(chosen)} If the run is in another "
-            "folder, name its recommendation.json with --from."
-        )
-    return SizedService(
-        candidate=chosen,
-        curve=curve,
-        policy=recommended_policy(workload, chosen.autoscaling),
-        recommendation=recommendation,
-        run=from_here(run.path) if run else Path(named),
-        caution=caution,
-    )
-
-
-def measured_service(workload: Workload, path: Path) -> SizedService:
-    """Reads a measurement and sizes a fleet from it. Raises `UsageError`."""
-    evidence = read_evidence(path)
-    objective = workload.latency_objective
-    candidates = size_candidates(evidence, Demand.of(objective), workload.sizing, workload.simulation.region)
-    chosen = cheapest(candidates) or next((each for each in candidates if each.autoscaling is not None), None)
-    if chosen is None or chosen.autoscaling is None:
-        for measured in evidence.measured:
-            if measured.open_loop is not None and measured.open_loop.decides:
-                curve_of_search(measured.open_loop, objective)  # raises the reason if its lowest rate missed
-        raise _no_fleet(path, "has no capacity to size a fleet by", candidates)
-    curve, caution = _curve(chosen, evidence.measured, objective)
-    return SizedService(
-        candidate=chosen,
-        curve=curve,
-        policy=recommended_policy(workload, chosen.autoscaling),
-        recommendation=None,
-        run=path,
-        caution=caution,
-    )
-
-
-def _no_fleet(path: Path, why: str, candidates: Sequence[Candidate]) -> UsageError:
-    """Returns the error of evidence without a fleet, with each candidate's reason."""
-    reasons = [f"{each.instance_type}: {each.reason}" for each in candidates] or ["There are no results."]
-    return UsageError("\n".join([f"{path} {why}, so there is nothing to simulate. Measure again.", *reasons]))
-
-
 def recommended_policy(workload: Workload, scaling: Autoscaling) -> Policy:
     """Returns the policy that the workload's stack deploys in production for a recommendation's autoscaling.
 
@@ -170,11 +158,10 @@ def recommended_policy(workload: Workload, scaling: Autoscaling) -> Policy:
     """
     hosting, least = workload.hosting, least_instances(workload)
     default_out_s, default_in_s = ECS_COOLDOWNS_S
-    scale_in, concurrent_requests, scheduled_minimums = True, None, given_minimums(workload)
+    scale_in = True
     if isinstance(hosting, SageMakerEndpointHosting):
         rules = hosting.scaling
-        default_out_s, default_in_s = rules.scale_out_cooldown_s, rules.scale_in_cooldown_s
-        scale_in, concurrent_requests = rules.scale_in, rules.concurrent_requests_per_instance
+        default_out_s, default_in_s, scale_in = rules.scale_out_cooldown_s, rules.scale_in_cooldown_s, rules.scale_in
     out_s, in_s = scaling.scale_out_cooldown_s, scaling.scale_in_cooldown_s
     return Policy(
         target_invocations_per_instance=scaling.target_invocations_per_instance,
@@ -183,8 +170,7 @@ def recommended_policy(workload: Workload, scaling: Autoscaling) -> Policy:
         scale_out_cooldown_s=default_out_s if out_s is None else out_s,
         scale_in_cooldown_s=default_in_s if in_s is None else in_s,
         scale_in=scale_in,
-        concurrent_requests_per_instance=concurrent_requests,
-        scheduled_minimums=(*scheduled_minimums, *scaling.scheduled_minimums),
+        scheduled_minimums=(*given_minimums(workload), *scaling.scheduled_minimums),
     )
 
 
@@ -214,6 +200,7 @@ def _curve(
     chosen: Candidate, measured: Sequence[Measurement], objective: LatencyObjective
 ) -> tuple[LatencyCurve, str | None]:
     """Returns the curve through the configuration's probes, else an M/M/1 queue's and, after a search, the reason."""
+    modelled = curve_of_candidate(chosen, objective)
     for each in measured:
         same = (each.instance_type, each.variant, each.environment)
         found = each.open_loop
@@ -221,10 +208,6 @@ def _curve(
             continue
         if found.decides:
             return curve_of_search(found, objective), None
-        why = f"The open-loop search did not finish ({found.reason}), so {_modelled(chosen)}"
-        return curve_of_candidate(chosen, objective), why
-    return curve_of_candidate(chosen, objective), None
-
-
-def _modelled(chosen: Candidate) -> str:
-    return f"the instance is modelled as an M/M/1 queue with the {capacity_in_words(chosen)}."
+        why = f"The open-loop search did not finish ({found.reason})"
+        return modelled, f"{why}, so the instance is modelled as {modelled.basis}."
+    return modelled, None

@@ -1,4 +1,4 @@
-"""A recorded traffic trace: a CSV file of times and requests per second, checked and resampled to even steps. Pure.
+"""A recorded traffic trace: a CSV file of times and requests per second, checked and resampled to minutes. Pure.
 
 The first column is a time, in ISO 8601 (2026-11-22T13:00:00Z; without a zone it is UTC) or in seconds since 1970. The
 second column is the mean rate until the next line's time. A first line without numbers is a heading. Lines must be in
@@ -11,7 +11,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from inference_recommender.capacity.statistics import Floats
-from inference_recommender.simulate.policy import HIGH_RESOLUTION_S, TrafficLoad
+from inference_recommender.simulate.policy import TrafficLoad
 from inference_recommender.simulate.tracking import MINUTE_S
 from workloads import UsageError
 
@@ -37,13 +37,11 @@ class Trace:
     name: str
     sha256: str
     start: datetime
-    step_s: int
-    """A minute, or ten seconds if the recording is finer than a minute."""
     rates: Floats
-    """Mean requests per second, one entry per step."""
+    """Mean requests per second, one entry per minute."""
 
     def load(self, seed: int) -> TrafficLoad:
-        return TrafficLoad(start=self.start, step_s=self.step_s, rates=self.rates)
+        return TrafficLoad(start=self.start, rates=self.rates)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,122 +64,94 @@ def read_trace(file: Path, fill: Fill | None = None) -> Trace:
 
 def parse_trace(file: str, text: str, sha256: str, name: str, fill: Fill | None = None) -> Trace:
     lines = _lines(file, text)
-    if len(lines) < FEWEST_LINES:
-        had = "no line" if not lines else "one line"
-        raise UsageError(f"{file}: has {had} with a rate; a trace needs at least {FEWEST_LINES}. {EXAMPLE}.")
-    _refuse_mixed_zones(file, lines)
-    spacing = _spacing(file, lines)
+    spacing = _spacing(file, lines, fill)
     rates = [lines[0].rate]
     for before, line in pairwise(lines):
         missing = round((line.at_s - before.at_s) / spacing) - 1
         rates += [before.rate if fill == "last" else 0.0] * missing + [line.rate]
-    _refuse_gaps(file, lines, spacing, fill)
-    return even_trace(name, sha256, lines[0].at_s, spacing, rates)
-
-
-def even_trace(name: str, sha256: str, first_s: float, spacing_s: int, rates: Sequence[float]) -> Trace:
-    """Returns a trace with steps of a minute, or of ten seconds, from rates that are `spacing_s` apart."""
-    step_s = MINUTE_S if spacing_s >= MINUTE_S else HIGH_RESOLUTION_S
-    values = np.array(rates)
-    if spacing_s >= step_s:
-        values = np.repeat(values, spacing_s // step_s)
-    else:
-        whole = len(values) // (MINUTE_S // spacing_s) * (MINUTE_S // spacing_s)
-        values = values[:whole].reshape(-1, step_s // spacing_s).mean(axis=1)
-    whole_minutes = len(values) // (MINUTE_S // step_s) * (MINUTE_S // step_s)
-    if not whole_minutes:
+    values = np.repeat(np.array(rates), max(spacing // MINUTE_S, 1))
+    lines_per_minute = max(MINUTE_S // spacing, 1)
+    minutes = len(values) // lines_per_minute
+    if not minutes:
         raise UsageError(f"{name}: is shorter than a minute: record for longer.")
-    return Trace(
-        name=name,
-        sha256=sha256,
-        start=datetime.fromtimestamp(first_s, UTC),
-        step_s=step_s,
-        rates=values[:whole_minutes],
-    )
+    values = values[: minutes * lines_per_minute].reshape(minutes, lines_per_minute).mean(axis=1)
+    return Trace(name=name, sha256=sha256, start=datetime.fromtimestamp(lines[0].at_s, UTC), rates=values)
 
 
 def _lines(file: str, text: str) -> list[_Line]:
     found: list[_Line] = []
     for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
         cells = [cell.strip() for cell in row]
-        if not any(cells) or (not found and number == 1 and not _is_number(cells[-1])):
+        if not any(cells) or (not found and number == 1 and not math.isfinite(_number(cells[-1]))):
             continue
         if len(cells) != 2:
             raise UsageError(f"{file}:{number}: has {len(cells)} columns instead of two. {EXAMPLE}.")
         at_s, zone = _time(file, number, cells[0])
-        rate = float(cells[1]) if _is_number(cells[1]) else math.nan
+        rate = _number(cells[1])
         if not math.isfinite(rate):
             raise UsageError(f"{file}:{number}: got '{cells[1]}' for requests per second, which is no number.")
         if rate < 0:
             raise UsageError(f"{file}:{number}: got {rate:g} requests per second; a rate cannot be negative.")
         found.append(_Line(number=number, at_s=at_s, zone=zone, rate=rate))
+    if len(found) < FEWEST_LINES:
+        had = "no line" if not found else "one line"
+        raise UsageError(f"{file}: has {had} with a rate; a trace needs at least {FEWEST_LINES}. {EXAMPLE}.")
     return found
 
 
-def _is_number(text: str) -> bool:
+def _number(text: str) -> float:
+    """Returns NaN for other text."""
     try:
-        float(text)
+        return float(text)
     except ValueError:
-        return False
-    return True
+        return math.nan
 
 
 def _time(file: str, number: int, text: str) -> tuple[float, str]:
     """Returns seconds since 1970, and the UTC offset as it was written, "" for none."""
-    if _is_number(text) and math.isfinite(float(text)):
+    if math.isfinite(_number(text)):
         return float(text), "seconds since 1970"
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
         raise UsageError(f"{file}:{number}: got '{text}' for a time, which is not ISO 8601. {EXAMPLE}.") from error
-    zone: tzinfo = at.tzinfo or UTC
-    return at.replace(tzinfo=zone).timestamp(), at.strftime("%z") if at.tzinfo else ""
+    return at.replace(tzinfo=at.tzinfo or UTC).timestamp(), at.strftime("%z")
 
 
-def _refuse_mixed_zones(file: str, lines: Sequence[_Line]) -> None:
+def _spacing(file: str, lines: Sequence[_Line], fill: Fill | None) -> int:
+    """Returns the seconds between lines. Raises `UsageError` for mixed time zones, wrong order, spacing or gaps."""
     first = lines[0]
-    other = next((line for line in lines if line.zone != first.zone), None)
-    if other is not None:
-        had, got = (zone or "no zone" for zone in (first.zone, other.zone))
-        raise UsageError(
-            f"{file}:{other.number}: time zones are mixed: {got}, after {had} in line {first.number}. "
-            "Write all times in UTC."
-        )
-
-
-def _spacing(file: str, lines: Sequence[_Line]) -> int:
-    """Returns the seconds between lines. Raises `UsageError` for wrong order or spacing."""
-    apart = [after.at_s - before.at_s for before, after in pairwise(lines)]
-    for line, gap in zip(lines[1:], apart, strict=True):
-        if gap <= 0:
+    for before, line in pairwise(lines):
+        if line.zone != first.zone:
+            had, got = (zone or "no zone" for zone in (first.zone, line.zone))
+            raise UsageError(
+                f"{file}:{line.number}: time zones are mixed: {got}, after {had} in line {first.number}. "
+                "Write all times in UTC."
+            )
+        if line.at_s <= before.at_s:
             raise UsageError(f"{file}:{line.number}: is not after the line before it; sort the trace by time.")
-    spacing = sorted(apart)[len(apart) // 2]
-    allowed = spacing in (1, 2, 5, 10) if spacing < MINUTE_S else spacing % MINUTE_S == 0
-    if not allowed:
+    gaps = {line.number: line.at_s - before.at_s for before, line in pairwise(lines)}
+    spacing = sorted(gaps.values())[len(gaps) // 2]
+    if not (spacing in (1, 2, 5, 10) if spacing < MINUTE_S else spacing % MINUTE_S == 0):
         raise UsageError(
             f"{file}: lines are {spacing:g} s apart. Allowed: 1, 2, 5 or 10 s, or whole minutes; 60 s fits best."
         )
-    if (lines[-1].at_s - lines[0].at_s) / MINUTE_S > LONGEST_MINUTES:
+    if (lines[-1].at_s - first.at_s) / MINUTE_S > LONGEST_MINUTES:
         raise UsageError(f"{file}: is longer than two years; simulate a part of it.")
+    if wrong := {line: gap for line, gap in gaps.items() if (gap % spacing if fill else gap != spacing)}:
+        raise UsageError(f"{file}: lines are {spacing:g} s apart, but {_gaps_text(wrong)} {_advice(fill)}")
     return int(spacing)
 
 
-def _refuse_gaps(file: str, lines: Sequence[_Line], spacing: int, fill: Fill | None) -> None:
-    """Raises `UsageError` for gaps; with `fill`, for gaps that are no whole number of lines."""
-    gaps = {line.number: line.at_s - before.at_s for before, line in pairwise(lines)}
-    wrong = {line: gap for line, gap in gaps.items() if (gap % spacing if fill else gap != spacing)}
-    if not wrong:
-        return
-    shown = ", ".join(f"line {line} after {gap:,g} s" for line, gap in list(wrong.items())[:GAPS_SHOWN])
-    more = f" and {len(wrong) - GAPS_SHOWN} more" if len(wrong) > GAPS_SHOWN else ""
-    advice = (
-        "Correct their times: fill_gaps adds whole lines only."
-        if fill
-        else "Fill the gaps with --set simulation.fill_gaps=zero if there was no traffic, or =last if the monitoring "
-        "failed."
-    )
-    raise UsageError(
-        f"{file}: lines are {spacing:g} s apart, but {len(wrong)} {'comes' if len(wrong) == 1 else 'come'} at another "
-        f"time: {shown}{more}. "
-        f"{advice}"
+def _gaps_text(gaps: dict[int, float]) -> str:
+    shown = ", ".join(f"line {line} after {gap:,g} s" for line, gap in list(gaps.items())[:GAPS_SHOWN])
+    more = f" and {len(gaps) - GAPS_SHOWN} more" if len(gaps) > GAPS_SHOWN else ""
+    return f"{len(gaps)} {'comes' if len(gaps) == 1 else 'come'} at another time: {shown}{more}."
+
+
+def _advice(fill: Fill | None) -> str:
+    if fill:
+        return "Correct their times: fill_gaps adds whole lines only."
+    return (
+        "Fill the gaps with --set simulation.fill_gaps=zero if there was no traffic, or =last if the monitoring failed."
     )

@@ -1,36 +1,34 @@
-"""CloudFormation types of S3, KMS, Logs, CloudWatch, SNS and ECR, for which moto keeps too few properties or changes.
+"""CloudFormation types of S3, KMS, Logs, CloudWatch, SNS, ECR and IAM, of which moto keeps too little.
 
-Policies are stored and described whole. Of a bucket's policy, the statements without a condition are enforced.
+Policies are stored and described whole. Of a bucket's policy, the statements without a condition are enforced. moto has
+the text of AWS's managed policies; one is added to an account when the first role names it.
 """
 
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
+from types import SimpleNamespace
 from typing import Any, Self
 
-from moto.core.common_models import CloudFormationModel
+from moto.cloudformation.parsing import get_model_map
 from moto.ecr.models import Repository, ecr_backends
+from moto.iam import urls as iam_urls
 from moto.iam.access_control import IAMPolicy
+from moto.iam.aws_managed_policies import aws_managed_policies_data
+from moto.iam.models import AWSManagedPolicy, IAMBackend, Role, iam_backends
 from moto.logs.models import logs_backends
 from moto.s3.models import s3_backends
 
-from local_aws.cloudformation import role_type, sagemaker_types  # noqa: F401  their classes register themselves
-from local_aws.cloudformation.resource import Resource, StackScope
-from local_aws.cloudformation.service_api import call, call_with
+from local_aws.cloudformation import sagemaker_types  # noqa: F401  its classes register themselves
+from local_aws.cloudformation.service_api import Resource, StackScope, call, call_with
+from local_aws.permissions.roles import LocalIamResponse
 
 
-class BucketResource(Resource, CloudFormationModel):
+class BucketResource(Resource, kind="AWS::S3::Bucket", name="BucketName"):
     """AWS::S3::Bucket. Server access logging is left out, because nothing writes such logs here."""
 
-    attribute_names = ("Arn", "DomainName", "RegionalDomainName")
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        return "BucketName"
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::S3::Bucket"
+    deletion = ("s3", "DeleteBucket", "Bucket")
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
@@ -44,10 +42,6 @@ class BucketResource(Resource, CloudFormationModel):
             "RegionalDomainName": f"{name}.s3.{scope.region}.amazonaws.com",
         }
         return cls(name, attributes)
-
-    @classmethod
-    def _delete(cls, identifier: str, scope: StackScope) -> None:
-        call("s3", "DeleteBucket", {"Bucket": identifier}, scope.region)
 
 
 def _bucket_request(name: str, properties: Mapping[str, Any], scope: StackScope) -> dict[str, Any]:
@@ -92,12 +86,8 @@ def _lifecycle_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
     return made | {name: rule[name] for name in same if name in rule}
 
 
-class BucketPolicyResource(Resource, CloudFormationModel):
+class BucketPolicyResource(Resource, kind="AWS::S3::BucketPolicy"):
     """AWS::S3::BucketPolicy: its Ref is the bucket's name."""
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::S3::BucketPolicy"
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
@@ -121,14 +111,8 @@ def _enforceable(document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, "Statement": [each for each in document["Statement"] if "Condition" not in each]}
 
 
-class KeyResource(Resource, CloudFormationModel):
+class KeyResource(Resource, kind="AWS::KMS::Key"):
     """AWS::KMS::Key."""
-
-    attribute_names = ("Arn", "KeyId")
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::KMS::Key"
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
@@ -139,7 +123,7 @@ class KeyResource(Resource, CloudFormationModel):
 
     @classmethod
     def _update(cls, old: Self, properties: Mapping[str, Any], scope: StackScope) -> Self:
-        known = {"KeyId": old.identifier}
+        known = {"KeyId": old.physical_resource_id}
         if policy := properties.get("KeyPolicy"):
             call_with("kms", "PutKeyPolicy", {**known, "PolicyName": "default", "Policy": policy}, scope.region)
         if properties.get("EnableKeyRotation") in (True, "true"):
@@ -151,18 +135,10 @@ class KeyResource(Resource, CloudFormationModel):
         call("kms", "ScheduleKeyDeletion", {"KeyId": identifier, "PendingWindowInDays": 7}, scope.region)
 
 
-class LogGroupResource(Resource, CloudFormationModel):
+class LogGroupResource(Resource, kind="AWS::Logs::LogGroup", name="LogGroupName"):
     """AWS::Logs::LogGroup."""
 
-    attribute_names = ("Arn",)
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        return "LogGroupName"
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::Logs::LogGroup"
+    deletion = ("logs", "DeleteLogGroup", "logGroupName")
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
@@ -173,24 +149,11 @@ class LogGroupResource(Resource, CloudFormationModel):
             call_with("logs", "PutRetentionPolicy", named, scope.region, partial=True)
         return cls(name, {"Arn": f"arn:aws:logs:{scope.region}:{scope.account_id}:log-group:{name}:*"})
 
-    @classmethod
-    def _delete(cls, identifier: str, scope: StackScope) -> None:
-        call("logs", "DeleteLogGroup", {"logGroupName": identifier}, scope.region)
 
-
-class AlarmResource(Resource, CloudFormationModel):
+class AlarmResource(Resource, kind="AWS::CloudWatch::Alarm", name="AlarmName"):
     """AWS::CloudWatch::Alarm: its Ref is the alarm's name."""
 
-    attribute_names = ("Arn",)
     _put = "PutMetricAlarm"
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        return "AlarmName"
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::CloudWatch::Alarm"
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
@@ -202,28 +165,16 @@ class AlarmResource(Resource, CloudFormationModel):
         call("cloudwatch", "DeleteAlarms", {"AlarmNames": [identifier]}, scope.region)
 
 
-class CompositeAlarmResource(AlarmResource, CloudFormationModel):
+class CompositeAlarmResource(AlarmResource, kind="AWS::CloudWatch::CompositeAlarm"):
     """AWS::CloudWatch::CompositeAlarm."""
 
     _put = "PutCompositeAlarm"
 
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::CloudWatch::CompositeAlarm"
 
-
-class TopicResource(Resource, CloudFormationModel):
+class TopicResource(Resource, kind="AWS::SNS::Topic", name="TopicName"):
     """AWS::SNS::Topic."""
 
-    attribute_names = ("TopicArn", "TopicName")
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        return "TopicName"
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::SNS::Topic"
+    deletion = ("sns", "DeleteTopic", "TopicArn")
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
@@ -233,19 +184,9 @@ class TopicResource(Resource, CloudFormationModel):
                 _set_topic_attribute(topic, attribute, str(properties[attribute]), scope)
         return cls(topic, {"TopicArn": topic, "TopicName": name})
 
-    @classmethod
-    def _delete(cls, identifier: str, scope: StackScope) -> None:
-        call("sns", "DeleteTopic", {"TopicArn": identifier}, scope.region)
 
-
-class TopicPolicyResource(Resource, CloudFormationModel):
+class TopicPolicyResource(Resource, kind="AWS::SNS::TopicPolicy"):
     """AWS::SNS::TopicPolicy: one document for several topics."""
-
-    attribute_names = ("Id",)
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::SNS::TopicPolicy"
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
@@ -264,7 +205,7 @@ def _set_topic_attribute(topic: str, name: str, value: str, scope: StackScope) -
     call("sns", "SetTopicAttributes", request, scope.region)
 
 
-class RepositoryResource(Repository, CloudFormationModel):
+class RepositoryResource(Repository):
     """AWS::ECR::Repository. A generated name is in lower case, as a repository's has to be."""
 
     @classmethod
@@ -280,8 +221,106 @@ class RepositoryResource(Repository, CloudFormationModel):
 
     @classmethod
     def update_from_cloudformation_json(
-        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, *scope: str
     ) -> Repository:
-        return super().update_from_cloudformation_json(
-            original_resource, original_resource.name, cloudformation_json, account_id, region_name
-        )
+        name = original_resource.name
+        return super().update_from_cloudformation_json(original_resource, name, cloudformation_json, *scope)
+
+
+get_model_map()["AWS::ECR::Repository"] = RepositoryResource  # type: ignore[type-abstract]
+
+
+OF_AWS = "arn:aws:iam::aws:policy"
+
+
+class LocalIamBackend(IAMBackend):
+    """Attaches AWS's managed policies as well, and simulates a role's policies."""
+
+    @property
+    def _url_module(self) -> Any:
+        paths = dict.fromkeys(iam_urls.url_paths, LocalIamResponse.dispatch)
+        return SimpleNamespace(url_bases=iam_urls.url_bases, url_paths=paths)
+
+    def attach_role_policy(self, policy_arn: str, role_name: str) -> None:
+        self.know(policy_arn)
+        super().attach_role_policy(policy_arn, role_name)
+
+    def know(self, policy_arn: str) -> None:
+        """Makes a managed policy of AWS known, where there is one of that name."""
+        path, _, name = policy_arn.removeprefix(OF_AWS).rpartition("/")
+        data = _of_aws().get(name) if policy_arn.startswith(f"{OF_AWS}/") else None
+        if data and data["Path"] == f"{path}/" and policy_arn not in self.managed_policies:
+            made = AWSManagedPolicy.from_data(name, self.account_id, self.region_name, data)
+            self.managed_policies[policy_arn] = made
+
+
+class RoleResource(Role):
+    """AWS::IAM::Role. Its resources are moto's roles."""
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **more: Any
+    ) -> Role:
+        properties = _with_texts(cloudformation_json["Properties"])
+        definition = {**cloudformation_json, "Properties": properties}
+        role: Role = super().create_from_cloudformation_json(resource_name, definition, account_id, region_name, **more)
+        for arn in properties.get("ManagedPolicyArns", []):
+            iam_backends[account_id]["aws"].attach_role_policy(arn, role.name)
+        return role
+
+    @classmethod
+    def update_from_cloudformation_json(
+        cls, original_resource: Role, new_resource_name: str, cloudformation_json: Any, account_id: str, *_: str
+    ) -> Role:
+        properties = _with_texts(cloudformation_json["Properties"])
+        backend, name = iam_backends[account_id]["aws"], original_resource.name
+        backend.update_role(name, properties.get("Description", ""), properties.get("MaxSessionDuration", 3600))
+        backend.update_assume_role_policy(name, properties["AssumeRolePolicyDocument"])
+        role = backend.get_role(name)
+        by_policies = (each for each in backend.inline_policies.values() if name in (each.role_names or []))
+        for gone in set(role.policies) - {each.policy_name for each in by_policies}:  # not those of AWS::IAM::Policy
+            role.delete_policy(gone)
+        for each in properties.get("Policies", []):
+            role.put_policy(each["PolicyName"], each["PolicyDocument"])
+        wanted = set(properties.get("ManagedPolicyArns", []))
+        for arn in set(role.managed_policies) - wanted:
+            backend.detach_role_policy(arn, name)
+        for arn in sorted(wanted - set(role.managed_policies)):
+            backend.attach_role_policy(arn, name)
+        return role
+
+    @classmethod
+    def delete_from_cloudformation_json(
+        cls, resource_name: str, definition: Any, account_id: str, *region: str
+    ) -> None:
+        backend = iam_backends[account_id]["aws"]
+        for arn in list(backend.get_role(resource_name).managed_policies):
+            backend.detach_role_policy(arn, resource_name)
+        super().delete_from_cloudformation_json(resource_name, definition, account_id, *region)
+
+
+get_model_map()["AWS::IAM::Role"] = RoleResource  # type: ignore[type-abstract]
+
+
+@cache
+def _of_aws() -> dict[str, Any]:
+    policies: dict[str, Any] = json.loads(aws_managed_policies_data)
+    return policies
+
+
+def _with_texts(properties: dict[str, Any]) -> dict[str, Any]:
+    """Returns a role's properties with its documents as the texts that IAM keeps."""
+    policies = [{**each, "PolicyDocument": _text(each["PolicyDocument"])} for each in properties.get("Policies", [])]
+    trust = _text(properties["AssumeRolePolicyDocument"])
+    return {**properties, "AssumeRolePolicyDocument": trust, **({"Policies": policies} if policies else {})}
+
+
+def _text(document: Any) -> str:
+    return document if isinstance(document, str) else json.dumps(_without_no_value(document), default=str)
+
+
+def _without_no_value(node: Any) -> Any:
+    """Leaves out the elements that AWS::NoValue takes away, which moto keeps as null. CDK's bootstrap has such ones."""
+    if isinstance(node, dict):
+        return {key: _without_no_value(value) for key, value in node.items() if value is not None}
+    return [_without_no_value(each) for each in node if each is not None] if isinstance(node, list) else node

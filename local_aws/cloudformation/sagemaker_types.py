@@ -5,55 +5,32 @@ from typing import Any, Self
 
 from moto.applicationautoscaling.models import applicationautoscaling_backends
 from moto.cloudformation.exceptions import ValidationError
-from moto.core.common_models import CloudFormationModel
 from moto.sagemaker.models import sagemaker_backends
 
 from local_aws.cloudformation.recorded import REASON
-from local_aws.cloudformation.resource import Resource, StackScope
-from local_aws.cloudformation.service_api import call, call_with
+from local_aws.cloudformation.service_api import Resource, StackScope, call, call_with
 from local_aws.sagemaker.control_plane import LocalSageMakerBackend, installed_in
-from local_aws.sagemaker.endpoint import LocalEndpoint
-from local_aws.scaling.target_tracking import variant_of
+from local_aws.scaling.alarms import variant_of
 
 SCALING = "application-autoscaling"
 
 
-class ModelResource(Resource, CloudFormationModel):
+class ModelResource(Resource, kind="AWS::SageMaker::Model", name="ModelName"):
     """AWS::SageMaker::Model."""
 
-    attribute_names = ("ModelArn", "ModelName")
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        return "ModelName"
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::SageMaker::Model"
+    deletion = ("sagemaker", "DeleteModel", "ModelName")
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
         name = _at_most_63(name)
-        answer = call_with("sagemaker", "CreateModel", {**properties, "ModelName": name}, scope.region)
-        return cls(answer["ModelArn"], {"ModelArn": answer["ModelArn"], "ModelName": name})
-
-    @classmethod
-    def _delete(cls, identifier: str, scope: StackScope) -> None:
-        call("sagemaker", "DeleteModel", {"ModelName": identifier.split("/")[-1]}, scope.region)
+        arn = call_with("sagemaker", "CreateModel", {**properties, "ModelName": name}, scope.region)["ModelArn"]
+        return cls(arn, {"ModelArn": arn, "ModelName": name})
 
 
-class EndpointConfigResource(Resource, CloudFormationModel):
+class EndpointConfigResource(Resource, kind="AWS::SageMaker::EndpointConfig", name="EndpointConfigName"):
     """AWS::SageMaker::EndpointConfig."""
 
-    attribute_names = ("EndpointConfigArn", "EndpointConfigName")
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        return "EndpointConfigName"
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::SageMaker::EndpointConfig"
+    deletion = ("sagemaker", "DeleteEndpointConfig", "EndpointConfigName")
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
@@ -62,61 +39,46 @@ class EndpointConfigResource(Resource, CloudFormationModel):
         arn = call_with("sagemaker", "CreateEndpointConfig", request, scope.region)["EndpointConfigArn"]
         return cls(arn, {"EndpointConfigArn": arn, "EndpointConfigName": name})
 
-    @classmethod
-    def _delete(cls, identifier: str, scope: StackScope) -> None:
-        name = identifier.split("/")[-1]
-        call("sagemaker", "DeleteEndpointConfig", {"EndpointConfigName": name}, scope.region)
 
-
-class EndpointResource(Resource, CloudFormationModel):
+class EndpointResource(Resource, kind="AWS::SageMaker::Endpoint"):
     """AWS::SageMaker::Endpoint. Creating and updating wait until Triton answers."""
-
-    attribute_names = ("EndpointName",)
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::SageMaker::Endpoint"
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
-        backend = installed_in(sagemaker_backends, scope.account_id, scope.region)
         name = _at_most_63(properties.get("EndpointName", name))
-        request = {**properties, "EndpointName": name}
-        call_with("sagemaker", "CreateEndpoint", request, scope.region, partial=True)
-        endpoint = backend.endpoint(name)
         try:
-            _wait_in_service(endpoint)
+            return cls._settled("CreateEndpoint", name, properties, scope)
         except ValidationError:
-            _delete_endpoint(backend, name)
+            cls._delete(name, scope)
             raise
-        return cls(endpoint.arn, {"EndpointName": name})
 
     @classmethod
     def _update(cls, old: Self, properties: Mapping[str, Any], scope: StackScope) -> Self:
-        backend = installed_in(sagemaker_backends, scope.account_id, scope.region)
-        existing = old.attributes["EndpointName"]
-        request = {**properties, "EndpointName": existing}
-        call_with("sagemaker", "UpdateEndpoint", request, scope.region, partial=True)
-        endpoint = backend.endpoint(existing)
-        _wait_in_service(endpoint)
-        return cls(endpoint.arn, {"EndpointName": existing})
+        return cls._settled("UpdateEndpoint", old.attributes["EndpointName"], properties, scope)
+
+    @classmethod
+    def _settled(cls, operation: str, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
+        call_with("sagemaker", operation, {**properties, "EndpointName": name}, scope.region, partial=True)
+        endpoint = _backend(scope).endpoint(name)
+        endpoint.settled.wait()
+        if endpoint.endpoint_status != "InService" or endpoint.update_failed:
+            raise ValidationError(message=f"Endpoint {name} did not come up: {endpoint.failure_reason}")
+        return cls(endpoint.arn, {"EndpointName": name})
 
     @classmethod
     def _delete(cls, identifier: str, scope: StackScope) -> None:
-        _delete_endpoint(installed_in(sagemaker_backends, scope.account_id, scope.region), identifier.split("/")[-1])
+        backend, name = _backend(scope), identifier.rpartition("/")[2]
+        if name in backend.endpoints:
+            endpoint = backend.endpoint(name)
+            backend.delete_endpoint(name)
+            endpoint.settled.wait()
 
 
-class ScalableTargetResource(Resource, CloudFormationModel):
+class ScalableTargetResource(Resource, kind="AWS::ApplicationAutoScaling::ScalableTarget"):
     """AWS::ApplicationAutoScaling::ScalableTarget: its Ref is resource, dimension and namespace joined by |.
 
     Targets other than SageMaker's are recorded only.
     """
-
-    attribute_names = ("Id",)
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::ApplicationAutoScaling::ScalableTarget"
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
@@ -130,7 +92,7 @@ class ScalableTargetResource(Resource, CloudFormationModel):
         call_with(SCALING, "RegisterScalableTarget", target, scope.region)
         # Registering brings the variant within the bounds, and what comes next may be an update of its endpoint.
         endpoint, _ = variant_of(resource)
-        installed_in(sagemaker_backends, scope.account_id, scope.region).endpoint(endpoint).settled.wait()
+        _backend(scope).endpoint(endpoint).settled.wait()
         _schedule(identifier, properties.get("ScheduledActions", []), scope)
         return made
 
@@ -141,14 +103,8 @@ class ScalableTargetResource(Resource, CloudFormationModel):
             call(SCALING, "DeregisterScalableTarget", target, scope.region)
 
 
-class ScalingPolicyResource(Resource, CloudFormationModel):
+class ScalingPolicyResource(Resource, kind="AWS::ApplicationAutoScaling::ScalingPolicy"):
     """AWS::ApplicationAutoScaling::ScalingPolicy. Policies of recorded targets are recorded only."""
-
-    attribute_names = ("Arn", "PolicyName")
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::ApplicationAutoScaling::ScalingPolicy"
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
@@ -190,17 +146,8 @@ def _schedule(identifier: str, actions: list[Mapping[str, Any]], scope: StackSco
         call_with(SCALING, "PutScheduledAction", {**target, **action}, scope.region)
 
 
-def _wait_in_service(endpoint: LocalEndpoint) -> None:
-    endpoint.settled.wait()
-    if endpoint.endpoint_status != "InService" or endpoint.update_failed:
-        raise ValidationError(message=f"Endpoint {endpoint.endpoint_name} did not come up: {endpoint.failure_reason}")
-
-
-def _delete_endpoint(backend: LocalSageMakerBackend, name: str) -> None:
-    if name in backend.endpoints:
-        endpoint = backend.endpoint(name)
-        backend.delete_endpoint(name)
-        endpoint.settled.wait()
+def _backend(scope: StackScope) -> LocalSageMakerBackend:
+    return installed_in(sagemaker_backends, *scope)
 
 
 def _at_most_63(name: str) -> str:

@@ -4,7 +4,7 @@ moto updates only resources whose own text changed, in no order, and cannot roll
 *resolved* properties: a replaced model has a new name, to which its endpoint configuration refers, so the configuration
 is replaced too and the endpoint updated. Here resources are visited in order of dependence, and each is compared with
 what it was resolved to last time. Resources that a change replaces or drops are deleted only after everything
-succeeded. The schema of each type (`resource_schema`) tells which properties are allowed and which changes replace a
+succeeded. The schema of each type (`recorded.schema_of`) tells which properties are allowed and which changes replace a
 resource. This module knows no resource type and no stack status.
 """
 
@@ -27,7 +27,7 @@ from moto.cloudformation.parsing import (
 )
 from moto.core.utils import utcnow
 
-from local_aws.cloudformation.resource_schema import schema_of
+from local_aws.cloudformation.recorded import schema_of
 
 _INERT = frozenset({"AWS::CDK::Metadata", *NULL_MODELS})
 """Types that make nothing: the CDK writes its own version into a template as AWS::CDK::Metadata."""

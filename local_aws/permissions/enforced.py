@@ -14,8 +14,7 @@ from typing import Any
 
 from moto.sts.models import AssumedRole
 
-from local_aws.keys import session_of
-from local_aws.owner_only import SIGNATURE, WsgiApplication, answer
+from local_aws.owner_only import SIGNATURE, WsgiApplication, answer, session_of
 from local_aws.permissions import actions, api_request, roles
 from local_aws.permissions.actions import AccountRegion, ApiCall, UnknownCall
 from local_aws.permissions.policy import Permission, PolicyDecision, PolicyError

@@ -3,7 +3,8 @@
     with LocalAccount.start(state=folder) as account:
         boto3.client("s3", **account.client_arguments())
 
-It ends with the block, and with this process however that ends. It does not know what the account does.
+It ends with the block, and with this process however that ends.
+`role_session` gives a child process a role's session at it.
 """
 
 import sys
@@ -13,9 +14,39 @@ from subprocess import PIPE
 from types import TracebackType
 from typing import Any, Self
 
+import botocore.session
+from botocore.exceptions import BotoCoreError, ClientError
+
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 from workloads import ROOT, Unavailable
+
+SESSION_S = 43_200
+"""AWS's longest session. No process of a rehearsal runs longer."""
+PASSED_ON = ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_EC2_METADATA_DISABLED")
+"""The account's exports without its owner's credentials."""
+
+
+def role_session(account: Mapping[str, str], role_arn: str, name: str = "AWSCodeBuild") -> dict[str, str]:
+    """Returns the variables of a new session of the role. `account` is the account's exports. Raises `Unavailable`."""
+    sts: Any = botocore.session.Session().create_client(
+        "sts",
+        endpoint_url=account["AWS_ENDPOINT_URL"],
+        region_name=account["AWS_REGION"],
+        aws_access_key_id=account["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=account["AWS_SECRET_ACCESS_KEY"],
+    )
+    request = {"RoleArn": role_arn, "RoleSessionName": name, "DurationSeconds": SESSION_S}
+    try:
+        session = sts.assume_role(**request)["Credentials"]
+    except (BotoCoreError, ClientError) as error:
+        raise Unavailable(f"{role_arn} cannot be assumed at the local account: {error}") from error
+    return {
+        **{name: account[name] for name in PASSED_ON if name in account},
+        "AWS_ACCESS_KEY_ID": session["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": session["SecretAccessKey"],
+        "AWS_SESSION_TOKEN": session["SessionToken"],
+    }
 
 
 class LocalAccount:

@@ -16,8 +16,7 @@ from moto.core.utils import utcnow
 from moto.logs.models import logs_backends
 from moto.sagemaker.models import FakeEndpoint
 
-from local_aws.sagemaker.endpoint_fleet import EndpointVariant, Fleet
-from local_aws.sagemaker.endpoint_log import EndpointLog
+from local_aws.sagemaker.endpoint_fleet import EndpointLog, EndpointVariant, Fleet
 from local_aws.sagemaker.model_host import ModelHost
 from workloads import ProjectError, Unavailable
 

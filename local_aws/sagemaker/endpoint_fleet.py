@@ -7,18 +7,50 @@ them. A fleet starts, leases, watches and stops servers, and knows nothing of th
 import logging
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
+
+from moto.logs.models import LogsBackend
 
 from local_aws import machine
 from local_aws.process.model_server import ModelServer
-from local_aws.sagemaker.endpoint_log import EndpointLog
 from local_aws.sagemaker.model_host import ModelContainer, ModelHost
 from workloads import Unavailable
+
+
+class EndpointLog:
+    def __init__(self, logs: LogsBackend, endpoint: str) -> None:
+        self._logs = logs
+        self._group = f"/aws/sagemaker/Endpoints/{endpoint}"
+        self._lock = threading.Lock()
+
+    def keep(self, variant: str, server: ModelServer) -> None:
+        """Writes the stream of a server that answers now."""
+        stream = f"{variant}/i-{server.pid:017x}"
+        events = [_event(moment, _line(moment, words)) for moment, words in server.preparations]
+        now = max([time.time(), *(moment for moment, _ in server.preparations)])
+        events += [_event(now, line) for line in server.log_file.read_text("utf-8", "replace").splitlines() if line]
+        with self._lock:
+            if self._group not in self._logs.groups:
+                self._logs.create_log_group(self._group, {})
+            if stream not in self._logs.groups[self._group].streams:
+                self._logs.create_log_stream(self._group, stream)
+            self._logs.put_log_events(self._group, stream, events)
+
+
+def _event(moment: float, message: str) -> dict[str, object]:
+    return {"timestamp": round(moment * 1000), "message": message}
+
+
+def _line(moment: float, words: str) -> str:
+    return f'I{datetime.fromtimestamp(moment, UTC):%m%d %H:%M:%S.%f} 0 local_aws] "{words}"'
+
 
 LOG_LINES = 8
 DRAIN_S = 65.0

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from local_aws.cloudwatch import Key, LocalCloudWatchBackend, metric_key
-from local_aws.distributions import Distribution
+from local_aws.cloudwatch import Distribution, Key, LocalCloudWatchBackend, metric_key
 
 NAMESPACE = "AWS/SageMaker"
 JOBS_NAMESPACE = "/aws/sagemaker/InferenceRecommendationsJobs"

@@ -20,7 +20,7 @@ from moto.sagemaker.exceptions import ResourceInUseException, ValidationError
 from moto.sagemaker.models import FakeProcessingJob
 
 from local_aws.process.guarded_process import GuardedProcess
-from local_aws.process.role_session import role_session
+from local_aws.process.local_account import role_session
 from local_aws.sagemaker.endpoint import shortened
 from local_aws.state_folder import check_room
 from workloads import ROOT, ProjectError

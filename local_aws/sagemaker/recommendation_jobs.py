@@ -21,10 +21,10 @@ from local_aws import machine
 from local_aws.cloudwatch import LocalCloudWatchBackend
 from local_aws.permissions.actions import ApiCall
 from local_aws.permissions.service_roles import RecommendationWork
-from local_aws.sagemaker import endpoint_metrics, model_archive
+from local_aws.sagemaker import endpoint_metrics
 from local_aws.sagemaker.endpoint import shortened
 from local_aws.sagemaker.load_test import JobStep, LoadTestRunner
-from local_aws.sagemaker.model_host import ModelHost
+from local_aws.sagemaker.model_host import ModelHost, fetch_object
 from local_aws.sagemaker.recommendation_request import (
     EndpointTest,
     InstanceTest,
@@ -236,7 +236,7 @@ class RecommendationJobs:
                 self._host.roles.check_job(job.request["RoleArn"], _work(job))
             self._tell(job, job.status)
             log.info(f"job {job.name}: {len(job.steps)} test(s), one after another, on {machine.description()}")
-            _write(runner.payloads, model_archive.fetch(runner.plan.payload_url, self._host.account_id))
+            _write(runner.payloads, fetch_object(runner.plan.payload_url, self._host.account_id))
         for step in job.steps:
             if runner.stopped.is_set():
                 step.status = "STOPPED" if step.status == "PENDING" else step.status

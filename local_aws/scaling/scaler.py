@@ -22,10 +22,8 @@ from moto.core.exceptions import ServiceException
 
 from inference_recommender.simulate.tracking import Cooldowns, ScalingSchedule, instances_for
 from local_aws.cloudwatch import LocalCloudWatchBackend
-from local_aws.scaling.activities import ScalingActivity
-from local_aws.scaling.alarms import AlarmWatch
-from local_aws.scaling.service import LocalScalingBackend
-from local_aws.scaling.target_tracking import DIMENSION, NAMESPACE, TargetTracking, target_tracking
+from local_aws.scaling.alarms import DIMENSION, NAMESPACE, AlarmWatch, TargetTracking, target_tracking
+from local_aws.scaling.service import LocalScalingBackend, ScalingActivity
 
 EVERY_S = 1.0
 log = logging.getLogger(__name__)

@@ -6,10 +6,12 @@ stored and described, but never act.
 
 import json
 import threading
+import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 from moto.applicationautoscaling import urls
 from moto.applicationautoscaling.exceptions import AWSValidationException
@@ -24,10 +26,95 @@ from moto.moto_api._internal import mock_random
 
 from inference_recommender.simulate.tracking import Cooldowns, ScalingSchedule
 from local_aws import service_model
-from local_aws.scaling.activities import ScalingActivity
-from local_aws.scaling.alarms import AlarmCondition
-from local_aws.scaling.target_tracking import NAMESPACE, TargetTracking, target_tracking
-from local_aws.scaling.variant_capacity import VariantCapacity
+from local_aws.sagemaker.endpoint import LocalEndpoint
+from local_aws.scaling.alarms import DIMENSION, NAMESPACE, AlarmCondition, TargetTracking, target_tracking, variant_of
+
+
+class VariantCapacity:
+    """Calls the function behind UpdateEndpointWeightsAndCapacities."""
+
+    def __init__(
+        self, find: Callable[[str], LocalEndpoint | None], update: Callable[[str, list[dict[str, object]]], object]
+    ) -> None:
+        self._find = find
+        self._update = update
+
+    def count(self, resource_id: str) -> int | None:
+        """Returns the instances in service; None while the endpoint rejects changes."""
+        name, variant = variant_of(resource_id)
+        endpoint = self._find(name)
+        settled = endpoint is not None and endpoint.endpoint_status == "InService"
+        return endpoint.instance_count(variant) if endpoint is not None and settled else None
+
+    def problem(self, resource_id: str) -> str | None:
+        """Returns why the latest change failed; None if it did not, or is in progress."""
+        name, _ = variant_of(resource_id)
+        endpoint = self._find(name)
+        if endpoint is None:
+            return f"Endpoint {name} does not exist."
+        failed = endpoint.endpoint_status == "Failed" or (
+            endpoint.endpoint_status == "InService" and endpoint.update_failed
+        )
+        return endpoint.failure_reason if failed else None
+
+    def set_count(self, resource_id: str, count: int) -> None:
+        """Requests an instance count and returns at once. Raises moto's `ValidationError` if it is rejected."""
+        name, variant = variant_of(resource_id)
+        self._update(name, [{"VariantName": variant, "DesiredInstanceCount": count}])
+
+
+ActivityStatus = Literal["InProgress", "Successful", "Failed"]
+_DONE = "Successfully set desired instance count to"
+
+
+@dataclass(slots=True)
+class ScalingActivity:
+    """One change of a variant's instance count."""
+
+    resource_id: str
+    count: int
+    """The requested instances."""
+    cause: str
+    started_at: float
+    added: int
+    """Added instances, or removed ones as a negative number."""
+    cooldown_s: float
+    """Begins when the activity is complete."""
+    status: ActivityStatus = "InProgress"
+    ended_at: float | None = None
+    reason: str | None = None
+    """Why it failed."""
+    identifier: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def end(self, at: float, reason: str | None) -> None:
+        """Ends it: as failed if there is a reason, else as successful."""
+        self.status, self.ended_at, self.reason = "Failed" if reason else "Successful", at, reason
+
+    @property
+    def message(self) -> str:
+        match self.status:
+            case "InProgress":
+                return f"{_DONE} {self.count}. Waiting for change to be fulfilled by {NAMESPACE}."
+            case "Successful":
+                return f"{_DONE} {self.count}. Change successfully fulfilled by {NAMESPACE}."
+            case "Failed":
+                return f"Failed to set desired instance count to {self.count}. Reason: {self.reason}"
+
+    def described(self) -> dict[str, Any]:
+        ended = {} if self.ended_at is None else {"EndTime": self.ended_at}
+        return {
+            "ActivityId": self.identifier,
+            "ServiceNamespace": NAMESPACE,
+            "ResourceId": self.resource_id,
+            "ScalableDimension": DIMENSION,
+            "Description": f"Setting desired instance count to {self.count}.",
+            "Cause": self.cause,
+            "StartTime": self.started_at,
+            **ended,
+            "StatusCode": self.status,
+            "StatusMessage": self.message,
+        }
+
 
 SERVICE = "application-autoscaling"
 KEPT_ACTIVITIES = 1000

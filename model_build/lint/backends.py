@@ -5,8 +5,9 @@ is accepted if the archive contains its library.
 """
 
 from collections.abc import Iterator, Mapping
+from posixpath import join
 
-from model_build.lint.contents import Contents, join
+from model_build.lint.contents import Contents
 from model_build.lint.finding import Finding, FindingPlace, finding
 from model_build.lint.layout import PackedModel, PackedRepository
 
@@ -26,8 +27,8 @@ PLATFORMS: Mapping[str, str] = {
     "tensorflow_graphdef": "tensorflow",
     "tensorflow_savedmodel": "tensorflow",
 }
-# Triton compares the platform of these with the backend; a Python model may have any platform.
-PAIRED = ("tensorrt", "onnxruntime", "pytorch", "tensorflow")
+COMPLETED = ("python", "tensorrt", "onnxruntime", "openvino")
+"""Backends for which Triton derives a missing config.pbtxt."""
 OTHER_BACKENDS = ("tensorflow", "dali", "fil", "identity", "repeat", "square", "tensorrtllm", "vllm")
 ALLOWED = f"backend {', '.join([*FILES, *OTHER_BACKENDS])}; platform {', '.join(PLATFORMS)}, ensemble"
 
@@ -60,18 +61,11 @@ def check_backend(model: PackedModel, repository: PackedRepository) -> Iterator[
     backend = backend_of(model, contents)
     if not model.has_file:
         if model.versions:
-            kind = {"python": "python", "tensorrt": "completed", "onnxruntime": "completed", "openvino": "completed"}
-            rule = f"no-config/{kind.get(backend or '', 'other')}"
+            rule = "no-config/completed" if backend in COMPLETED else "no-config/other"
             yield finding(rule, FindingPlace(model.file), name=model.name)
-    elif backend is None:
-        case = "platform" if config.platform else "unset"
-        key = "platform" if config.platform else "backend"
-        yield finding(f"unknown-backend/{case}", model.place(key), got=config.platform, allowed=ALLOWED)
-    elif config.backend in PAIRED and config.platform and PLATFORMS.get(config.platform) != backend:
-        place = model.place("platform")
-        yield finding("unknown-backend/pair", place, backend=backend, platform=config.platform)
-    elif backend not in (*FILES, *OTHER_BACKENDS) and not _has_library(model, backend, contents):
-        yield finding("unknown-backend/backend", model.place("backend"), got=backend, allowed=ALLOWED)
+    elif backend is None or (backend not in (*FILES, *OTHER_BACKENDS) and not _has_library(model, backend, contents)):
+        key = "platform" if config.platform and not config.backend else "backend"
+        yield finding("unknown-backend", model.place(key), key=key, got=backend or config.platform, allowed=ALLOWED)
 
 
 def check_model_files(model: PackedModel, repository: PackedRepository) -> Iterator[Finding]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from posixpath import join
 
 from model_build.lint import ensemble, hosting, model_settings
 from model_build.lint.backends import backend_of, check_backend, check_model_files, model_file
-from model_build.lint.contents import Contents, join
+from model_build.lint.contents import Contents
 from model_build.lint.finding import Finding, FindingPlace, finding
 from model_build.lint.layout import PackedModel, PackedRepository, find_models
 from model_build.lint.neuron import check_neuron, is_neuron

@@ -4,9 +4,10 @@ Paths are relative, with forward slashes and no `./`. The root is "".
 """
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from posixpath import join
 from typing import Literal
 
 Kind = Literal["file", "folder", "symlink", "hardlink", "device"]
@@ -96,12 +97,3 @@ def link_target(path: str, member: Member) -> str | None:
         return None
     folder = posixpath.dirname(path) if member.kind == "symlink" else ""
     return normalised(join(folder, member.target))
-
-
-def join(*parts: str) -> str:
-    return posixpath.join(*parts)
-
-
-def under(paths: Iterable[str], folder: str) -> list[str]:
-    """The paths inside a folder, at any depth."""
-    return [path for path in paths if path.startswith(f"{folder}/")]

@@ -11,21 +11,15 @@ from model_build.lint.finding import Finding, finding
 from model_build.lint.layout import PackedModel, PackedRepository
 from model_build.lint.model_config import enum_name, required_inputs
 
-FORBIDDEN = ("instance_group", "optimization", "model_warmup")
 Dims = tuple[int, ...]
 
 
 def check_ensemble(model: PackedModel, repository: PackedRepository) -> Iterator[Finding]:
     if not model.is_ensemble:
         return
-    yield from _settings(model)
     yield from _steps(model, repository.models)
-    yield from _made_twice(model)
     yield from _types(model, repository.models)
-    # Only the first broken one of these is reported: the others follow from it.
-    yield from [*_unproduced(model)] or [*_cycle(model)] or [*_unused(model)]
-    if model.name in reachable(repository.models, model.calls):
-        yield finding("ensemble-cycle/self", model.place("ensemble_scheduling"))
+    yield from _unproduced(model)
 
 
 def reachable(models: Mapping[str, PackedModel], names: list[str]) -> set[str]:
@@ -43,19 +37,6 @@ def _key(index: int) -> str:
 
 def _enumerated(model: PackedModel) -> list[tuple[int, Any]]:
     return list(enumerate(model.config.ensemble_scheduling.step))
-
-
-def _settings(model: PackedModel) -> Iterator[Finding]:
-    config = model.config
-    if config.platform != "ensemble" or config.backend:
-        place = model.place("backend" if config.backend else "platform")
-        yield finding("ensemble-setting/platform", place, platform=config.platform, backend=config.backend)
-    if not config.ensemble_scheduling.step:
-        yield finding("ensemble-setting/steps", model.place("ensemble_scheduling"))
-    present = {field.name for field, _ in config.ListFields()}
-    for key in FORBIDDEN:
-        if key in present:
-            yield finding("ensemble-setting/forbidden", model.place(key), key=key)
 
 
 def _steps(model: PackedModel, models: Mapping[str, PackedModel]) -> Iterator[Finding]:
@@ -84,15 +65,6 @@ def _mapping(model: PackedModel, index: int, step: Any, called: PackedModel) -> 
         if direction == "input" and not unknown:
             for name in sorted(required_inputs(called.config) - set(mapped)):
                 yield finding("ensemble-tensor/unmapped", model.place(f"{_key(index)}.input_map"), name=name, **values)
-
-
-def _made_twice(model: PackedModel) -> Iterator[Finding]:
-    maker: dict[str, int] = {}
-    for index, step in _enumerated(model):
-        for name in step.output_map.values():
-            if maker.setdefault(name, index) != index:
-                place = model.place(f"{_key(index)}.output_map")
-                yield finding("ensemble-tensor/twice", place, first=maker[name], step=index, name=name)
 
 
 class _Use(NamedTuple):
@@ -148,37 +120,13 @@ def _fits(first: Dims, second: Dims) -> bool:
     return len(first) == len(second) and all(a == b or -1 in (a, b) for a, b in zip(first, second, strict=True))
 
 
-def _given(model: PackedModel) -> set[str]:
-    return {tensor.name for tensor in model.config.input}
-
-
 def _unproduced(model: PackedModel) -> Iterator[Finding]:
     """Yields the tensors that neither the request nor a step provides."""
+    given = {tensor.name for tensor in model.config.input}
     produced = {name for _, step in _enumerated(model) for name in step.output_map.values()}
     for index, step in _enumerated(model):
-        for name in sorted(set(step.input_map.values()) - _given(model) - produced):
+        for name in sorted(set(step.input_map.values()) - given - produced):
             yield finding("ensemble-unproduced/input", model.place(f"{_key(index)}.input_map"), step=index, name=name)
     for index, tensor in enumerate(model.config.output):
         if tensor.name not in produced:
             yield finding("ensemble-unproduced/output", model.place(f"output[{index}]"), name=tensor.name)
-
-
-def _cycle(model: PackedModel) -> Iterator[Finding]:
-    """Yields the steps that wait for each other."""
-    ready, left = _given(model), dict(_enumerated(model))
-    while runnable := [index for index, step in left.items() if set(step.input_map.values()) <= ready]:
-        ready |= {name for index in runnable for name in left.pop(index).output_map.values()}
-    if left:
-        yield finding("ensemble-cycle/steps", model.place(_key(next(iter(left)))), steps=", ".join(map(str, left)))
-
-
-def _unused(model: PackedModel) -> Iterator[Finding]:
-    """Yields the tensors that no step reads."""
-    read = {name for _, step in _enumerated(model) for name in step.input_map.values()}
-    for index, tensor in enumerate(model.config.input):
-        if tensor.name not in read:
-            yield finding("ensemble-unused/input", model.place(f"input[{index}]"), name=tensor.name)
-    outputs = {tensor.name for tensor in model.config.output}
-    for index, step in _enumerated(model):
-        for name in sorted(set(step.output_map.values()) - outputs - read):
-            yield finding("ensemble-unused/output", model.place(f"{_key(index)}.output_map"), step=index, name=name)

@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import indent
 from typing import Literal, NamedTuple, cast
 
-from model_build.lint.runtime_context import UnmadeCheck
 from workloads.document import parse_toml
 
 Severity = Literal["error", "warning"]
@@ -60,21 +58,3 @@ def listing(names: Sequence[str], shown: int = 3) -> str:
     """Returns the first names and the number of the others."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(f"'{name}'" for name in names[:shown]) + more
-
-
-def render(findings: Sequence[Finding], unmade: Sequence[UnmadeCheck] = ()) -> str:
-    """Returns errors, then warnings, a line of totals, and the checks that were not made."""
-    ordered = sorted(findings, key=lambda each: each.severity != "error")
-    errors = sum(each.severity == "error" for each in findings)
-    totals = f"{_count(errors, 'error')}, {_count(len(findings) - errors, 'warning')}."
-    lacking = [f"  {check.check} (needs {check.needs})" for check in unmade]
-    return "\n\n".join([*map(_block, ordered), totals, *(["\n".join(["Not checked:", *lacking])] if lacking else [])])
-
-
-def _block(found: Finding) -> str:
-    details = [f"where  {found.where}", f"why    {found.why}", f"fix    {found.fix}"]
-    return f"{found.severity} {found.code}: {found.what}\n" + indent("\n".join(details), "  ")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -4,7 +4,7 @@ Sources: the container's `serve` script (docker/sagemaker/serve in triton-infere
 SAGEMAKER_TRITON_* variables, among them 16 MiB of shared memory per Python model instance; the Python backend's README
 for the use of shared memory; AWS's "Custom Inference Code with Hosting Services", which runs a container as
 `docker run IMAGE serve`; Docker's own default of 64 MiB for /dev/shm. No document of AWS states the size on an
-endpoint: exceeding Docker's default is a warning, exceeding a size measured there is an error.
+endpoint, so exceeding Docker's default is a warning.
 """
 
 import re
@@ -123,18 +123,17 @@ def check_shared_memory(repository: PackedRepository) -> Iterator[Finding]:
         yield finding("shared-memory/size", place, **values)
         return
     counts = _python_instances(repository)
-    available = context.shared_memory_bytes or DOCKER_SHARED_MEMORY_BYTES
     total = size * sum(counts.values())
-    if total > available:
+    if total > DOCKER_SHARED_MEMORY_BYTES:
         yield finding(
-            f"shared-memory/{'measured' if context.shared_memory_bytes else 'docker'}",
+            "shared-memory/docker",
             place,
             key=SHARED_MEMORY,
             count=sum(counts.values()),
             parts=", ".join(f"{count} of '{name}'" for name, count in counts.items()),
             size=size,
             total=total,
-            available=available,
+            available=DOCKER_SHARED_MEMORY_BYTES,
         )
 
 

@@ -8,9 +8,10 @@ folder whose name is a number without leading zeros; others are ignored).
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from posixpath import join
 from typing import Any
 
-from model_build.lint.contents import Contents, join
+from model_build.lint.contents import Contents
 from model_build.lint.finding import Finding, FindingPlace, finding, listing
 from model_build.lint.model_config import Misread, empty, parse
 from model_build.lint.paths import is_litter
@@ -28,8 +29,6 @@ class PackedModel:
     name: str
     config: Any
     """A protobuf ModelConfig; empty if there is no readable config.pbtxt."""
-    lines: Mapping[str, int]
-    """The line of each key of config.pbtxt."""
     has_file: bool
     readable: bool
     versions: tuple[str, ...]
@@ -49,8 +48,7 @@ class PackedModel:
         return [step.model_name for step in self.config.ensemble_scheduling.step]
 
     def place(self, key: str) -> FindingPlace:
-        """Returns the place of a key; `input[0]` is `input`."""
-        return FindingPlace(self.file, self.lines.get(key.replace("[0]", "")), key)
+        return FindingPlace(self.file, key=key)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,36 +104,32 @@ def _wrapper(contents: Contents, roots: list[str]) -> str | None:
 
 def _model(contents: Contents, name: str, findings: list[Finding]) -> PackedModel:
     file = join(name, "config.pbtxt")
-    config, lines, problem = _config(contents, file)
+    config, problem = _config(contents, file)
     findings += [problem] if problem else []
     numbers = sorted((int(text) for text in contents.folders(name) if VERSION.fullmatch(text)), reverse=True)
     model = PackedModel(
         name=name,
         config=config,
-        lines=lines,
         has_file=contents.file(file) is not None,
         readable=problem is None,
         versions=tuple(map(str, _loaded(numbers, config))),
     )
     if not numbers:
         findings.append(_no_version(name, contents))
-    elif not model.versions:
-        versions = ", ".join(map(str, numbers))
-        findings.append(finding("no-version/policy", model.place("version_policy"), versions=versions))
     return model
 
 
-def _config(contents: Contents, file: str) -> tuple[Any, Mapping[str, int], Finding | None]:
-    """Returns the configuration, the lines of its keys, and the reason why it cannot be read."""
+def _config(contents: Contents, file: str) -> tuple[Any, Finding | None]:
+    """Returns the configuration, and the reason why it cannot be read."""
     member = contents.file(file)
     if member is None:
-        return empty(), {}, None
+        return empty(), None
     if member.text is None:
-        return empty(), {}, finding("config-too-large", FindingPlace(file), size=member.size, limit=MAX_CONFIG_BYTES)
+        return empty(), finding("config-too-large", FindingPlace(file), size=member.size, limit=MAX_CONFIG_BYTES)
     parsed = parse(member.text)
     if isinstance(parsed, Misread):
-        return empty(), {}, finding("unparsable-config", FindingPlace(file, parsed.line), problem=parsed.problem)
-    return *parsed, None
+        return empty(), finding("unparsable-config", FindingPlace(file, parsed.line), problem=parsed.problem)
+    return parsed, None
 
 
 def _loaded(numbers: list[int], config: Any) -> list[int]:
@@ -148,4 +142,4 @@ def _loaded(numbers: list[int], config: Any) -> list[int]:
 
 
 def _no_version(name: str, contents: Contents) -> Finding:
-    return finding("no-version/folder", FindingPlace(name), name=name, children=listing(contents.children(name)))
+    return finding("no-version", FindingPlace(name), name=name, children=listing(contents.children(name)))

@@ -1,12 +1,14 @@
 """The options and the output of `lint`. With --workload most options can be left out."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from model_build.lint.check import lint
-from model_build.lint.finding import Finding, render
+from model_build.lint.finding import Finding
 from model_build.lint.runtime_context import RuntimeContext, unmade_checks
 from workloads import ModelArtifact, SageMakerEndpointHosting, WorkloadFolder, load_artifact, load_workload
 
@@ -22,7 +24,6 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--instance-type", action="append", metavar="TYPE", help="may be given several times")
     command.add_argument("--host-ami", metavar="NAME", help="the variant's InferenceAmiVersion, or 'none'")
     command.add_argument("--env", action="append", metavar="KEY=VALUE", help="all of the container's environment")
-    command.add_argument("--shared-memory-mb", type=int, metavar="N", help="size of the container's /dev/shm")
     command.add_argument("--payloads", action="append", type=Path, metavar="FILE", help="requests, JSON or JSON lines")
 
 
@@ -36,12 +37,17 @@ def document(findings: list[Finding], context: RuntimeContext) -> dict[str, Any]
     """Returns the document that --json prints."""
     return {
         "findings": [{**asdict(finding), "where": finding.where} for finding in findings],
-        "not_checked": [asdict(unmade) for unmade in unmade_checks(context)],
+        "not_checked": [{"check": check, "needs": needs} for check, needs in unmade_checks(context).items()],
     }
 
 
-def text(findings: list[Finding], context: RuntimeContext) -> str:
-    return render(findings, unmade_checks(context))
+def render(findings: Sequence[Finding], context: RuntimeContext) -> str:
+    """Returns errors, then warnings, a line of totals, and the checks that were not made."""
+    ordered = sorted(findings, key=lambda each: each.severity != "error")
+    errors = sum(each.severity == "error" for each in findings)
+    totals = f"{_count(errors, 'error')}, {_count(len(findings) - errors, 'warning')}."
+    lacking = [f"  {check} (needs {needs})" for check, needs in unmade_checks(context).items()]
+    return "\n\n".join([*map(_block, ordered), totals, *(["\n".join(["Not checked:", *lacking])] if lacking else [])])
 
 
 def exit_code(findings: list[Finding]) -> int:
@@ -56,7 +62,6 @@ def _context(options: argparse.Namespace, root: Path) -> RuntimeContext:
         "instance_types": tuple(options.instance_type) if options.instance_type else None,
         "host_ami": options.host_ami,
         "environment": dict(pair.partition("=")[::2] for pair in options.env) if options.env else None,
-        "shared_memory_bytes": options.shared_memory_mb and options.shared_memory_mb * 2**20,
         "payloads": tuple(options.payloads) if options.payloads else None,
     }
     known = _of_workload(folder, options.target, root) if folder else {}
@@ -83,3 +88,12 @@ def _of_workload(folder: WorkloadFolder, name: str | None, root: Path) -> dict[s
 def _artifact(folder: WorkloadFolder, name: str, root: Path) -> ModelArtifact | None:
     file = root / "build" / folder.workload.name / name / "artifact.json"
     return load_artifact(root, folder.workload.name, name) if file.exists() else None
+
+
+def _block(found: Finding) -> str:
+    details = [f"where  {found.where}", f"why    {found.why}", f"fix    {found.fix}"]
+    return f"{found.severity} {found.code}: {found.what}\n" + indent("\n".join(details), "  ")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

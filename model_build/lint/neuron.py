@@ -5,17 +5,15 @@ golden check, with the same readers. The graphs are not loaded.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from containers.encoder.goldens import GOLDENS, PARITY, ParityLimits
-from containers.encoder.goldens import from_json as read_goldens
+from containers.encoder.goldens import GOLDENS, PARITY
 from containers.encoder.settings import Settings
-from containers.neuron.server_settings import ServerSettings
+from containers.neuron.placement import ServerSettings
 from model_build.lint.contents import Contents
 from model_build.lint.finding import Finding, FindingPlace, finding, listing
 from model_build.lint.model_config import empty
-from model_build.lint.paths import is_torchscript
 from model_build.lint.payloads import check_payloads
 from model_build.lint.runtime_context import RuntimeContext, has_neuron_cores
 
@@ -42,14 +40,11 @@ def check_neuron(contents: Contents, context: RuntimeContext) -> list[Finding]:
     findings = [finding("missing-neuron-file", FindingPlace(name), name=name) for name in missing]
     settings = _read(contents, SETTINGS, Settings.from_json, findings)
     server = _read(contents, SERVER, ServerSettings.from_json, findings)
-    goldens = _read(contents, GOLDENS, read_goldens, findings)
-    _read(contents, PARITY, ParityLimits.from_json, findings)
     if settings is not None:
-        lengths = settings.pad_to or (settings.max_input_tokens,)
-        findings += _graphs(contents, lengths)
-        checked = {golden.length for golden in goldens} if goldens is not None else set(lengths)
-        if lacking := [str(length) for length in lengths if length not in checked]:
-            findings.append(finding("no-golden-row", FindingPlace(GOLDENS), lengths=", ".join(lacking)))
+        needed = [f"model.{length}.neuron.pt" for length in settings.pad_to or (settings.max_input_tokens,)]
+        findings += [
+            finding("missing-neuron-file", FindingPlace(name), name=name) for name in needed if not contents.file(name)
+        ]
     if wrong := [name for name in context.instance_types or () if not has_neuron_cores(name)]:
         findings.append(finding("wrong-hardware", FindingPlace("instance types"), names=listing(wrong)))
     if settings is not None and server is not None:
@@ -70,17 +65,6 @@ def _read(contents: Contents, name: str, read: Callable[[str], T], findings: lis
         problem = f"{type(error).__name__}: {error}"
         findings.append(finding("unreadable-neuron-file", FindingPlace(name), name=name, problem=problem))
         return None
-
-
-def _graphs(contents: Contents, lengths: tuple[int, ...]) -> Iterator[Finding]:
-    for length in lengths:
-        name = f"model.{length}.neuron.pt"
-        if (member := contents.file(name)) is None:
-            yield finding(
-                "missing-model-file/graph", FindingPlace(name), name=name, graphs=listing(graphs(contents)) or "none"
-            )
-        elif not is_torchscript(member):
-            yield finding("missing-model-file/torchscript", FindingPlace(name), name=name)
 
 
 def _signature(settings: Settings, server: ServerSettings) -> Any:

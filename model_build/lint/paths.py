@@ -1,15 +1,13 @@
 """Finds members that do not belong in an archive: names and links that leave it, devices, litter and pickles. Pure."""
 
 import posixpath
-import re
 from collections.abc import Collection, Iterator
+from posixpath import join
 
-from model_build.lint.contents import Contents, Member, join, link_target, normalised
+from model_build.lint.contents import Contents, Member, link_target, normalised
 from model_build.lint.finding import Finding, FindingPlace, finding, listing
 
 LITTER = ("__MACOSX", ".ipynb_checkpoints")
-# Control characters, a backslash (Windows wrote the archive) and bytes that are not UTF-8.
-ODD = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib")
 # How torch.save began a file before it wrote zips: its magic number, pickled.
 OLD_TORCH_SAVE = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
@@ -28,7 +26,6 @@ def check_paths(contents: Contents, served: Collection[str]) -> Iterator[Finding
         "link-member": [path for path, target in links.items() if target is not None and contents.exists(target)],
         "dangling-link": [path for path, target in links.items() if target is not None and not contents.exists(target)],
         "device-member": [path for path, member in tree.items() if member.kind == "device"],
-        "odd-path/name": [_printable(path) for path in tree if ODD.search(path)],
         f"litter/{'model' if litter_folders else 'file'}": litter,
         "pickle": [path for path, member in tree.items() if path not in {*served, *litter} and is_pickle(path, member)],
     }
@@ -70,7 +67,3 @@ def _through_link(path: str, contents: Contents) -> bool:
         for end in range(1, len(parts) + 1)
     }
     return any((folder := contents.tree.get(name)) is not None and folder.kind == "symlink" for name in folders)
-
-
-def _printable(path: str) -> str:
-    return path.encode("unicode_escape", "surrogatepass").decode().replace("\\\\", "\\")

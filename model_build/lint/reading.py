@@ -11,10 +11,11 @@ import stat
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from posixpath import join
 from typing import Protocol, TypeVar
 
 from containers.archive_reader import LIMITS, ArchiveRefused, Entry, entries
-from model_build.lint.contents import Contents, Member, join, normalised
+from model_build.lint.contents import Contents, Member, normalised
 
 HEAD_BYTES = 64
 MAX_CONFIG_BYTES = 1 << 20

@@ -22,8 +22,6 @@ class RuntimeContext:
     """The variant's InferenceAmiVersion, or `NO_HOST_AMI`."""
     environment: Mapping[str, str] | None = None
     """All variables that the container gets."""
-    shared_memory_bytes: int | None = None
-    """Size of /dev/shm as seen inside the container."""
     payloads: tuple[Path, ...] | None = None
     """Files of requests: rows or KServe v2 JSON bodies, one per line of a .jsonl, or one body per file."""
     toolchain: Mapping[str, str] | None = None
@@ -53,14 +51,8 @@ def has_neuron_cores(instance_type: str) -> bool:
     return family(instance_type) in NEURON_FAMILIES.values()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class UnmadeCheck:
-    check: str
-    needs: str
-
-
-def unmade_checks(context: RuntimeContext) -> list[UnmadeCheck]:
-    """Returns the checks that `lint` skips in this context."""
+def unmade_checks(context: RuntimeContext) -> Mapping[str, str]:
+    """Returns the checks that `lint` skips in this context, with the facts that each needs."""
     known = {
         "the image": context.image,
         "the image's TensorRT version": context.tensorrt_version,
@@ -81,4 +73,4 @@ def unmade_checks(context: RuntimeContext) -> list[UnmadeCheck]:
     if context.on_inferentia:  # a model for Neuron runs without Triton
         checks = {check: needs for check, needs in checks.items() if needs == ("payload files",)}
     lacking = {check: [fact for fact in needs if known[fact] is None] for check, needs in checks.items()}
-    return [UnmadeCheck(check=check, needs=", ".join(facts)) for check, facts in lacking.items() if facts]
+    return {check: ", ".join(facts) for check, facts in lacking.items() if facts}

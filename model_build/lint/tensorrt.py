@@ -8,9 +8,10 @@ artifact.json may.
 
 import re
 from collections.abc import Iterator, Mapping
+from posixpath import join
 
 from model_build.lint.backends import backend_of, model_file
-from model_build.lint.contents import Member, join
+from model_build.lint.contents import Member
 from model_build.lint.finding import Finding, FindingPlace, finding
 from model_build.lint.layout import PackedModel, PackedRepository
 from workloads.instances import COMPUTE_CAPABILITIES, family

@@ -11,7 +11,7 @@ model.LENGTH.neuron.pt      one compiled graph for each sequence length
 from pathlib import Path
 
 from containers.encoder.goldens import GOLDENS, PARITY, ParityLimits
-from containers.neuron.server_settings import ServerSettings
+from containers.neuron.placement import ServerSettings
 from model_build.checkpoint import Checkpoint
 from model_build.encoder.graphs import settings
 from model_build.neuron import arguments

@@ -1,16 +1,17 @@
 """The AWS calls of a remote build and of a recording, as one object that tests replace."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from aws_api import endpoints, logs, processing_jobs, s3
-from aws_api.endpoints import Endpoint
-from aws_api.errors import AwsUnavailable
+from aws_api import logs, processing_jobs, s3
+from aws_api.errors import AwsUnavailable, NotFound
 from aws_api.expiry import GRACE_S, expiry_tag
 from aws_api.processing_jobs import ProcessingJob
+from aws_api.sagemaker import ENDPOINT_LOG, Endpoint
 from aws_api.session import AwsSession
 from workloads import Unavailable
 
@@ -51,13 +52,13 @@ class BuildAccount(AwsSession):
 
     def create_job(self, job: ProcessingJob) -> None:
         """Raises `AwsRefused` if the job was not created."""
-        processing_jobs.create(self, job)
+        self.call("sagemaker", "create_processing_job", **job.request())
 
     def describe_job(self, name: str) -> Mapping[str, Any]:
-        return processing_jobs.describe(self, name)
+        return self.call("sagemaker", "describe_processing_job", ProcessingJobName=name)
 
     def stop_job(self, name: str) -> None:
-        processing_jobs.stop(self, name)
+        self.call("sagemaker", "stop_processing_job", ProcessingJobName=name)
 
     def job_log(self, name: str, lines: int) -> Sequence[str]:
         """Returns the last lines of a job's log."""
@@ -66,15 +67,19 @@ class BuildAccount(AwsSession):
     def create_endpoint(self, endpoint: Endpoint) -> None:
         """Creates an endpoint that `jobs cleanup` deletes if this process is killed."""
         tag = expiry_tag(datetime.now(timezone.utc) + timedelta(seconds=endpoint.startup_s + GRACE_S))
-        endpoints.create(self, replace(endpoint, tags={**endpoint.tags, tag["Key"]: tag["Value"]}))
+        tagged = replace(endpoint, tags={**endpoint.tags, tag["Key"]: tag["Value"]})
+        for operation, request in tagged.requests().items():
+            self.call("sagemaker", operation, **request)
 
     def describe_endpoint(self, name: str) -> Mapping[str, Any]:
-        return endpoints.describe(self, name)
+        return self.call("sagemaker", "describe_endpoint", EndpointName=name)
 
     def delete_endpoint(self, name: str) -> None:
         """Deletes the endpoint, its configuration and its model, if they exist."""
-        endpoints.delete(self, name)
+        for noun in ("endpoint", "endpoint_config", "model"):
+            with suppress(NotFound):
+                self.call("sagemaker", f"delete_{noun}", **{f"{noun.title().replace('_', '')}Name": name})
 
     def endpoint_log(self, name: str, lines: int) -> Sequence[str]:
         """Returns the last lines of the container's log."""
-        return logs.last_lines(self, endpoints.LOG_GROUP.format(name=name), lines)
+        return logs.last_lines(self, ENDPOINT_LOG.format(endpoint=name), lines)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from aws_api.endpoints import LOG_GROUP, Endpoint
 from aws_api.errors import AwsRefused, AwsUnavailable
+from aws_api.sagemaker import ENDPOINT_LOG, Endpoint
 from model_build.progress import Progress, silent
 from model_build.remote.build_account import LOG_LINES, BuildAccount, failure
 from model_build.remote.build_site import BuildSite
@@ -149,7 +149,7 @@ def _wait(endpoint: Endpoint, account: BuildAccount, progress: Progress, sleep: 
         if status == "InService":
             return
         if status == "Failed":
-            group = LOG_GROUP.format(name=endpoint.name)
+            group = ENDPOINT_LOG.format(endpoint=endpoint.name)
             read_log = partial(account.endpoint_log, endpoint.name, LOG_LINES)
             raise failure(f"The endpoint {endpoint.name}", described, group, read_log)
         sleep(POLL_S)

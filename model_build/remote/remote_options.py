@@ -13,7 +13,7 @@ from model_build.remote.recording import plan_recording, record_on_chip
 from model_build.remote.remote_build import build_remotely
 from model_build.remote.request import driver_warnings, plan_remote
 from workloads import UsageError, WorkloadFolder, artifact_file
-from workloads.set_option import with_settings
+from workloads.folder import with_settings
 
 
 def add_build_options(command: argparse.ArgumentParser) -> None:

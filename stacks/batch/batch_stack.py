@@ -88,8 +88,8 @@ class ScheduledBatchStack(Stack):
         archive: ModelArchive,
         role: iam.Role,
     ) -> EcsBatchWork:
-        refuse(problems_of_hardware(props, shards.wanted, region_of(self)))
-        name, runs_on = props.folder.workload.name, machine(shards.wanted.file, shards.wanted.instance_type)
+        refuse(problems_of_hardware(props, shards.choice, region_of(self)))
+        name, runs_on = props.folder.workload.name, machine(shards.choice.file, shards.choice.instance_type)
         network = PrivateNetwork(
             self, "Network", workload=props.folder.workload, existing=hosting.vpc, shared=self._shared
         )

@@ -143,7 +143,7 @@ def _acknowledge_any_revision(role: iam.Role, definition: ecs.Ec2TaskDefinition)
     """Answers the finding on CDK's own grant, which lets the state machine run any revision of a task."""
     arn = Stack.of(definition).split_arn(definition.task_definition_arn, ArnFormat.SLASH_RESOURCE_NAME)
     family = f"arn:{arn.partition}:{arn.service}:{arn.region}:{arn.account}:{arn.resource}/{arn.resource_name}:*"
-    acknowledge_resources(role, [family], "A run that has begun goes on with the task it began with after an update.")
+    acknowledge_resources(role, [family], "A run keeps the task revision that it started with, also after an update.")
 
 
 class BatchSteps(Construct):

@@ -90,7 +90,7 @@ class EcsService(Construct):
             cross_zone_enabled=True,
             security_groups=[self.balancer_group],
         )
-        acknowledge(self.balancer, "AwsSolutions-ELB2", "A network load balancer logs TLS connections alone.")
+        acknowledge(self.balancer, "AwsSolutions-ELB2", "A network load balancer logs only TLS connections.")
         self.service = self._service(tasks)
         self.target_groups = {
             protocol: self._target_group(protocol, port, server) for protocol, port in server.ports.items()

@@ -111,7 +111,7 @@ class EcsServiceDashboard(Construct):
         dashboard.add_widgets(
             _graph("Healthy tasks", [service.metric_healthy_tasks()]), _graph("CPU (%)", [service.metric_cpu()])
         )
-        dashboard.add_widgets(self._cost(), _graph("Memory (% of what is reserved)", [service.metric_memory()]))
+        dashboard.add_widgets(self._cost(), _graph("Memory (% of the reservation)", [service.metric_memory()]))
 
     def _latency(self) -> list[cloudwatch.GraphWidget]:
         objective, workload = self._props.objective, self._props.workload

@@ -55,7 +55,7 @@ class SharedZones:
         return (having or list(ORDINALS))[:count]
 
     def caution(self) -> str | None:
-        """Says that the zones may lack an accelerator, where that is so. A CPU type is in nearly every zone."""
+        """Returns a caution if the zones may lack an accelerator. Nearly every zone has CPU types."""
         types = sorted({workload.instance_types[0] for workload in self._shared.values()})
         rare = [name for name in types if instances.has_accelerator(name)]
         if not rare or not set(self.all) & set(ORDINALS):

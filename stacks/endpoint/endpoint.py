@@ -174,7 +174,7 @@ class CapturedData(Construct):
             "AwsSolutions-S1",
             "Only the endpoint writes here; a log of that would need a second bucket.",
         )
-        acknowledge_to_checkov(self.bucket, "CKV_AWS_21", "What is captured has a name of its own and is written once.")
+        acknowledge_to_checkov(self.bucket, "CKV_AWS_21", "Captured files have unique names and are written once.")
         self.config = sagemaker.CfnEndpointConfig.DataCaptureConfigProperty(
             enable_capture=True,
             initial_sampling_percentage=capture.percent,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stacks.deployment import Deployment, plan_deployment
-from stacks.fitness import Wanted, not_offered, outside_zones, unfit
+from stacks.fitness import InstanceChoice, not_offered, outside_zones, unfit
 from stacks.workload_stack import SynthWarning, WorkloadStackProps, refuse
 from workloads import EndpointUpdate, ModelArtifact, NewVpc, ProjectError, SageMakerEndpointHosting, Target, UsageError
 from workloads.instances import hardware
@@ -24,7 +24,7 @@ class EndpointPlan:
 class _Placement:
     """An artifact, the target that it was built for, and an instance type that it is to run on."""
 
-    wanted: Wanted
+    choice: InstanceChoice
     artifact: ModelArtifact
     target: Target
 
@@ -59,19 +59,21 @@ def _other_placements(
     """Yields what runs besides the deployment's own type: fallback types and the shadow."""
     file, workload = props.folder.file, props.folder.workload
     for fallback in hosting.fallback_instance_types:
-        wanted = Wanted(instance_type=fallback, file=file, key="hosting.fallback_instance_types")
-        yield _Placement(wanted=wanted, artifact=props.artifact, target=workload.hosted)
+        choice = InstanceChoice(instance_type=fallback, file=file, key="hosting.fallback_instance_types")
+        yield _Placement(choice=choice, artifact=props.artifact, target=workload.hosted)
     if hosting.shadow is not None and shadow is not None:
-        wanted = Wanted(instance_type=hosting.shadow.instance_type, file=file, key="hosting.shadow.instance_type")
+        choice = InstanceChoice(
+            instance_type=hosting.shadow.instance_type, file=file, key="hosting.shadow.instance_type"
+        )
         target = workload.targets[workload.variant(hosting.shadow.target).target]
-        yield _Placement(wanted=wanted, artifact=shadow, target=target)
+        yield _Placement(choice=choice, artifact=shadow, target=target)
 
 
 def _problems_of_placements(placements: Iterator[_Placement], region: str | None) -> Iterator[ProjectError]:
     for placement in placements:
-        yield from unfit(placement.wanted, placement.artifact, placement.target)
+        yield from unfit(placement.choice, placement.artifact, placement.target)
         if region is not None:
-            yield from not_offered(placement.wanted, region)
+            yield from not_offered(placement.choice, region)
 
 
 def _problems_of_zones(
@@ -118,4 +120,4 @@ def _inf1_warnings(props: WorkloadStackProps, instance_type: str) -> Iterator[Sy
             "guardrails and shadow tests: an update moves all traffic at once, and no alarm rolls it back. With "
             'hosting.kind = "ecs-service" the same build is rolled back by itself; workloads/query_intent shows how.'
         )
-        yield SynthWarning(id="guardrails:inf1", text=text)
+        yield SynthWarning("guardrails:inf1", text)

@@ -77,18 +77,18 @@ def plan(
     if network is None:
         shared = {folder.file: folder.workload for folder in folders}
         network = SharedZones(shared, None, in_production=stage == "production")
-    asked = [
+    questions = [
         (folder.workload.stack_name, question) for folder in folders for question in _questions(folder, stage, network)
     ]
     if source is not None:
-        asked += [(RELEASE, Connection(arn=source.connection_arn)), *((RELEASE, each) for each in _deploying())]
-    return tuple(_each_once(asked))
+        questions += [(RELEASE, Connection(arn=source.connection_arn)), *((RELEASE, each) for each in _deploying())]
+    return tuple(_each_once(questions))
 
 
-def _each_once(asked: Iterable[tuple[str, Question]]) -> Iterator[Check]:
+def _each_once(questions: Iterable[tuple[str, Question]]) -> Iterator[Check]:
     quotas: dict[tuple[str, str], list[tuple[str, Quota]]] = {}
     others: dict[Question, list[str]] = {}
-    for stack, question in asked:
+    for stack, question in questions:
         if isinstance(question, Quota):
             quotas.setdefault((question.service, question.quota), []).append((stack, question))
         else:
@@ -170,9 +170,9 @@ def _service(
 
 
 def _batch(folder: WorkloadFolder, hosting: ScheduledBatchHosting, network: SharedZones) -> Iterator[Question]:
-    found = folder.batch_recommendation()
-    shards = found.recommended.shards if found else hosting.shards
-    instance_type = found.recommended.instance_type if found else folder.workload.instance_types[0]
+    sized = folder.batch_recommendation()
+    shards = sized.recommended.shards if sized else hosting.shards
+    instance_type = sized.recommended.instance_type if sized else folder.workload.instance_types[0]
     why = f"{shards} {instance_type}, one for each shard"
     yield _on_demand(folder, instance_type, shards, why)
     yield from _on_ec2(folder, hosting, instance_type, network)

@@ -142,7 +142,7 @@ class ReleasePipelineStack(Stack):
             versioned=True,
             removal_policy=RemovalPolicy.RETAIN,
         )
-        acknowledge(bucket, "AwsSolutions-S1", "Read and written by this pipeline alone, whose calls CloudTrail has.")
+        acknowledge(bucket, "AwsSolutions-S1", "Only this pipeline reads and writes it. CloudTrail has its calls.")
         return bucket
 
     def _synth(self) -> pipelines.CodeBuildStep:
@@ -294,8 +294,8 @@ def _cli_version() -> str:
 
 def _acknowledge_artifacts(pipeline: pipelines.CodePipeline) -> None:
     bucket = pipeline.pipeline.artifact_bucket
-    acknowledge(bucket, "AwsSolutions-S1", "What steps hand on, read and written by this pipeline alone.")
-    acknowledge_to_checkov(bucket, "CKV_AWS_21", "What steps hand on has names that each execution makes.")
+    acknowledge(bucket, "AwsSolutions-S1", "Artifacts between steps. Only this pipeline reads and writes them.")
+    acknowledge_to_checkov(bucket, "CKV_AWS_21", "Each execution gives its artifacts new names.")
     assets = pipeline.node.try_find_child("Assets")  # Nothing is published before something is built.
     publisher = assets.node.try_find_child("FileRole") if assets else None
     if isinstance(publisher, iam.Role):

@@ -7,7 +7,7 @@ import tarfile
 OUTSIDE = "outside"
 """The file beside the folder to unpack to that `leaves_the_folder` writes over."""
 
-FIELDS = {"name": 0, "mode": 100, "size": 124, "magic": 257, "prefix": 345}
+FIELDS = {"name": 0, "mode": 100, "size": 124, "magic": 257, "prefix": 345, "extended": 482}
 """The places of a header's fields."""
 
 

@@ -54,15 +54,15 @@ def test_tars_without_an_end_marker_and_several_gzip_streams_are_read() -> None:
     assert read_files(io.BytesIO(packed(file("a", b"1"), end=b"") + packed(file("b", b"2")))) == {"a": b"1", "b": b"2"}
 
 
-SPARSE = {"GNU.sparse.major": "1", "GNU.sparse.name": "a"}
 OUT = "could lead out of the folder"
 NUMBER = b"\xff" * 12
 PREFIXED = tar.changed(header("x"), magic=b"ustar\00000", prefix=b"../..")
 DEEP = repr("a/" * 30 + "…" + "/a" * 29 + "/b")
 NO_NAME = "cannot be created (File name too long)"
-TWICE = "a pax header sets the path or the size twice, or for every entry"
-REPEATED = header("p", b"x", 18) + tar.padded(b"9 path=a\n9 path=b\n")
-EXTENDED = "two extended headers describe one entry"
+ENDS = "it ends in the middle of a file"
+HEADERS = "the headers of an entry have more than 8,192 bytes"
+TAR = "its tar is damaged"
+NO_UTF_8 = f"{TAR} ('utf-8' codec can't encode character '\\udcff' in position 1: surrogates not allowed)"
 REFUSED: list[tuple[str, bytes, str]] = [
     ("a name that climbs", packed(file("a/../../b")), f"'a/../../b' {OUT}"),
     ("an absolute name", packed(file("/etc/x")), f"'/etc/x' {OUT}"),
@@ -74,38 +74,46 @@ REFUSED: list[tuple[str, bytes, str]] = [
     ("a symbolic link", packed(header("a", b"2", target="b")), f"'a' is a symlink; {ONLY}"),
     ("a hard link", packed(file("b"), header("a", b"1", target="b")), f"'a' is a hardlink; {ONLY}"),
     ("a pipe", packed(header("a", b"6")), f"'a' is a device; {ONLY}"),
-    ("a sparse file", packed(header("a", b"S")), f"'a' has tar's type b'S'; {ONLY}"),
+    ("a sparse file", packed(header("a", b"S")), f"'a' is sparse; {ONLY}"),
     ("a part of several volumes", packed(header("a", b"M")), f"'a' has tar's type b'M'; {ONLY}"),
-    ("a sparse file of pax", packed(pax(SPARSE), file("a")), f"a pax header has 'GNU.sparse.major' of b'1'; {ONLY}"),
-    ("a character set", packed(pax({"hdrcharset": "B"}), file("a")), f"a pax header has 'hdrcharset' of b'B'; {ONLY}"),
-    ("a negative pax size", packed(pax({"size": "-1"}), file("a")), f"a pax header has 'size' of b'-1'; {ONLY}"),
-    ("a path for every entry", packed(pax({"path": "b"}, b"g"), file("a")), TWICE),
-    ("a key twice", packed(REPEATED, file("a")), TWICE),
-    ("a pax header cut", packed(header("p", b"x", 9) + tar.padded(b"99 path=a")), "a pax header is damaged"),
-    ("two pax headers", packed(pax({"path": "a"}), pax({"path": "b"}), file("c")), EXTENDED),
-    ("two formats' names", packed(tar.long_name(b"a\0"), pax({"path": "b"}), file("c")), EXTENDED),
-    ("a header for nothing", packed(pax({"path": "a"})), "it ends after an extended header"),
-    ("no UTF-8", packed(tar.long_name(b"\xff\0"), file("a")), "an extended tar header is not UTF-8"),
+    ("a sparse file of pax", packed(pax({"GNU.sparse.major": "1"}), file("a")), f"'a' is sparse; {ONLY}"),
+    ("a negative pax size", packed(pax({"size": "-1"}), file("a")), "'a' is a file of -1 bytes"),
+    (
+        "a path for every entry",
+        packed(pax({"path": "b"}, b"g"), file("a")),
+        "a pax header sets the path or the size for every entry",
+    ),
+    ("a pax header cut", packed(header("p", b"x", 9) + tar.padded(b"99 path=a")), f"{TAR} (end of file header)"),
+    ("a header for nothing", packed(pax({"path": "a"})), f"{TAR} (end of file header)"),
+    ("no UTF-8", packed(tar.long_name(b"a\xff\0"), file("a")), NO_UTF_8),
     ("too deep", packed(tar.long_name(b"a/" * 65 + b"b"), file("a")), f"{DEEP} is a name that is too long or too deep"),
     ("a part too long", packed(tar.long_name(b"a" * 256), file("a")), f"'{'a' * 60}…{'a' * 60}' {NO_NAME}"),
     ("a file twice", packed(file("a"), file("./a")), "'./a' cannot be created (File exists)"),
     ("a folder over a file", packed(file("a"), header("a/", b"5")), "'a' cannot be created (File exists)"),
     ("a file over a folder", packed(file("a/b"), file("a")), "'a' cannot be created (File exists)"),
     ("a file in a file", packed(file("a"), file("a/b/c")), "'a/b/c' cannot be created (Not a directory)"),
-    ("a folder with content", packed(header("a", b"5", 3), tar.padded(b"abc")), "'a' has content and is not a file"),
-    ("a damaged header", packed(file("a"), header("b")[:-1] + b"x"), "a tar header is damaged (bad checksum)"),
-    ("letters as size", packed(tar.changed(header("a"), size=b"many")), "a tar header is damaged (invalid header)"),
-    ("a negative size", packed(tar.changed(header("a"), size=NUMBER)), "a tar header is damaged (negative size)"),
-    ("an entry cut", gzip.compress(header("a", size=600) + b"x" * 512), "it ends in the middle of 'a'"),
-    ("padding cut", gzip.compress(header("a", size=5) + b"x" * 5), "it ends in the middle of 'a'"),
-    ("a header cut", gzip.compress(header("a")[:300]), "it ends in the middle of a tar header"),
-    ("a long name cut", gzip.compress(header("a", b"L", 600)), "it ends in the middle of an extended header"),
-    ("a giant long name", gzip.compress(header("a", b"L", 1 << 30)), "an extended tar header has 1,073,741,824 bytes"),
+    ("a folder with content", packed(header("a", b"5", 3), tar.padded(b"abc")), "'a' is a folder of 3 bytes"),
+    ("a damaged header", packed(file("a"), header("b")[:-1] + b"x"), "a tar header is damaged"),
+    ("letters as size", packed(tar.changed(header("a"), size=b"many")), f"{TAR} (invalid header)"),
+    ("a negative size", packed(tar.changed(header("a"), size=NUMBER)), "'a' is a file of -1 bytes"),
+    ("an entry cut", gzip.compress(header("a", size=600) + b"x" * 512), ENDS),
+    ("padding cut", gzip.compress(header("a", size=5) + b"x" * 5), ENDS),
+    ("a header cut", gzip.compress(header("a")[:300]), f"{TAR} (truncated header)"),
+    ("a later header cut", gzip.compress(file("a") + header("b")[:300]), "a tar header is damaged"),
+    ("a long name cut", gzip.compress(header("a", b"L", 600)), f"{TAR} (empty header)"),
+    ("a giant long name", gzip.compress(header("a", b"L", 1 << 30)), HEADERS),
+    ("a sparse map cut", gzip.compress(tar.changed(header("a", b"S"), extended=b"\1")), f"{TAR} (index out of range)"),
+    (
+        "a giant sparse map",
+        packed(tar.changed(header("a", b"S"), extended=b"\1"), (bytes(504) + b"\1" * 8) * 20),
+        HEADERS,
+    ),
+    ("many headers of an entry", packed(*[pax({"comment": "x"}, b"g")] * 10), HEADERS),
     ("a second archive", packed(file("a"), end=bytes(1024) + file("b")), "data follows the end of its tar"),
-    ("nothing", b"", "it is not gzip"),
+    ("nothing", b"", f"{TAR} (empty file)"),
     ("no gzip", b"PK\3\4", "it is not gzip"),
+    ("bytes after gzip", packed(file("a")) + b"x1", "its gzip stream is damaged"),
     ("gzip cut", packed(file("a"))[:-3], "its gzip stream ends early"),
-    ("bytes after gzip", packed(file("a")) + b"\0", "data follows its gzip stream"),
 ]
 
 
@@ -134,11 +142,11 @@ def test_an_archive_beyond_the_limits_is_refused() -> None:
     many = packed(*(file(f"f{number}") for number in range(10)))
     assert len(read_files(io.BytesIO(many), limits=Limits(entries=10))) == 10
     assert refusal(many, limits=Limits(entries=9)) == "it has more than 9 files and folders"
-    headers = packed(*[pax({"comment": "x"}, b"g")] * 10)
-    assert refusal(headers, limits=Limits(entries=9)) == "it has more than 9 headers"
+    folders = packed(*[header("a/", b"5")] * 10)
+    assert refusal(folders, limits=Limits(entries=9)) == "it has more than 9 entries"
     deep = packed(file("/".join("abcdefghij")))
     assert refusal(deep, limits=Limits(entries=9)) == "it has more than 9 files and folders"
-    streams = b"".join(map(gzip.compress, [file("a"), *[b""] * 9]))
+    streams = b"".join(map(gzip.compress, [file("a"), *[b""] * 10]))
     assert refusal(streams, limits=Limits(entries=9)) == "it has more than 9 gzip streams"
     size = len(file("a", b"x" * 5000)) + 1024
     assert read_files(io.BytesIO(packed(file("a", b"x" * 5000))), limits=Limits(bytes=size))
@@ -155,7 +163,7 @@ def test_a_bomb_writes_no_more_than_the_limit(tmp_path: Path) -> None:
     class Slow(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
             sizes.extend(path.stat().st_size for path in tmp_path.rglob("a"))
-            return super().read(400)
+            return super().read(min(size or 400, 400))
 
     with pytest.raises(ArchiveRefused, match="unpacks to more than"):
         unpack(Slow(packed(file("a", bytes(16 << 20)))), tmp_path / "new", limits=Limits(bytes=3 << 20))

@@ -16,7 +16,8 @@ from workloads import ROOT
 
 CONTAINERS = ROOT / "containers"
 TRITON = CONTAINERS / "triton"
-COMMON = {"__init__.py", "archive_reader.py", "embedded_metrics.py", "container_errors.py", "encoder", "batch"}
+FILES = {"__init__.py", "archive_reader.py", "embedded_metrics.py", "container_errors.py", "worker_process.py"}
+COMMON = FILES | {"encoder", "batch"}
 SHIPPED = {"batch": COMMON, "neuron": COMMON | {"neuron"}}
 SERVING = {"numpy", "onnxruntime", "tokenizers", "triton_python_backend_utils"}
 ALLOWED = {
@@ -99,15 +100,7 @@ OTHER_CUDA = "cuda-bindings==13.0.3 \\\ntensorrt-cu12-bindings==10.9.0.34 \\\n"
 MOVE = "and run `make lock`.\n"
 TENSORRT = [
     ("[TensorRT v101303] [b9]", "13.0.1", GPU, ""),
-    ("[TensorRT v101303]", "13.0.1", GPU, ""),  # some do not print the build
     ("[TensorRT v100900] [b34]", "12.9.0.043", GPU_CUDA_12, ""),
-    (
-        "[TensorRT v110201] [b9]",
-        "13.0.1",
-        GPU,
-        "This image needs tensorrt-cu13-bindings==11.2.1.9, and gpu-requirements.txt has "
-        f"tensorrt-cu13-bindings==10.13.3.9: move it in pyproject.toml's triton-gpu-image {MOVE}",
-    ),
     (  # TensorRT compares all four parts of a plan's version
         "[TensorRT v101303] [b12]",
         "13.0.1",

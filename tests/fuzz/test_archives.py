@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,22 +73,11 @@ def plain(name: str, content: bytes) -> bytes:
     return tar.file(name, content)
 
 
-trees = st.dictionaries(
-    st.lists(st.sampled_from(["a", "b", "model", "1", "ünï", "x" * 120]), min_size=1, max_size=4).map("/".join),
-    contents,
-    max_size=8,
-).filter(lambda tree: not any(other.startswith(f"{name}/") for name in tree for other in tree))
 GOOD = {"model/config.pbtxt": b"name: 1", "model/1/model.py": b"pass" * 300, "model/1/ünï": bytes(2000)}
 
 
 def packed_tree(tree: Tree) -> bytes:
     return tar.packed(*(plain(name, content) for name, content in tree.items()))
-
-
-@examples(20)
-@given(trees)
-def test_plain_files_are_unpacked(tree: Tree) -> None:
-    assert check(packed_tree(tree)) == tree
 
 
 @st.composite
@@ -160,17 +148,3 @@ def test_a_changed_tar_stays_in_its_folder(chance: random.Random, signed: bool) 
         blocks = [data[start : start + 512] for start in range(0, len(data), 512)]
         data = b"".join(tar.changed(block) if block[257:262] == b"ustar" else block for block in blocks)
     check(gzip.compress(data, 1))
-
-
-@examples(10)
-@given(st.integers(1, 64), st.integers(0, 1 << 40), st.sampled_from([b"0", b"5", b"x", b"L", b"g"]))
-def test_a_bomb_is_refused_at_the_limit(megabytes: int, claimed: int, type_: bytes) -> None:
-    header = tar.changed(tar.header("bomb", type_), size=b"\x80" + claimed.to_bytes(11, "big"))
-    zeros = gzip.compress(bytes(1 << 20), 1)
-    assert check(gzip.compress(header) + zeros * megabytes) is None
-
-
-@pytest.mark.parametrize("count", [1, 60])
-def test_streams_of_nothing_are_refused_at_the_limit(count: int) -> None:
-    streams = gzip.compress(b"") * (count * 1000)
-    assert check(streams + packed_tree(GOOD)) is None

@@ -14,14 +14,12 @@ from hypothesis import strategies as st
 from inference_recommender.load_generator.http import SWEEP_S
 from inference_recommender.load_generator.http_answer import (
     MOST_HEAD_BYTES,
-    SHOWN_BYTES,
     BadAnswer,
     ParsedAnswer,
     whole_head,
 )
 from inference_recommender.load_generator.load_run import DRAIN_S, Run
-from inference_recommender.load_generator.plan import Arrivals, StoppingConditions, TrafficPattern
-from inference_recommender.load_generator.traffic import arrival_times
+from inference_recommender.load_generator.plan import Arrivals, StoppingConditions, TrafficPattern, arrival_times
 from tests.fuzz import examples
 from tests.inference_recommender.load_generator.virtual_run import outgoing_of, plan_of, users
 from tests.virtual_time import Network, Peer, Request, VirtualLoop
@@ -154,15 +152,3 @@ def test_both_ways_to_read_an_answer_agree(data: bytes) -> None:
     with suppress(BadAnswer):
         parsed.feed(data[:length].ljust(length, b"x"))
         assert (parsed.complete, parsed.status, parsed.keep_alive) == (True, 200, keep_alive)
-
-
-@given(pieces=st.lists(answers(), min_size=1, max_size=4))
-@examples(100)
-def test_the_parser_ends_or_refuses_and_keeps_little(pieces: list[bytes]) -> None:
-    parsed = ParsedAnswer()
-    with suppress(BadAnswer):
-        for piece in pieces:
-            parsed.feed(piece)
-            if parsed.complete:
-                break
-    assert len(parsed.body) <= 2 * SHOWN_BYTES

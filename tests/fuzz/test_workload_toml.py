@@ -84,48 +84,25 @@ def _read(folder: Path) -> None:
     assert str(named).startswith(str(folder))
 
 
-@examples(60)
+@pytest.mark.parametrize("name", ["workload.toml", "payloads.jsonl", "evaluation.jsonl"])
+@examples(40)
 @given(data=st.data())
-def test_a_workload_with_damaged_lines_is_refused_by_file_and_key_or_is_one(data: st.DataObject, scratch: Path) -> None:
-    folder = scratch / data.draw(st.sampled_from(NAMES))
-    whole = (ROOT / "workloads" / folder.name / "workload.toml").read_text("utf-8")
-    (folder / "workload.toml").write_text(data.draw(damaged_lines(whole)), "utf-8")
+def test_a_damaged_file_is_refused_by_its_name_or_read(name: str, data: st.DataObject, scratch: Path) -> None:
+    file = scratch / data.draw(st.sampled_from(NAMES)) / name
+    whole = file.read_bytes()
+    damaged = damaged_bytes(whole)
+    if name == "workload.toml":
+        damaged |= damaged_lines(whole.decode()).map(str.encode)
+    file.write_bytes(data.draw(damaged))
     try:
-        _read(folder)
+        _read(file.parent)
     finally:
-        (folder / "workload.toml").write_text(whole, "utf-8")
+        file.write_bytes(whole)
 
 
-@pytest.mark.parametrize("file", ["workload.toml", "payloads.jsonl", "evaluation.jsonl"])
-@examples(20)
-@given(data=st.data())
-def test_a_file_with_damaged_bytes_is_refused_by_its_name_or_is_one(
-    file: str, data: st.DataObject, scratch: Path
-) -> None:
-    damaged = scratch / data.draw(st.sampled_from(NAMES)) / file
-    whole = damaged.read_bytes()
-    damaged.write_bytes(data.draw(damaged_bytes(whole)))
-    try:
-        _read(damaged.parent)
-    finally:
-        damaged.write_bytes(whole)
-
-
-@pytest.mark.parametrize("limit", [1_000, 10_000, 100_000])
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        ("[" * 3_000, rf"{TOO_DEEP}|cannot be read: Invalid value \(at end of document\)"),
-        ("{a=" * 3_000, rf"{TOO_DEEP}|cannot be read: Invalid value \(at end of document\)"),
-        ("[" * 300 + "]" * 300, TOO_DEEP),
-        ("[" * 3_000 + "]" * 3_000, TOO_DEEP),
-        ("{a=" * 3_000 + "1" + "}" * 3_000, TOO_DEEP),
-    ],
-    ids=["open arrays", "open tables", "300 arrays", "3000 arrays", "3000 tables"],
-)
-def test_deep_nesting_is_rejected_in_one_sentence_at_any_recursion_limit(
-    value: str, problem: str, limit: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("limit", [1_000, 100_000])
+@pytest.mark.parametrize("value", ["[" * 3_000, "[" * 300 + "]" * 300, "{a=" * 3_000 + "1" + "}" * 3_000])
+def test_deep_nesting_is_rejected_at_any_recursion_limit(value: str, limit: int, tmp_path: Path) -> None:
     file = tmp_path / "workload.toml"
     file.write_text(f"name = {value}", "utf-8")
     before = sys.getrecursionlimit()
@@ -135,4 +112,5 @@ def test_deep_nesting_is_rejected_in_one_sentence_at_any_recursion_limit(
             WorkloadFolder(tmp_path)
     finally:
         sys.setrecursionlimit(before)
-    assert re.fullmatch(f"{re.escape(str(file))}: ({problem})", str(rejected.value))
+    problems = rf"{TOO_DEEP}|cannot be read: Invalid value \(at end of document\)"
+    assert re.fullmatch(f"{re.escape(str(file))}: ({problems})", str(rejected.value))

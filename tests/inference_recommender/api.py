@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aws_api.errors import AwsRefused
-from aws_api.sagemaker import MEASURED_ON_TAG, JobNameTaken
+from aws_api.sagemaker import MEASURED_ON_TAG, JobNameTaken, SageMakerAccount
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
-from inference_recommender.measure.job_metrics import QUANTILES
+from inference_recommender.measure.job_service import QUANTILES
 
 CREATED = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 COMPLETED = CREATED + timedelta(minutes=2)
@@ -101,7 +101,7 @@ def points(series: Series, queries: Iterable[Mapping[str, Any]]) -> dict[str, di
     return values
 
 
-class FakeService:
+class FakeService(SageMakerAccount):
     """Answers DescribeInferenceRecommendationsJob with the next of `descriptions`, and then always with the last."""
 
     region = "us-east-1"
@@ -118,9 +118,6 @@ class FakeService:
         self.stopped: list[str] = []
         self.troubles: dict[str, list[Exception]] = {}
         """Errors by method; each call raises one before it answers."""
-
-    def stop_retrying(self) -> None:
-        self.notify = None
 
     def upload(self, url: str, body: bytes) -> None:
         self._trouble("upload")

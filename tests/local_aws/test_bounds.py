@@ -9,10 +9,9 @@ from moto.s3.exceptions import S3ClientError
 from moto.s3.models import s3_backends
 from moto.settings import get_s3_default_key_buffer_size
 
-from local_aws import moto_services
-from local_aws.cloudwatch import LocalCloudWatchBackend, metric_key
-from local_aws.distributions import Distribution
-from local_aws.moto_services import LocalS3Backend
+from local_aws import account as local_account
+from local_aws.account import LocalS3Backend
+from local_aws.cloudwatch import Distribution, LocalCloudWatchBackend, metric_key
 from local_aws.sagemaker import model_host
 from local_aws.sagemaker.model_host import ModelContainer, ModelHost
 from workloads import Unavailable
@@ -22,8 +21,8 @@ SMALL = get_s3_default_key_buffer_size() // 5
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr(moto_services, "MAX_STORED_BYTES", 12 * SMALL)
-    monkeypatch.setattr(moto_services, "MAX_STORED_IN_MEMORY_BYTES", 3 * SMALL)
+    monkeypatch.setattr(local_account, "MAX_STORED_BYTES", 12 * SMALL)
+    monkeypatch.setattr(local_account, "MAX_STORED_IN_MEMORY_BYTES", 3 * SMALL)
     backend = LocalS3Backend("aws", "123456789012")
     backend.create_bucket("bucket", "us-east-1")
     yield backend

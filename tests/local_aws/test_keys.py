@@ -8,7 +8,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.iam.models import iam_backends
 from moto.sts.models import sts_backends
 
-from local_aws.keys import AccountKeys
+from local_aws.owner_only import AccountKeys
 
 
 @pytest.fixture

@@ -14,15 +14,14 @@ from moto.cloudformation.exceptions import ValidationError
 from local_aws import machine
 from local_aws.__main__ import main
 from local_aws.cloudformation.stack_change import in_order, references
-from local_aws.cloudwatch import distribution
-from local_aws.distributions import Distribution, buckets, is_statistic, percentile, statistic
-from local_aws.keys import AccountKeys
+from local_aws.cloudwatch import Distribution, buckets, distribution, is_statistic, percentile, statistic
+from local_aws.owner_only import AccountKeys
 from local_aws.process import usage
 from local_aws.process.triton import remove_leftovers
 from local_aws.process.usage import highest_average
-from local_aws.sagemaker import model_archive
 from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
 from local_aws.sagemaker.endpoint_metrics import window_metrics
+from local_aws.sagemaker.model_host import default_model, model_data_url, unpack_model
 from local_aws.sagemaker.recommendation_request import InstanceTest, plan
 from local_aws.server import as_shell, exports
 from tests.local_aws.conftest import ECHO_CONFIG, echo_archive, tar_gz
@@ -33,29 +32,29 @@ URL = "s3://models/model.tar.gz"
 
 
 def repository(tmp_path: Path, files: Mapping[str, str]) -> Path:
-    model_archive.unpack(tar_gz(files), URL, tmp_path / "repository")
+    unpack_model(tar_gz(files), URL, tmp_path / "repository")
     return tmp_path / "repository"
 
 
 def test_an_archive_unpacks_to_a_repository_and_names_its_only_model(tmp_path: Path) -> None:
-    model_archive.unpack(echo_archive(), URL, tmp_path / "repository")
-    assert model_archive.default_model(tmp_path / "repository", {}) == "echo"
+    unpack_model(echo_archive(), URL, tmp_path / "repository")
+    assert default_model(tmp_path / "repository", {}) == "echo"
 
 
 def test_an_archive_whose_name_tells_another_sha256_is_refused(tmp_path: Path) -> None:
     """CDK names an asset in S3 by its sha256."""
     content = echo_archive()
     named = f"s3://models/{hashlib.sha256(content).hexdigest()}.tar.gz"
-    model_archive.unpack(content, named, tmp_path / "repository")
+    unpack_model(content, named, tmp_path / "repository")
     with pytest.raises(Unavailable, match="it is damaged, or another archive"):
-        model_archive.unpack(tar_gz({"echo/config.pbtxt": ""}), named, tmp_path / "repository")
+        unpack_model(tar_gz({"echo/config.pbtxt": ""}), named, tmp_path / "repository")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("content", [b"this is no archive", echo_archive()[:100]], ids=["no archive", "truncated"])
 def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(Unavailable) as refused:
-        model_archive.unpack(content, URL, tmp_path / "repository")
+        unpack_model(content, URL, tmp_path / "repository")
     assert str(refused.value).startswith(f"{URL} cannot be unpacked: it")
 
 
@@ -85,7 +84,7 @@ def test_a_repository_that_leaves_open_which_model_answers_is_refused(
     tmp_path: Path, files: dict[str, str], environment: dict[str, str], message: str
 ) -> None:
     with pytest.raises(Unavailable) as refused:
-        model_archive.default_model(repository(tmp_path, files), environment)
+        default_model(repository(tmp_path, files), environment)
     assert str(refused.value) == message
 
 
@@ -100,12 +99,12 @@ def test_a_repository_that_leaves_open_which_model_answers_is_refused(
     ],
 )
 def test_a_model_may_be_named_in_either_way(container: dict[str, Any], url: str) -> None:
-    assert model_archive.model_data_url(container) == url
+    assert model_data_url(container) == url
 
 
 def test_a_model_of_many_archives_is_refused() -> None:
     with pytest.raises(Unavailable) as refused:
-        model_archive.model_data_url({"Mode": "MultiModel", "ModelDataUrl": "s3://bucket/models/"})
+        model_data_url({"Mode": "MultiModel", "ModelDataUrl": "s3://bucket/models/"})
     assert str(refused.value) == (
         "Mode is MultiModel, and this local account serves one archive on an endpoint: make a model and an endpoint "
         "for each archive."

@@ -11,8 +11,7 @@ from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from local_aws.keys import AccountKeys
-from local_aws.owner_only import OwnerOnly
+from local_aws.owner_only import AccountKeys, OwnerOnly
 
 KEYS = AccountKeys()
 HOST = "localhost:5055"

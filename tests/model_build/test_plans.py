@@ -9,7 +9,7 @@ import pytest
 from model_build import render
 from model_build.lint.model_config import Misread, parse
 from model_build.plan import BuildPlan, plan
-from workloads import ROOT, NeuronTarget, ProjectError, load_workload, workload_names
+from workloads import ROOT, NeuronTarget, load_workload, workload_names
 
 GOLDENS = Path(__file__).parent / "goldens" / "plan"
 VERBATIM = (
@@ -55,9 +55,8 @@ def test_a_build_is_configured_by_its_serving_settings(workload: str, name: str)
         assert server["max_queue_delay_ms"] == serving.max_queue_delay_ms
         return
     for file, text in configuration.items():
-        parsed = parse(text.encode())
-        assert not isinstance(parsed, Misread), file
-        config, _ = parsed
+        config = parse(text.encode())
+        assert not isinstance(config, Misread), file
         assert config.max_batch_size == serving.max_batch_size
         if not config.HasField("ensemble_scheduling"):
             assert config.HasField("dynamic_batching") == serving.dynamic_batching
@@ -110,16 +109,3 @@ def test_a_pipeline_over_as_many_cores_as_the_formula_says_is_not(workloads_copy
     planned = answers_on_inf1(workloads_copy, '"auto"')
     assert "--neuroncore-pipeline-cores" not in planned.document()["compiler"][0]
     assert planned.warnings == ()
-
-
-def test_a_saved_model_of_tensorflow_is_refused_with_its_end_of_support(workloads_copy: Path) -> None:
-    shutil.copytree(ROOT / "workloads" / "query_intent", workloads_copy / "query_intent")
-    file = workloads_copy / "query_intent" / "workload.toml"
-    file.write_text(file.read_text("utf-8").replace("[model]\n", '[model]\nframework = "tensorflow"\n'), "utf-8")
-    with pytest.raises(ProjectError) as caught:
-        load_workload("query_intent", workloads_copy)
-    assert str(caught.value) == (
-        f"{file}: model.framework: TensorFlow on Inferentia has had no support from AWS since Neuron 2.31, and nothing "
-        "here serves a SavedModel: save the model as PyTorch's, with safetensors, and leave framework out."
-    )
-    assert caught.value.exit_code == 2

@@ -2,15 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import botocore.session
 from aws_cdk import App, CloudFormationValidatePlugin, Validations
-from botocore.model import ListShape, MapShape, Shape, StringShape, StructureShape
-from botocore.validate import ParamValidator
 from cdk_nag import AwsSolutionsChecks
 from cfnlint.api import lint
 from cfnlint.match import Match
@@ -68,55 +65,6 @@ def nag_findings(app: App) -> list[str]:
 
 def lint_matches(template: dict[str, Any], *regions: str) -> list[Match]:
     return list(lint(json.dumps(template), regions=list(regions)))
-
-
-def api_problems(service: str, operation: str, properties: dict[str, Any]) -> list[str]:
-    """Returns what botocore objects to, with properties as the operation's input; words outside an enum included."""
-    shape = botocore.session.get_session().get_service_model(service).operation_model(operation).input_shape
-    assert shape is not None
-    given = filled(properties)
-    report = ParamValidator().validate(given, shape)
-    problems = report.generate_report().splitlines() if report.has_errors() else []
-    return problems + list(_words_outside_enums(given, shape))
-
-
-def _words_outside_enums(value: Any, shape: Shape) -> Iterator[str]:
-    if isinstance(shape, StructureShape) and isinstance(value, dict):
-        for key in value.keys() & shape.members.keys():
-            yield from _words_outside_enums(value[key], shape.members[key])
-    elif isinstance(shape, ListShape) and isinstance(value, list):
-        for item in value:
-            yield from _words_outside_enums(item, shape.member)
-    elif isinstance(shape, MapShape) and isinstance(value, dict):
-        for item in value.values():
-            yield from _words_outside_enums(item, shape.value)
-    elif isinstance(shape, StringShape) and shape.enum and value not in shape.enum:
-        yield f"{value} is not one of {shape.name}"
-
-
-ECS_NAMES = {
-    "EnableECSManagedTags": "enableECSManagedTags",
-    "PlacementStrategies": "placementStrategy",
-    "ClusterSettings": "settings",
-}
-"""CloudFormation's names that differ from those of ECS's API by more than the case of the first letter."""
-
-
-def in_ecs_case(value: Any) -> Any:
-    """Returns properties with the keys of ECS's API. The options of a container's log driver are Docker's and stay."""
-    match value:
-        case dict() if set(value) & {"Ref", "Fn::GetAtt", "Fn::Join", "Fn::Sub"}:
-            return value
-        case dict():
-            return {key if "-" in key else _ecs_key(key): in_ecs_case(item) for key, item in value.items()}
-        case list():
-            return [in_ecs_case(item) for item in value]
-        case _:
-            return value
-
-
-def _ecs_key(key: str) -> str:
-    return ECS_NAMES.get(key, key[0].lower() + key[1:])
 
 
 def filled(value: Any) -> Any:

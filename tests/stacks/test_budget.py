@@ -3,17 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from aws_cdk import Stack, Stage
-from moto import mock_aws
 
 from app import add_release
 from stacks.budget import NAME, STAGE_TAG, WORKLOAD_TAG
 from stacks.context import Options, ReleaseSource, read_options
 from tests.stacks.conftest import VIRGINIA
 from tests.stacks.miniature import Synthesis, make_ec2_repository, make_repository, synthesis_of
-from tests.stacks.templates import api_problems, filled, lint_matches, make_app, nag_findings
+from tests.stacks.templates import filled, lint_matches, make_app, nag_findings
 from workloads import UsageError
 
 CONNECTION = "arn:aws:codeconnections:us-east-1:123456789012:connection/01234567-89ab-cdef-0123-456789abcdef"
@@ -84,16 +82,6 @@ def test_what_is_no_amount_is_refused(value: str) -> None:
 def test_a_limit_is_the_stages_own() -> None:
     context = {"stage": "production", "production-budget-usd": "9000.5", "beta-budget-usd": 70}
     assert read_options(context.get).budget_usd == 9000.5
-
-
-@mock_aws
-def test_it_is_what_the_services_api_takes(budgeted: Synthesis) -> None:
-    asked = request(budgeted)
-    assert api_problems("budgets", "CreateBudget", asked) == []
-    client = boto3.client("budgets", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
-    client.create_budget(**asked)
-    (made,) = client.describe_budgets(AccountId=asked["AccountId"])["Budgets"]
-    assert (made["BudgetName"], made["BudgetLimit"]["Amount"]) == (NAME, "500")
 
 
 @pytest.mark.slow

@@ -35,17 +35,6 @@ def test_a_tampered_archive_is_refused(built: Path) -> None:
     )
 
 
-def test_an_artifact_with_a_metric_of_an_older_name_says_the_new_one(built: Path) -> None:
-    file = artifact_file(built, "spellcheck", "cpu")
-    file.write_text(file.read_text("utf-8").replace("unchanged_rate", "left_alone"), "utf-8")
-    with pytest.raises(ProjectError) as caught:
-        load_artifact(built, "spellcheck", "cpu")
-    assert str(caught.value).splitlines() == [
-        f"{file}: parity.original: left_alone is called unchanged_rate now; build the model again.",
-        f"{file}: parity.compiled: left_alone is called unchanged_rate now; build the model again.",
-    ]
-
-
 def test_a_missing_build_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(ProjectError) as caught:
         load_artifact(tmp_path, "spellcheck", "cpu")
@@ -53,8 +42,3 @@ def test_a_missing_build_names_the_command(tmp_path: Path) -> None:
         f"{tmp_path}/build/spellcheck/cpu/artifact.json does not exist: build it with "
         "`python -m model_build build spellcheck --target cpu`."
     )
-
-
-def test_writing_leaves_no_scratch_file(built: Path) -> None:
-    folder = artifact_file(built, "spellcheck", "cpu").parent
-    assert sorted(file.name for file in folder.iterdir()) == ["artifact.json", "model.tar.gz"]

@@ -17,7 +17,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from local_aws.process.guarded_process import GuardedProcess
-from local_aws.process.role_session import role_session
+from local_aws.process.local_account import role_session
 from scripts.rehearsal.release.codebuild import Build, BuildFailed, matching_files, run_build
 from scripts.rehearsal.release.machine import Machine
 from scripts.rehearsal.release.permissions import Roles, allowed

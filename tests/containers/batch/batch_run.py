@@ -30,7 +30,7 @@ class Ended:
 def install(folder: Path) -> Path:
     """Copies the files that the image copies."""
     (folder / "containers").mkdir(parents=True)
-    for name in ("__init__.py", "archive_reader.py", "embedded_metrics.py", "container_errors.py"):
+    for name in ("__init__.py", "archive_reader.py", "embedded_metrics.py", "container_errors.py", "worker_process.py"):
         shutil.copy(ROOM / name, folder / "containers")
     for package in ("batch", "encoder", "neuron"):
         shutil.copytree(ROOM / package, folder / "containers" / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -38,8 +38,11 @@ def install(folder: Path) -> Path:
 
 
 def start(program: Path, *arguments: object, environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-    """Starts the program in its own process group, so that all of it can be killed at once."""
-    own = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    """Starts the program in its own process group, so that all of it can be killed at once.
+
+    A killed program leaves its temporary folder, so that is below the program's.
+    """
+    own = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {"TMPDIR": str(program)}
     return subprocess.Popen(
         [sys.executable, "-m", "containers.batch", *map(str, arguments)],
         cwd=program,

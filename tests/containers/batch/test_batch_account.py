@@ -100,21 +100,14 @@ def test_a_summary_names_its_archive_and_its_stack(
     assert stacks == ["DuplicatesStack", None]
 
 
-def test_without_summaries_or_a_stack_there_is_no_speed_and_no_metric(
-    finished: Path, source: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, printed, _ = run(capsys, "--input", source, "--output", finished / "out")
-    assert (code, printed) == (
-        0,
-        {"rows": ROWS, "answered": ROWS - 3, "bad": 3, "bad_share": 0.01, "rows_per_second": None},
-    )
-
-
-def test_shards_without_unfinished_chunks_have_no_speed(
-    packed: Path, finished: Path, source: Path, tmp_path: Path
+def test_without_finished_chunks_summaries_or_a_stack_there_is_no_speed_and_no_metric(
+    packed: Path, finished: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_shard(packed, source, finished / "out", 1, tmp_path) == 0
-    assert account.shard_rates(str(tmp_path)) == []
+    for more in ([], ["--summaries", tmp_path]):
+        code, printed, _ = run(capsys, "--input", source, "--output", finished / "out", *more)
+        counts = {"rows": ROWS, "answered": ROWS - 3, "bad": 3, "bad_share": 0.01, "rows_per_second": None}
+        assert (code, printed) == (0, counts)
 
 
 def unfinished(output: Path) -> None:
@@ -248,12 +241,4 @@ def test_an_archive_with_another_sha256_is_refused(packed: Path, tmp_path: Path)
     assert not (tmp_path / "model").exists()
     artifact.write_text(json.dumps({"archive": "model.tar.gz", "archive_sha256": actual}))
     archive.unpack(str(beside), tmp_path / "model", tmp_path / "copy")
-    assert (tmp_path / "model" / "settings.json").exists()
-
-
-def test_an_archive_is_unpacked_to_the_given_folder(
-    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", ["archive", str(packed), str(tmp_path / "model")])
-    assert exit_code_of(archive.main) == 0
     assert contents(tmp_path / "model") == contents(packed.with_name("model"))

@@ -6,19 +6,22 @@ import json
 import random
 import shutil
 import signal
+import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from containers.batch.__main__ import main
-from containers.batch.predictor import ModelFolder
+from containers.batch.answering import ModelFolder
 from containers.batch.storage import Folder
-from containers.batch.worker_pool import on_neuron, worker_environments
+from containers.batch.worker_pool import worker_environments
 from containers.container_errors import ContainerError
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import (
+    Ended,
     contents,
     end,
     install,
@@ -29,6 +32,7 @@ from tests.containers.batch.batch_run import (
     start,
     wait_for_parts,
 )
+from tests.containers.neuron.stub_server import SERVING
 
 ROWS = 3000
 RESUME = "Finished chunks are kept. Run the same command again to continue."
@@ -54,11 +58,17 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(program: Path, model: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the output of an uninterrupted run."""
+def uninterrupted(
+    program: Path, model: Path, source: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Ended]:
     output = tmp_path_factory.mktemp("whole")
-    assert run(program, *job(model, source, output)).code == 0
-    return output
+    return output, run(program, *job(model, source, output))
+
+
+@pytest.fixture(scope="module")
+def whole(uninterrupted: tuple[Path, Ended]) -> Path:
+    """Returns the output of an uninterrupted run."""
+    return uninterrupted[0]
 
 
 def job(model: Path, source: object, output: object, *more: object) -> list[object]:
@@ -66,7 +76,17 @@ def job(model: Path, source: object, output: object, *more: object) -> list[obje
     return ["--model", model, "--input", source, "--output", output, "--chunk-rows", 64, "--workers", 2, *more]
 
 
-def test_every_row_is_answered_once_in_input_order(whole: Path) -> None:
+def test_every_row_is_answered_once_in_input_order(uninterrupted: tuple[Path, Ended]) -> None:
+    whole, ended = uninterrupted
+    summary = ended.summary
+    assert summary is not None
+    assert ended.code == 0
+    counts = [summary[key] for key in ("rows", "answered", "bad", "rows_done_before", "workers", "archive_sha256")]
+    assert counts == [ROWS, ROWS, 0, 0, 2, None]
+    assert summary["manifest"] == {"rows": ROWS, "answered": ROWS, "bad": 0}
+    assert summary["rows_per_second"] > 0
+    assert 0 <= summary["padding_share"] < 0.2
+    assert ended.log == "3,000 rows in 47 chunks, 0 of them finished before; 2 workers\n"
     answers = read_rows(whole, "predictions")
     assert [answer["id"] for answer in answers] == list(range(ROWS))
     assert all(answer.keys() == {"id", "DUPLICATE_SCORE", "RELATION"} for answer in answers)
@@ -93,55 +113,27 @@ def test_the_manifest_counts_every_row_of_the_input(whole: Path, source: Path) -
         assert part["rows"] == part["answered"] == content.count(b"\n")
 
 
-def test_the_summary_has_counts_and_speed(model: Path, source: Path, tmp_path: Path) -> None:
-    ended = run_here(*job(model, source, tmp_path / "out"))
-    assert ended.code == 0
-    assert ended.summary is not None
-    assert {key: ended.summary[key] for key in ("rows", "answered", "bad", "rows_done_before", "workers")} == {
-        "rows": ROWS,
-        "answered": ROWS,
-        "bad": 0,
-        "rows_done_before": 0,
-        "workers": 2,
-    }
-    assert ended.summary["manifest"] == {"rows": ROWS, "answered": ROWS, "bad": 0}
-    assert ended.summary["rows_per_second"] > 0
-    assert 0 <= ended.summary["padding_share"] < 0.2
-    assert (ended.summary["archive_sha256"], ended.summary["stack"]) == (None, None)
-    assert ended.log == "3,000 rows in 47 chunks, 0 of them finished before; 2 workers\n"
-
-
-@pytest.mark.parametrize("seed", range(2))
 def test_kills_at_random_moments_lose_and_repeat_no_row(
-    program: Path, model: Path, source: Path, whole: Path, tmp_path: Path, seed: int
+    program: Path, model: Path, source: Path, whole: Path, tmp_path: Path
 ) -> None:
-    """Kills all processes. The output equals that of an uninterrupted run."""
-    random_ = random.Random(seed)
-    finished = 0
-    for _ in range(3):
-        process = start(program, *job(model, source, tmp_path / "out"))
-        wait_for_parts(tmp_path / "out", finished + random_.randrange(6), process)
+    """First all processes are killed, then the program without its workers: they finish their chunk beside the restart.
+
+    The output equals that of an uninterrupted run.
+    """
+    random_, output, finished = random.Random(0), tmp_path / "out", 0
+    for kill in (kill_group, kill_group, subprocess.Popen.kill):
+        process = start(program, *job(model, source, output))
+        wait_for_parts(output, finished + random_.randrange(6), process)
         time.sleep(random_.random() * 0.02)
-        kill_group(process)
-        finished = len(list((tmp_path / "out").glob("predictions-*")))
+        kill(process)
+        finished = len(list(output.glob("predictions-*")))
     assert finished < len(list(whole.glob("predictions-*"))), "never killed while it worked"
-    ended = run(program, *job(model, source, tmp_path / "out"))
+    ended = run(program, *job(model, source, output))
+    process.communicate()
     assert ended.code == 0
     assert ended.summary is not None
     assert ended.summary["rows_done_before"] + ended.summary["rows"] == ROWS
-    assert contents(tmp_path / "out") == contents(whole)
-
-
-def test_workers_of_a_killed_program_end_without_harm(
-    program: Path, model: Path, source: Path, whole: Path, tmp_path: Path
-) -> None:
-    """They finish their chunk while the restart runs, and end."""
-    process = start(program, *job(model, source, tmp_path / "out"))
-    wait_for_parts(tmp_path / "out", 3, process)
-    process.kill()
-    assert run(program, *job(model, source, tmp_path / "out")).code == 0
-    process.communicate()
-    assert contents(tmp_path / "out") == contents(whole)
+    assert contents(output) == contents(whole)
 
 
 @pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
@@ -328,22 +320,6 @@ def test_a_triton_repository_is_a_model(model: Path, tmp_path: Path) -> None:
     assert read_rows(tmp_path / "folder", "predictions") == read_rows(tmp_path / "repository-out", "predictions")
 
 
-def test_a_chunk_whose_files_lack_a_row_fails_the_run(
-    model: Path, source: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = Path(shutil.copytree(whole, tmp_path / "out"))
-    file = output / "predictions-000005.jsonl"
-    file.write_bytes(file.read_bytes()[:-60])
-    assert main(list(map(str, job(model, source, output)))) == 1
-    assert capsys.readouterr().err.splitlines()[1] == (
-        f"{output}: chunk 5 has 64 rows, but its files have 63 answers and 0 bad rows. Delete predictions-000005.jsonl "
-        "and start again."
-    )
-    file.unlink()
-    assert run_here(*job(model, source, output)).code == 0
-    assert contents(output) == contents(whole)
-
-
 @pytest.mark.parametrize(
     "wrong", [["--shard", "3/2"], ["--shard", "0/2"], ["--workers", "0"], ["--max-bad-share", "2"]]
 )
@@ -368,14 +344,17 @@ def test_the_first_to_create_a_file_wins(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"job.json": b"1"}
 
 
-def test_each_worker_has_one_thread_and_on_neuron_its_own_cores() -> None:
+def test_each_worker_has_one_thread_and_on_neuron_its_own_cores(tmp_path: Path) -> None:
     environment = {"NEURON_RT_NUM_CORES": "4", "HOME": "/"}
-    on_cpu = worker_environments(ModelFolder(Path(), Path(), 1), 3, environment)
-    assert {each["OMP_NUM_THREADS"] for each in on_cpu} == {"1"}
+    on_cpu = worker_environments(ModelFolder(Path(), tmp_path, 1), 3, environment)
+    assert [each["OMP_NUM_THREADS"] for each in on_cpu] == ["1"] * 3
+    (tmp_path / "model.8.neuron.pt").touch()
+    (tmp_path / "server.json").write_text(replace(SERVING, pipeline_cores=2).to_json())
+    on_neuron = ModelFolder(Path(), tmp_path, 1)
 
     def cores(workers: int | None) -> list[tuple[str, ...]]:
         names = ("NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "HOME")
-        return [tuple(each[name] for name in names) for each in on_neuron([[0, 1], [2, 3]], workers, environment)]
+        return [tuple(each[name] for name in names) for each in worker_environments(on_neuron, workers, environment)]
 
     assert cores(None) == [("0-1", "2", "/"), ("2-3", "2", "/")]
     assert cores(1) == [("0-1", "2", "/")]

@@ -1,6 +1,7 @@
-"""Input and output in S3, served by moto: the same files as on disk, and the same restarts."""
+"""Input and output in S3, served by moto: the same files as on disk, the same restarts, and conflicts."""
 
 import gzip
+import io
 import json
 import urllib.request
 from collections.abc import Iterator
@@ -9,9 +10,11 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.response import StreamingBody
+from botocore.stub import Stubber
 from moto.server import ThreadedMotoServer
 
-from containers.batch.s3 import Bucket
+from containers.batch.s3 import CONFIG, CONFLICT, CONFLICT_WAITS_S, Bucket
 from containers.container_errors import Unavailable
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import contents, install, run, run_here
@@ -122,10 +125,55 @@ def test_missing_credentials_or_boto3_are_one_sentence(environment: dict[str, st
     )
 
 
-def test_the_first_to_create_an_object_wins(client: Any) -> None:
-    bucket = Bucket.open("s3://nightly/claim")
-    assert bucket.create("job.json", b"1") == b"1"
-    assert bucket.create("job.json", b"2") == b"1"
-    bucket.write("job.json", b"3")
-    assert bucket.read("job.json") == b"3"
-    assert bucket.names() == {"job.json"}
+CREATE = {"Bucket": "bucket", "Key": "out/job.json", "Body": b"mine", "ChecksumAlgorithm": "SHA256", "IfNoneMatch": "*"}
+
+
+@pytest.fixture
+def unsent() -> Any:
+    make: Any = boto3.client
+    return make("s3", config=CONFIG, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+
+
+@pytest.fixture
+def stub(unsent: Any) -> Iterator[Stubber]:
+    with Stubber(unsent) as stub:
+        yield stub
+        stub.assert_no_pending_responses()
+
+
+@pytest.fixture
+def slept() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def bucket(unsent: Any, slept: list[float]) -> Bucket:
+    return Bucket(unsent, "s3://bucket/out", slept.append)
+
+
+def test_a_claim_in_conflict_is_tried_again(bucket: Bucket, stub: Stubber, slept: list[float]) -> None:
+    for _ in range(2):
+        stub.add_client_error("put_object", CONFLICT, http_status_code=409, expected_params=CREATE)
+    stub.add_response("put_object", {}, CREATE)
+    assert bucket.create("job.json", b"mine") == b"mine"
+    assert slept == [0.1, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("codes", "waits"), [([CONFLICT, "PreconditionFailed"], 1), ([CONFLICT] * len(CONFLICT_WAITS_S), 6)]
+)
+def test_a_claim_in_conflict_reads_the_winners_claim(
+    codes: list[str], waits: int, bucket: Bucket, stub: Stubber, slept: list[float]
+) -> None:
+    for code in codes:
+        stub.add_client_error("put_object", code, expected_params=CREATE)
+    body = StreamingBody(io.BytesIO(b"theirs"), 6)
+    stub.add_response("get_object", {"Body": body}, {"Bucket": "bucket", "Key": "out/job.json"})
+    assert bucket.create("job.json", b"mine") == b"theirs"
+    assert slept == list(CONFLICT_WAITS_S[:waits])
+
+
+def test_another_error_of_a_claim_is_raised(bucket: Bucket, stub: Stubber) -> None:
+    stub.add_client_error("put_object", "AccessDenied", http_status_code=403, expected_params=CREATE)
+    with pytest.raises(Unavailable, match=r"^s3://bucket/out: An error occurred \(AccessDenied\)"):
+        bucket.create("job.json", b"mine")

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -14,8 +13,8 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
-from containers.batch.chunks import Chunk, cut
-from containers.batch.predictor import BatchPredictor
+from containers.batch.answering import BatchPredictor
+from containers.batch.source import Chunk, cut
 from containers.batch.worker import answers
 from containers.batch.worker_pool import ChunkQueue
 from containers.encoder import goldens, load_engine
@@ -110,36 +109,6 @@ def test_each_neuron_core_has_a_batch_and_one_more_waits(
     assert [ids(chunk.predictions)[0] for chunk in answered] == list(range(0, 4 * CHUNK_ROWS, CHUNK_ROWS))
 
 
-def test_a_cpu_runs_one_batch_at_a_time(model: Path, orders: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = threading.Lock()
-
-    def only() -> None:
-        assert alone.acquire(blocking=False), "two batches shared a core"
-        time.sleep(0.005)  # long enough for a second to be seen
-        alone.release()
-
-    monkeypatch.setattr(load_engine, "load", lambda folder, settings: Device(only))
-    assert len(list(answers(orders, BatchPredictor.load(model), BATCH_ROWS))) == len(orders)
-
-
-def test_batches_that_end_out_of_order_are_answered_in_input_order(model: Path, orders: list[str]) -> None:
-    """The first batch ends when all others have."""
-    batches = len(orders) * CHUNK_ROWS // BATCH_ROWS
-    ended, numbers = threading.Semaphore(0), iter(range(batches))
-
-    def wait() -> None:
-        if next(numbers) == 0:
-            for _ in range(CHUNK_ROWS // BATCH_ROWS - 1):
-                assert ended.acquire(timeout=HANGS_S)
-        ended.release()
-
-    predictor = BatchPredictor(Encoder(Preprocessor.load(model), Device(wait)), 2)
-    answered = list(answers(orders, predictor, BATCH_ROWS))
-    assert [ids(chunk.predictions) for chunk in answered] == [
-        list(range(start, start + CHUNK_ROWS)) for start in range(0, 4 * CHUNK_ROWS, CHUNK_ROWS)
-    ]
-
-
 def test_a_worker_whose_device_fails_ends_at_once(tmp_path: Path) -> None:
     """Its vocabulary is too small, which no check finds before a batch runs."""
     model = write_model(tmp_path / "model")
@@ -156,22 +125,7 @@ def test_a_worker_whose_device_fails_ends_at_once(tmp_path: Path) -> None:
     )
 
 
-def chunks(count: int) -> list[Chunk]:
-    return [Chunk(number, "in.jsonl", 0, 0, 1, 1, 1) for number in range(count)]
-
-
-def test_a_worker_has_at_most_two_chunks() -> None:
-    queue = ChunkQueue(chunks(5), workers=2)
-    taken = [queue.take(under_way) for under_way in (0, 1, 2, 0, 1, 0, 0)]
+def test_a_worker_has_at_most_two_chunks_and_none_waits_while_another_worker_is_idle() -> None:
+    queue = ChunkQueue([Chunk(number, "in.jsonl", 0, 0, 1, 1, 1) for number in range(5)], workers=2)
+    taken = [queue.take(running) for running in (0, 1, 2, 0, 1, 0, 0)]
     assert [chunk and chunk.number for chunk in taken] == [0, 1, None, 2, 3, 4, None]
-
-
-@pytest.mark.parametrize("count", [1, 15, 16, 17])
-def test_no_worker_is_idle_while_another_has_two_chunks(count: int) -> None:
-    queue, given = ChunkQueue(chunks(count), workers=16), []
-    for _ in range(16):
-        given.append(0)
-        while queue.take(given[-1]):
-            given[-1] += 1
-    assert sum(given) == count
-    assert sum(each > 0 for each in given) == min(count, 16)

@@ -32,29 +32,21 @@ CLASSIFICATION = Settings(
     pad_to=(),
     batch_size=0,
 )
-PAIR_SCORING = Settings(
+PAIR_SCORING = replace(
+    CLASSIFICATION,
     task="text-pair-scoring",
     segments=(("left_brand", "left_title"), ("right_brand", "right_title")),
     inputs=FIVE_INPUTS,
-    max_input_tokens=32,
     labels=("duplicate", "variant", "different"),
-    max_answer_tokens=0,
-    pad_token_id=0,
-    threads=1,
     pad_to=(8, 16, 32),
-    batch_size=0,
 )
-QUESTION_ANSWERING = Settings(
+QUESTION_ANSWERING = replace(
+    CLASSIFICATION,
     task="question-answering",
     segments=(("question",), ("context",)),
-    inputs=("input_ids", "attention_mask", "token_type_ids"),
     max_input_tokens=48,
     labels=(),
     max_answer_tokens=5,
-    pad_token_id=0,
-    threads=1,
-    pad_to=(),
-    batch_size=0,
 )
 MULTI_LABEL = replace(CLASSIFICATION, problem_type="multi_label_classification", threshold=0.4)
 REGRESSION = replace(CLASSIFICATION, problem_type="regression", labels=())
@@ -68,19 +60,8 @@ TAGGING = replace(
     aggregation="simple",
 )
 EMBEDDING = replace(CLASSIFICATION, task="feature-extraction", labels=())
-SETTINGS = {
-    settings.kind: settings
-    for settings in (
-        CLASSIFICATION,
-        PAIR_SCORING,
-        QUESTION_ANSWERING,
-        MULTI_LABEL,
-        REGRESSION,
-        RANKING,
-        TAGGING,
-        EMBEDDING,
-    )
-}
+KINDS = (CLASSIFICATION, PAIR_SCORING, QUESTION_ANSWERING, MULTI_LABEL, REGRESSION, RANKING, TAGGING, EMBEDDING)
+SETTINGS = {settings.kind: settings for settings in KINDS}
 
 
 def flat(answer: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containers.encoder.answers import OUTPUTS, VECTORS, answer, best_span
+from containers.encoder.answers import OUTPUTS, VECTORS, answer
 from containers.encoder.tensors import Encoding
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, PAIR_SCORING, QUESTION_ANSWERING, SETTINGS
 
@@ -36,21 +36,6 @@ def by_trying_all(
     return max(spans, key=lambda span: span[0])  # The first of equals.
 
 
-@given(questions(), st.integers(1, 15))
-def test_the_best_span_has_the_highest_sum_of_logits(
-    question: tuple[list[float], list[float], int, int], max_tokens: int
-) -> None:
-    start, end, first, last = question
-    inside = [first <= token < last for token in range(len(start))]
-    _, begin, stop = by_trying_all(start, end, first, last, max_tokens)
-    found = best_span(
-        np.where(inside, start, -np.inf)[None, :],
-        np.where(inside, end, -np.inf)[None, :],
-        max_tokens,
-    )
-    assert [tokens.tolist() for tokens in found] == [[begin], [stop]]
-
-
 @given(st.lists(questions(), min_size=1, max_size=4), st.integers(1, 15))
 def test_an_answer_is_a_part_of_the_context_with_any_padding(
     batch: list[tuple[list[float], list[float], int, int]], max_tokens: int
@@ -64,14 +49,8 @@ def test_an_answer_is_a_part_of_the_context_with_any_padding(
         starts[row, : len(start)], ends[row, : len(end)] = start, end
         context = "".join(chr(0x1F600 + token) + "é " for token in range(last - first))
         spans = [(3 * (token - first), 3 * (token - first) + 2) for token in range(first, last)]
-        outside = (-1, -1)
-        encodings.append(
-            Encoding(
-                (7,) * len(start),
-                (0,) * len(start),
-                (*[outside] * first, *spans, *[outside] * (len(start) - last)),
-            )
-        )
+        places = (*[(-1, -1)] * first, *spans, *[(-1, -1)] * (len(start) - last))
+        encodings.append(Encoding((7,) * len(start), (0,) * len(start), places))
         rows.append({"question": "?", "context": context})
         _, begin, stop = by_trying_all(start, end, first, last, max_tokens)
         share = softmax(start[first:last])[begin - first] * softmax(end[first:last])[stop - first]

@@ -6,7 +6,7 @@ ONNX Runtime, TorchScript, CUDA graphs (on CPU, or on a GPU if there is one) and
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -164,16 +164,6 @@ def test_batching_and_refused_rows_change_no_answer(predictor: Predictor) -> Non
     assert [answers[1], answers[3]] == predictor.predict(rows[:2])
 
 
-def test_only_refused_rows_do_not_reach_the_engine(predictor: Predictor) -> None:
-    assert [type(answer) for answer in predictor.predict([{}])] == [Refusal]
-    assert (predictor.predict([]), predictor.outputs([])) == ([], [])
-
-
-def test_a_compiled_batch_size_is_read_from_the_settings(tmp_path: Path) -> None:
-    folder = make_folder(tmp_path / "fixed", replace(CLASSIFICATION, batch_size=4), "model.onnx")
-    assert isinstance(Predictor.load(folder).engine, FixedBatch)
-
-
 def recorded(program: CudaProgram, work: Callable[[], None]) -> Callable[[], None]:
     recorder = Recorder()
     with recorder:
@@ -243,25 +233,6 @@ def test_the_warm_up_runs_on_every_core(
     assert min(cores.count(core) for core in range(10)) == 2 * len(COMPILED.pad_to)
 
 
-def test_rows_beyond_one_lane_run_on_the_lanes_in_order() -> None:
-    """The check of golden rows derives the copy of the model from a row's place in the batch."""
-
-    class Numbered:
-        def __init__(self, number: int) -> None:
-            self.number = number
-
-        def run(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
-            return {"row": tensors["row"], "lane": np.full(len(tensors["row"]), self.number)}
-
-    lanes = Lanes([Numbered(number) for number in range(3)], rows=2)
-    lanes.run({"row": np.arange(1)})  # the first lane is now the last that was busy
-    for rows in (2, 3, 6, 11):
-        outputs = lanes.run({"row": np.arange(rows)})
-        assert outputs["row"].tolist() == list(range(rows))
-    outputs = lanes.run({"row": np.arange(11)})
-    assert outputs["lane"].tolist() == [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2]
-
-
 def no_model(folder: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load_engine.load(folder, CLASSIFICATION)
 
@@ -273,9 +244,7 @@ def no_gpu(folder: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def no_length(folder: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(compiled, folder, dirs_exist_ok=True)
-    (folder / "model.16.neuron.pt").unlink()
-    load_engine.load(folder, COMPILED)
+    load_engine.load(shutil.copytree(compiled, folder / "new"), replace(COMPILED, pad_to=(8, 64)))
 
 
 def no_package(folder: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,20 +256,23 @@ def other_rows(folder: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) ->
     NeuronEngine({8: lambda *tensors: (torch.zeros(1, 3),)}, COMPILED).run(batch(COMPILED, 2, 8))
 
 
-REFUSED: list[tuple[Callable[[Path, Path, pytest.MonkeyPatch], None], type[Exception], str]] = [
-    (no_model, FileNotFoundError, "{folder} holds no model: none of model.onnx, model.pt is there."),
-    (no_gpu, RuntimeError, "{folder}/model.cuda.pt runs on an NVIDIA GPU, and this PyTorch finds none"),
-    (no_length, FileNotFoundError, "{folder} has no model.16.neuron.pt, which pad_to of settings.json asks for"),
-    (
-        no_package,
-        ModuleNotFoundError,
-        "the model is compiled for Neuron, and neither torch_neuronx nor torch_neuron is installed",
-    ),
-    (other_rows, RuntimeError, "the compiled graph was given 2 rows and answered {{'logits': 1}}"),
-]
+NO_PACKAGE = "the model is compiled for Neuron, and neither torch_neuronx nor torch_neuron is installed"
 
 
-@pytest.mark.parametrize(("use", "error", "message"), REFUSED)
+@pytest.mark.parametrize(
+    ("use", "error", "message"),
+    [
+        (no_model, FileNotFoundError, "{folder} holds no model: none of model.onnx, model.pt is there."),
+        (no_gpu, RuntimeError, "{folder}/model.cuda.pt runs on an NVIDIA GPU, and this PyTorch finds none"),
+        (
+            no_length,
+            FileNotFoundError,
+            "{folder}/new has no model.64.neuron.pt, which pad_to of settings.json asks for",
+        ),
+        (no_package, ModuleNotFoundError, NO_PACKAGE),
+        (other_rows, RuntimeError, "the compiled graph was given 2 rows and answered {{'logits': 1}}"),
+    ],
+)
 def test_an_engine_that_cannot_run_raises_a_sentence(
     use: Callable[[Path, Path, pytest.MonkeyPatch], None],
     error: type[Exception],

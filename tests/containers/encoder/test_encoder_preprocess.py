@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import normalizers
 
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.row import Refusal
@@ -60,23 +59,15 @@ def test_the_characters_of_every_token_of_the_context_are_known_and_of_no_other(
 REFUSALS: list[tuple[Settings, dict[str, Any], str]] = [
     (CLASSIFICATION, {}, "lacks the field text"),
     (PAIR_SCORING, {"left_brand": "b", "right_title": "x"}, "lacks the fields left_title, right_brand"),
-    (CLASSIFICATION, {"text": ""}, "has no text in text"),
     (CLASSIFICATION, {"text": " \t\n\u3000"}, "has no text in text"),
     (PAIR_SCORING, {**GOOD_PAIR, "right_title": " "}, "has no text in right_brand, right_title"),
     (CLASSIFICATION, {"text": "\u0000"}, "has no token in text"),
-    (QUESTION_ANSWERING, {"question": "who", "context": "\ufffd"}, "has no token in context"),
     (CLASSIFICATION, {"text": b"abc\xff"}, "is not UTF-8 in text: byte 3 is 0xff"),
     (CLASSIFICATION, {"text": "ab\ud83d"}, "is not UTF-8 in text: character 2 is U+D83D"),
-    (CLASSIFICATION, {"text": None}, "has a value of type NoneType in text, and text is wanted"),
     (PAIR_SCORING, {**GOOD_PAIR, "left_brand": 7}, "has a value of type int in left_brand, and text is wanted"),
     (CLASSIFICATION, {"text": "a" * 31}, "has 33 tokens, at most 32 are allowed"),
     (QUESTION_ANSWERING, {"question": "a" * 20, "context": "b " * 30}, "has 53 tokens, at most 48 are allowed"),
-    (CLASSIFICATION, {"text": "a" * 4097}, "has 4097 characters, at most 4096 are read for 32 tokens"),
-    (
-        QUESTION_ANSWERING,
-        {"question": "a" * 6000, "context": "a" * 6000},
-        "has 12000 characters, at most 6144 are read for 48 tokens",
-    ),
+    (CLASSIFICATION, {"text": "a" * 6_000_000}, "has 6000000 characters, at most 4096 are read for 32 tokens"),
 ]
 
 
@@ -111,27 +102,6 @@ def test_a_long_row_is_cut_if_the_workload_truncates() -> None:
     assert pair.type_ids.count(1) == 2, "the shorter segment is whole"
 
 
-def test_a_text_that_would_take_seconds_to_tokenise_never_reaches_the_tokenizer() -> None:
-    class Unused:
-        def no_truncation(self) -> None: ...
-
-        def no_padding(self) -> None: ...
-
-        def encode_batch_fast(self, texts: list[str]) -> list[Any]:
-            assert texts == []
-            return []
-
-    [refusal] = Preprocessor(Unused(), CLASSIFICATION).encode([{"text": "a" * 6_000_000}])
-    assert refusal == Refusal("has 6000000 characters, at most 4096 are read for 32 tokens")
-
-
-def test_a_long_text_of_few_tokens_is_read() -> None:
-    tokenizer = make_tokenizer()
-    tokenizer.normalizer = normalizers.Replace("-", "")
-    [encoding] = Preprocessor(tokenizer, CLASSIFICATION).encode([{"text": "-" * 4000 + "abc"}])
-    assert encoding == Encoding((CLS, *word_pieces("abc"), SEP), (0,) * 5)
-
-
 @given(st.lists(st.text(max_size=40), max_size=8))
 def test_any_text_is_read_or_refused_and_batching_changes_neither(texts: list[str]) -> None:
     rows = [{"question": "who", "context": text} for text in texts]
@@ -145,10 +115,6 @@ def test_any_text_is_read_or_refused_and_batching_changes_neither(texts: list[st
 def test_settings_pass_through_their_file() -> None:
     for settings in SETTINGS.values():
         assert Settings.from_json(settings.to_json()) == settings
-
-
-def test_settings_know_the_fields_in_order() -> None:
-    assert PAIR_SCORING.fields == ("left_brand", "left_title", "right_brand", "right_title")
 
 
 @pytest.mark.parametrize(

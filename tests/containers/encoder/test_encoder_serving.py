@@ -6,7 +6,9 @@ tests/model_build/test_variants_served.py has the response cache and instance gr
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,14 +51,9 @@ class Served:
 
     def post(self, rows: Sequence[Row]) -> tuple[int, Any]:
         """Posts through SageMaker's front end; returns the status with the answers or with the error's text."""
+        tensor = {"shape": [len(rows), 1], "datatype": "BYTES"}
         inputs = [
-            {
-                "name": field.upper(),
-                "shape": [len(rows), 1],
-                "datatype": "BYTES",
-                "data": [row[field] for row in rows],
-            }
-            for field in self.settings.fields
+            {**tensor, "name": field.upper(), "data": [row[field] for row in rows]} for field in self.settings.fields
         ]
         answer = self.server.invoke(json.dumps({"inputs": inputs}).encode(), {"Content-Type": "application/json"})
         found = json.loads(answer.body)
@@ -74,26 +71,18 @@ class Served:
             if not isinstance(answer, Refusal)
         ]
 
-    def statistics(self, model: str) -> Any:
-        return statistics(self.server, model)
-
     def batch_sizes(self, model: str) -> set[int]:
-        return {entry["batch_size"] for entry in self.statistics(model)["batch_stats"]}
+        return {entry["batch_size"] for entry in statistics(self.server, model)["batch_stats"]}
 
     def at_once(self, requests: Sequence[Sequence[Row]]) -> list[tuple[int, Any]]:
         barrier = threading.Barrier(len(requests))
-        answers: list[tuple[int, Any]] = [(0, None)] * len(requests)
 
-        def send(number: int) -> None:
+        def send(request: Sequence[Row]) -> tuple[int, Any]:
             barrier.wait()
-            answers[number] = self.post(requests[number])
+            return self.post(request)
 
-        threads = [threading.Thread(target=send, args=(number,)) for number in range(len(requests))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return answers
+        with ThreadPoolExecutor(len(requests)) as threads:
+            return list(threads.map(send, requests))
 
 
 def _by_row(values: list[Any], rows: int) -> list[Any]:
@@ -143,14 +132,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
 @pytest.fixture(scope="module")
 def served(serve: Serve) -> Serve:
     """One server per task, batching dynamically in every step."""
-    made: dict[str, Served] = {}
-
-    def get(settings: Settings) -> Served:
-        if settings.kind not in made:
-            made[settings.kind] = serve(settings)
-        return made[settings.kind]
-
-    return get
+    return cache(serve)
 
 
 def _as_parameter(settings: Settings) -> Any:
@@ -186,14 +168,6 @@ def test_requests_of_different_lengths_share_a_batch(served: Serve, settings: Se
         if max(model.batch_sizes("tiny_model") - before, default=1) > 1:
             return
     pytest.fail(f"Triton never put requests together: {model.batch_sizes('engine')}")
-
-
-def test_requests_of_several_rows_share_a_batch(served: Serve) -> None:
-    model, rows = served(QUESTION_ANSWERING), make_rows(QUESTION_ANSWERING)
-    requests = [rows[:2], rows[2:5], rows[5:6]]
-    expected = [(200, model.expected(request)) for request in requests]
-    for _ in range(5):
-        assert model.at_once(requests) == expected
 
 
 def test_a_bad_row_is_an_error_of_the_client_and_its_request_is_refused(
@@ -246,7 +220,3 @@ def test_long_texts_are_read_in_windows_and_each_row_has_one_answer(serve: Serve
     status, problem = model.post(rows * 2)
     assert status == 400
     assert problem.startswith("in ensemble 'tiny', The rows are ")
-    requests = [[rows[0]], [rows[1]], [rows[2]]]
-    expected = [(200, model.expected(request)) for request in requests]
-    for _ in range(5):
-        assert model.at_once(requests) == expected

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from containers.batch.predictor import BatchPredictor
+from containers.batch.answering import BatchPredictor
 from containers.container_errors import Unavailable
 from containers.encoder.engine import Engine, Lanes
 from containers.encoder.goldens import GOLDENS, PARITY, Deviation, ParityLimits, check, load, refusal
 from containers.encoder.load_engine import load as load_engine
 from containers.encoder.tensors import Encoding
-from containers.neuron.cores import variables
+from containers.neuron.placement import variables
 from model_build.neuron.goldens import choose
 from tests.containers.encoder.encoder_miniature import Graph
 from tests.containers.neuron.neuron_server import COMPILED, compile_neuron
@@ -56,15 +56,6 @@ def given(monkeypatch: pytest.MonkeyPatch, cores: range) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_a_core_with_the_originals_outputs_may_serve(folder: Path) -> None:
-    check(load_engine(folder, COMPILED), COMPILED, folder)
-
-
-def test_all_cores_of_a_data_parallel_model_may_serve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given(monkeypatch, range(4, 7))
-    check(load_engine(folder, COMPILED), COMPILED, folder)
-
-
 @pytest.mark.parametrize(
     ("error", "figures"),
     [
@@ -77,12 +68,6 @@ def test_a_core_with_other_outputs_is_refused_with_figures(folder: Path, error: 
         check(Wrong(load_engine(folder, COMPILED), error), COMPILED, folder)
     row = f"row {load(folder)[0][0].row} of evaluation.jsonl"
     assert (str(caught.value), caught.value.exit_code) == (f"{DIFFERS} {figures.format(row=row)}. {REPLACE}", 3)
-
-
-def test_one_wrong_core_among_many_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given(monkeypatch, range(16))
-    with pytest.raises(Unavailable, match=r"original's: copy 11 of 16, row \d of evaluation.jsonl on 8 tokens"):
-        check(Wrong(load_engine(folder, COMPILED), 0.25, copy=11, copies=16), COMPILED, folder)
 
 
 def test_a_wrong_core_on_a_chip_with_fewer_cores_is_named(
@@ -108,26 +93,20 @@ def test_the_batch_program_refuses_a_wrong_model(folder: Path, tmp_path: Path, m
         BatchPredictor.load(wrong)
 
 
-@pytest.mark.parametrize("missing", [GOLDENS, PARITY])
-def test_an_archive_without_golden_rows_is_not_served_unchecked(folder: Path, tmp_path: Path, missing: str) -> None:
-    bare = shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns(missing))
+def test_an_archive_without_golden_rows_is_not_served_unchecked(folder: Path, tmp_path: Path) -> None:
+    bare = shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns(PARITY))
     with pytest.raises(Unavailable) as caught:
         check(load_engine(bare, COMPILED), COMPILED, bare)
     assert str(caught.value) == (
         f"{bare}: goldens.json and parity.json, which a NeuronCore is compared with before it serves, cannot be read "
-        f"(FileNotFoundError: [Errno 2] No such file or directory: '{bare / missing}'). Build the model again."
+        f"(FileNotFoundError: [Errno 2] No such file or directory: '{bare / PARITY}'). Build the model again."
     )
 
 
 def test_a_length_without_a_golden_row_is_not_served_unchecked(folder: Path) -> None:
-    longer = replace(COMPILED, pad_to=(8, 16, 32, 64))
     with pytest.raises(Unavailable) as caught:
-        check(load_engine(folder, COMPILED), longer, folder)
+        check(load_engine(folder, COMPILED), replace(COMPILED, pad_to=(8, 16, 32, 64)), folder)
     assert str(caught.value) == f"{folder}: goldens.json has no row for 64 tokens. Build the model again."
-
-
-def test_a_model_for_cpu_is_not_compared(tmp_path: Path) -> None:
-    check(None, COMPILED, tmp_path)  # type: ignore[arg-type]
 
 
 def deviation(largest: float, *, moved: bool = False, count: int = 4) -> Deviation:
@@ -151,10 +130,6 @@ def test_each_limit_of_the_targets_parity_applies(
     limits: tuple[float | None, float | None, float], problem: str
 ) -> None:
     assert refusal([deviation(0.2), deviation(0.4, moved=True)], ParityLimits(*limits)) == problem
-
-
-def test_a_single_number_is_always_the_largest() -> None:
-    assert refusal([deviation(0.2), deviation(0.1, count=1)], ParityLimits(None, None, 0.0)) == ""
 
 
 def test_the_rows_of_which_the_original_is_surest_are_chosen() -> None:

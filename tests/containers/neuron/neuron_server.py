@@ -20,7 +20,7 @@ from containers.encoder.goldens import GOLDENS, PARITY, ParityLimits, to_json
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.settings import Settings
 from containers.encoder.tensors import Encoding
-from containers.neuron.server_settings import ServerSettings
+from containers.neuron.placement import ServerSettings
 from model_build.neuron.backend import compile_network
 from model_build.neuron.goldens import choose
 from model_build.progress import silent
@@ -106,19 +106,16 @@ class RunningServer:
     def infer(self, *texts: str, path: str = "/invocations") -> tuple[int, Any]:
         return self.request("POST", path, document(*texts))
 
-    def wait_until_ready(self) -> list[int]:
-        """Returns the statuses of /ping on the way."""
-        statuses: list[int] = []
+    def wait_until_ready(self) -> None:
         give_up = time.monotonic() + START_S
-        while not statuses or statuses[-1] != 200:
+        while True:
             assert time.monotonic() < give_up, self.log.read_text()
             assert self.process.poll() is None, self.log.read_text()
             try:
-                statuses.append(self.request("GET", "/ping")[0])
+                assert self.request("GET", "/ping")[0] == 200
+                return
             except ConnectionRefusedError:
-                assert not statuses, "it listened before"
                 time.sleep(0.02)
-        return statuses
 
     def workers(self) -> list[int]:
         """Returns the workers' process ids."""

@@ -20,7 +20,7 @@ from containers.encoder.settings import Settings
 from containers.neuron.application import ErrorResponses, InferenceRoutes
 from containers.neuron.batching import Batcher, CoreWatch, Rows
 from containers.neuron.http_server import NeuronHttpServer, bind, limits
-from containers.neuron.server_settings import ServerSettings
+from containers.neuron.placement import ServerSettings
 from containers.neuron.telemetry import RequestRecord
 from workloads import ROOT
 
@@ -114,12 +114,11 @@ def stub_server(log: Path, descriptors: int | None = None) -> Iterator[StubServe
 
 async def _serve() -> None:
     loop = asyncio.get_running_loop()
-    watch = CoreWatch(loop.time)
     steps = StubSteps(lambda rows: [{"LABEL": "buy", "SCORE": 0.5} for _ in rows])
-    batcher = Batcher(steps, SERVING, 1, watch)
+    batcher = Batcher(steps, SERVING, 1, CoreWatch(loop.time))
     batcher.start()
     errors = ErrorResponses()
-    model = InferenceRoutes(batcher, steps.encode, SETTINGS, SERVING, RequestRecord(), errors, watch.complaint)
+    model = InferenceRoutes(batcher, steps.encode, SETTINGS, SERVING, RequestRecord(), errors)
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
     await NeuronHttpServer(model.respond, errors.answer, limits()).listen(listener)

@@ -34,20 +34,19 @@ class Answered:
         *requests: HttpRequest,
         predict: Callable[[Rows], Sequence[Any]] = answer_all,
         encode: Encode = list,
-        unwell: str = "",
     ):
         self.log: list[str] = []
         self.record = RequestRecord()
         self.answers: list[HttpResponse] = []
-        asyncio.run(self._ask(requests, predict, encode, unwell))
+        asyncio.run(self._ask(requests, predict, encode))
 
     async def _ask(
-        self, requests: Sequence[HttpRequest], predict: Callable[[Rows], Sequence[Any]], encode: Encode, unwell: str
+        self, requests: Sequence[HttpRequest], predict: Callable[[Rows], Sequence[Any]], encode: Encode
     ) -> None:
         batcher = Batcher(StubSteps(predict), SERVING, 1, CoreWatch(time.monotonic))
         batcher.start()
         errors = ErrorResponses(self.log.append)
-        model = InferenceRoutes(batcher, encode, CLASSIFICATION, SERVING, self.record, errors, lambda: unwell)
+        model = InferenceRoutes(batcher, encode, CLASSIFICATION, SERVING, self.record, errors)
         self.answers = [await model.respond(request) for request in requests]
         await batcher.stop()
 
@@ -123,16 +122,6 @@ def test_an_answer_that_cannot_be_sent_is_an_error_of_the_model(
     assert (status, body["error"].startswith(f"The model failed: {error}")) == (500, True), body
 
 
-def test_readiness_depends_on_the_cores_and_liveness_does_not() -> None:
-    asked = [request(b"", path, "GET") for path in ("/ping", "/v2/health/ready", "/v2/models/intent/ready")]
-    well = Answered(*asked)
-    ill = Answered(*asked, request(b"", "/v2/health/live", "GET"), unwell="Worker 3 has not answered for 20 s.")
-    assert [answer.status for answer in well.answers] == [200, 200, 200]
-    assert [answer.status for answer in ill.answers] == [503, 503, 503, 200]
-    assert json.loads(ill.answers[0].body) == {"error": "Worker 3 has not answered for 20 s."}
-    assert ill.answers[0].headers == {"Retry-After": "1"}
-
-
 def test_repeated_errors_do_not_fill_the_log() -> None:
     lines: list[str] = []
     now = 0.0
@@ -173,7 +162,7 @@ def test_a_full_queue_is_503_with_retry_after() -> None:
         batcher = Batcher(StubSteps(wait), SERVING, 1, CoreWatch(time.monotonic))
         batcher.start()
         errors = ErrorResponses(lambda line: None)
-        model = InferenceRoutes(batcher, list, CLASSIFICATION, SERVING, RequestRecord(), errors, str)
+        model = InferenceRoutes(batcher, list, CLASSIFICATION, SERVING, RequestRecord(), errors)
         full = request(document(*["red"] * SERVING.max_batch_size))
         first = asyncio.create_task(model.respond(full))
         await asyncio.to_thread(entered.wait)

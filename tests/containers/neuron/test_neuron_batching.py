@@ -1,23 +1,20 @@
 """Dynamic batching, and the watch over cores that hang or fail."""
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from containers.neuron.batching import QUIET_S, STUCK_S, Batcher, CoreWatch, Rows, Steps
-from containers.neuron.launcher import SILENT_S, WorkerProcess, send_unwell
-from containers.neuron.server_settings import ServerSettings
-from tests.containers.neuron.callers import in_virtual_time
+from containers.neuron.placement import ServerSettings
 from tests.containers.neuron.stub_server import SERVING, StubSteps
 
 
@@ -97,30 +94,35 @@ def test_each_request_gets_its_own_answers_and_no_batch_is_too_large(
     assert sum(model.sizes) == sum(map(len, requests))
 
 
-def test_requests_that_waited_for_the_model_form_a_batch() -> None:
+Sizes = tuple[dict[str, Any], list[list[int]], dict[str, Any], list[int]]
+SIZES: dict[str, Sizes] = {
+    "requests that waited for the model form a batch": ({}, [[1], [2], [3]], {}, [1, 3]),
+    "without dynamic batching each request is one": ({"dynamic_batching": False}, [[1], [2], [3]], {}, [1, 1, 1, 1]),
+    "it takes the largest preferred size that it can fill": (
+        {"preferred_batch_sizes": (2, 4)},
+        [[n] for n in range(5)],
+        {},
+        [1, 4, 1],
+    ),
+    "it starts when it fills its cores; the next is for other cores": (
+        {},
+        [*([n] for n in range(5)), [5, 6, 7, 8, 9]],
+        {"full": 4},
+        [1, 4, 1, 5],
+    ),
+    "a request is never split": ({"max_batch_size": 4}, [[1, 2, 3], [4, 5, 6]], {}, [1, 3, 3]),
+}
+
+
+@pytest.mark.parametrize(("changes", "requests", "options", "sizes"), SIZES.values(), ids=SIZES)
+def test_a_batch_has_a_size(
+    changes: dict[str, Any], requests: list[list[int]], options: dict[str, Any], sizes: list[int]
+) -> None:
+    """The model is held in a first request of one row while the others arrive."""
     model = Doubling()
-    assert run(model, SERVING, [1], [2], [3], hold=True) == [[2], [4], [6]]
-    assert model.sizes == [1, 3]
-
-
-def test_without_dynamic_batching_each_request_is_a_batch() -> None:
-    model = Doubling()
-    assert run(model, replace(SERVING, dynamic_batching=False), [1], [2], [3], hold=True) == [[2], [4], [6]]
-    assert model.sizes == [1, 1, 1, 1]
-
-
-def test_a_batch_takes_the_largest_preferred_size_it_can_fill() -> None:
-    model = Doubling()
-    serving = replace(SERVING, preferred_batch_sizes=(2, 4))
-    run(model, serving, *([n] for n in range(5)), hold=True)
-    assert model.sizes == [1, 4, 1]
-
-
-def test_a_batch_starts_when_it_fills_its_cores() -> None:
-    """The next batch is for other cores, and does not wait for these."""
-    model = Doubling()
-    run(model, SERVING, *([n] for n in range(5)), [5, 6, 7, 8, 9], hold=True, full=4)
-    assert model.sizes == [1, 4, 1, 5]
+    answers = run(model, replace(SERVING, **changes), *requests, hold=True, **options)
+    assert answers == [[2 * n for n in each] for each in requests]
+    assert model.sizes == sizes
 
 
 def test_the_next_batch_starts_before_the_last_is_answered() -> None:
@@ -144,12 +146,6 @@ def test_the_next_batch_starts_before_the_last_is_answered() -> None:
             return list(await asyncio.gather(ask(batcher, 1), ask(batcher, 2)))
 
     assert asyncio.run(asked()) == [[{"n": 1}], [{"n": 2}]]
-
-
-def test_a_request_is_never_split() -> None:
-    model = Doubling()
-    run(model, replace(SERVING, max_batch_size=4), [1, 2, 3], [4, 5, 6], hold=True)
-    assert model.sizes == [1, 3, 3]
 
 
 def test_a_batch_waits_for_its_preferred_size_for_a_limited_time() -> None:
@@ -198,43 +194,17 @@ def test_requests_of_clients_that_hung_up_are_not_computed() -> None:
     assert model.sizes == [1, 1]
 
 
-def test_a_client_that_hangs_up_does_not_affect_others_in_its_batch() -> None:
-    model = Doubling()
-
-    async def asked() -> Sequence[Any]:
-        async with batching(StubSteps(model.predict)) as batcher:
-            model.go.clear()
-            gone, stays = (asyncio.create_task(ask(batcher, n)) for n in (1, 2))
-            await asyncio.to_thread(model.entered.acquire)
-            gone.cancel()
-            model.go.set()
-            answer = await stays
-            with pytest.raises(asyncio.CancelledError):
-                await gone
-            return answer
-
-    assert asyncio.run(asked()) == [4]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
+@pytest.fixture
+def clock() -> SimpleNamespace:
+    return SimpleNamespace(now_s=100.0)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def watch(clock: SimpleNamespace) -> CoreWatch:
+    return CoreWatch(lambda: clock.now_s)
 
 
-@pytest.fixture
-def watch(clock: Clock) -> CoreWatch:
-    return CoreWatch(clock)
-
-
-def test_a_call_that_takes_too_long_is_reported_until_it_ends(watch: CoreWatch, clock: Clock) -> None:
+def test_a_call_that_takes_too_long_is_reported_until_it_ends(watch: CoreWatch, clock: SimpleNamespace) -> None:
     with watch.call():
         clock.now_s += STUCK_S
         assert watch.complaint() == ""
@@ -246,7 +216,7 @@ def test_a_call_that_takes_too_long_is_reported_until_it_ends(watch: CoreWatch, 
     assert watch.complaint() == ""
 
 
-def test_idle_cores_need_a_probe(watch: CoreWatch, clock: Clock) -> None:
+def test_idle_cores_need_a_probe(watch: CoreWatch, clock: SimpleNamespace) -> None:
     assert not watch.needs_probe()
     clock.now_s += QUIET_S + 1
     assert watch.needs_probe()
@@ -263,30 +233,3 @@ def test_only_a_failed_probe_proves_a_fault_of_the_cores(watch: CoreWatch) -> No
     with pytest.raises(RuntimeError, match="gone"), watch.call(probe=True):
         raise RuntimeError("the device is gone")
     assert watch.complaint() == "fails: RuntimeError: the device is gone"
-    with watch.call(probe=True):
-        pass
-    assert (watch.complaint(), watch.needs_probe()) == ("", False)
-
-
-def test_all_workers_are_sent_the_faults_of_any_once() -> None:
-    """The kernel chooses the worker that answers a health check."""
-
-    async def told() -> list[list[str]]:
-        pipes: list[list[bytes]] = [[], []]
-        workers = [
-            WorkerProcess(number, [number], cast(Any, SimpleNamespace(stdin=SimpleNamespace(write=pipe.append))))
-            for number, pipe in enumerate(pipes)
-        ]
-        telling = asyncio.create_task(send_unwell(workers))
-        for complaint in ("", "has not answered for 20 s", "has not answered for 20 s", ""):
-            workers[1].complaint = complaint
-            await asyncio.sleep(2)
-        await asyncio.sleep(SILENT_S)  # neither has said a word
-        telling.cancel()
-        return [[json.loads(line)["unwell"] for line in pipe] for pipe in pipes]
-
-    stuck = "Worker 1 on NeuronCore 1 has not answered for 20 s."
-    silent = (
-        "Worker 0 on NeuronCore 0 has sent no report for 20 s. Worker 1 on NeuronCore 1 has sent no report for 20 s."
-    )
-    assert in_virtual_time(told()) == [[stuck, "", silent]] * 2

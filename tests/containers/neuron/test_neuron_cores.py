@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from containers.container_errors import ContainerError
-from containers.neuron.cores import available, groups, shares, variables
+from containers.neuron.placement import available, groups, shares, variables
 
 
 @pytest.mark.parametrize(

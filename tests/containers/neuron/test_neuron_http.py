@@ -1,7 +1,6 @@
 """The Neuron server's HTTP within its limits of size, number and time."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -35,6 +34,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     expected = [(200, b"POST /invocations 1"), (200, b"POST /invocations 2"), (200, b"GET /ping ")]
     assert heard(together) == expected
     assert heard(*bytewise(together)) == expected
+    assert [status for status, _ in heard(*[post(b"x" * 100)] * 50)] == [200] * 50
 
 
 TOO_LARGE = "The body has more than 1000 bytes."
@@ -141,29 +141,27 @@ def test_the_connection_header_tells_whether_it_stays(sent: bytes, header: str |
     assert in_virtual_time(connection()) == (header, closed)
 
 
-def test_an_answer_to_head_has_the_length_and_no_body() -> None:
-    caller = in_virtual_time(talk(get(method="HEAD")))
-    assert b"Content-Length: 11\r\n" in caller.written
-    assert caller.written.endswith(b"\r\n\r\n")
-
-
+HEAD = b"GET /ping HTTP/1.1\r\nHeader: "
 TIMES = {
     "nothing": (b"", 75.0, []),
     "after a request": (get(), 75.0, [200]),
-    "head": (b"GET /ping HTTP/1.1\r\n", 10.0, [408]),
+    "head": (HEAD, 10.0, [408]),
     "body": (b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n1234", 60.0, [408]),
 }
 
 
 @pytest.mark.parametrize(("sent", "seconds", "statuses"), TIMES.values(), ids=TIMES)
-def test_a_client_has_limited_time(sent: bytes, seconds: float, statuses: list[int]) -> None:
+def test_a_client_has_limited_time_however_slowly_it_sends(sent: bytes, seconds: float, statuses: list[int]) -> None:
     """A refused client has 5 s more to read its answer."""
 
     async def wait() -> list[bool]:
         server = serve()
         caller = Caller(server)
         caller.send(sent)
-        await pass_time(server, seconds - 1)
+        for _ in range(int(seconds) - 1):
+            if sent == HEAD:
+                caller.send(b"x")
+            await pass_time(server, 1)
         before = caller.closed or caller.ended
         await pass_time(server, 2)
         ended = caller.closed or caller.ended
@@ -172,19 +170,6 @@ def test_a_client_has_limited_time(sent: bytes, seconds: float, statuses: list[i
         return [before, ended, caller.closed]
 
     assert in_virtual_time(wait()) == [False, True, True]
-
-
-def test_a_byte_per_second_does_not_extend_the_time() -> None:
-    async def drip() -> list[int]:
-        server = serve()
-        caller = Caller(server)
-        caller.send(b"GET /ping HTTP/1.1\r\nHeader: ")
-        for _ in range(12):
-            caller.send(b"x")
-            await pass_time(server, 1)
-        return caller.statuses
-
-    assert in_virtual_time(drip()) == [408]
 
 
 def test_a_client_that_does_not_read_its_answer_is_cut() -> None:
@@ -292,7 +277,7 @@ def test_a_draining_server_answers_requests_that_have_begun() -> None:
 
     async def drain() -> None:
         server, loop = serve(slow), asyncio.get_running_loop()
-        idle, new, begun, answered, stuck = (Caller(server) for _ in range(5))
+        idle, begun, answered, stuck = (Caller(server) for _ in range(4))
         idle.send(get("/0"))
         begun.send(b"GET /1 ")
         answered.send(get("/3") + get("/0"))
@@ -302,50 +287,13 @@ def test_a_draining_server_answers_requests_that_have_begun() -> None:
         draining = asyncio.create_task(server.drain(10))
         await settle()
         assert idle.closed
-        new.send(get("/0"))
         begun.send(b"HTTP/1.1\r\n\r\n")
         await draining
         await settle()
         assert loop.time() - began == pytest.approx(10)
-        callers = (new, begun, answered, stuck)
-        assert [caller.statuses for caller in callers] == [[200], [200], [200], []]
+        callers = (begun, answered, stuck)
+        assert [caller.statuses for caller in callers] == [[200], [200], []]
         assert all(caller.closed for caller in callers)
         assert {each.headers["connection"] for caller in callers for each in caller.heard} == {"close"}
 
     in_virtual_time(drain())
-
-
-def test_a_new_connection_without_a_request_does_not_delay_the_drain() -> None:
-    async def drain() -> float:
-        server, loop = serve(), asyncio.get_running_loop()
-        Caller(server)
-        began = loop.time()
-        checking = asyncio.create_task(pass_time(server, 5))
-        await server.drain(20)
-        checking.cancel()
-        return loop.time() - began
-
-    assert in_virtual_time(drain()) <= 2.5
-
-
-def test_a_connection_that_was_accepted_just_before_the_drain_is_answered() -> None:
-    """The event loop makes an accepted connection in its next turn."""
-
-    async def drain() -> tuple[list[int], float]:
-        server, loop, made = serve(), asyncio.get_running_loop(), list[Caller]()
-        last = Caller(server)
-        began = loop.time()
-        draining = asyncio.create_task(server.drain(20))
-        last.close()
-        loop.call_soon(lambda: made.append(Caller(server)))
-        await settle()
-        made[0].send(get())
-        await draining
-        return made[0].statuses, loop.time() - began
-
-    assert in_virtual_time(drain()) == ([200], 0)
-
-
-def test_many_small_requests_do_not_add_up_to_a_large_one() -> None:
-    requests = [post(b"x" * 100)] * 50
-    assert [status for status, _ in heard(*requests, limits=replace(SMALL, body=120))] == [200] * 50

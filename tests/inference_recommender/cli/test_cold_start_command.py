@@ -1,76 +1,30 @@
 """`run --cold-start` starts endpoints like the deployed one, keeps the medians of their starts, and deletes them."""
 
 import json
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aws_api.sagemaker import INVOCATIONS_URL_TAG, EndpointDescription, SageMakerAccount
 from inference_recommender.__main__ import main
 from inference_recommender.cli import run as run_command
-from inference_recommender.measure import first_answer
+from inference_recommender.measure import start_stages
 from tests.builders import a_candidate, a_provenance, a_recommendation
-from tests.inference_recommender.measure.recorded_log import OWN, QUIET, VERBOSE, at, lines
+from tests.inference_recommender.deployed_account import DeployedAccount
+from tests.inference_recommender.measure.recorded_log import OWN, QUIET, VERBOSE
 from workloads import Recommendation, WorkloadFolder, load_workload
 
 ARCHIVE = "b" * 64
-VARIANT = {
-    "VariantName": "Deployed",
-    "ModelName": "served",
-    "InstanceType": "ml.g5.xlarge",
-    "InitialInstanceCount": 7,
-    "InferenceAmiVersion": "al2023-ami-sagemaker-inference-gpu-4-1",
-}
+AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
 
 
-class Account(SageMakerAccount):
-    """Has a deployed endpoint, and starts others like it, whose logs are those of recorded starts."""
-
-    region = "us-east-1"
-
-    def __init__(self, *logs: str) -> None:
-        """Opens no session."""
-        self.made: list[Mapping[str, Any]] = []
-        self.deleted: list[str] = []
-        self.interrupted_at: int | None = None
-        self._logs = [[(line.written_at, line.text) for line in lines(log)] for log in logs]
-
-    def hosted_target(self, stack: str, endpoint: str | None = None) -> str | None:
-        return None
-
-    def endpoint_name(self, stack: str) -> str:
-        return "deployed"
-
-    def endpoint_description(self, name: str) -> EndpointDescription:
-        return EndpointDescription(
-            endpoint=self.describe_endpoint(name),
-            config={"ProductionVariants": [VARIANT]},
-            model={"PrimaryContainer": {"ModelDataUrl": f"s3://assets/{ARCHIVE}.tar.gz"}},
-            tags=[{"Key": INVOCATIONS_URL_TAG, "Value": "http://127.0.0.1:1/key/invocations"}],
-            scalable_targets=[{}],
-        )
-
-    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
-        self.made += config["ProductionVariants"]
-        if len(self.made) == self.interrupted_at:
-            raise KeyboardInterrupt
-
-    def describe_endpoint(self, name: str) -> dict[str, Any]:
-        return {
-            "EndpointName": name,
-            "EndpointStatus": "InService",
-            "CreationTime": datetime.fromtimestamp(at(40.0), UTC),
-            "LastModifiedTime": datetime.fromtimestamp(at(43.7), UTC),
-        }
-
-    def delete_endpoint(self, name: str) -> None:
-        self.deleted.append(name)
-
-    def endpoint_log(self, name: str) -> list[list[tuple[float, str]]]:
-        return self._logs if name == "deployed" else [self._logs[len(self.made) - 1]]
+def an_account(*logs: str) -> DeployedAccount:
+    account = DeployedAccount(
+        *logs, InstanceType="ml.g5.xlarge", InitialInstanceCount=7, InferenceAmiVersion=AMI, VariantName="Deployed"
+    )
+    account.archive = ARCHIVE
+    return account
 
 
 @pytest.fixture
@@ -87,9 +41,9 @@ Command = Callable[..., tuple[int, str, str]]
 def run(
     folder: WorkloadFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Command:
-    monkeypatch.setattr(first_answer, "ask_url", lambda url: lambda body: True)
+    monkeypatch.setattr(start_stages, "ask_url", lambda url: lambda body: True)
 
-    def run(account: Account, *more: str) -> tuple[int, str, str]:
+    def run(account: DeployedAccount, *more: str) -> tuple[int, str, str]:
         monkeypatch.setattr(run_command, "SageMakerAccount", lambda: account)
         code = main(["run", "spellcheck", "--cold-start", "--runs", str(tmp_path), *more])
         return code, *capsys.readouterr()
@@ -103,16 +57,16 @@ def test_the_medians_of_starts_like_the_deployed_one_go_into_the_recommendation(
     recommendation = a_recommendation(a_candidate(2, 600.0), archive_sha256=ARCHIVE)
     recommendation.write_json(folder.recommendation_file)
     slower = OWN.replace("09:16:40.1", "09:16:40.0")
-    account = Account(OWN + QUIET, slower + QUIET, slower + QUIET)
+    account = an_account(OWN + QUIET, slower + QUIET, slower + QUIET)
     code, out, _ = run(account, "--json")
     result = json.loads(out)
     assert code == 0
-    assert result["fetch_s"] == pytest.approx(0.025, abs=1e-5)
-    assert result["unpack_s"] == pytest.approx(0.175, abs=1e-5)
+    assert (result["fetch_s"], result["unpack_s"]) == pytest.approx((0.025, 0.175), abs=1e-5)
     assert result["ranges_s"]["unpack_s"] == pytest.approx([0.075, 0.175], abs=1e-5)
     assert (result["starts"], result["instance_type"], result["archive_sha256"]) == (3, "ml.g5.xlarge", ARCHIVE)
-    assert [(each["ModelName"], each["InitialInstanceCount"]) for each in account.made] == [("served", 1)] * 3
-    assert account.made[0]["InferenceAmiVersion"] == VARIANT["InferenceAmiVersion"]
+    made = [variant for config in account.made for variant in config["ProductionVariants"]]
+    assert [(each["ModelName"], each["InitialInstanceCount"]) for each in made] == [("served", 1)] * 3
+    assert made[0]["InferenceAmiVersion"] == AMI
     assert len(account.deleted) == 3
     assert Recommendation.from_json(folder.recommendation_file).cold_start is not None
 
@@ -135,7 +89,7 @@ def test_a_recommendation_for_something_else_is_not_changed(
     if changes is not None:
         a_recommendation(**changes).write_json(file)
     before = file.read_bytes() if changes is not None else b""
-    code, out, err = run(Account(*[OWN + QUIET] * 3))
+    code, out, err = run(an_account())
     assert code == 0
     assert "A new server answers within the objective after 3.6 s: 3 starts of ml.g5.xlarge on " in out
     assert err.splitlines()[-1] == f"Not written to {file}: {reason}."
@@ -143,13 +97,13 @@ def test_a_recommendation_for_something_else_is_not_changed(
 
 
 def test_the_starts_of_an_endpoint_are_read_from_its_log(run: Command) -> None:
-    account = Account(QUIET, VERBOSE, "a line of another program")
+    account = an_account(QUIET, VERBOSE, "a line of another program")
     code, out, _ = run(account, "--endpoint", "deployed", "--json")
     result = json.loads(out)
     assert (code, result["starts"], result["total_s"], result["first_answer_s"]) == (0, 2, None, None)
     assert result["warm_up_s"] == pytest.approx(0.127916, abs=1e-5)
     assert account.made == []
-    code, _, err = run(Account("Booting worker"), "--endpoint", "deployed")
+    code, _, err = run(an_account("Booting worker"), "--endpoint", "deployed")
     assert (code, err) == (
         3,
         "deployed: its log in CloudWatch Logs does not show when a server loaded its models. Set "
@@ -165,7 +119,7 @@ def test_the_starts_of_an_endpoint_are_read_from_its_log(run: Command) -> None:
     ],
 )
 def test_ctrl_c_deletes_the_endpoint_and_keeps_finished_starts(run: Command, at: int, message: str) -> None:
-    account = Account(*[OWN + QUIET] * 3)
+    account = an_account()
     account.interrupted_at = at
     code, _, err = run(account)
     assert (code, err.splitlines()[-1]) == (130, message)

@@ -8,50 +8,34 @@ from typing import Any
 import pytest
 
 from aws_api.errors import NO_REGION, AwsUnavailable
-from aws_api.sagemaker import EndpointDescription, SageMakerAccount
 from aws_api.service_model import problems
 from benchmarks.searches.simulated_service import MM1, SimulatedService
 from inference_recommender.__main__ import main
 from inference_recommender.cli import run as run_command
-from inference_recommender.cli import run_generator, run_result
+from inference_recommender.cli import run_generator
 from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import open_loop
 from inference_recommender.payloads import request_bodies
 from tests.builders import an_artifact
+from tests.inference_recommender.deployed_account import DeployedAccount
 from workloads import Recommendation, WorkloadFolder, load_workload
 
 ROLE = "arn:aws:iam::123456789012:role/Generators"
+GENERATOR_ROLE = "arn:aws:iam::123456789012:role/SpellcheckStack-Generator"
 
 
-class Account(SageMakerAccount):
-    """An account with an endpoint of two instances, as boto3 would show it."""
-
-    region = "eu-west-1"
-
-    def __init__(self) -> None:
-        """Opens no session."""
-
-    def default_bucket(self) -> str:
-        return "sagemaker-eu-west-1-123456789012"
-
-    def stack_outputs(self, stack: str, instead: str = "") -> dict[str, str]:
-        return {"GeneratorRoleArn": f"arn:aws:iam::123456789012:role/{stack}-Generator", "EndpointName": "spellcheck-1"}
-
-    def endpoint_description(self, name: str) -> EndpointDescription:
-        variant = {"VariantName": "AllTraffic", "InstanceType": "ml.g5.xlarge", "InitialInstanceCount": 2}
-        return EndpointDescription(
-            endpoint={"EndpointName": name, "EndpointStatus": "InService"},
-            config={"ProductionVariants": [variant]},
-            model={},
-            tags=[],
-            scalable_targets=[],
-        )
-
-
-class Nowhere(Account):
+class Nowhere(DeployedAccount):
     @property
     def region(self) -> str:  # type: ignore[override]
         raise AwsUnavailable(NO_REGION)
+
+
+def an_account() -> DeployedAccount:
+    """Two instances on AWS."""
+    account = DeployedAccount(InstanceType="ml.g5.xlarge", InitialInstanceCount=2)
+    account.url = None
+    account.outputs = {"GeneratorRoleArn": GENERATOR_ROLE, "EndpointName": "spellcheck-1"}
+    return account
 
 
 Command = Callable[..., tuple[int, str, str]]
@@ -67,20 +51,20 @@ def run(
     folder: WorkloadFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
     """Runs the command against a simulated M/M/1 service."""
-    for module in (run_result, run_generator):
+    for module in (run_command, run_generator):
         monkeypatch.setattr(module, "load_artifact", lambda root, workload, target: an_artifact())
     monkeypatch.setattr(run_command, "deployed_workload", lambda *_: folder)
     monkeypatch.setattr(open_loop, "GeneratorProbe", lambda *_, **__: SimulatedService(MM1, seed=0).probe)
 
-    def run(*arguments: str, account: Account | None = None) -> tuple[int, str, str]:
-        monkeypatch.setattr(run_command, "SageMakerAccount", lambda: account or Account())
+    def run(*arguments: str, account: DeployedAccount | None = None) -> tuple[int, str, str]:
+        monkeypatch.setattr(run_command, "SageMakerAccount", lambda: account or an_account())
         code = main(["run", "spellcheck", "--runs", str(tmp_path / "runs"), *arguments])
         return code, *capsys.readouterr()
 
     return run
 
 
-def planned(run: Command, *arguments: str, account: Account | None = None) -> Any:
+def planned(run: Command, *arguments: str, account: DeployedAccount | None = None) -> Any:
     code, out, err = run(*arguments, "--dry-run", account=account)
     assert code == 0, err
     return json.loads(out)
@@ -104,8 +88,8 @@ def test_several_generators_are_one_valid_processing_job(run: Command) -> None:
     request = planned(run, "--endpoint", "e", *settings)["processing_job"]
     assert problems("sagemaker", "CreateProcessingJob", request) == []
     assert request["ProcessingResources"]["ClusterConfig"]["InstanceCount"] == 4
-    assert request["RoleArn"] == "arn:aws:iam::123456789012:role/SpellcheckStack-Generator"
-    base = "s3://sagemaker-eu-west-1-123456789012/inference-recommender/spellcheck/load-test/spellcheck-quick-1"
+    assert request["RoleArn"] == GENERATOR_ROLE
+    base = "s3://sagemaker-us-east-1-123456789012/inference-recommender/spellcheck/load-test/spellcheck-quick-1"
     assert request["ProcessingInputs"][0]["S3Input"]["S3Uri"] == f"{base}/source"
     own = planned(run, "--endpoint", "e", *settings, "--set", f"recommender.role_arn={ROLE}")
     assert own["processing_job"]["RoleArn"] == ROLE

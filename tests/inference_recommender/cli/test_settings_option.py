@@ -9,7 +9,7 @@ from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.__main__ import main
 from inference_recommender.cli.arguments import deployed_workload
 from workloads import ProjectError, UsageError, load_workload
-from workloads.set_option import with_settings
+from workloads.folder import with_settings
 
 
 class Account(SageMakerAccount):

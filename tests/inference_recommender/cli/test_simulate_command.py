@@ -10,13 +10,11 @@ import pytest
 from inference_recommender.__main__ import main
 from inference_recommender.capacity.probe import Probe
 from inference_recommender.capacity.rate import Capacity
-from inference_recommender.cli import simulate
-from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.simulate import policy_search, seeds, sized_service
+from inference_recommender.simulate import policy_search, sized_service
 from inference_recommender.simulate.simulation_file import Simulation
 from tests.builders import a_candidate, a_measurement, a_recommendation, a_run_folder
-from workloads import Autoscaling, ColdStart, Recommendation, load_workload
+from workloads import Autoscaling, ColdStart, Recommendation, SageMakerEndpointHosting, load_workload
 
 FOLDER = load_workload("spellcheck")
 OBJECTIVE = FOLDER.workload.latency_objective
@@ -73,14 +71,17 @@ def document(capsys: pytest.CaptureFixture[str]) -> Simulation:
     return Simulation.model_validate_json(capsys.readouterr().out)
 
 
-def simulation_in(run: Path) -> Simulation:
-    return Simulation.from_json(run / "simulation.json")
-
-
 def waves(folder: Path) -> str:
     """Writes a trace of a gentle hour, in which the search is quick."""
     file = folder / "waves.csv"
     file.write_text("".join(f"{60 * minute},{3000 + 10 * minute}\n" for minute in range(60)), "utf-8")
+    return str(file)
+
+
+def gaps(folder: Path) -> str:
+    """Writes a trace of an hour, of which six minutes are missing."""
+    file = folder / "gaps.csv"
+    file.write_text("".join(f"{60 * minute},3000\n" for minute in range(60) if minute % 10 != 5), "utf-8")
     return str(file)
 
 
@@ -233,20 +234,16 @@ def test_the_chosen_policy_is_written_into_the_recommendation(
 
 @pytest.mark.usefixtures("few_seeds")
 def test_a_search_over_a_measurement_prints_its_frontier_and_writes_nothing(
-    recommendation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = recommendation.read_bytes()
-    monkeypatch.setattr(simulate, "LOG_EVERY_S", 0.0)
     assert simulated(searched_run(tmp_path), *OPTIMISE, trace=waves(tmp_path)) == 0
     shown = capsys.readouterr()
     assert shown.err.startswith("Searching policies on 24 seeds each. 89 held-out seeds confirm the choice.\n")
-    assert re.search(r"^Simulated [45]\d\d seeds in \d+ s\.$", shown.err, re.MULTILINE)
     assert shown.err.endswith("Nothing was written: --from names a measurement, not a recommendation.\n")
     assert "cheaper than the recommended policy, which is within the tolerance too." in shown.out
     assert re.search(
         r"Chosen from \d+ policies. Confirmed on 89 held-out seeds: 0 had more than half of the tolerated", shown.out
     )
-    assert recommendation.read_bytes() == before
 
 
 @pytest.mark.usefixtures("few_seeds")
@@ -266,78 +263,23 @@ def test_a_policy_that_is_not_confirmed_is_not_written(
     assert recommendation.read_bytes() == before
 
 
-def test_the_run_is_kept_in_a_folder(recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_result_is_in_a_folder_of_its_own(
+    recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert simulated(recommendation, "--json", "--policy", "target=20000", trace=waves(tmp_path)) == 0
     shown = capsys.readouterr()
     (folder,) = (tmp_path / "runs").iterdir()
     assert shown.err.endswith(f"Kept in {folder}. `python -m inference_recommender report {folder}` draws it.\n")
-    kept = simulation_in(folder)
-    assert kept == Simulation.model_validate_json(shown.out)
-    assert [each.name for each in kept.policies] == ["requested", "recommended", "fixed fleet"]
-    assert kept.day.minutes == 60
-    courses = [each.day for each in kept.policies]
-    assert {len(each.late_shares) for each in courses} == {len(kept.day.requests_per_second)} == {60}
-    assert sum(courses[0].instances_paid) < sum(courses[1].instances_paid)
-    assert courses[2].instances_serving == (10.0,) * 60
-    assert len((folder / "outcomes.csv").read_text("utf-8").splitlines()) == 1 + 3 * 3
+    stored = Simulation.from_json(folder / "simulation.json")
+    assert stored == Simulation.model_validate_json(shown.out)
+    assert [each.name for each in stored.policies] == ["requested", "recommended", "fixed fleet"]
+    assert {len(each.late_shares) for each in stored.policies} == {stored.day.minutes} == {60}
+    assert stored.policies[2].instances_serving == (10.0,) * 60
     simulated(recommendation, trace=waves(tmp_path))
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
-@pytest.mark.parametrize("complete", [3, 1])
-def test_ctrl_c_keeps_the_seeds_that_every_policy_was_simulated_with(
-    complete: int,
-    recommendation: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Two seeds of two policies are complete after two calls of the workers."""
-    before, calls = seeds.InProcess.run, 0
-
-    def interrupted(self: seeds.InProcess, *arguments: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls > complete:
-            raise KeyboardInterrupt
-        return before(self, *arguments)
-
-    monkeypatch.setattr(seeds.InProcess, "run", interrupted)
-    monkeypatch.setattr(simulate, "SEEDS_IN_TURN", 2)
-    assert simulated(recommendation, trace=waves(tmp_path)) == 130
-    message = " ".join(capsys.readouterr().err.split())
-    if complete < 2:
-        assert message == "Interrupted before the first results were complete: there is nothing to keep."
-        assert not (tmp_path / "runs").exists()
-        return
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert message.endswith(f"Interrupted: 2 of 3 seeds are complete. They are kept in {folder}.")
-    kept = simulation_in(folder)
-    assert (kept.complete, kept.safe) == (False, False)
-    assert [(each.name, each.seeds) for each in kept.policies] == [("recommended", 2), ("fixed fleet", 2)]
-
-
-@pytest.mark.usefixtures("few_seeds")
-def test_ctrl_c_keeps_the_frontier_of_a_search(
-    recommendation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(policy_search.PolicySearch, "_decided", interrupted)
-    before = recommendation.read_bytes()
-    assert simulated(recommendation, *OPTIMISE, trace=waves(tmp_path)) == 130
-    (folder,) = (tmp_path / "runs").iterdir()
-    kept = simulation_in(folder)
-    names = [f"frontier {number}" for number in range(1, len(kept.policies))]
-    assert [each.name for each in kept.policies] == ["best so far", *names]
-    assert (kept.complete, kept.safe, kept.recommended) == (False, False, None)
-    message = " ".join(capsys.readouterr().err.split())
-    assert re.search(rf" Interrupted: \d+ policies of the search are complete\. They are kept in {folder}\.$", message)
-    assert recommendation.read_bytes() == before
-
-
-def test_the_worst_day_of_a_longer_trace_is_kept(
+def test_the_worst_day_of_a_longer_trace_is_stored(
     recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The third of three days has a sale that comes too fast."""
@@ -345,12 +287,12 @@ def test_the_worst_day_of_a_longer_trace_is_kept(
     rates = [500 + (4500 if minute > 2 * 1440 + 600 else 0) for minute in range(3 * 1440)]
     file.write_text("".join(f"{60 * minute},{rate}\n" for minute, rate in enumerate(rates)), "utf-8")
     assert simulated(recommendation, "--seeds", "1", "--json", trace=str(file)) == 1
-    kept = document(capsys)
-    assert (kept.trace.name, kept.trace.minutes) == ("days.csv", 3 * 1440)
-    assert (kept.day.start, kept.day.minutes) == ("1970-01-03T00:00:00+00:00", 1440)
-    assert kept.day.minutes_per_entry == 3
-    assert kept.judged.minutes_over_objective > 0
-    assert max(kept.judged.day.late_shares) > 0.01
+    found = document(capsys)
+    assert (found.trace.name, found.trace.minutes) == ("days.csv", 3 * 1440)
+    assert (found.day.start, found.day.minutes) == ("1970-01-03T00:00:00+00:00", 1440)
+    assert found.day.minutes_per_entry == 3
+    assert found.judged.minutes_over_objective > 0
+    assert max(found.judged.late_shares) > 0.01
 
 
 def test_a_measurement_is_sized_and_simulated_with_its_probes(
@@ -360,7 +302,7 @@ def test_a_measurement_is_sized_and_simulated_with_its_probes(
     found = document(capsys)
     assert found.curve.basis == "3 probes with open-loop arrivals"
     assert found.curve.measured_up_to * 60 == 36_000
-    assert found.subject.price_per_hour_usd == pytest.approx(1.408)
+    assert found.price_per_hour_usd == pytest.approx(1.408)
     assert found.trace.minutes == 2 * 1440
 
 
@@ -378,16 +320,22 @@ def test_a_load_above_all_measured_rates_is_marked_as_extrapolated(
     )
 
 
-def test_a_missing_price_is_a_caution_and_missing_in_the_document(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_price_is_a_caution(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     simulated(searched_run(tmp_path))
     assert "Caution: The price of an instance is unknown: The job reported no price" in capsys.readouterr().out
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert simulation_in(folder).judged.cost_usd is None
 
 
-SHAPES = "diurnal, weekly, flash-sale, steady-growth, zone-lost, retry-storm"
+def test_a_policy_on_concurrent_requests_is_not_simulated(recommendation: Path) -> None:
+    folder = load_workload("spellcheck")
+    hosting = folder.workload.hosting
+    assert isinstance(hosting, SageMakerEndpointHosting)
+    scaling = hosting.scaling.model_copy(update={"concurrent_requests_per_instance": 8.0})
+    hosting = hosting.model_copy(update={"scaling": scaling})
+    folder.workload = folder.workload.model_copy(update={"hosting": hosting})
+    assert sized_service.sized_service(folder, recommendation).cautions == (NO_RUN, sized_service.CONCURRENCY)
+
+
+SHAPES = "diurnal, weekly, flash-sale, steady-growth, zone-lost"
 POLICY_KEYS = "target=N, min=N, max=N, scale_out_cooldown_s=N, scale_in_cooldown_s=N"
 OTHER_TIMES = (
     "lines are 60 s apart, but 6 come at another time: line 6 after 120 s, line 15 after 120 s, line 24 after 120 s, "
@@ -421,18 +369,6 @@ REFUSALS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         f"gaps.csv: {OTHER_TIMES} Fill the gaps with --set simulation.fill_gaps=zero if there was no traffic, or =last "
         "if the monitoring failed.",
     ),
-    (
-        "odd.csv",
-        ("--set", "simulation.fill_gaps=zero"),
-        "odd.csv: lines are 60 s apart, but 1 comes at another time: line 4 after 90 s. Correct their times: fill_gaps "
-        "adds whole lines only.",
-    ),
-    (
-        "empty.csv",
-        (),
-        "empty.csv: has no line with a rate; a trace needs at least 2. A line is a time and requests per second: "
-        "2026-11-22T13:00:00Z,41.5.",
-    ),
 )
 
 
@@ -448,13 +384,7 @@ def test_refusals(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     waves(tmp_path)
-    files = {
-        "gaps.csv": "".join(f"{60 * minute},3000\n" for minute in range(60) if minute % 10 != 5),
-        "odd.csv": "0,1\n60,1\n120,1\n210,1\n",
-        "empty.csv": "time,rate\n",
-    }
-    for name, text in files.items():
-        (tmp_path / name).write_text(text, "utf-8")
+    gaps(tmp_path)
     assert refusal(recommendation, capsys, *options, trace=trace) == message
 
 
@@ -492,31 +422,15 @@ def test_a_trace_of_another_size_is_refused_with_the_commands_that_size_for_it(
 def test_gaps_are_filled_as_the_setting_requires(
     recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "gaps.csv"
-    file.write_text("".join(f"{60 * minute},3000\n" for minute in range(60) if minute % 10 != 5), "utf-8")
+    file = gaps(tmp_path)
     for fill, mean in (("zero", 0.9 * 180_000), ("last", 180_000)):
-        assert simulated(recommendation, "--json", "--set", f"simulation.fill_gaps={fill}", trace=str(file)) == 0
+        assert simulated(recommendation, "--json", "--set", f"simulation.fill_gaps={fill}", trace=file) == 0
         trace = document(capsys).trace
         assert trace.minutes == 60
         assert trace.mean_invocations_per_minute == pytest.approx(mean)
 
 
-def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_computed(
-    recommendation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def computed(*_: object) -> None:
-        pytest.fail("it was computed")
-
-    monkeypatch.setattr(simulate, "_results", computed)
-    file = tmp_path / "a-file"
-    file.write_text("", "utf-8")
-    assert simulated(recommendation, "--runs", str(file)) == 2
-    assert capsys.readouterr().err == (
-        f"--runs: {file} cannot be written: Not a directory. Name a folder that can be written.\n"
-    )
-
-
-def test_the_probes_are_those_of_the_recommendations_own_run_wherever_the_output_goes(
+def test_the_probes_are_those_of_the_recommendations_own_run(
     recommendation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sized_service, "ROOT", tmp_path)
@@ -524,17 +438,7 @@ def test_the_probes_are_those_of_the_recommendations_own_run_wherever_the_output
     found = Capacity(invocations_per_minute=30_000.0, percentile="P99", limit_ms=50.0, reason="found", probes=(probe,))
     run = RunFolder(recommendation.parent / "runs" / "job-1")
     run.keep_recommendation(a_recommendation(CHOSEN, target="tensorrt", objective=OBJECTIVE))
-    run.keep_measurements(
-        (
-            Measurement(
-                instance_type="ml.g5.xlarge",
-                endpoint_name="e",
-                max_invocations_per_minute=None,
-                model_latency_ms=None,
-                open_loop=found,
-            ),
-        )
-    )
+    run.keep_measurements((a_measurement(None, instance_type="ml.g5.xlarge", open_loop=found),))
     beside = run.path / "recommendation.json"
     for file, runs in ((recommendation, "runs"), (recommendation, "elsewhere"), (beside, "elsewhere")):
         simulated(file, "--json", "--runs", str(tmp_path / runs))

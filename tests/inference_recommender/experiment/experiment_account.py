@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from aws_api.errors import AwsRefused, AwsUnavailable
-from aws_api.sagemaker import MEASURED_ON_TAG, EndpointDescription, JobNameTaken
+from aws_api.sagemaker import MEASURED_ON_TAG, JobNameTaken, SageMakerAccount
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.experiment.cells import cells
-from inference_recommender.experiment.experiment_run import ExperimentAccount, ExperimentRun, PreparedExperiment
+from inference_recommender.experiment.experiment_run import ExperimentRun, PreparedExperiment
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.images import PLATFORMS
 from inference_recommender.experiment.measure import measure
@@ -39,7 +39,7 @@ LATENCIES_MS = {"ts-base": 30, "ts-db": 45, "ort-base": 20, "ort-ig": 25, "ort-i
 FASTER = {"ml.c5.xlarge": 1, "ml.c5.2xlarge": 2}
 
 
-class DiskAccount:
+class DiskAccount(SageMakerAccount):
     region = "us-east-1"
 
     def __init__(self, state: Path, ending: int | None = None) -> None:
@@ -56,9 +56,6 @@ class DiskAccount:
         self.machine: str | None = "Some CPU with 2 cores"
         self.notify: Notify | None = None
         state.mkdir(parents=True, exist_ok=True)
-
-    def stop_retrying(self) -> None:
-        self.notify = None
 
     @property
     def created(self) -> list[dict[str, Any]]:
@@ -86,18 +83,6 @@ class DiskAccount:
 
     def delete_model(self, name: str) -> None:
         (self.state / f"{name}.model").unlink(missing_ok=True)
-
-    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
-        raise AssertionError("a job makes its own endpoints")
-
-    def describe_endpoint(self, name: str) -> dict[str, Any]:
-        raise AssertionError("a job makes its own endpoints")
-
-    def delete_endpoint(self, name: str) -> None:
-        raise AssertionError("a job makes its own endpoints")
-
-    def endpoint_description(self, name: str) -> EndpointDescription:
-        raise AssertionError("a job makes its own endpoints")
 
     def gpu_utilization(self, endpoint: str, variant: str, start: datetime, end: datetime) -> float | None:
         return self.gpu_utilization_percent
@@ -224,7 +209,7 @@ class DiskAccount:
 
 def run(
     prepared: PreparedExperiment,
-    account: ExperimentAccount,
+    account: DiskAccount,
     folder: ExperimentFolder,
     progress: Progress | None = None,
     sleep: Sleep = time.sleep,

@@ -17,5 +17,4 @@ def sent_requests(
         sent_s=sent_s,
         finished_s=finished_s,
         status=np.broadcast_to(np.asarray(status, dtype=np.int16), finished_s.shape).copy(),
-        user=np.zeros(len(finished_s), dtype=np.int32),
     )

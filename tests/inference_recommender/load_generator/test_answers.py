@@ -1,54 +1,29 @@
 """Answers of status 200 that are no inference: a sample is read, and a run of them has no verdict."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from inference_recommender.load_generator.answers import ONE_IN, Complaint, complaint_for
-from inference_recommender.load_generator.plan import Arrivals
-from inference_recommender.load_generator.process import generate
+from inference_recommender.load_generator.http_answer import ONE_IN, not_kserve
 from inference_recommender.load_generator.records import UNREADABLE
-from inference_recommender.payloads import payload_archive
 from tests.inference_recommender.load_generator.virtual_run import (
     BODIES,
     VirtualRun,
     drive,
     outgoing_of,
     plan_of,
-    records_of,
     users,
 )
-from tests.inference_recommender.server import INFERENCE, serving
+from tests.inference_recommender.server import INFERENCE
 from tests.virtual_time import Serve, answering, http_answer
 
 HTML = b"<html>error</html>"
-KSERVE = complaint_for([b"{}"], "application/json", of_endpoint=False)
-REQUEST = b'{"inputs":[{"name":"TEXT","datatype":"BYTES","shape":[1],"data":["a"]}]}'
 BINARY = b'{"outputs":[{"name":"A","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4}}]}'
 
 
-def _drive(serve: Serve, seconds: int = 4, complaint: Complaint | None = KSERVE) -> VirtualRun:
+def _drive(serve: Serve, seconds: int = 4) -> VirtualRun:
     traffic = users((4, seconds))
-    return drive(traffic, serve, outgoing=replace(outgoing_of(plan_of(traffic)), complaint=complaint))
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("page", [HTML, b'{"error":"no model"}', b'{"outputs":[]}', b"{}", b""])
-def test_a_server_that_answers_200_without_an_inference_has_failed(tmp_path: Path, page: bytes) -> None:
-    payloads = tmp_path / "payloads.tar.gz"
-    payloads.write_bytes(payload_archive([{"text": f"query {number}"} for number in range(3)]))
-    arrivals = Arrivals(invocations_per_minute=3000, duration_in_seconds=20, connections=4)
-    with serving(lambda body: (200, page)) as server:
-        outcome = generate(plan_of(arrivals, url=server.url, payloads=payloads, window_s=0.25), tmp_path / "out")
-    assert outcome.exit_code == 3
-    shown = page.decode() or "it is empty"
-    assert outcome.reason.startswith("target failed: the answer to payload ")
-    assert f" is no KServe v2 response: {shown} (" in outcome.reason
-    assert outcome.summary is not None
-    assert outcome.summary["errors"] == outcome.summary["invocations"] > 0
-    assert set(records_of(outcome)["status"]) == {UNREADABLE}
+    return drive(traffic, serve, outgoing=replace(outgoing_of(plan_of(traffic)), complaint=not_kserve))
 
 
 def test_one_payload_with_an_invalid_answer_is_too_many_errors() -> None:
@@ -95,38 +70,11 @@ def test_valid_answers_in_every_form_are_no_error() -> None:
     assert (virtual.ended, virtual.run.log.requests().errors) == ("traffic ended", 0)
 
 
-def test_an_answer_in_pieces_is_read_whole() -> None:
-    whole = http_answer(INFERENCE)
-
-    def serve(request: object, peer: object) -> None:
-        assert hasattr(peer, "send")
-        for number, at in enumerate(range(0, len(whole), 11)):
-            peer.send(whole[at : at + 11], after_s=0.001 * number)
-
-    assert _drive(serve).run.log.requests().errors == 0
-
-
-@pytest.mark.parametrize(
-    ("body", "content_type", "answer", "valid"),
-    [
-        (REQUEST, "application/json", INFERENCE, True),
-        (REQUEST, "application/json", b'["positive"]', False),
-        (BINARY, "application/vnd.sagemaker-triton.binary+json;json-header-size=9", b'["positive"]', False),
-        (b'{"inputs":"a text"}', "application/json", b'["positive"]', True),
-        (b'{"inputs":"a text"}', "application/json", HTML, False),
-        (b"a,b", "text/csv", b"[1, 2]", True),
-        (b"a,b", "text/csv", b"[" * 100_000, False),
-    ],
-)
-def test_an_endpoint_that_is_not_asked_in_kserve_may_answer_any_json(
-    body: bytes, content_type: str, answer: bytes, valid: bool
-) -> None:
-    complaint = complaint_for([body], content_type, of_endpoint=True)
-    assert (complaint(answer, None) is None) is valid
-
-
-def test_a_long_page_is_shown_by_its_beginning() -> None:
-    complaint = KSERVE(b"<" * 5000, None)
-    assert complaint is not None
-    assert len(complaint) < 250
-    assert json.dumps(complaint)
+@pytest.mark.parametrize("page", [HTML, b'{"error":"no model"}', b'{"outputs":[]}', b"{}", b"", b"<" * 5000])
+def test_a_server_that_answers_200_without_an_inference_has_failed(page: bytes) -> None:
+    virtual = _drive(answering(0.01, lambda body: (200, page)))
+    shown = page.decode()[:100] or "it is empty"
+    assert f" is no KServe v2 response: {shown}" in virtual.ended
+    assert virtual.ended.startswith("target failed: the answer to payload ")
+    assert len(virtual.ended) < 300
+    assert set(virtual.run.log.requests().status) == {UNREADABLE}

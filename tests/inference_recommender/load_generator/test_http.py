@@ -5,9 +5,9 @@ A server may hang up, hang, talk out of turn, or not be there. Connections run i
 
 import gc
 import weakref
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -15,28 +15,13 @@ from inference_recommender.load_generator import http
 from inference_recommender.load_generator.http_answer import MOST_ANSWER_BYTES, BadAnswer, ParsedAnswer, whole_head
 from inference_recommender.load_generator.load_run import DRAIN_S
 from inference_recommender.load_generator.loops import BACKLOG_S
-from inference_recommender.load_generator.plan import Arrivals, TrafficPattern
-from inference_recommender.load_generator.process import generate
-from inference_recommender.load_generator.traffic import arrival_times
-from inference_recommender.payloads import payload_archive
-from tests.inference_recommender.load_generator.virtual_run import START_S, drive, plan_of, users
-from tests.inference_recommender.server import serving
+from inference_recommender.load_generator.plan import Arrivals, TrafficPattern, arrival_times
+from tests.inference_recommender.load_generator.virtual_run import START_S, drive, users
 from tests.virtual_time import Network, Peer, Request, answering, http_answer
 
 
 def _answer(*headers: str, body: bytes = b"", status: str = "200 OK") -> bytes:
     return "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode() + body
-
-
-@pytest.mark.parametrize("name", ["Content-Length", "content-length", "CONTENT-LENGTH"])
-def test_a_whole_head_tells_the_length_however_its_header_is_spelt(name: str) -> None:
-    data = _answer("Content-Type: application/json", f"{name}: 5", body=b"12345")
-    assert whole_head(data) == (len(data), True)
-
-
-def test_a_connection_that_the_server_will_close_is_recognised() -> None:
-    data = _answer("Connection: close", "Content-Length:2", body=b"{}")
-    assert whole_head(data) == (len(data), False)
 
 
 @pytest.mark.parametrize(
@@ -75,43 +60,6 @@ def test_the_parser_waits_for_the_answer_behind_a_continue() -> None:
 
 
 CHUNKED = _answer("Transfer-Encoding: chunked", body=b"2\r\n{}\r\n0\r\n\r\n")
-
-
-@pytest.mark.parametrize(
-    ("pieces", "why"),
-    [
-        (
-            [_answer("Transfer-Encoding: chunked"), *[b"100000\r\n" + bytes(1 << 20) + b"\r\n"] * 65],
-            "is larger than 64 MiB",
-        ),
-        ([b"HTTP/1.1 200 OK\r\nX: ", *[b"x" * 8192] * 9], "has more than 64 KiB of headers"),
-        ([b"HTTP/1.1 200 OK\r\n", *[b"X: 1\r\n" * 2000] * 9], "has more than 64 KiB of headers"),
-    ],
-)
-def test_an_answer_without_end_is_refused_and_not_kept(pieces: list[bytes], why: str) -> None:
-    parsed = ParsedAnswer()
-
-    def feed() -> None:
-        for piece in pieces:
-            parsed.feed(piece)
-
-    with pytest.raises(BadAnswer) as bad:
-        feed()
-    assert str(bad.value) == f"its answer {why}"
-    assert len(parsed.body) <= 600
-
-
-@pytest.mark.parametrize("more", [CHUNKED, b"HTTP/1.1 2", b"HTTP/1.1 100 Continue\r\n\r\n" + CHUNKED])
-def test_what_follows_an_answer_at_once_is_no_part_of_it(more: bytes) -> None:
-    with pytest.raises(BadAnswer) as bad:
-        ParsedAnswer().feed(CHUNKED + more)
-    assert str(bad.value) == "it sends more than an answer to each request"
-
-
-def test_a_server_that_asks_for_another_protocol_is_refused() -> None:
-    with pytest.raises(BadAnswer) as bad:
-        ParsedAnswer().feed(_answer("Upgrade: h2c", "Connection: Upgrade", status="101 Switching Protocols"))
-    assert str(bad.value) == "it asks for another protocol"
 
 
 @pytest.mark.parametrize("answer", [CHUNKED, b"no HTTP"])
@@ -190,17 +138,6 @@ def test_connections_that_a_server_closes_when_idle_are_no_errors() -> None:
     assert network.connections >= 8 * 8 / (IDLE_S + 0.1)
 
 
-@pytest.mark.integration
-def test_connections_that_a_real_server_closes_when_idle_are_no_errors(tmp_path: Path) -> None:
-    with serving(idle_s=IDLE_S) as server:
-        payloads = tmp_path / "payloads.tar.gz"
-        payloads.write_bytes(payload_archive([{"text": "query"}]))
-        outcome = generate(plan_of(LOW_RATE, url=server.url, payloads=payloads), tmp_path / "out")
-    assert outcome.summary is not None
-    assert (outcome.summary["ended"], outcome.summary["errors"]) == ("traffic ended", 0)
-    assert outcome.summary["invocations"] == len(arrival_times(LOW_RATE))
-
-
 def test_a_request_that_crosses_an_idle_close_is_sent_again_once() -> None:
     """The server's close of the idle connection arrives 1 ms after the request was written."""
     crossed: list[int] = []
@@ -220,19 +157,6 @@ def test_a_request_that_crosses_an_idle_close_is_sent_again_once() -> None:
     assert (virtual.ended, rows.errors) == ("traffic ended", 0)
     assert len(rows.succeeded) == len(arrival_times(LOW_RATE)) == len(virtual.network.requests) - 1
     assert rows.from_intended_ms[0] == pytest.approx(11, abs=0.1), "its latency counts from the first send"
-
-
-def test_a_request_whose_second_connection_closes_too_is_an_error() -> None:
-    virtual = drive(LOW_RATE, lambda request, peer: peer.hang_up(after_s=0.001))
-    assert virtual.ended == "target failed: the connection was closed"
-    rows = virtual.run.log.requests()
-    assert rows.errors == len(rows.succeeded) == len(virtual.network.requests) / 2
-
-
-def test_a_request_that_a_server_held_before_it_closed_is_an_error() -> None:
-    virtual = drive(LOW_RATE, lambda request, peer: peer.hang_up(after_s=0.2))
-    assert virtual.ended == "target failed: the connection was closed"
-    assert virtual.run.log.requests().errors == len(virtual.network.requests)
 
 
 def test_one_failed_request_at_a_low_rate_does_not_end_the_run() -> None:
@@ -273,17 +197,6 @@ def test_a_connection_that_breaks_before_the_answer_is_a_failed_request() -> Non
     rows = virtual.run.log.requests()
     assert virtual.ended == "target failed: the connection was closed"
     assert rows.errors == len(rows.succeeded) == 5, "20 ms each and 100 ms until the next attempt, in two windows"
-
-
-@pytest.mark.parametrize("answer", [OK + OK, OK + b"x"])
-def test_a_server_that_talks_out_of_turn_has_failed(answer: bytes) -> None:
-    virtual = drive(ONE_USER, lambda request, peer: peer.send(answer, after_s=0.01), window_s=0.25)
-    assert virtual.ended == "target failed: it sends more than an answer to each request"
-
-
-def test_a_server_that_does_not_speak_http_has_failed() -> None:
-    virtual = drive(ONE_USER, lambda request, peer: peer.send(b"SSH-2.0-OpenSSH_9.2\r\n"), window_s=0.25)
-    assert virtual.ended.startswith("target failed: its answer is not HTTP: ")
 
 
 def test_an_answer_in_pieces_is_one_answer() -> None:
@@ -331,3 +244,55 @@ def test_requests_that_are_never_answered_are_kept_as_unfinished(traffic: Traffi
     waited_s = virtual.loop.time() - START_S - 1
     backlog_s = BACKLOG_S if isinstance(traffic, Arrivals) else 0
     assert waited_s == pytest.approx(DRAIN_S + backlog_s, abs=0.03), "what drains is waited for, not for ever"
+
+
+@pytest.mark.parametrize(
+    ("headers", "keep_alive"),
+    [
+        (("Content-Type: application/json", "Content-Length: 5"), True),
+        (("content-length: 5",), True),
+        (("Connection: close", "CONTENT-LENGTH:5"), False),
+    ],
+)
+def test_a_whole_head_has_the_length_however_its_header_is_spelt(headers: tuple[str, ...], keep_alive: bool) -> None:
+    data = _answer(*headers, body=b"12345")
+    assert whole_head(data) == (len(data), keep_alive)
+
+
+MORE = "it sends more than an answer to each request"
+TOO_LONG = [_answer("Transfer-Encoding: chunked"), *[b"100000\r\n" + bytes(1 << 20) + b"\r\n"] * 65]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "why"),
+    [
+        (TOO_LONG, "its answer is larger than 64 MiB"),
+        ([b"HTTP/1.1 200 OK\r\nX: ", *[b"x" * 8192] * 9], "its answer has more than 64 KiB of headers"),
+        ([b"HTTP/1.1 200 OK\r\n", *[b"X: 1\r\n" * 2000] * 9], "its answer has more than 64 KiB of headers"),
+        ([CHUNKED + CHUNKED], MORE),
+        ([CHUNKED + b"HTTP/1.1 2"], MORE),
+        ([CHUNKED + b"HTTP/1.1 100 Continue\r\n\r\n" + CHUNKED], MORE),
+        ([_answer("Upgrade: h2c", "Connection: Upgrade", status="101 Switching")], "it asks for another protocol"),
+    ],
+)
+def test_an_answer_without_end_or_with_more_is_refused_and_not_kept(pieces: list[bytes], why: str) -> None:
+    parsed = ParsedAnswer()
+    with pytest.raises(BadAnswer) as bad:
+        deque(map(parsed.feed, pieces))
+    assert str(bad.value) == why
+    assert len(parsed.body) <= 600
+
+
+@pytest.mark.parametrize(("after_s", "sent"), [(0.001, 2), (0.2, 1)])
+def test_a_request_that_crosses_two_closes_or_was_held_before_one_is_an_error(after_s: float, sent: int) -> None:
+    virtual = drive(LOW_RATE, lambda request, peer: peer.hang_up(after_s))
+    assert virtual.ended == "target failed: the connection was closed"
+    assert virtual.run.log.requests().errors == len(virtual.network.requests) / sent
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"), [(OK + OK, MORE), (OK + b"x", MORE), (b"SSH-2.0-OpenSSH_9.2\r\n", "its answer is not HTTP: ")]
+)
+def test_a_server_that_talks_out_of_turn_or_no_http_has_failed(answer: bytes, why: str) -> None:
+    virtual = drive(ONE_USER, lambda request, peer: peer.send(answer, after_s=0.01), window_s=0.25)
+    assert virtual.ended.startswith(f"target failed: {why}")

@@ -5,8 +5,9 @@ import pytest
 
 from inference_recommender.load_generator.load_run import Interval, reason_to_stop
 from inference_recommender.load_generator.plan import Arrivals, StoppingConditions
+from inference_recommender.load_generator.records import binned_percentile, histogram
 from tests.inference_recommender.load_generator.virtual_run import START_S, VirtualRun, drive, users
-from tests.virtual_time import EPOCH, Request, answering
+from tests.virtual_time import EPOCH, answering
 
 
 def _interval(users: float = 1, rate: float = 6000, latency_ms: float = 10, samples: int = 1000) -> Interval:
@@ -22,45 +23,6 @@ def _conditions(**members: object) -> StoppingConditions:
     return StoppingConditions.model_validate({**defaults, **members}, strict=False)
 
 
-def test_a_run_that_grows_within_its_limits_is_not_stopped() -> None:
-    intervals = [_interval(users, rate=1000.0 * users) for users in (1, 2, 3, 4)]
-    assert reason_to_stop(_conditions(), intervals) is None
-    assert reason_to_stop(_conditions(), []) is None
-
-
-def test_reaching_max_invocations_stops() -> None:
-    assert reason_to_stop(_conditions(), [_interval(rate=30_000)]) == "max invocations"
-
-
-def test_a_percentile_above_the_threshold_stops() -> None:
-    slow = np.concatenate([np.full(980, 10.0), np.full(20, 60.0)])
-    interval = Interval(users=1, invocations_per_minute=6000, latencies_ms=slow)
-    assert reason_to_stop(_conditions(), [interval]) == "model latency threshold"
-    median = _conditions(ModelLatencyThresholds=[{"Percentile": "P50", "ValueInMilliseconds": 50}])
-    assert reason_to_stop(median, [interval]) is None
-
-
-def test_too_few_samples_do_not_stop_on_latency() -> None:
-    assert reason_to_stop(_conditions(), [_interval(latency_ms=60, samples=100)]) is None
-
-
-@pytest.mark.parametrize(
-    ("rates", "users", "flat"),
-    [
-        ((6000, 6050, 6000), (1, 2, 3), True),
-        ((6000, 6050, 7000), (1, 2, 3), False),
-        ((6000, 6050), (1, 2), False),
-        ((6000, 6000, 6000), (2, 2, 2), False),
-    ],
-)
-def test_more_users_without_more_invocations_is_flat(
-    rates: tuple[float, ...], users: tuple[float, ...], flat: bool
-) -> None:
-    intervals = [_interval(count, rate) for count, rate in zip(users, rates, strict=True)]
-    assert reason_to_stop(_conditions(), intervals) == ("flat invocations" if flat else None)
-    assert reason_to_stop(_conditions(FlatInvocations="Continue"), intervals) is None
-
-
 def test_a_run_reports_its_windows() -> None:
     virtual = drive(users((4, 3), spawn_rate=60), answering(0.0101), window_s=0.5)
     assert virtual.ended == "traffic ended"
@@ -72,24 +34,10 @@ def test_a_run_reports_its_windows() -> None:
     assert virtual.run.duration_s == pytest.approx(3)
 
 
-def test_a_window_s_histogram_gives_its_percentiles_back_within_a_percent() -> None:
-    virtual = drive(users((4, 2)), answering(lambda request: 0.005 + 0.01 * (request.at_s % 0.1)), window_s=1.0)
-    for window in virtual.windows:
-        latencies, counts = zip(*window.histogram, strict=True)
-        values = np.repeat(latencies, counts)
-        assert len(values) == window.invocations
-        assert np.percentile(values, 50) == pytest.approx(window.latency_ms["p50"], rel=0.01)
-
-
 def test_max_invocations_ends_the_run_after_an_interval() -> None:
     conditions = StoppingConditions(max_invocations=1_000)
     virtual = drive(users((4, 60)), answering(0.1), stopping_conditions=conditions)
     assert (virtual.ended, virtual.windows[-1].end_s) == ("max invocations", 10)
-
-
-def test_a_latency_threshold_ends_the_run_after_an_interval() -> None:
-    virtual = drive(users((4, 60)), answering(0.06), stopping_conditions=_conditions())
-    assert (virtual.ended, virtual.windows[-1].end_s) == ("model latency threshold", 10)
 
 
 def test_requests_that_a_stall_of_the_machine_delayed_end_no_run() -> None:
@@ -97,19 +45,6 @@ def test_requests_that_a_stall_of_the_machine_delayed_end_no_run() -> None:
     conditions = _conditions(MaxInvocations=1_000_000)
     virtual = drive(users((4, 20)), answering(0.01), events=stalls, stopping_conditions=conditions)
     assert virtual.ended == "traffic ended"
-
-
-def test_users_that_no_longer_raise_the_rate_end_the_run() -> None:
-    """A server of one request at a time: its rate is the same for one user and for five."""
-    free_s = [0.0]
-
-    def service_s(request: Request) -> float:
-        free_s[0] = max(free_s[0], request.at_s) + 0.05
-        return free_s[0] - request.at_s
-
-    conditions = StoppingConditions(flat_invocations="Stop")
-    virtual = drive(users((1, 60), spawn_rate=6), answering(service_s), stopping_conditions=conditions)
-    assert (virtual.ended, virtual.windows[-1].end_s) == ("flat invocations", 30)
 
 
 def test_a_target_that_dies_ends_the_run_with_what_was_measured() -> None:
@@ -165,3 +100,45 @@ def test_a_run_that_is_stopped_before_its_start_sends_nothing() -> None:
     assert virtual.ended == "stopped"
     assert virtual.network.requests == []
     assert virtual.run.started_at == pytest.approx(EPOCH + START_S + 1)
+
+
+SLOW = Interval(users=1, invocations_per_minute=6000, latencies_ms=np.repeat([10.0, 60.0], [980, 20]))
+MEDIAN = [{"Percentile": "P50", "ValueInMilliseconds": 50}]
+
+
+def _growth(rates: tuple[float, ...], users: tuple[float, ...]) -> list[Interval]:
+    return [_interval(count, rate) for count, rate in zip(users, rates, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("members", "intervals", "reason"),
+    [
+        ({}, [], None),
+        ({}, _growth((1000, 2000, 3000, 4000), (1, 2, 3, 4)), None),
+        ({}, [_interval(rate=30_000)], "max invocations"),
+        ({}, [SLOW], "model latency threshold"),
+        ({"ModelLatencyThresholds": MEDIAN}, [SLOW], None),
+        ({}, [_interval(latency_ms=60, samples=100)], None),
+        ({}, _growth((6000, 6050, 6000), (1, 2, 3)), "flat invocations"),
+        ({"FlatInvocations": "Continue"}, _growth((6000, 6050, 6000), (1, 2, 3)), None),
+        ({}, _growth((6000, 6050, 7000), (1, 2, 3)), None),
+        ({}, _growth((6000, 6050), (1, 2)), None),
+        ({}, _growth((6000, 6000, 6000), (2, 2, 2)), None),
+    ],
+)
+def test_the_stopping_conditions_of_the_api(
+    members: dict[str, object], intervals: list[Interval], reason: str | None
+) -> None:
+    assert reason_to_stop(_conditions(**members), intervals) == reason
+
+
+def test_bins_give_counts_and_percentiles_back_within_half_a_percent() -> None:
+    latencies_ms = np.random.default_rng(0).lognormal(3, 1, 5000)
+    values, counts = zip(*histogram(latencies_ms), strict=True)
+    assert sum(counts) == 5000
+    for percentile in (50, 99, 99.9, 100):
+        exact = float(np.sort(latencies_ms)[round(5000 * percentile / 100) - 1])
+        assert binned_percentile(latencies_ms, percentile) == pytest.approx(exact, rel=0.00502)
+        assert np.percentile(np.repeat(values, counts), percentile) == pytest.approx(exact, rel=0.02)
+    assert (histogram(np.zeros(0)), binned_percentile(np.zeros(0), 99)) == ((), None)
+    assert histogram(np.zeros(3))[0] == pytest.approx((0.001, 3), rel=0.005)

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inference_recommender.load_generator.merge import NothingToMerge, merge
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Share, StoppingConditions
+from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Share, StoppingConditions, arrival_times
 from inference_recommender.load_generator.process import Outcome
-from inference_recommender.load_generator.traffic import arrival_times
+from inference_recommender.load_generator.summary import NothingToMerge, merge
 from tests.inference_recommender.load_generator.builders import sent_requests
-from tests.inference_recommender.load_generator.virtual_run import START_S, plan_of, records_of, run_command, users
+from tests.inference_recommender.load_generator.virtual_run import START_S, plan_of, records_of, run_command
 from tests.virtual_time import EPOCH, Network, Serve, answering
 
 GENERATORS = 3
@@ -62,23 +61,8 @@ def test_the_merged_run_of_several_generators_is_that_of_all_their_records(tmp_p
             assert np.sort((both["finished_s"] - both[start])[of_merged]) == pytest.approx(np.sort(exact))
 
 
-def test_users_are_divided_among_the_generators(tmp_path: Path) -> None:
-    plan = plan_of(users((4, 3), spawn_rate=60))
-    outcomes, networks = _run_all(plan, tmp_path, answering(0.01))
-    merged = merge(outcomes, plan, tmp_path / "merged")
-    assert [len(set(records_of(outcome)["user"])) for outcome in outcomes] == [2, 2, 2], "of six in the end"
-    assert [network.connections for network in networks] == [2, 2, 2]
-    assert merged.summary is not None
-    finished_at = np.concatenate(
-        [records_of(outcome)["finished_s"] + outcome.summary["started_at"] for outcome in outcomes if outcome.summary]
-    )
-    start, end = merged.summary["started_at"], merged.summary["started_at"] + merged.summary["duration_s"]
-    # Some finish on the second, where rounding decides.
-    assert merged.summary["invocations"] == pytest.approx(((finished_at >= start) & (finished_at < end)).sum(), abs=5)
-
-
 def _outcome(folder: Path, exit_code: int, reason: str, **summary: Any) -> Outcome:
-    generator = {"cpu_share": 0.1, "lag_ms": 1.0, "peak_per_second": 10}
+    generator = {"cpu_share": 0.1, "lag_ms": 1.0}
     document = {
         "started_at": 1000.0,
         "duration_s": 10.0,
@@ -122,7 +106,6 @@ def test_one_generator_s_failure_decides_for_all_but_for_too_few_samples(
     assert merged.summary is not None
     assert (merged.summary["reason"], merged.summary["generators"]) == (of_all[1], 3)
     assert merged.summary["max_invocations_per_minute"] == pytest.approx(3 * 300 * 6, rel=0.1)
-    assert merged.summary["held_back_ms"]["p50"] == pytest.approx(1, abs=0.1)
 
 
 def test_generators_that_never_ran_at_once_are_not_merged(tmp_path: Path) -> None:

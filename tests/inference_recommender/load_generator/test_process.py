@@ -5,7 +5,6 @@ Real processes against a real server. Nothing here depends on how fast they are.
 
 import os
 import signal
-import stat
 import subprocess
 import sys
 import textwrap
@@ -18,6 +17,7 @@ import pytest
 
 from inference_recommender.load_generator.plan import LoadPlan, Phase, TrafficPattern
 from inference_recommender.load_generator.process import GeneratorProcess, generate
+from inference_recommender.load_generator.records import SentRequests
 from inference_recommender.payloads import payload_archive
 from tests.inference_recommender.server import serving
 
@@ -30,20 +30,6 @@ def _plan(folder: Path, url: str, seconds: int = 60) -> LoadPlan:
     phases = (Phase(initial_number_of_users=4, duration_in_seconds=seconds),)
     pattern = TrafficPattern(traffic_type="PHASES", phases=phases)
     return LoadPlan(url=url, payloads=payloads, traffic_pattern=pattern, window_s=0.25)
-
-
-def test_a_plan_runs_to_its_end_and_its_outcome_is_read_back(tmp_path: Path) -> None:
-    """Exit code 4: a busy machine may allow no verdict."""
-    events: list[str] = []
-    with serving() as server:
-        plan = _plan(tmp_path, server.url, 1)
-        outcome = generate(plan, tmp_path / "out", lambda event: events.append(event["event"]))
-    assert events == ["started", *["window"] * 4, "finished"]
-    assert outcome.summary is not None
-    assert outcome.summary["ended"] == "traffic ended"
-    assert outcome.reason == outcome.summary["reason"]
-    assert outcome.exit_code == (0 if outcome.reason == "traffic ended" else 4)
-    assert outcome.summary["invocations"] == len(np.load(outcome.records)["sent_s"])
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -64,19 +50,6 @@ def test_an_exception_ends_the_child_and_keeps_what_was_measured(tmp_path: Path,
     assert outcome.summary is not None
     assert outcome.summary["invocations"] > 0
     assert set(psutil.Process().children()) <= set(before)
-
-
-def test_a_token_reaches_the_server_and_no_file(tmp_path: Path) -> None:
-    with serving() as server:
-        plan = _plan(tmp_path, server.url, 1).model_copy(update={"headers": {"Authorization": "Bearer secret"}})
-        with GeneratorProcess.start(plan, tmp_path / "out") as generator:
-            for event in generator.events():
-                if event["event"] == "window":
-                    generator.request_stop()
-    assert server.heads[0][1]["Authorization"] == "Bearer secret"
-    assert [file for file in (tmp_path / "out").iterdir() if b"secret" in file.read_bytes()] == []
-    for name in ("plan.json", "generator.log"):
-        assert stat.S_IMODE((tmp_path / "out" / name).stat().st_mode) == 0o600
 
 
 def test_another_thread_may_stop_it(tmp_path: Path) -> None:
@@ -130,3 +103,19 @@ def test_a_generator_that_crashes_is_reported_with_the_end_of_its_log(tmp_path: 
     assert outcome.exit_code == -signal.SIGKILL
     assert outcome.reason == "The load generator ended with exit status -9: it said nothing"
     assert outcome.summary is None
+
+
+def test_a_real_run_sends_each_request_once_and_its_outcome_is_read_back(tmp_path: Path) -> None:
+    """Exit code 4: a busy machine may allow no verdict."""
+    events: list[str] = []
+    with serving() as server:
+        plan = _plan(tmp_path, server.url, 1)
+        outcome = generate(plan, tmp_path / "out", lambda event: events.append(event["event"]))
+    assert events == ["started", *["window"] * 4, "finished"]
+    assert outcome.summary is not None
+    assert outcome.reason == outcome.summary["reason"]
+    assert outcome.exit_code == (0 if outcome.reason == "traffic ended" else 4)
+    requests = SentRequests.read(outcome.records)
+    assert outcome.summary["invocations"] == len(requests) + len(requests.unfinished_intended_s) == len(server.seen)
+    assert (requests.errors, server.connections) == (0, 4)
+    assert (np.sort(requests.sent_s)[4:] >= requests.finished_s[:-4]).all(), "four users, one open request each"

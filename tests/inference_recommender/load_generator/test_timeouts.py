@@ -12,13 +12,10 @@ from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import Probe
 from inference_recommender.load_generator.http import SWEEP_S
 from inference_recommender.load_generator.load_run import DRAIN_S
-from inference_recommender.load_generator.merge import merge
-from inference_recommender.load_generator.plan import Arrivals, Share, StoppingConditions
+from inference_recommender.load_generator.plan import Arrivals, StoppingConditions
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.records import TIMED_OUT, SentRequests
-from inference_recommender.measure.load_test_result import measurement
 from inference_recommender.measure.probe import seen
-from tests.builders import a_system
 from tests.inference_recommender.load_generator.virtual_run import (
     START_S,
     drive,
@@ -27,7 +24,7 @@ from tests.inference_recommender.load_generator.virtual_run import (
     run_command,
     users,
 )
-from tests.virtual_time import EPOCH, Network, Peer, Request, answering, http_answer
+from tests.virtual_time import Network, Peer, Request, answering, http_answer
 
 GO_ON = StoppingConditions(flat_invocations="Continue")
 SERVICE_S = 0.02
@@ -64,15 +61,6 @@ def test_users_that_hang_for_the_whole_run_allow_no_verdict(tmp_path: Path) -> N
         "(2 had no answer when the run was over); the first: no answer"
     )
     assert outcome.summary["invocations"] == pytest.approx(2 * 20 / SERVICE_S, abs=4)
-    _accounted(outcome)
-
-
-def test_a_user_that_times_out_now_and_then_allows_no_verdict_either(tmp_path: Path) -> None:
-    plan = plan_of(users((4, 20)), stopping_conditions=GO_ON, request_timeout_s=3.0)
-    outcome = run_command(plan, half_silent, tmp_path)
-    assert outcome.exit_code == 4
-    assert outcome.reason.startswith("too many errors: ")
-    assert outcome.reason.endswith(" timed out); the first: no answer within 3 s")
     _accounted(outcome)
 
 
@@ -140,12 +128,6 @@ def test_one_silent_connection_of_a_quiet_load_does_not_end_it() -> None:
     assert (rows.status == TIMED_OUT).sum() == rows.errors == 1
 
 
-def test_a_run_in_which_nothing_was_answered_is_no_measurement(tmp_path: Path) -> None:
-    outcome = run_command(plan_of(users((4, 3))), silent, tmp_path)
-    assert (outcome.exit_code, outcome.reason) == (3, f"target failed: server answered nothing for {3 + DRAIN_S:.0f} s")
-    _accounted(outcome)
-
-
 @pytest.mark.parametrize("timeout_s", [2.0, 60.0])
 def test_users_that_leave_with_a_request_under_way_are_counted(timeout_s: float) -> None:
     """Four users, of whom two hang; then one, so that both silent connections are to be left."""
@@ -199,37 +181,6 @@ def test_what_failed_while_the_run_drained_is_told_as_one_more_window(tmp_path: 
     assert last.start_s == pytest.approx(3)
     assert (last.users, last.errors) == (4, 2)
     assert last.end_s == pytest.approx(3 + DRAIN_S, abs=0.02)
-
-
-def test_several_generators_count_hung_users_and_time_outs_together(tmp_path: Path) -> None:
-    plan = plan_of(users((8, 12)), stopping_conditions=GO_ON, request_timeout_s=4.0)
-    outcomes = [
-        run_command(
-            plan.model_copy(update={"share": Share(index=index, of=2), "start_at": EPOCH + START_S + 2.0 + index / 20}),
-            half_silent if index else answering(SERVICE_S),
-            tmp_path / str(index),
-        )
-        for index in range(2)
-    ]
-    merged = merge(outcomes, plan, tmp_path / "merged")
-    assert merged.summary is not None
-    both = [outcome.summary or {} for outcome in outcomes]
-    assert merged.exit_code == 4
-    assert merged.reason.startswith("too many errors: ")
-    assert 0 < merged.summary["timed_out"] <= sum(summary["timed_out"] for summary in both)
-    assert merged.summary["unserved_s"] == pytest.approx(sum(summary["unserved_s"] for summary in both))
-    assert (records_of(merged)["status"] == TIMED_OUT).sum() == merged.summary["timed_out"]
-
-
-def test_a_load_test_s_measurement_has_the_errors_and_the_reason(tmp_path: Path) -> None:
-    plan = plan_of(users((4, 5)), stopping_conditions=GO_ON)
-    outcome = run_command(plan, half_silent, tmp_path)
-    measured = measurement(outcome, plan, a_system())
-    assert measured.failure_code == "too-many-errors"
-    assert measured.series is not None
-    assert sum(count or 0 for count in measured.series.errors) == 2
-    assert outcome.summary is not None
-    assert sum(count or 0 for count in measured.series.invocations) == pytest.approx(2 * 5 / SERVICE_S, abs=4)
 
 
 def test_a_capacity_search_takes_what_timed_out_for_infinitely_late(tmp_path: Path) -> None:

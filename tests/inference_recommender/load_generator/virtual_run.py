@@ -48,7 +48,7 @@ def outgoing_of(plan: LoadPlan) -> Outgoing:
 
 @dataclass
 class VirtualRun:
-    """A run that is over, or under way."""
+    """A run and what its server saw."""
 
     loop: VirtualLoop
     network: Network

@@ -18,5 +18,5 @@ def completed_run(folder: WorkloadFolder, path: Path, described: dict[str, Any] 
     plan = plan_job(folder.workload, "quick", folder.traffic("quick"), tested, "job-1")
     subject = RunSubject(workload=folder.workload, payloads=folder.payloads(), artifact=an_artifact(), traffic="quick")
     service, run_folder = FakeService([described or description()]), RunFolder(path)
-    run(JobSource(plan=plan, service=service, sleep=lambda seconds: None), run_folder, Silent(), subject=subject)
+    run(JobSource(plan=plan, account=service, sleep=lambda seconds: None), run_folder, Silent(), subject=subject)
     return run_folder

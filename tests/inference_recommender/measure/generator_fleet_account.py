@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from aws_api.sagemaker import SageMakerAccount
+
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -21,7 +23,7 @@ sys.exit(main(Path(sys.argv[1]), python=sys.executable, port=int(sys.argv[2]), n
 """
 
 
-class LoopbackFleet:
+class LoopbackFleet(SageMakerAccount):
     region = "us-east-1"
 
     def __init__(self, folder: Path) -> None:

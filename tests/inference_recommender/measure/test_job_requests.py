@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aws_api.service_model import input_shape
+from inference_recommender.cli.deployed import package_request
 from inference_recommender.measure.job_requests import (
     MOST_TESTS,
     SERVICE_DEFAULT,
@@ -23,9 +24,8 @@ from inference_recommender.measure.job_requests import (
     stopping_conditions,
     undocumented,
 )
-from inference_recommender.measure.model_registry import package_request
 from workloads import PhasedTraffic, StairTraffic, Unavailable, UsageError, WorkloadFolder, load_workload
-from workloads.set_option import with_settings
+from workloads.folder import with_settings
 
 TESTED = TestedModel(
     model="spellcheck-model",

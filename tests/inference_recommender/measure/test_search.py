@@ -1,18 +1,16 @@
 """Open-loop searches of a job's candidates, and of a system without a test. Without a result the estimate decides."""
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aws_api.errors import AwsUnavailable
-from aws_api.sagemaker import INVOCATIONS_URL_TAG, EndpointDescription
 from benchmarks.searches.simulated_service import MM1, SimulatedService
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.search import Bottleneck, SendProbe
-from inference_recommender.measure import first_answer, open_loop
+from inference_recommender.measure import open_loop, start_stages
 from inference_recommender.measure import run as use_case
 from inference_recommender.measure.open_loop import CandidateSearch, OpenLoopSearch, search_s, searched
 from inference_recommender.measure.run import RunSubject, run
@@ -24,65 +22,11 @@ from inference_recommender.sizing.decision import decide
 from inference_recommender.sizing.verdict import initial_rate
 from tests.builders import a_provenance, a_run_folder, a_system, an_artifact
 from tests.inference_recommender.api import SERIES, description
-from tests.inference_recommender.measure.recorded_log import OWN, QUIET, at, lines
+from tests.inference_recommender.deployed_account import DeployedAccount
 from workloads import LatencyObjective, NoVerdict, Provenance, Unavailable, load_workload
 
 OBJECTIVE = LatencyObjective(percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000)
 (MEASURED,) = measurements(description(), [], {"sm-epc-1": SERIES})
-URL = "http://127.0.0.1:1/invocations"
-
-
-class Account:
-    """Creates endpoints that are in service at the second look, and keeps the requests."""
-
-    def __init__(self, status: str = "InService") -> None:
-        self.status = status
-        self.made: list[Mapping[str, Any]] = []
-        self.deleted: list[str] = []
-        self.url: str | None = URL
-        self.region = "us-east-1"
-        self._looks = 0
-
-    def model(self, name: str) -> Mapping[str, Any]:
-        container = {"Image": "i", "Environment": {"A": "1", "THREADS": "1"}}
-        return {"ModelName": name, "ExecutionRoleArn": "r", "PrimaryContainer": container}
-
-    def make_model(self, request: Mapping[str, Any]) -> None:
-        self.made.append(request)
-
-    def delete_model(self, name: str) -> None:
-        self.deleted.append(f"model {name}")
-
-    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
-        self.made.append(config)
-
-    def describe_endpoint(self, name: str) -> dict[str, Any]:
-        self._looks += 1
-        return {
-            "EndpointName": name,
-            "EndpointStatus": "Creating" if self._looks == 1 else self.status,
-            "FailureReason": "No room.",
-            "CreationTime": datetime.fromtimestamp(at(40.0), UTC),
-            "LastModifiedTime": datetime.fromtimestamp(at(43.7), UTC),
-        }
-
-    def endpoint_description(self, name: str) -> EndpointDescription:
-        return EndpointDescription(
-            endpoint=self.describe_endpoint(name),
-            config={"ProductionVariants": self.made[-1]["ProductionVariants"]},
-            model={},
-            tags=[{"Key": INVOCATIONS_URL_TAG, "Value": self.url}] if self.url else [],
-            scalable_targets=[],
-        )
-
-    def client(self, service: str) -> Any:
-        assert self.url is None, f"{service} is not needed if the server's own URL is known"
-
-    def endpoint_log(self, name: str) -> list[list[tuple[float, str]]]:
-        return [[(line.written_at, line.text) for line in lines(OWN + QUIET)]]
-
-    def delete_endpoint(self, name: str) -> None:
-        self.deleted.append(name)
 
 
 @pytest.fixture
@@ -102,17 +46,17 @@ def systems(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return SimulatedService(MM1, seed=0).probe
 
     monkeypatch.setattr(open_loop, "GeneratorProbe", probe_of)
-    monkeypatch.setattr(first_answer, "ask_url", lambda url: lambda body: True)
-    monkeypatch.setattr(first_answer, "ask_endpoint", lambda name, client: lambda body: True)
+    monkeypatch.setattr(start_stages, "ask_url", lambda url: lambda body: True)
+    monkeypatch.setattr(start_stages, "ask_endpoint", lambda name, client: lambda body: True)
     return probed
 
 
-def found_by(account: Account, kept: RunFolder, measured: Measurement = MEASURED) -> Measurement:
+def found_by(account: DeployedAccount, kept: RunFolder, measured: Measurement = MEASURED) -> Measurement:
     return CandidateSearch(account=account, sleep=lambda seconds: None)(measured, kept, Silent())
 
 
 def test_a_candidate_is_searched_on_a_temporary_endpoint_with_its_environment(kept: RunFolder) -> None:
-    account = Account()
+    account = DeployedAccount()
     measured = found_by(account, kept)
     assert measured.open_loop is not None
     assert measured.open_loop.probes
@@ -163,7 +107,7 @@ def test_without_search_only_an_estimate_far_below_the_closed_loop_rate_is_check
 
 
 def test_an_endpoint_on_aws_is_searched_through_its_runtime(kept: RunFolder, systems: list[Any]) -> None:
-    account = Account()
+    account = DeployedAccount()
     account.url = None
     measured = found_by(account, kept)
     (system,) = systems
@@ -175,7 +119,7 @@ def test_an_endpoint_on_aws_is_searched_through_its_runtime(kept: RunFolder, sys
 def test_the_capacity_of_a_search_sizes_the_fleet(kept: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_loop, "SHORTEST_S", 3_600.0)
     monkeypatch.setattr(open_loop, "LONGEST_S", 3_600.0)
-    measured = found_by(Account(), kept, MEASURED.model_copy(update={"environment": {}}))
+    measured = found_by(DeployedAccount(), kept, MEASURED.model_copy(update={"environment": {}}))
     found = measured.open_loop
     assert found is not None
     assert found.invocations_per_minute is not None, found.reason
@@ -191,17 +135,18 @@ def refuse(*_: object) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("account", "reason"),
+    ("changes", "reason"),
     [
-        (Account(status="Failed"), "endpoint {name} is Failed: No room"),
-        (Account(), "AWS refused it: AccessDenied: not yours"),
+        ({"status": "Failed"}, "endpoint {name} is Failed: No room"),
+        ({"make_endpoint": refuse}, "AWS refused it: AccessDenied: not yours"),
     ],
 )
 def test_an_endpoint_that_does_not_start_leaves_the_estimate_to_decide(
-    kept: RunFolder, monkeypatch: pytest.MonkeyPatch, account: Account, reason: str
+    kept: RunFolder, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], reason: str
 ) -> None:
-    if account.status == "InService":
-        monkeypatch.setattr(account, "make_endpoint", refuse)
+    account = DeployedAccount()
+    for name, value in changes.items():
+        monkeypatch.setattr(account, name, value)
     found = found_by(account, kept).open_loop
     assert found is not None
     assert not found.decides
@@ -209,7 +154,7 @@ def test_an_endpoint_that_does_not_start_leaves_the_estimate_to_decide(
 
 
 def test_a_start_without_a_log_does_not_end_the_search(kept: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    account = Account()
+    account = DeployedAccount()
     monkeypatch.setattr(account, "endpoint_log", refuse)
     measured = found_by(account, kept)
     assert measured.cold_start is None
@@ -269,8 +214,7 @@ def test_a_search_alone_that_finds_too_little_gives_no_verdict(
     assert str(caught.value).startswith(reason)
 
 
-def test_a_search_begins_where_the_users_records_tell_to_look() -> None:
-    """After a slow rate at which it warms up."""
+def test_a_search_begins_at_the_rate_that_the_records_suggest_after_a_slow_warm_up() -> None:
     rates: list[float] = []
     simulated = SimulatedService(MM1, seed=0)
 
@@ -287,18 +231,12 @@ def test_a_search_begins_where_the_users_records_tell_to_look() -> None:
     assert expected < (MEASURED.max_invocations_per_minute or 0)
     assert found is not None
     assert found.reason == "it is gone"
-
-
-def test_a_search_begins_at_half_of_what_users_had_where_no_rate_can_be_expected() -> None:
     fast, bare = OBJECTIVE.model_copy(update={"model_latency_ms": 1.0}), MEASURED.model_copy(update={"series": None})
-    assert initial_rate(MEASURED, fast) == initial_rate(bare, OBJECTIVE) == 6_000
-
-
-def test_a_candidate_of_which_users_had_nothing_is_not_searched() -> None:
+    assert initial_rate(MEASURED, fast) == initial_rate(bare, OBJECTIVE) == 6_000, "half of the closed-loop rate"
     failed = MEASURED.model_copy(update={"failure_reason": "Out of memory."})
-    assert searched(failed, lambda rate, seconds: pytest.fail("asked"), OBJECTIVE, 60.0, Silent()) is failed
+    assert searched(failed, lambda rate, seconds: pytest.fail("sent"), OBJECTIVE, 60.0, Silent()) is failed
 
 
 @pytest.mark.parametrize(("traffic_s", "longest_s"), [(20, 60), (180, 180), (1_800, 300)])
-def test_a_search_takes_about_as_long_as_the_users_traffic(traffic_s: float, longest_s: float) -> None:
+def test_a_search_takes_about_as_long_as_the_traffic(traffic_s: float, longest_s: float) -> None:
     assert search_s(traffic_s) == longest_s

@@ -8,6 +8,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.load_generator.plan import LoadPlan, Share
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.measure.load_test import Drive, OnEvent, Stopped
@@ -40,8 +41,8 @@ def virtual_drive(network: Network | None = None, *, stopped_after_s: float | No
     return drive
 
 
-class VirtualFleet:
-    """A `FleetAccount` whose instances run in virtual time, each its share of the plan that was uploaded."""
+class VirtualFleet(SageMakerAccount):
+    """An account whose instances run in virtual time, each its share of the plan that was uploaded."""
 
     def __init__(self, network: Network | None = None) -> None:
         self.network = network or Network(answering(SERVICE_S))

@@ -20,26 +20,20 @@ NEVER_LATE = LatencyCurve(
     limit_s=0.05,
     allowed=0.01,
 )
-TARGET = 100.0
-"""Invocations per minute and instance in the cases worked by hand."""
-POLICY = Policy(target_invocations_per_instance=TARGET, min_capacity=1, max_capacity=50)
+POLICY = Policy(target_invocations_per_instance=100.0, min_capacity=1, max_capacity=50)
 TIMING = Timing(provisioning_s=120, provisioning_spread=0, model_load_s=60, removal_s=60, metric_delay_s=0)
-"""An instance serves three minutes after it is asked for, and is gone a minute after it is not wanted."""
+"""An instance serves three minutes after its request, and is gone a minute after its removal."""
 
 
 def course(
     per_minute: Sequence[float], policy: Policy = POLICY, timing: Timing = TIMING, losses: tuple[ZoneLoss, ...] = ()
 ) -> dict[str, list[int]]:
-    """Returns desired and serving instances and those paid for, at the beginning of each minute.
-
-    `per_minute` are the invocations of each minute, exactly.
-    """
-    steps = 60 // policy.step_s
-    arrivals = np.repeat(np.array(per_minute, dtype=float) / steps, steps)
-    load = TrafficLoad(start=FIRST_MONDAY, step_s=policy.step_s, rates=arrivals / policy.step_s, losses=losses)
+    """Returns desired, serving and paid instances at the beginning of each minute, for exact invocations a minute."""
+    arrivals = np.array(per_minute, dtype=float)
+    load = TrafficLoad(start=FIRST_MONDAY, rates=arrivals / 60, losses=losses)
     run = FleetSimulation(load, policy, NEVER_LATE, timing, arrivals, Random(0))
     run.go()
-    return {name: [int(value) for value in run.columns[name][::steps]] for name in ("desired", "serving", "paid")}
+    return {name: [int(value) for value in run.columns[name]] for name in ("desired", "serving", "paid")}
 
 
 def policy(**changes: Any) -> Policy:

@@ -1,4 +1,4 @@
-"""Target tracking, worked out by hand: each case says what AWS documents, where, and what follows minute by minute.
+"""Target tracking, calculated for small loads: each case names AWS's page and the expected minutes.
 
 [TT] https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html
 [SS] https://docs.aws.amazon.com/autoscaling/application/userguide/step-scaling-policy-overview.html
@@ -6,7 +6,6 @@
 [CW] https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html
 [API] https://docs.aws.amazon.com/autoscaling/application/APIReference/API_TargetTrackingScalingPolicyConfiguration.html
 [SM] https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpointWeightsAndCapacities.html
-[HR] https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-add-code-define.html
 [ECS] https://docs.aws.amazon.com/AmazonECS/latest/developerguide/cluster-auto-scaling.html
 [AZ] https://docs.aws.amazon.com/sagemaker/latest/dg/best-practices-deployment.html
 [IN] https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html
@@ -18,6 +17,7 @@ of minute k is known when it is over; a change that it causes is seen in minute 
 
 import re
 from datetime import UTC, datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -25,9 +25,9 @@ import pytest
 from inference_recommender.simulate.policy import FIRST_MONDAY, ZoneLoss
 from inference_recommender.simulate.simulation import FleetCapacity, scheduled
 from inference_recommender.simulate.tracking import ScalingSchedule, TrackingAlarms
-from tests.inference_recommender.simulate.service import POLICY, course, policy, timing
+from tests.inference_recommender.simulate.service import course, policy, timing
 from workloads import UsageError
-from workloads.endpoint_hosting import ScheduledMinimum
+from workloads.hosting import ScheduledMinimum
 
 
 def test_a_scale_out_waits_for_three_minutes_above_the_target() -> None:
@@ -58,22 +58,24 @@ def test_an_instance_that_serves_for_most_of_a_minute_counts_in_its_metric(start
     assert (found["desired"][4], found["serving"][4]) == (3, counted)
 
 
-def test_a_scale_out_is_proportional_to_the_metric() -> None:
-    """[TT]: it adds capacity in proportion to the metric, as fast as it can.
-
-    Two instances have 1000 a minute: the metric is 500, and 2 * 500 / 100 = 10 are wanted at once.
-    """
-    assert course([180, *[1000] * 4])["desired"] == [2, 2, 2, 2, 10]
-
-
-def test_a_fraction_of_an_instance_is_a_whole_one() -> None:
-    """[TT]: it rounds so that it does not add too little. 4 instances at 110 are 4.4, and 5 are wanted."""
-    assert course([400, *[440] * 4])["desired"][-1] == 5
-
-
-def test_exactly_the_target_adds_nothing() -> None:
-    """[TT]: a policy scales out when the metric is above the target."""
-    assert course([300, *[300] * 10])["desired"] == [3] * 11
+@pytest.mark.parametrize(
+    ("load", "bounds", "last"),
+    [
+        pytest.param([180, *[1000] * 4], {}, 10, id="[TT] proportional: 2 * 500 / 100"),
+        pytest.param([400, *[440] * 4], {}, 5, id="[TT] a fraction of an instance is rounded up: 4.4"),
+        pytest.param([300, *[300] * 10], {}, 3, id="[TT] exactly the target adds nothing"),
+        pytest.param([1000, *[910] * 30], {}, 10, id="[TT] above nine tenths of the target nothing is removed"),
+        pytest.param([200, *[900] * 4], {"max_capacity": 6}, 6, id="[TT] the maximum: 9 are desired"),
+        pytest.param([1000, *[50] * 20], {"min_capacity": 3}, 3, id="[TT] the minimum: 1 would do"),
+        pytest.param([1000, *[10] * 40], {"scale_in": False}, 10, id="[API] DisableScaleIn"),
+        pytest.param([1000, *[5] * 16], {}, 1, id="[NT] little traffic removes instances"),
+        pytest.param([1000, *[0] * 40], {}, 10, id="[NT] without traffic there is no metric, so none is removed"),
+    ],
+)
+def test_the_desired_instances_follow_the_metric_within_the_bounds(
+    load: list[int], bounds: dict[str, Any], last: int
+) -> None:
+    assert course(load, policy(**bounds))["desired"][-1] == last
 
 
 def test_a_scale_in_waits_for_fifteen_minutes_below_nine_tenths() -> None:
@@ -87,26 +89,11 @@ def test_a_scale_in_waits_for_fifteen_minutes_below_nine_tenths() -> None:
     assert found[16:] == [6, 6]
 
 
-def test_between_nine_tenths_and_the_target_nothing_happens() -> None:
-    """[TT], as above: 10 instances at 91 each stay ten, though 9.1 would do."""
-    assert course([1000, *[910] * 30])["desired"] == [10] * 31
-
-
 def test_a_minute_that_is_not_low_begins_the_fifteen_anew() -> None:
     """[CW]: an alarm of 15 of 15 datapoints. Minute 10 has 95 for each; minutes 11 to 25 are fifteen."""
     found = course([1000, *[500] * 9, 950, *[500] * 16])["desired"]
     assert found[:26] == [10] * 26
     assert found[26] == 5
-
-
-def test_the_maximum_bounds_a_scale_out() -> None:
-    """[TT]: a policy's capacity stays within the bounds of the scalable target. 9 are wanted, 6 are allowed."""
-    assert course([200, *[900] * 4], policy(max_capacity=6))["desired"][-1] == 6
-
-
-def test_the_minimum_bounds_a_scale_in() -> None:
-    """[TT], as above: one instance would do for 50 a minute, three stay."""
-    assert course([1000, *[50] * 20], policy(min_capacity=3))["desired"][-1] == 3
 
 
 def test_the_cooldown_of_a_scale_out_begins_when_it_is_complete() -> None:
@@ -118,16 +105,6 @@ def test_the_cooldown_of_a_scale_out_begins_when_it_is_complete() -> None:
     """
     found = course([100, *[300] * 6, *[310] * 8])["desired"]
     assert found == [1, 1, 1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4]
-
-
-def test_an_alarm_that_lasts_asks_again_each_minute() -> None:
-    """[CW]: the action of autoscaling is invoked once a minute while the alarm lasts.
-
-    Without a cooldown, the same load has its fourth instance as soon as the endpoint takes it and a minute says so: the
-    alarm has lasted since minute 3, and minute 7 is the first that three instances share.
-    """
-    found = course([100, *[300] * 6, *[310] * 8], policy(scale_out_cooldown_s=0))["desired"]
-    assert found[7:9] == [3, 4]
 
 
 def test_within_the_cooldown_only_a_larger_scale_out_adds_its_difference() -> None:
@@ -166,25 +143,12 @@ def test_a_scale_out_does_not_wait_for_the_cooldown_of_a_scale_in() -> None:
     assert capacity.scale_in(180, 7) == 2, "the cooldown stopped"
 
 
-def test_without_scale_in_instances_only_come() -> None:
-    """[API]: DisableScaleIn; the policy will not remove capacity."""
-    assert course([1000, *[10] * 40], policy(scale_in=False))["desired"] == [10] * 41
-
-
 def test_missing_data_never_removes_instances() -> None:
     """[TT]: a policy does not scale in while its alarm has insufficient data."""
     alarms = TrackingAlarms(100)
     assert [alarms.observe(10) for _ in range(14)] == [0] * 14
     assert alarms.observe(None) == 0
     assert [alarms.observe(10) for _ in range(15)] == [0] * 14 + [-1]
-
-
-def test_a_variant_without_traffic_keeps_its_instances() -> None:
-    """[NT]: SageMaker emits no metric with a value of zero, so that a variant whose traffic becomes zero does not scale
-    in. Ten instances have 5 invocations a minute in all, or none.
-    """
-    assert course([1000, *[5] * 16])["desired"][-1] == 1
-    assert course([1000, *[0] * 40])["desired"][-1] == 10
 
 
 def test_an_endpoint_that_is_updating_takes_no_other_change() -> None:
@@ -194,34 +158,6 @@ def test_an_endpoint_that_is_updating_takes_no_other_change() -> None:
     found = course([100, *[300] * 5, *[900] * 32], timing=timing(provisioning_s=1800))
     assert found["desired"][4:36] == [3] * 31 + [9]
     assert found["serving"][34:36] == [1, 3]
-
-
-def test_a_metric_of_ten_seconds_adds_instances_within_a_minute() -> None:
-    """[HR]: ConcurrentRequestsPerModel comes every 10 s. Three datapoints above it are half a minute.
-
-    By Little's law an instance has rate * mean latency requests at once; here 0.05 s / ln(1e6) at 1200 a minute, so the
-    target of a hundredth of that is passed at once, and the metric of a minute needs three.
-    """
-    at_once = 20 * 0.05 / 13.8155 * 0.5
-    both = policy(concurrent_requests_per_instance=at_once, target_invocations_per_instance=5000)
-    slow = policy(target_invocations_per_instance=600)
-    load = [100, *[1200] * 6]
-    assert course(load, both, timing(high_resolution_delay_s=0))["desired"] == [1, 1, 2, 2, 2, 2, 2]
-    assert course(load, slow)["desired"] == [1, 1, 1, 1, 2, 2, 2]
-
-
-def test_of_two_policies_both_have_to_agree_to_remove_instances() -> None:
-    """[TT]: it scales out if any policy is ready, and in only if all are.
-
-    The target of the requests in flight is met ten times over from the start. Invocations are at 95 for each of the ten
-    instances, which is not low; from minute 21 on they are at 20, and in minute 36 the larger of what
-    the two want stays.
-    """
-    in_flight = 10 * 1000 / 60 / 10 * 0.05 / 13.8155
-    both = policy(concurrent_requests_per_instance=in_flight)
-    found = course([1000, *[950] * 20, *[200] * 20], both, timing(high_resolution_delay_s=0))["desired"]
-    assert found[:36] == [10] * 36
-    assert found[36] == 2
 
 
 @pytest.mark.parametrize(("minimum", "then"), [(6, 6), (2, 3)])
@@ -235,7 +171,7 @@ def test_a_scheduled_minimum_acts_at_once(minimum: int, then: int) -> None:
 
 
 def test_a_scheduled_minimum_holds_until_the_next_one() -> None:
-    """[SC]: a scheduled action sets the minimum, and scaling goes on within it."""
+    """[SC]: a scheduled action sets the minimum, and scaling continues within it."""
     rise = ScheduledMinimum(schedule="at(2026-01-05T00:00:00)", min_capacity=6)
     fall = ScheduledMinimum(schedule="at(2026-01-05T00:30:00)", min_capacity=2)
     found = course([100] * 33, policy(scheduled_minimums=(rise, fall)))["desired"]
@@ -353,7 +289,3 @@ def test_an_unsupported_scheduled_minimum_names_the_key() -> None:
         "scheduled_minimums: 24 is not within 0 and 23. A cron expression has minutes, hours, day of month, month, "
         "day of week and year, with numbers, names, *, ?, lists, ranges and steps."
     )
-
-
-def test_the_policy_of_the_cases_has_the_defaults_of_workload_toml() -> None:
-    assert (POLICY.scale_out_cooldown_s, POLICY.scale_in_cooldown_s) == (300, 600)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local_aws.cloudformation.recorded import REASON
-from local_aws.cloudformation.resource_schema import schema_of
+from local_aws.cloudformation.recorded import REASON, schema_of
 from local_aws.cloudformation.service_api import as_request, input_shape
 from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks, template  # noqa: F401  a fixture
 from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, wait_until

@@ -7,8 +7,7 @@ import boto3
 import pytest
 from botocore.session import Session
 
-from local_aws.process.local_account import LocalAccount
-from local_aws.process.role_session import role_session
+from local_aws.process.local_account import LocalAccount, role_session
 from workloads import Unavailable
 
 TRUST = {

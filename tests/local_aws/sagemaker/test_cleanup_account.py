@@ -11,7 +11,7 @@ from aws_api import session as aws_session
 from aws_api.errors import NotFound
 from aws_api.expiry import expiry_of, expiry_tag
 from aws_api.sagemaker import ExpiringResource, SageMakerAccount
-from inference_recommender.measure.cleanup import CleanupResult, cleanup
+from inference_recommender.cli.jobs import CleanupResult, cleanup
 from local_aws.process.local_account import LocalAccount
 from tests.inference_recommender.measure.troubled_api import TroubledApi
 from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, wait_until

@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from local_aws.cloudwatch import LocalCloudWatchBackend, metric_key
-from local_aws.distributions import statistic
+from local_aws.cloudwatch import LocalCloudWatchBackend, metric_key, statistic
 from local_aws.sagemaker.endpoint_metrics import InvocationMetrics
 
 START = 1_767_571_200

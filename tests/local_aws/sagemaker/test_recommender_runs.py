@@ -17,6 +17,7 @@ import pytest
 from aws_api import session as aws_session
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.cli.deployed import group_request, package_request
 from inference_recommender.measure.job import JobFailed, JobSource, candidates_of
 from inference_recommender.measure.job_requests import (
     SERVICE_DEFAULT,
@@ -25,7 +26,6 @@ from inference_recommender.measure.job_requests import (
     plan_default_job,
     plan_job,
 )
-from inference_recommender.measure.model_registry import group_request, package_request
 from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.measure.system import system_of_endpoint
 from inference_recommender.progress import Progress, ProgressUpdate, Silent
@@ -120,11 +120,11 @@ def measured_by(
         artifact=an_artifact(),
         traffic="short" if plan.traffic else SERVICE_DEFAULT,
     )
-    return run(JobSource(plan=plan, service=service, sleep=soon), run_folder, progress, subject=subject)
+    return run(JobSource(plan=plan, account=service, sleep=soon), run_folder, progress, subject=subject)
 
 
 def resumed(service: SageMakerAccount, run_folder: RunFolder, progress: Progress) -> Recommendation:
-    return run(JobSource(plan=None, service=service, sleep=soon), run_folder, progress)
+    return run(JobSource(plan=None, account=service, sleep=soon), run_folder, progress)
 
 
 def shortened(plan: JobPlan, seconds: int) -> JobPlan:

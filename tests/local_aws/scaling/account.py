@@ -6,11 +6,10 @@ from typing import Any
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.core.models import DEFAULT_ACCOUNT_ID
 
-from local_aws.cloudwatch import LocalCloudWatchBackend, metric_key
-from local_aws.distributions import Distribution
+from local_aws.cloudwatch import Distribution, LocalCloudWatchBackend, metric_key
+from local_aws.scaling.alarms import DIMENSION, NAMESPACE
 from local_aws.scaling.scaler import Scaler
 from local_aws.scaling.service import LocalScalingBackend
-from local_aws.scaling.target_tracking import DIMENSION, NAMESPACE
 
 RESOURCE = "endpoint/shop/variant/AllTraffic"
 START = 1_767_571_200.0

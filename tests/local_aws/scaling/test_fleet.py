@@ -12,8 +12,7 @@ import pytest
 
 from local_aws.process.local_account import LocalAccount
 from local_aws.process.model_server import ModelServer
-from local_aws.sagemaker.endpoint_fleet import EndpointVariant, Fleet
-from local_aws.sagemaker.endpoint_log import EndpointLog
+from local_aws.sagemaker.endpoint_fleet import EndpointLog, EndpointVariant, Fleet
 from local_aws.sagemaker.model_host import ModelContainer, ModelHost
 from tests.local_aws import conftest
 from tests.local_aws.conftest import gone, wait_until

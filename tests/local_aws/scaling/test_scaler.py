@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from local_aws.scaling.target_tracking import DIMENSION, NAMESPACE
+from local_aws.scaling.alarms import DIMENSION, NAMESPACE
 from tests.local_aws.scaling.account import CONCURRENCY, RESOURCE, START, Scaled
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from aws_api.endpoints import Endpoint
 from aws_api.errors import AwsRefused
 from aws_api.expiry import expiry_of
+from aws_api.sagemaker import Endpoint
 from model_build.remote.build_account import BuildAccount
 from model_build.remote.recording import Recording, plan_recording, record_on_chip
 from tests.builders import an_artifact

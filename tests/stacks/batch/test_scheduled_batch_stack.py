@@ -8,7 +8,7 @@ import pytest
 
 from stacks.context import PRODUCTION, Options
 from tests.stacks.miniature import Repository, Synthesis, kinds, make_ec2_repository
-from tests.stacks.templates import api_problems, filled, in_ecs_case
+from tests.stacks.templates import filled
 
 
 @pytest.fixture(scope="module")
@@ -88,27 +88,6 @@ def test_the_steps_may_list_the_input_and_nothing_more_of_it(batch: Synthesis) -
     assert listing["Resource"]["Fn::GetAtt"][0].startswith("StorageInput")
 
 
-def test_shards_have_the_chips_and_the_account_has_none(batch: Synthesis) -> None:
-    shard, account = (tasks(batch)[name] for name in ("shard", "account"))
-    assert [each["HostPath"] for each in shard["LinuxParameters"]["Devices"]] == [
-        "/dev/neuron0",
-        "/dev/neuron1",
-        "/dev/neuron2",
-        "/dev/neuron3",
-    ]
-    assert shard["Cpu"] == 24 * 1024
-    assert "Devices" not in account["LinuxParameters"]
-
-
-def test_tasks_run_by_the_capacity_provider_alone_on_an_instance(batch: Synthesis) -> None:
-    parameters = definition(batch)["States"]["Account for every row"]["Parameters"]
-    assert "LaunchType" not in parameters
-    (strategy,) = parameters["CapacityProviderStrategy"]
-    provider = batch.of_type("AWS::ECS::CapacityProvider")
-    assert strategy["CapacityProvider"].rsplit(":", 1)[1] in provider
-    assert {"Type": "distinctInstance"} in parameters["PlacementConstraints"]
-
-
 def test_a_rehearsal_runs_the_same_steps_on_cpu_instances(repository: Repository) -> None:
     repository.build("cpu")
     rehearsed = repository.synthesise(options=Options(hosting_target="cpu"))
@@ -163,12 +142,6 @@ def alarms(synthesis: Synthesis) -> dict[str, dict[str, Any]]:
     return {name[:-8]: each["Properties"] for name, each in found.items()}
 
 
-def test_a_failed_or_stopped_run_has_an_alarm(batch: Synthesis) -> None:
-    expression, *counted = alarms(batch)["WatchFailed"]["Metrics"]
-    assert expression["Expression"] == "failed + aborted"
-    assert {each["MetricStat"]["Metric"]["MetricName"] for each in counted} == {"ExecutionsFailed", "ExecutionsAborted"}
-
-
 def test_a_run_that_is_not_daily_is_not_missed_after_a_day(repository: Repository) -> None:
     repository.change_hosting(schedule="cron(0 2 ? * MON *)")
     synthesis = repository.synthesise(options=PRODUCTION)
@@ -184,53 +157,8 @@ def test_in_beta_no_run_starts_by_the_clock_and_none_is_missed(beta: Synthesis, 
     ]
 
 
-def test_every_alarm_is_one_that_pages(batch: Synthesis) -> None:
-    rule = json.dumps(batch.only("AWS::CloudWatch::CompositeAlarm")["AlarmRule"])
-    names = batch.of_type("AWS::CloudWatch::Alarm")
-    assert len(names) == 4
-    assert all(f'"{name}"' in rule for name in names)
-
-
-def test_the_dashboard_says_at_the_top_whether_anything_is_wrong(batch: Synthesis) -> None:
-    body = json.loads(filled(batch.only("AWS::CloudWatch::Dashboard")["DashboardBody"]))
-    assert [widget["properties"]["title"] for widget in body["widgets"]] == [
-        "Is anything wrong?",
-        "Runs a day",
-        "Duration of a run (ms)",
-        "Rows per second",
-        "Rows, and bad ones",
-    ]
-    (objective,) = body["widgets"][3]["properties"]["annotations"]["horizontal"]
-    assert (objective["label"], objective["value"]) == ("Objective", 8_800)
-
-
 def test_a_task_reads_its_rows_and_deletes_none(batch: Synthesis) -> None:
     for policy in batch.of_type("AWS::IAM::Policy").values():
         for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
             actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
             assert not [action for action in actions if "Delete" in action and action.startswith("s3")]
-
-
-def test_each_block_is_a_valid_api_call(batch: Synthesis) -> None:
-    for task in batch.of_type("AWS::ECS::TaskDefinition").values():
-        assert api_problems("ecs", "RegisterTaskDefinition", in_ecs_case(task["Properties"])) == []
-    states = definition(batch)["States"]
-    shard = states["Answer every shard"]["ItemProcessor"]["States"]["Answer one shard"]
-    for run in (shard, states["Account for every row"]):
-        assert api_problems("ecs", "RunTask", in_ecs_case(evaluated(run["Parameters"]))) == []
-    for alarm in batch.of_type("AWS::CloudWatch::Alarm").values():
-        assert api_problems("cloudwatch", "PutMetricAlarm", {"AlarmName": "a", **alarm["Properties"]}) == []
-
-
-def evaluated(value: Any) -> Any:
-    """Returns the parameters as Step Functions hands them on: computed keys have lost their ".$"."""
-    match value:
-        case dict():
-            return {
-                key.removesuffix(".$"): "computed" if key.endswith(".$") else evaluated(each)
-                for key, each in value.items()
-            }
-        case list():
-            return [evaluated(each) for each in value]
-        case _:
-            return value

@@ -64,14 +64,14 @@ def recommend(repository: Repository, known_by: str = "stack", **changes: Any) -
 
 def test_without_a_recommendation_the_shards_are_the_workloads_own(repository: Repository) -> None:
     shards = planned(repository, PRODUCTION)
-    assert (shards.count, shards.wanted.instance_type, shards.warnings) == (3, "inf1.6xlarge", ())
+    assert (shards.count, shards.choice.instance_type, shards.warnings) == (3, "inf1.6xlarge", ())
 
 
 def test_shards_and_instance_type_are_the_recommendations_in_production_too(repository: Repository) -> None:
     recommend(repository)
     shards = planned(repository, PRODUCTION)
-    assert (shards.count, shards.wanted.instance_type, shards.warnings) == (10, "inf1.2xlarge", ())
-    assert (shards.wanted.file, shards.wanted.key) == (repository.recommendation_file, "recommended.instance_type")
+    assert (shards.count, shards.choice.instance_type, shards.warnings) == (10, "inf1.2xlarge", ())
+    assert (shards.choice.file, shards.choice.key) == (repository.recommendation_file, "recommended.instance_type")
 
 
 def test_a_recommendation_that_is_ignored_leaves_the_workloads_own(repository: Repository) -> None:

@@ -10,7 +10,7 @@ from aws_cdk.assertions import Match
 
 from stacks.ecs.service import START_UP
 from tests.stacks.miniature import Repository, Synthesis, kinds, make_ec2_repository, service_candidate
-from tests.stacks.templates import api_problems, filled, in_ecs_case
+from tests.stacks.templates import filled
 from workloads import Autoscaling, LatencyObjective, ScheduledMinimum, load_workload
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
@@ -52,12 +52,6 @@ def test_the_archive_is_fetched_and_unpacked_before_the_server_starts(service: S
     assert mounts == [("/opt/ml/model", False), ("/opt/ml/model", True)]
 
 
-def test_the_server_reports_under_the_workload_and_the_stack(service: Synthesis) -> None:
-    environment = environment_of(containers(service)["server"])
-    assert environment["METRICS_WORKLOAD"] == "query_intent"
-    assert environment["METRICS_STACK"] == {"Ref": "AWS::StackName"}
-
-
 def test_inf2_is_one_line_of_the_workload(tmp_path: Path, service: Synthesis) -> None:
     repository = make_ec2_repository(tmp_path, "query_intent", "inf2")
     repository.recommend(service_candidate(instance_type="inf2.xlarge"))
@@ -94,19 +88,6 @@ def test_triton_loads_nothing_and_keeps_to_inference_health_and_metadata(on_cpu:
     assert script.startswith("key=$(cat /proc/sys/kernel/random/uuid); exec ")
     for flag in ("--http-restricted-api", "--grpc-restricted-protocol"):
         assert f"{flag}={closed}:key=$key" in script
-
-
-def test_instances_start_from_ecs_own_neuron_ami_resolved_when_deployed(service: Synthesis) -> None:
-    template = service.only("AWS::EC2::LaunchTemplate")["LaunchTemplateData"]
-    parameter = service.json["Parameters"][template["ImageId"]["Ref"]]
-    assert parameter == {
-        "Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>",
-        "Default": "/aws/service/ecs/optimized-ami/amazon-linux-2023/neuron/recommended/image_id",
-    }
-    assert template["MetadataOptions"] == {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
-    assert "echo ECS_AWSVPC_BLOCK_IMDS=true >> /etc/ecs/ecs.config" in json.dumps(template["UserData"])
-    (volume,) = template["BlockDeviceMappings"]
-    assert volume["Ebs"]["Encrypted"] is True
 
 
 def test_the_service_goes_before_the_association_of_its_capacity_provider(service: Synthesis) -> None:
@@ -180,13 +161,6 @@ def make_objective() -> LatencyObjective:
     return load_workload("query_intent").workload.latency_objective
 
 
-def test_every_alarm_is_one_that_pages(service: Synthesis) -> None:
-    rule = json.dumps(service.only("AWS::CloudWatch::CompositeAlarm")["AlarmRule"])
-    alarms = service.of_type("AWS::CloudWatch::Alarm")
-    assert len(alarms) == 7
-    assert all(f'"{name}"' in rule for name in alarms)
-
-
 def test_an_update_under_which_answers_get_slow_or_wrong_is_rolled_back(service: Synthesis) -> None:
     watched = service.only("AWS::ECS::Service")["DeploymentConfiguration"]["Alarms"]
     assert (watched["Enable"], watched["Rollback"]) == (True, True)
@@ -201,25 +175,6 @@ def test_what_triton_does_not_report_has_neither_alarm_nor_graph(on_cpu: Synthes
     assert watched == {"ClientLatency", "UnHealthyHostCount", "TCP_Target_Reset_Count", "CPUUtilization"}
     body = filled(on_cpu.only("AWS::CloudWatch::Dashboard")["DashboardBody"])
     assert not {"ResponseTime", "Invocations", "ServerErrors"} & set(json.dumps(json.loads(body)).split('"'))
-
-
-def test_the_dashboard_says_at_the_top_whether_anything_is_wrong(service: Synthesis) -> None:
-    body = json.loads(filled(service.only("AWS::CloudWatch::Dashboard")["DashboardBody"]))
-    assert [widget["properties"]["title"] for widget in body["widgets"]] == [
-        "Is anything wrong?",
-        "Client latency (ms)",
-        "Response time (ms)",
-        "Invocations per minute",
-        "5xx and connections reset, per minute",
-        "Healthy tasks",
-        "CPU (%)",
-        "USD per day at the present size",
-        "Memory (% of what is reserved)",
-    ]
-    (estimate,) = body["widgets"][7]["properties"]["annotations"]["horizontal"]
-    assert estimate["value"] == pytest.approx(1.224 * 24)  # of the six instances that the peak needs
-    (objective,) = body["widgets"][1]["properties"]["annotations"]["horizontal"]
-    assert (objective["label"], objective["value"]) == ("Objective, P99", 10)
 
 
 def test_a_task_may_read_its_archive_and_nothing_else(service: Synthesis) -> None:
@@ -275,10 +230,6 @@ def test_a_stack_for_inf1_says_that_it_is_legacy_and_how_to_move(service: Synthe
     )
 
 
-def test_a_stack_for_another_chip_has_nothing_to_say_of_it(on_cpu: Synthesis) -> None:
-    assert on_cpu.notes("inferentia:legacy") == []
-
-
 def test_without_a_recommendation_the_load_test_is_named_since_no_job_measures_a_service(
     repository: Repository,
 ) -> None:
@@ -288,27 +239,3 @@ def test_without_a_recommendation_the_load_test_is_named_since_no_job_measures_a
         "Measure with `python -m inference_recommender run query_intent --url URL --instances TYPE`, review the "
         "file and deploy again. [ack: recommendation:missing]"
     ]
-
-
-def test_each_block_is_a_valid_api_call(service: Synthesis, on_cpu: Synthesis) -> None:
-    for synthesis in (service, on_cpu):
-        for kind, api, operation, given in (
-            ("AWS::ECS::TaskDefinition", "ecs", "RegisterTaskDefinition", {}),
-            ("AWS::ECS::Service", "ecs", "CreateService", {"ServiceName": "s", "DesiredCount": 1}),
-            ("AWS::ECS::CapacityProvider", "ecs", "CreateCapacityProvider", {"Name": "c"}),
-            ("AWS::ECS::Cluster", "ecs", "CreateCluster", {}),
-        ):
-            assert api_problems(api, operation, in_ecs_case({**synthesis.only(kind), **given})) == []
-        target = synthesis.only("AWS::ApplicationAutoScaling::ScalableTarget")
-        policy = synthesis.only("AWS::ApplicationAutoScaling::ScalingPolicy")
-        del policy["ScalingTargetId"]
-        named = {key: target[key] for key in ("ServiceNamespace", "ResourceId", "ScalableDimension")}
-        assert api_problems("application-autoscaling", "RegisterScalableTarget", target) == []
-        assert api_problems("application-autoscaling", "PutScalingPolicy", {**named, **policy}) == []
-        for alarm in synthesis.of_type("AWS::CloudWatch::Alarm").values():
-            assert api_problems("cloudwatch", "PutMetricAlarm", {"AlarmName": "a", **alarm["Properties"]}) == []
-
-
-def test_the_check_of_ecs_calls_sees_a_wrong_word(service: Synthesis) -> None:
-    wrong = {**service.only("AWS::ECS::Service"), "ServiceName": "s", "SchedulingStrategy": "SOMETIMES"}
-    assert api_problems("ecs", "CreateService", in_ecs_case(wrong)) == ["SOMETIMES is not one of SchedulingStrategy"]

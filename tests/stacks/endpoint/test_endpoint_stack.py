@@ -81,13 +81,6 @@ def test_the_scalable_target_is_the_endpoints_variant(measured: Synthesis) -> No
     assert endpoint == measured.json["Outputs"]["EndpointName"]["Value"]
 
 
-def test_how_long_sagemaker_waits_follows_the_archives_size(repository: Repository) -> None:
-    repository.build("cpu", archive_bytes=2_000_000_000)
-    (variant,) = repository.synthesise().only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
-    assert variant["ModelDataDownloadTimeoutInSeconds"] == 60 + 100
-    assert variant["ContainerStartupHealthCheckTimeoutInSeconds"] == 300 + 200
-
-
 def test_a_host_with_nvme_of_its_own_is_given_no_key(repository: Repository) -> None:
     key = "arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
     repository.host("tensorrt", instance_types=["ml.g4dn.xlarge"], kms_key_arn=key)
@@ -131,11 +124,6 @@ def test_the_endpoints_role_may_do_nothing_but_start_and_report(unmeasured: Synt
         "cloudwatch:PutMetricData",
         "kms:Decrypt",
     }
-
-
-def test_no_role_has_a_managed_policy(measured: Synthesis) -> None:
-    for role in measured.of_type("AWS::IAM::Role").values():
-        assert "ManagedPolicyArns" not in role["Properties"]
 
 
 def test_the_recommender_reaches_only_endpoints_of_its_own(unmeasured: Synthesis) -> None:

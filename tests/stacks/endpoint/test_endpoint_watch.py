@@ -10,9 +10,8 @@ from stacks.paging import EVALUATION_PERIODS
 from tests.stacks.endpoint.test_endpoint_options import OWN_NEURON
 from tests.stacks.miniature import Repository, Synthesis, candidate, make_repository
 from tests.stacks.templates import filled
-from workloads.endpoint_hosting import Canary
+from workloads.hosting import Canary
 
-AVERAGE = {"Statistic": "Average"}
 ENDPOINT = [{"Name": "EndpointName", "Value": "SpellcheckStack"}, {"Name": "VariantName", "Value": "AllTraffic"}]
 
 
@@ -49,42 +48,6 @@ def test_callers_faults_do_not_page(measured: Synthesis) -> None:
 def test_an_updates_bake_is_no_shorter_than_its_alarms_need() -> None:
     shortest = Canary.model_json_schema()["properties"]["bake_s"]["minimum"]
     assert shortest >= EVALUATION_PERIODS * 60
-
-
-def test_the_dashboard_begins_with_the_alarms_and_five_numbers(measured: Synthesis) -> None:
-    status, now, *_ = widgets(measured)
-    assert status["type"] == "alarm"
-    assert len(status["properties"]["alarms"]) == 7
-    labels = [metric[-1]["label"] for metric in now["properties"]["metrics"] if metric[-1].get("visible") is not False]
-    assert labels == [
-        "P99 model latency, ms (objective 50)",
-        "Invocations per minute",
-        "Share of 5xx",
-        "Instances",
-        "USD per day",
-    ]
-
-
-def test_the_dashboard_shows_latency_against_the_objective(measured: Synthesis) -> None:
-    latency = graphs(measured)["Model latency (µs)"]
-    assert [metric[-1]["stat"] for metric in latency["metrics"]] == ["p50", "p90", "p99"]
-    (objective,) = latency["annotations"]["horizontal"]
-    assert (objective["label"], objective["value"]) == ("Objective, P99", 50_000)
-
-
-def test_the_dashboard_shows_load_against_capacity_and_target(measured: Synthesis) -> None:
-    lines = graphs(measured)["Invocations per minute and instance"]["annotations"]["horizontal"]
-    assert {line["label"]: line["value"] for line in lines} == {
-        "Measured capacity": 6421.0,
-        "Autoscaling's target": 3210.5,
-    }
-
-
-def test_the_cost_per_day_stands_beside_the_recommendations_estimate(measured: Synthesis) -> None:
-    cost = graphs(measured)["USD per day at the present size (left), instances (right)"]
-    (estimate,) = cost["annotations"]["horizontal"]
-    assert (estimate["label"], estimate["value"]) == ("The recommendation's estimate, at the peak: 29.38", 1.224 * 24)
-    assert {"expression": "instances * 1.224 / 3 * 24", "label": "USD per day"}.items() <= cost["metrics"][0][0].items()
 
 
 def test_an_unknown_cost_says_why(repository: Repository) -> None:

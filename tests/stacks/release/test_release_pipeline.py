@@ -23,7 +23,7 @@ from tests.stacks.miniature import as_committed, candidate
 from tests.stacks.release.conftest import CONNECTION, ENDPOINTS, ON_NEURON, VIRGINIA, WORKLOADS, release, stages
 from tests.stacks.templates import assert_is_snapshot, make_app
 from workloads import ROOT, UsageError, load_workload
-from workloads.set_option import with_settings
+from workloads.folder import with_settings
 
 SCRIPTS = ROOT / "scripts" / "release"
 OLDER_CONNECTION = CONNECTION.replace("codeconnections", "codestar-connections")
@@ -207,15 +207,6 @@ def test_the_images_step_alone_is_privileged_and_pushes_to_one_repository(templa
     assert [s["Resource"]["Fn::GetAtt"][1] for s in pushing] == ["Arn"]
     bases = json.dumps([s["Resource"] for s in statements if "ecr:BatchGetImage" in s["Action"] and s not in pushing])
     assert set(re.findall(r":repository/([a-z0-9-]+)", bases)) == {"pytorch-inference-neuron", "sagemaker-tritonserver"}
-
-
-def test_the_repository_of_the_images_scans_them_and_overwrites_none(template: dict[str, Any]) -> None:
-    (repository,) = (r for r in template["Resources"].values() if r["Type"] == "AWS::ECR::Repository")
-    assert repository["Properties"]["ImageTagMutability"] == "IMMUTABLE"
-    assert repository["Properties"]["ImageScanningConfiguration"] == {"ScanOnPush": True}
-    rules = json.loads(repository["Properties"]["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
-    kept = {rule["selection"]["tagPrefixList"][0]: rule["selection"]["countNumber"] for rule in rules}
-    assert kept == {"inf1-": 30, "inf2-": 30, "cpu-": 30, "triton-": 30}, "a mirrored base is kept for ever"
 
 
 def test_who_reads_the_repository_may_use_the_connection_under_the_name_in_its_arn(

@@ -1,16 +1,13 @@
 """A CodeBuild build: phases, inputs, variables, artifacts and failures."""
 
 import re
-import subprocess
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scripts.rehearsal.release.codebuild import Build, BuildFailed, environment_of, run_build
-from scripts.rehearsal.release.machine import STAND_INS
+from scripts.rehearsal.release.codebuild import Build, BuildFailed, run_build
 from tests.scripts.rehearsal.release.templates import build, pipeline, project, source
 
 ACCOUNT = {"AWS_REGION": "us-east-1", "AWS_SESSION_TOKEN": "token"}
@@ -131,44 +128,3 @@ def test_a_build_times_out(tmp_path: Path) -> None:
     log, reason = failed(replace(made, project=replace(made.project, timeout_minutes=0)))
     assert log == []
     assert re.fullmatch("(INSTALL|BUILD)?: timed out after 0 min: (sleep 600)?", reason)  # before or in a phase
-
-
-def test_a_running_build_can_be_stopped(tmp_path: Path) -> None:
-    made, log = a_build(tmp_path, phases(build=["echo started; sleep 600"], post_build=["echo never"])), list[str]()
-
-    def stop_when_started(line: str) -> None:
-        log.append(line)
-        if line == "started":
-            (process,) = made.running
-            process.request_stop()
-
-    with pytest.raises(BuildFailed):
-        run_build(made, stop_when_started)
-    assert log[-1] == "started"
-
-
-@pytest.mark.parametrize(
-    ("privileged", "message"),
-    [
-        (False, "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n"),
-        (True, "docker: 'docker info' is not part of the rehearsal.\n"),
-    ],
-)
-def test_docker_runs_only_in_privileged_builds(tmp_path: Path, privileged: bool, message: str) -> None:
-    made = a_build(tmp_path, phases(build=["true"]))
-    environment: Mapping[str, str] = environment_of(replace(made, project=replace(made.project, privileged=privileged)))
-    done = subprocess.run(
-        [STAND_INS / "docker", "info"], env=dict(environment), capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (1, message)
-
-
-def test_output_files_match_the_patterns(tmp_path: Path) -> None:
-    both = {name: {"base-directory": name.lower(), "files": ["in.txt"]} for name in ("One", "Two")}
-    secondary = phases(build=["mkdir one two && cp in.txt one && cp in.txt two"])
-    secondary |= {"artifacts": {"secondary-artifacts": both}}
-    assert sorted(ran(a_build(tmp_path / "a", secondary, outputs=("One", "Two")))[1]) == ["One", "Two"]
-    spec = phases(build=["mkdir -p out/deep && cp in.txt out/deep/kept.txt && touch out/.hidden left.txt"]) | OUT
-    _, outputs = ran(a_build(tmp_path / "b", spec, outputs=("Made",)))
-    files = sorted(str(file.relative_to(outputs["Made"])) for file in outputs["Made"].rglob("*") if file.is_file())
-    assert files == [".hidden", "deep/kept.txt"]

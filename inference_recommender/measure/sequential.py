@@ -18,7 +18,7 @@ from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import IN_FLUX, ProbeRecords
 from inference_recommender.capacity.search import SendProbe
 from inference_recommender.capacity.statistics import samples_needed
-from inference_recommender.measure.prove.percentile_interval import (
+from inference_recommender.measure.percentile_interval import (
     ERROR,
     PercentileInterval,
     Verdict,

@@ -1,18 +1,51 @@
-"""Finds the machine's NeuronCores and divides them among the workers.
+"""The Neuron server's settings for a model, and the division of the machine's NeuronCores among the workers.
 
 NEURON_RT_VISIBLE_CORES reserves cores for a process. A chip of Inf1 has 4 cores, one of Inf2 has 2. Source: AWS Neuron
 documentation, Neuron Runtime configuration.
 """
 
 import importlib.util
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..container_errors import ContainerError, Unavailable
 
+PLACEMENTS = ("one-per-core", "data-parallel")
 VISIBLE, COUNT = "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES"
 PLACEMENT = "NEURON_PLACEMENT"  # also read by `encoder.neuron_engine`
 DEVICES = Path("/dev")
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """The contents of server.json, which the build writes."""
+
+    model: str  # its name in answers and in /v2/models/NAME/infer
+    max_batch_size: int  # rows of a request, and of a batch
+    dynamic_batching: bool  # whether requests that wait are answered together
+    preferred_batch_sizes: tuple[int, ...]  # a batch of such a size starts at once; empty: only a full one does
+    max_queue_delay_ms: float
+    model_instances: int  # workers of a model for CPU; on Neuron the cores decide
+    placement: str  # one of PLACEMENTS
+    pipeline_cores: int  # NeuronCores of one copy of the model
+
+    def __post_init__(self) -> None:
+        if self.placement not in PLACEMENTS:
+            raise ValueError(f"placement: got '{self.placement}'; allowed: {', '.join(PLACEMENTS)}.")
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def load(cls, file: Path) -> "ServerSettings":
+        return cls.from_json(file.read_text("utf-8"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "ServerSettings":
+        values = json.loads(text)
+        return cls(**{**values, "preferred_batch_sizes": tuple(values["preferred_batch_sizes"])})
 
 
 def available(environment: Mapping[str, str], chips: int, cores_per_chip: int) -> list[int]:

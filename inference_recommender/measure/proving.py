@@ -1,18 +1,23 @@
 """Proves a recommendation under its loads, one after another, and concludes. Pure: its only port is a `Probe`.
 
+peak             peak / n for each instance, n the recommended instance count
+instance-lost    peak / (n - lost), lost being the spare instances of [sizing], or 1
+zone-lost        peak / (n - ceil(n / zones)), if [sizing] has zones and that loss is larger
+
 The peak decides. The load after a loss is sent if [sizing] requires it. A longer proof also sends it if it is within
 the recommended capacity: a miss then shows that the capacity is too high. A load above the capacity is not sent.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from inference_recommender.capacity.search import SendProbe
-from inference_recommender.measure.prove.loads import Load, capacity_lower_bound, loads
-from inference_recommender.measure.prove.percentile_interval import PercentileInterval
-from inference_recommender.measure.prove.sequential import (
+from inference_recommender.measure.percentile_interval import PercentileInterval
+from inference_recommender.measure.sequential import (
     SequentialTest,
     first_conclusive_s,
     looks_s,
@@ -21,14 +26,30 @@ from inference_recommender.measure.prove.sequential import (
 )
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import limit_of
-from workloads import Candidate, Proof, ProofScenario, Recommendation, Sizing, UsageError
+from workloads import Candidate, LatencyObjective, Proof, ProofScenario, Recommendation, Sizing, UsageError
 
+PROOF = "proof.json"
+"""The file with the proof, in its run folder."""
 WORST_FIRST = ("missed", "unclear", "kept")
 PEAK_SHARE = 0.5
 """The share of the time that the peak may take if a second load follows."""
 
 OPTIONAL_LOAD_S = 300.0
 """A shorter proof has no time for a load that [sizing] does not require."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Load:
+    name: Literal["peak", "instance-lost", "zone-lost"]
+    instances_left: int
+    """The number of the recommended fleet's instances that are left."""
+    per_instance: float | None
+    """Invocations per minute of each instance; None if no instance is left."""
+    required: bool
+    """Whether the fleet is sized for this load: the peak always, a loss if [sizing] asks for it."""
+    within_capacity: bool
+    """Whether the rate is within the lower bound of the recommended capacity."""
+
 
 OnLook = Callable[[Load, float, PercentileInterval], None]
 """Receives each look: the load, the rate that is sent for it, and the percentile so far."""
@@ -242,3 +263,31 @@ def _deciding(scenarios: tuple[ProofScenario, ...]) -> ProofScenario:
 
 def _finite(latency_ms: float) -> float | None:
     return latency_ms if latency_ms < float("inf") else None
+
+
+def loads(recommended: Candidate, objective: LatencyObjective, sizing: Sizing) -> tuple[Load, Load]:
+    """Returns the load at the peak and the one after a loss. `recommended` must have an instance count."""
+    assert recommended.instance_count is not None
+    peak, count = objective.peak_invocations_per_minute, recommended.instance_count
+    of_a_zone = math.ceil(count / sizing.availability_zones) if sizing.availability_zones else 0
+    single = max(sizing.spare_instances, 1)
+    left = max(count - max(of_a_zone, single), 0)
+    after_loss = peak / left if left else None
+    return (
+        Load(name="peak", instances_left=count, per_instance=peak / count, required=True, within_capacity=True),
+        Load(
+            name="zone-lost" if of_a_zone >= single else "instance-lost",
+            instances_left=left,
+            per_instance=after_loss,
+            required=bool(sizing.spare_instances or sizing.availability_zones),
+            within_capacity=after_loss is not None and after_loss <= capacity_lower_bound(recommended),
+        ),
+    )
+
+
+def capacity_lower_bound(recommended: Candidate) -> float:
+    """Returns the lower end of the capacity's interval, in invocations per minute; without an interval the capacity
+    itself, or 0 if it is unknown.
+    """
+    low, _ = recommended.max_invocations_interval or (recommended.max_invocations_per_minute or 0.0, None)
+    return low

@@ -1,0 +1,111 @@
+"""Plans that the generator rejects, users over time from the API's TrafficPattern, and the moments of arrivals."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inference_recommender.load_generator.plan import (
+    Arrivals,
+    LoadPlan,
+    Schedule,
+    TrafficPattern,
+    arrival_times,
+    schedule,
+)
+from workloads.errors import InvalidDocument
+
+ARRIVALS = {"arrivals": {"invocations_per_minute": 60.0, "duration_in_seconds": 1.0}}
+USERS = {"traffic_pattern": {"TrafficType": "PHASES", "Phases": [{"InitialNumberOfUsers": 1, "DurationInSeconds": 1}]}}
+ONE_TRAFFIC = "(document): give exactly one of traffic_pattern (closed loop) and arrivals (open loop)."
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({**ARRIVALS, **USERS}, ONE_TRAFFIC),
+        ({}, ONE_TRAFFIC),
+        (
+            {**ARRIVALS, "url": None},
+            "(document): give exactly one of url and endpoint (of SageMaker, by name).",
+        ),
+        (
+            {**ARRIVALS, "headers": {"X-A": "1\r\nX-B: 2"}},
+            "(document): header X-A: has a character that none may have, such as a line break.",
+        ),
+        (
+            {**ARRIVALS, "headers": {"X A": "1"}},
+            "(document): got the header name 'X A'. Allowed: letters, digits and hyphens.",
+        ),
+        (
+            {**ARRIVALS, "headers": {"content-length": "1"}},
+            "(document): got the header content-length, which the generator sets itself.",
+        ),
+        (
+            {**ARRIVALS, "url": "http://host/a b"},
+            "(document): url: got 'http://host/a b', with a character that no URL may have.",
+        ),
+        ({**ARRIVALS, "url": "http://host:99999/"}, "(document): Port out of range 0-65535"),
+        (
+            {"traffic_pattern": {"TrafficType": "STAIRS", "Phases": USERS["traffic_pattern"]["Phases"]}},
+            "traffic_pattern: TrafficType STAIRS needs Stairs and nothing else.",
+        ),
+        ({**ARRIVALS, "share": {"index": 2, "of": 2}}, "share: index is 2; of 2 generators the last has 1."),
+    ],
+)
+def test_a_wrong_plan_is_rejected(tmp_path: Path, plan: dict[str, Any], message: str) -> None:
+    file = tmp_path / "plan.json"
+    document = {"url": "http://h/", "payloads": "p", **plan}
+    file.write_text(json.dumps({key: value for key, value in document.items() if value is not None}), "utf-8")
+    with pytest.raises(InvalidDocument) as refused:
+        LoadPlan.from_json(file)
+    assert str(refused.value) == f"{file}: {message}"
+
+
+def _schedule(pattern: dict[str, Any], longest_s: float = 1e9) -> Schedule:
+    return schedule(TrafficPattern.model_validate(pattern, strict=False), longest_s)
+
+
+def _phases(*phases: tuple[int, int, int]) -> dict[str, Any]:
+    keys = ("InitialNumberOfUsers", "SpawnRate", "DurationInSeconds")
+    return {"TrafficType": "PHASES", "Phases": [dict(zip(keys, phase, strict=True)) for phase in phases]}
+
+
+def test_a_phase_gains_a_user_every_60_over_spawn_rate_seconds() -> None:
+    planned = _schedule(_phases((1, 2, 120)))
+    assert [planned.users_at(second) for second in (0, 29.9, 30, 59.9, 60, 119.9, 120)] == [1, 1, 2, 2, 3, 4, 0]
+
+
+def test_each_phase_starts_with_its_own_number_of_users() -> None:
+    planned = _schedule(_phases((1, 60, 10), (3, 0, 5)))
+    assert [planned.users_at(second) for second in (9.5, 10, 14.9, 15)] == [10, 3, 3, 0]
+
+
+def test_stairs_divide_their_duration_into_equal_steps() -> None:
+    planned = _schedule(
+        {"TrafficType": "STAIRS", "Stairs": {"DurationInSeconds": 180, "NumberOfSteps": 3, "UsersPerStep": 2}}
+    )
+    assert [planned.users_at(second) for second in (0, 59, 60, 120, 179, 180)] == [2, 2, 4, 6, 6, 0]
+
+
+def test_the_job_duration_cuts_the_traffic() -> None:
+    planned = _schedule(_phases((1, 6, 120), (5, 0, 60)), longest_s=25)
+    assert planned.end_s == 25
+    assert [at_s for at_s, _ in planned.changes] == [0, 10, 20]
+
+
+def _arrivals(per_minute: float, seconds: float, seed: int = 1) -> Arrivals:
+    return Arrivals(invocations_per_minute=per_minute, duration_in_seconds=seconds, seed=seed)
+
+
+def test_arrivals_are_a_poisson_process_of_the_rate() -> None:
+    times = arrival_times(_arrivals(60_000, 100))
+    assert (arrival_times(_arrivals(60_000, 100).cut(50)) == times[times < 50]).all()
+    assert len(times) == pytest.approx(100_000, abs=5 * 100_000**0.5)
+    gaps_ms = np.diff(times) * 1000
+    assert gaps_ms.std() == pytest.approx(gaps_ms.mean(), rel=0.02)
+    assert np.percentile(gaps_ms, [50, 95]) == pytest.approx([np.log(2), np.log(20)], rel=0.02)
+    per_second = np.bincount(times.astype(int))
+    assert per_second.var() == pytest.approx(1000, rel=0.6)
