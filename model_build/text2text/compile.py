@@ -26,9 +26,9 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
             return {"onnx_opset": str(export.OPSET)}
         case CudaTarget():
             progress("Tracing")
-            model = inputs.text2text
-            limits = {"max_input_tokens": model.max_input_tokens, "max_output_tokens": model.max_output_tokens}
-            export.trace(export.load(inputs.checkpoint.folder), graphs, **limits)
+            longest, limit = inputs.text2text.max_input_tokens, inputs.text2text.max_output_tokens
+            model = export.load(inputs.checkpoint.folder)
+            export.trace(model, graphs, max_input_tokens=longest, max_output_tokens=limit)
             return {}
         case TensorRtTarget():
             toolchain = engines.toolchain(inputs)

@@ -83,14 +83,16 @@ def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens
     )
 
 
-def trace(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens: int) -> None:
-    """Writes the static graphs as TorchScript, `encoder.pt` and `decoder.pt`.
+def trace(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens: int, half: bool = False) -> None:
+    """Writes the static graphs as TorchScript, `encoder.pt` and `decoder.pt`, with their weights in fp32 or fp16.
 
     Inputs and outputs are those of the ONNX files, in their order. They run on any device.
     """
     encoder, decoder = graphs(model, max_input_tokens, max_output_tokens, static=True)
-    encoder.eval()
-    decoder.eval()
+    for graph in (encoder, decoder):
+        graph.eval()
+        if half:
+            graph.apply(_halve)
     tokens = torch.ones(3, min(5, max_input_tokens), dtype=torch.long)
     with torch.inference_mode():
         cross, cross_bias = encoder(tokens, torch.ones_like(tokens))
@@ -113,6 +115,15 @@ def graphs(
         decoder = bart.StaticBartDecoder if static else bart.BartDecoder
         return bart.BartEncoder(model, max_input_tokens), decoder(model, places)
     return t5.T5Encoder(model, max_input_tokens), (t5.StaticT5Decoder if static else t5.T5Decoder)(model, places)
+
+
+def _halve(module: nn.Module) -> None:
+    """Casts what a module itself holds to fp16, except a norm's epsilon: it is less than fp16 has."""
+    for parameter in module.parameters(recurse=False):
+        parameter.data = parameter.data.half()
+    for name, values in module.named_buffers(recurse=False):
+        if values.is_floating_point() and name != "epsilon":
+            setattr(module, name, values.half())
 
 
 def _write(

@@ -47,9 +47,9 @@ def engine(
     return on_torch(original, tmp_path_factory.mktemp("traced"), request.param)
 
 
-def on_torch(original: Original, folder: Path, device: str) -> StaticEngine:
+def on_torch(original: Original, folder: Path, device: str, *, half: bool = False) -> StaticEngine:
     longest, limit = SETTINGS.max_input_tokens, SETTINGS.max_output_tokens
-    export.trace(original.model, folder, max_input_tokens=longest, max_output_tokens=limit)
+    export.trace(original.model, folder, max_input_tokens=longest, max_output_tokens=limit, half=half)
     return torch_engine.load(folder, device, most_rows=ROWS, longest=longest)
 
 
@@ -112,3 +112,14 @@ def test_an_earlier_batch_in_the_cache_changes_no_answer(engine: StaticEngine) -
     with torch.inference_mode():
         state.program.past.fill_(torch.nan)
     assert engine.step(engine.encode(*asked), live).tolist() == expected
+
+
+def test_fp16_changes_logits_little_and_the_checkpoint_not_at_all(original: Original, tmp_path: Path) -> None:
+    engine = on_torch(original, tmp_path, "cpu", half=True)
+    assert {parameter.dtype for parameter in original.model.parameters()} == {torch.float32}
+    epsilon = torch.jit.load(tmp_path / "encoder.pt").norm.epsilon  # type: ignore[no-untyped-call]
+    assert epsilon.item() > 0, "it is less than fp16 has"
+    program = engine.encode(np.ones((1, 1), np.int64), np.ones((1, 1), np.int64), 0).program
+    assert isinstance(program, torch_engine.TorchProgram)
+    assert program.past.dtype == torch.float16
+    assert 1e-4 < max(each.max_logit_difference for each in compared(original, engine, ROWS)) < 0.1

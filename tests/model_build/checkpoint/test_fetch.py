@@ -174,24 +174,28 @@ def test_a_model_that_the_hub_does_not_send_is_explained(
     assert hub.tokens_at_cdn == []
 
 
-def test_offline_builds_use_the_downloaded_files(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert why_not(fetch_from_hub, "team/model", tmp_path) == (
-        "The checkpoint 'team/model' cannot be fetched: HF_HUB_OFFLINE is set, and an earlier download of it, which "
-        "would do, is not whole in the cache of the hub's client. Unset it, or download the model once with a network."
-    )
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+@pytest.mark.parametrize(
+    ("setting", "value", "reason"),
+    [
+        (
+            "HF_HUB_OFFLINE",
+            True,
+            "HF_HUB_OFFLINE is set, and an earlier download of it, which would do, is not whole in the cache of the "
+            "hub's client. Unset it, or download the model once with a network.",
+        ),
+        (
+            "ENDPOINT",
+            "http://127.0.0.1:9",
+            "the Hugging Face hub does not answer (ConnectError: [Errno 111] Connection refused), and an earlier "
+            "download of it, which would do, is not whole in the cache of its client. Check the network and "
+            "HF_ENDPOINT.",
+        ),
+    ],
+)
+def test_without_the_hub_a_build_uses_the_downloaded_files(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: Any, reason: str
+) -> None:
     folder = fetch_from_hub("team/model", tmp_path)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(f"huggingface_hub.constants.{setting}", value)
     assert fetch_from_hub("team/model", tmp_path) == folder
-
-
-def test_without_a_network(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = fetch_from_hub("team/model", tmp_path)
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    assert fetch_from_hub("team/model", tmp_path) == folder
-    assert why_not(fetch_from_hub, "team/other", tmp_path) == (
-        "The checkpoint 'team/other' cannot be fetched: the Hugging Face hub does not answer (ConnectError: "
-        "[Errno 111] Connection refused), and an earlier download of it, which would do, is not whole in the cache of "
-        "its client. Check the network and HF_ENDPOINT."
-    )
+    assert why_not(fetch_from_hub, "team/other", tmp_path) == f"The checkpoint 'team/other' cannot be fetched: {reason}"

@@ -1,7 +1,8 @@
 """The files that sentence-transformers keeps beside a checkpoint are read as each of its versions meant them.
 
-`python -m tests.model_build.checkpoint.record_sentence_transformers` wrote sentence_transformers.json, with the real
-library in each of the versions that it has.
+sentence_transformers.json has, by version and model, the JSON files of `model.save(folder)` of a seeded BERT with
+max_seq_length 64: SentenceTransformer with Pooling of every mode, with Normalize, Dense and prompts, and CrossEncoder
+with each activation. Versions 2 and 3 ran with transformers 4.57.6.
 """
 
 import json
@@ -13,10 +14,11 @@ import pytest
 
 from model_build.checkpoint import sentence_transformers
 from model_build.checkpoint.sentence_transformers import EMBEDDING, RERANKER, Pooled
-from tests.model_build.checkpoint.record_sentence_transformers import LONGEST, RECORDED
 from workloads import FeatureExtraction, TextRanking, UsageError
 
+RECORDED = Path(__file__).with_name("sentence_transformers.json")
 SAVED: dict[str, dict[str, dict[str, Any]]] = json.loads(RECORDED.read_text("utf-8"))
+LONGEST = 64
 WAYS = {"mean": "mean", "cls": "cls", "max": "max", "last": "last", "normalized": "mean"}
 RERANKERS = {"reranker": "sigmoid", "sigmoid": "sigmoid", "identity": "none"}
 """The functions that the recorded rerankers put their scores through, in the words of workload.toml."""

@@ -1,7 +1,7 @@
-"""Embeddings are those of sentence-transformers, which embeddings.json holds of a seeded BERT.
+"""Embeddings are those of sentence-transformers.
 
-`python -m tests.model_build.checkpoint.record_sentence_transformers` wrote it. The original that builds are compared
-with and the network that is compiled are each compared with it.
+embeddings.json has, for the seeded BERT, `SentenceTransformer.encode(TEXTS, normalize_embeddings=…, truncate_dim=…)` of
+each pooling. The original that builds are compared with and the network that is compiled are each compared with it.
 """
 
 import json
@@ -22,11 +22,17 @@ from model_build.encoder import export
 from model_build.encoder.graphs import settings
 from model_build.encoder.reference import Reference
 from tests.containers.encoder.seeded_bert import save_encoder
-from tests.model_build.checkpoint.record_sentence_transformers import CUT, LONGEST, POOLINGS, TEXTS
 from workloads import FeatureExtraction, OnnxRuntimeTarget
 
 EMBEDDINGS = json.loads(Path(__file__).with_name("embeddings.json").read_text("utf-8"))["embeddings"]
-WAYS = [(way, normalize, dimensions) for way in POOLINGS for normalize in (False, True) for dimensions in (0, CUT)]
+TEXTS = ("red shoe", "a blue-ish lamp, xl", "do you sell warm winter socks in size xl", "socks")
+CUT, LONGEST = 6, 64
+WAYS = [
+    (way, normalize, dimensions)
+    for way in ("mean", "cls", "max", "last")
+    for normalize in (False, True)
+    for dimensions in (0, CUT)
+]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import errno
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,16 @@ import torch
 
 from model_build import archive
 from model_build.build import build
-from model_build.encoder import export
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from model_build.torch_threads import threads_kept
 from tests.model_build.miniatures import tiny_t5
 from tests.model_build.miniatures.tiny_bert import LABELS, make_workload
-from tests.model_build.shared_exports import SharedExports
 from workloads import (
     ParityReport,
-    TextClassification,
     Unavailable,
     UsageError,
     WorkloadFolder,
-    file_sha256,
     load_workload,
 )
 
@@ -116,17 +111,6 @@ def test_variants_of_a_target_share_one_compile(make: Make) -> None:
     assert extra not in archives["cpu"].environment
 
 
-def test_two_builds_have_one_hash(shared_exports: SharedExports, make: Make) -> None:
-    """The first may have its export from another process; the second exports again."""
-    planned = plan_of(make("question-answering"), "cpu")
-    build(planned)
-    before = file_sha256(planned.archive)
-    shutil.rmtree(planned.root / "build")
-    with shared_exports.off():
-        build(planned)
-    assert file_sha256(planned.archive) == before
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_another_label_in_the_evaluation_changes_no_archive(make: Make, task: str) -> None:
     """Labels are neither packed nor compiled, also not in golden rows and calibration."""
@@ -161,25 +145,6 @@ def test_a_graph_above_the_inline_limit_keeps_its_weights_beside_it(
     planned = plan_of(make(), "cpu")
     assert parity_of(planned).identical_answers == 24
     assert (planned.repository / "tiny_model" / "1" / "model.onnx.data").stat().st_size > 10_000
-
-
-def test_a_checkpoint_above_the_limit_is_traced_by_a_process_of_its_own(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planned = plan_of(make(), "cpu")
-    model = planned.model
-    assert isinstance(model, TextClassification)
-    here, there = tmp_path / "here", tmp_path / "there"
-    for folder in (here, there):
-        folder.mkdir()
-    export.trace_checkpoint(planned.checkpoint, model, here)
-    monkeypatch.setattr(export, "INLINE_LIMIT", 1000)
-    monkeypatch.setattr(torch.jit, "trace", None)
-    file = export.trace_checkpoint(planned.checkpoint, model, there)
-    assert file == there / "model.pt"
-    inputs = export.example(export.load(planned.checkpoint, model), 2, 8)
-    (expected,), (given,) = (torch.jit.load(folder / "model.pt")(*inputs) for folder in (here, there))  # type: ignore[no-untyped-call]
-    assert torch.equal(given, expected)
 
 
 def config(**changes: Any) -> Callable[[WorkloadFolder], WorkloadFolder]:

@@ -54,20 +54,6 @@ def test_each_length_becomes_a_file_with_the_results_of_the_model(
         torch.testing.assert_close(graph(*tensors), module(*tensors))
 
 
-def test_a_graph_takes_no_other_shape_than_the_one_it_was_compiled_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The serving code relies on it being refused here, for on the chip it would be."""
-    fake_neuron.install(monkeypatch, "torch_neuron", tmp_path / "site")
-    compile_network(Classifier(THREE).eval(), make_model(max_input_tokens=8), make_target(), tmp_path, silent)
-    graph = jit.load(str(tmp_path / "model.8.neuron.pt"))
-    for shape in ((1, 9), (2, 8)):
-        with pytest.raises(torch.jit.Error, match="compiled for another shape"):
-            graph(*[torch.ones(shape, dtype=torch.int64)] * 3)
-    with pytest.raises(torch.jit.Error, match="compiled for another shape"):
-        graph(*[torch.ones((1, 8), dtype=torch.int32)] * 3)
-
-
 @pytest.mark.parametrize("cast", ["none", "matmult", "all"])
 @pytest.mark.parametrize(("runtime", "pipeline_cores"), [("neuron", 1), ("neuron", 4), ("neuronx", 1)])
 def test_no_call_has_an_argument_that_is_not_documented(
@@ -101,17 +87,6 @@ def test_a_machine_without_neuron_is_refused_with_an_alternative(runtime: str, c
         "to compile."
     )
     assert caught.value.exit_code == 3
-
-
-@pytest.mark.parametrize("inputs", [THREE, FIVE])
-def test_every_operator_of_a_bert_is_on_neurons_list_but_the_embedding_which_it_leaves_to_the_cpu(
-    inputs: tuple[str, ...],
-) -> None:
-    [call] = calls(make_target(), make_model(inputs))
-    with torch.no_grad():
-        traced = jit.trace(Classifier(inputs).eval(), torch_examples(call))
-    assert operators.unsupported(traced) == []
-    assert operators.on_the_cpu(traced) == ["aten::embedding"]
 
 
 def test_an_operator_that_is_not_on_the_list_is_named() -> None:
