@@ -57,14 +57,6 @@ RENAMED = {
     "record": "verify WORKLOAD --target TARGET --on sagemaker --image-uri URI",
 }
 """Old commands, and what replaced them."""
-RENAMED_OPTIONS = {
-    "--role-arn": "--set recommender.role_arn=ARN",
-    "--bucket": "--set recommender.bucket=NAME",
-    "--kms-key": "--set recommender.kms_key_arn=ARN",
-    "--subnet": "--set recommender.subnets=ID,ID",
-    "--security-group": "--set recommender.security_groups=ID,ID",
-}
-"""Old options of `build`, and what replaced them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,9 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if arguments and (replacement := RENAMED.get(arguments[0])):
             raise UsageError(f"`{arguments[0]}` was replaced. Use `python -m model_build {replacement}`.")
-        for option in (argument.partition("=")[0] for argument in arguments):
-            if option in RENAMED_OPTIONS:
-                raise UsageError(f"{option} was replaced. Use {RENAMED_OPTIONS[option]}.")
         program = parser()
         options = program.parse_args(arguments)
         if options.command is None:
@@ -217,25 +206,19 @@ def _chosen(options: argparse.Namespace) -> Iterable[tuple[WorkloadFolder, str]]
         folders = [folder.as_published(options.published) for folder in folders]
     if options.all:
         folders = [folder for folder in folders if options.target in folder.workload.deployables]
-    if not options.variants:
-        chosen = [(folder, options.target) for folder in folders]
-    else:
+    chosen = [(folder, options.target) for folder in folders]
+    if options.variants:
         chosen = [
             (folder, name)
             for folder in folders
             for name, variant in folder.workload.variants.items()
-            if variant.target == options.target and _is_published(folder, name)
+            if variant.target == options.target
+            and (folder.published_name is None or name in folder.workload.published[folder.published_name].variants)
         ]
     if not chosen:
         what = f"variant of a target '{options.target}'" if options.variants else f"target '{options.target}'"
         raise UsageError(f"There is no {what} in any workload.toml of {', '.join(names)}.")
     return chosen
-
-
-def _is_published(folder: WorkloadFolder, variant: str) -> bool:
-    """Returns False for a variant that the folder's published experiment does not have."""
-    name = folder.published_name
-    return name is None or variant in folder.workload.published[name].variants
 
 
 def _run(options: argparse.Namespace, folder: WorkloadFolder, name: str, progress: Progress) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any
 from containers.text2text.tensorrt_plan import CudaFailed, PlanRefused
 from model_build import archive, fp32_layers, parity
 from model_build.backends import backend
-from model_build.compiled import Compiled, exclusive
+from model_build.compiled import Compiled, compile_key, exclusive
 from model_build.library_log import libraries_logged
 from model_build.parity import GateFailed, ParityFailed
 from model_build.plan import BuildPlan
@@ -57,7 +57,10 @@ def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
     with _scratch(plan) as scratch:
         compiled = _compile(plan, scratch, progress)
         made = scratch / "repository"
-        repository.lay_out(made, _contents(plan, compiled))
+        contents = plan.contents(compiled.graphs)
+        if isinstance(plan.target, TensorRtTarget):  # without the engines of other GPUs, which `combine` adds
+            contents = {name: it for name, it in contents.items() if not isinstance(it, Path) or it.exists()}
+        repository.lay_out(made, contents)
         compare = None if _lacks_gpu(plan) else backend(plan).comparer(plan, made, progress)
         try:
             figures = _gate(plan, made, compare, progress)
@@ -177,7 +180,7 @@ def _unpacked(plan: BuildPlan, scratch: Path) -> tuple[ModelArtifact, Path]:
 
 def _compile(plan: BuildPlan, scratch: Path, progress: Progress) -> Compiled:
     """Returns the graphs in the cache; compiles them if they are missing."""
-    key = plan.compiled_key
+    key = compile_key(plan.compile_inputs)
     cached = Compiled.load(plan.compiled, key)
     if cached and _loads_here(plan, cached):
         progress("Compiled before")
@@ -194,14 +197,6 @@ def _loads_here(plan: BuildPlan, compiled: Compiled) -> bool:
         return True
     here = Toolchain.find(plan.workload.name, plan.variant.target, plan.target).record()
     return here.items() <= compiled.toolchain.items()
-
-
-def _contents(plan: BuildPlan, compiled: Compiled) -> dict[str, repository.Content]:
-    """Returns the files to pack, without the engines of other GPUs, which `combine` adds."""
-    contents = plan.contents(compiled.graphs)
-    if not isinstance(plan.target, TensorRtTarget):
-        return contents
-    return {name: it for name, it in contents.items() if not isinstance(it, Path) or it.exists()}
 
 
 def _gate(plan: BuildPlan, made: Path, compare: parity.Compare | None, progress: Progress) -> ParityReport | None:

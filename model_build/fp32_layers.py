@@ -1,12 +1,8 @@
 """Finds the layers to keep in fp32 so that a model of low precision passes its parity gate, with few tries.
 
-The search is a bisection over the layers' names and a gate, whatever the runtime: fp16 of TensorRT, int8 of ONNX
-Runtime. A try compiles the target with a set of layers in fp32 and compares the result with the original.
-
-The culprits are found one after the other, by bisection over growing prefixes of the layers: the last layer of the
-shortest prefix that passes is needed, and the rest of the culprits lie before it. If keeping more layers never makes a
-passing model fail, the answer is minimal: none of its layers can be left out. k culprits among n layers take at most
-2 + k·(⌈log2 n⌉ + 1) calls. If the gate is not so orderly the answer still passes, but a smaller one may exist.
+A try compiles the target with a set of layers in fp32 and compares the result with the original. The needed layers are
+found one after the other, by bisection over prefixes of the layers: the last layer of the shortest prefix that passes
+is needed. k layers among n take at most 2 + k·(⌈log2 n⌉ + 1) tries.
 """
 
 import shutil

@@ -25,7 +25,8 @@ def by_node(model: onnx.ModelProto) -> list[str]:
     """Returns the layer of every node, in the graph's order."""
     modules = _modules(model)
     weights = {tensor.name for tensor in model.graph.initializer}
-    holders = {outer for module in modules for outer in _around(module)}
+    parts = {tuple(module.split(".")) for module in modules if module}
+    holders = {".".join(each[:depth]) for each in parts for depth in range(len(each))}
     return [_name(node, module, weights, holders) for node, module in zip(model.graph.node, modules, strict=True)]
 
 
@@ -85,12 +86,6 @@ def _scope(node: onnx.NodeProto) -> str | None:
         return None
     modules: list[str] = ast.literal_eval(noted)[:-1]
     return modules[-1] if modules and not modules[-1].startswith("_") else ""
-
-
-def _around(module: str) -> list[str]:
-    """Returns the modules that hold this one, the outermost included."""
-    parts = module.split(".") if module else []
-    return [".".join(parts[:depth]) for depth in range(len(parts))]
 
 
 def _name(node: onnx.NodeProto, module: str, weights: set[str], holders: set[str]) -> str:

@@ -6,15 +6,13 @@ descriptor from before.
 """
 
 import contextlib
-import importlib.util
 import logging
 import os
 import sys
 import warnings
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 
 @contextlib.contextmanager
@@ -31,27 +29,13 @@ def libraries_logged(file: Path) -> Iterator[None]:
         contextlib.redirect_stdout(log),
         contextlib.redirect_stderr(log),
         warnings.catch_warnings(),
-        _no_loading_bars(),
     ):
         warnings.simplefilter("default")
-        warnings.showwarning = partial(_warned, log)  # A caller may record or log warnings of its own.
         logging.disable(logging.INFO)  # the exporter logs every rewrite
         try:
             yield
         finally:
             logging.disable(logging.NOTSET)
-
-
-def _warned(
-    log: TextIO,
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    _: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    log.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 @contextlib.contextmanager
@@ -67,18 +51,3 @@ def _descriptors_redirected(log: TextIO) -> Iterator[None]:
         for number, copy in kept.items():
             os.dup2(copy, number)
             os.close(copy)
-
-
-@contextlib.contextmanager
-def _no_loading_bars() -> Iterator[None]:
-    if not importlib.util.find_spec("transformers"):
-        yield
-        return
-    from transformers.utils import logging as transformers_logging
-
-    bars: Any = transformers_logging
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        bars.enable_progress_bar()

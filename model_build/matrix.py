@@ -4,8 +4,8 @@ The tables of `python -m model_build plan --families` and docs/families.md have 
 `plan` rejects a target with the same functions. Keys of a single checkpoint are checked by `checkpoint`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
@@ -91,26 +91,31 @@ def document() -> dict[str, Any]:
         name: {"runtime": target.runtime, "precision": getattr(target, "precision", None)}
         for name, target in TARGETS.items()
     }
-    families = [
-        {
-            "family": row.family,
-            "model_type": row.model_type,
-            "task": row.task,
-            "targets": list(row.targets),
-            "left_out": dict(row.left_out),
-        }
-        for row in rows()
-    ]
+    families = [{**asdict(row), "targets": list(row.targets)} for row in rows()]
     return {"targets": targets, "families": families}
 
 
 def markdown() -> str:
-    """Returns the table as Markdown, as in docs/families.md."""
+    """Returns the table as Markdown, as in docs/families.md: a line for each family and set of cells, then notes."""
     notes: dict[str, int] = {}
-    head = ("family", *TARGETS, "tasks")
-    lines = [head, ("---",) * len(head), *_lines(list(rows()), notes)]
-    said = [ALL, *_numbered(notes)]
-    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *(f"- {each}" for each in said)])
+    lines = [("family", *TARGETS, "tasks"), ("---",) * (len(TARGETS) + 2)]
+    for family, group in groupby(rows(), key=lambda row: row.family):
+        own = list(group)
+        missing = [f"{row.task} {_note(next(iter(row.left_out.values())), notes)}" for row in own if not row.targets]
+        tasks_of: dict[tuple[str, ...], list[str]] = {}
+        for row in own:
+            left_out = row.left_out
+            cells = tuple(f"no {_note(left_out[name], notes)}" if name in left_out else "yes" for name in TARGETS)
+            tasks_of.setdefault(cells if row.targets else (), []).append(row.task)
+        nowhere = tasks_of.pop((), [])
+        if not tasks_of:
+            lines.append((family, *["no"] * len(TARGETS), f"none {missing[0].rpartition(' ')[2]}"))
+        for cells, tasks in tasks_of.items():
+            whole = {*tasks, *nowhere} == HEADS.keys()
+            named = "all but " + ", ".join(missing) if missing else "all"
+            lines.append((family, *cells, named if whole else ", ".join(tasks)))
+    numbered = [f"- [{number}] {reason}" for reason, number in notes.items()]
+    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", f"- {ALL}", *numbered])
 
 
 def _row(family: str, model_type: str, task: str, refusal: Refusal) -> FamilyRow:
@@ -132,43 +137,5 @@ def _always(reason: str) -> Refusal:
     return lambda _: reason
 
 
-def _lines(all_rows: Sequence[FamilyRow], notes: dict[str, int]) -> Iterator[tuple[str, ...]]:
-    """Yields a line for each family, or one for each group of its tasks whose cells differ. Collects the notes."""
-    for family, group in groupby(all_rows, key=lambda row: row.family):
-        own = list(group)
-        nowhere = [row for row in own if not row.targets]
-        taken = [row for row in own if row.targets]
-        if not taken:
-            yield family, *["no"] * len(TARGETS), f"none{_note(_reason(nowhere[0]), notes)}"
-        alike = [[row for row in taken if row.left_out == cells] for cells in _distinct(taken)]
-        for same in alike:
-            left_out = same[0].left_out
-            cells = [f"no{_note(left_out[name], notes)}" if name in left_out else "yes" for name in TARGETS]
-            yield family, *cells, _tasks(same, nowhere, notes)
-
-
-def _distinct(taken: Sequence[FamilyRow]) -> list[Mapping[str, str]]:
-    distinct: list[Mapping[str, str]] = []
-    for row in taken:
-        if row.left_out not in distinct:
-            distinct.append(row.left_out)
-    return distinct
-
-
-def _tasks(taken: Sequence[FamilyRow], nowhere: Sequence[FamilyRow], notes: dict[str, int]) -> str:
-    if {row.task for row in (*taken, *nowhere)} != HEADS.keys():
-        return ", ".join(row.task for row in taken)
-    missing = ", ".join(f"{row.task}{_note(_reason(row), notes)}" for row in nowhere)
-    return f"all but {missing}" if missing else "all"
-
-
-def _reason(nowhere: FamilyRow) -> str:
-    return next(iter(nowhere.left_out.values()))
-
-
 def _note(reason: str, notes: dict[str, int]) -> str:
-    return f" [{notes.setdefault(reason, len(notes) + 1)}]"
-
-
-def _numbered(notes: Mapping[str, int]) -> list[str]:
-    return [f"[{number}] {reason}" for reason, number in notes.items()]
+    return f"[{notes.setdefault(reason, len(notes) + 1)}]"

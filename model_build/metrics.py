@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -114,17 +115,6 @@ def _unchanged(answers: Sequence[Answered]) -> list[bool]:
     return [each.right for each in answers if each.example.label == each.example.row.get("text")]
 
 
-def exact_match(answers: Sequence[Answered]) -> float:
-    """Returns the share answered with the label itself."""
-    return fmean(_correct(answers))
-
-
-def unchanged_rate(answers: Sequence[Answered]) -> float | None:
-    """Returns the share of texts that need no change and came back unchanged; None if all need one."""
-    counted = _unchanged(answers)
-    return fmean(counted) if counted else None
-
-
 def macro_f1(answers: Sequence[Answered]) -> float:
     """Returns the F1 of each label that a row has, averaged: a rare label counts like a common one."""
     hits, total, wanted_at_all = Counter[str](), Counter[str](), set[str]()
@@ -156,14 +146,14 @@ def span_f1(answers: Sequence[Answered]) -> float:
     return fmean(_words_f1(each.answer.text, each.example.label) for each in answers)
 
 
-def pearson(answers: Sequence[Answered]) -> float | None:
-    """Returns Pearson's correlation of the model's scores with the labelled ones; NaN when either never varies."""
-    return _correlation(*scores) if (scores := _scores(answers)) is not None else None
+def correlation(answers: Sequence[Answered], *, ranked: bool = False) -> float | None:
+    """Returns Pearson's correlation of the model's scores with the labelled ones, or Spearman's, which is of the ranks.
 
-
-def spearman(answers: Sequence[Answered]) -> float | None:
-    """Returns Spearman's correlation of the model's scores with the labelled ones; NaN when either never varies."""
-    return _correlation(*map(_ranks, scores)) if (scores := _scores(answers)) is not None else None
+    NaN when either never varies; None for fewer than two rows.
+    """
+    if (scores := _scores(answers)) is None:
+        return None
+    return _correlation(*(map(_ranks, scores) if ranked else scores))
 
 
 def ndcg(answers: Sequence[Answered]) -> float | None:
@@ -256,6 +246,11 @@ def _discounted(gains: Sequence[float]) -> float:
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:CUT], 1))
 
 
+def _share(hits: Callable[[Sequence[Answered]], list[bool]], answers: Sequence[Answered]) -> float | None:
+    counted = hits(answers)
+    return fmean(counted) if counted else None
+
+
 _HITS: dict[str, Callable[[Sequence[Answered]], list[bool]]] = {
     "accuracy": _correct,
     "exact_match": _correct,
@@ -264,16 +259,14 @@ _HITS: dict[str, Callable[[Sequence[Answered]], list[bool]]] = {
 """The metrics that are a share of rows, with the counted property."""
 _OF_QUERIES = ("ndcg_at_10", "mrr_at_10")
 _METRICS: dict[str, Metric] = {
-    "accuracy": exact_match,
-    "exact_match": exact_match,
-    "unchanged_rate": unchanged_rate,
+    **{name: partial(_share, hits) for name, hits in _HITS.items()},
     "f1": span_f1,
     "macro_f1": macro_f1,
     "micro_f1": micro_f1,
-    "score_correlation": pearson,
-    "pearson": pearson,
-    "spearman": spearman,
-    "cosine_spearman": spearman,
+    "score_correlation": correlation,
+    "pearson": correlation,
+    "spearman": partial(correlation, ranked=True),
+    "cosine_spearman": partial(correlation, ranked=True),
     "entity_f1": entity_f1,
     "ndcg_at_10": ndcg,
     "mrr_at_10": reciprocal_rank,

@@ -58,6 +58,7 @@ Compare = Callable[[Path, Progress], Sequence[ParityComparison]]
 def report(metrics: Sequence[str], comparisons: Sequence[ParityComparison]) -> ParityReport:
     """Returns the figures of both models, with those of `metrics` that the examples can measure."""
     compared = sum(c.logits for c in comparisons)
+    identical = fmean(c.identical for c in comparisons)
     original = [Answered(c.example, c.original) for c in comparisons]
     compiled = [Answered(c.example, c.compiled) for c in comparisons]
     return ParityReport(
@@ -65,15 +66,10 @@ def report(metrics: Sequence[str], comparisons: Sequence[ParityComparison]) -> P
         identical_answers=sum(c.identical for c in comparisons),
         max_logit_difference=_largest([c.max_logit_difference for c in comparisons]),
         mean_logit_difference=sum(c.mean_logit_difference * c.logits for c in comparisons) / compared,
-        original=_agreement(metrics, 1.0) | measure(metrics, original),
-        compiled=_agreement(metrics, fmean(c.identical for c in comparisons)) | measure(metrics, compiled),
+        original=({AGREEMENT: 1.0} if AGREEMENT in metrics else {}) | measure(metrics, original),
+        compiled=({AGREEMENT: identical} if AGREEMENT in metrics else {}) | measure(metrics, compiled),
         intervals=intervals(metrics, original),
     )
-
-
-def _agreement(metrics: Sequence[str], share: float) -> dict[str, float]:
-    """Returns the share of answers that equal the original's, if the metric is required."""
-    return {AGREEMENT: share} if AGREEMENT in metrics else {}
 
 
 def check_quality(parity: ParityReport, quality: Mapping[str, float], comparisons: Sequence[ParityComparison]) -> None:
@@ -102,7 +98,11 @@ def check_parity(
     quality: Mapping[str, float] | None = None,
 ) -> None:
     """Raises `ParityFailed` if the compiled model differs too much. `quality` may have a minimum agreement."""
-    if reasons := [*differences(parity, limits), *_disagreement(parity, quality or {})]:
+    reasons = differences(parity, limits)
+    least, agreement = (quality or {}).get(f"min_{AGREEMENT}"), parity.compiled.get(AGREEMENT)
+    if least is not None and agreement is not None and agreement < least:
+        reasons.append(f"agreement is {agreement:.4f}, at least {least} is required (quality.min_{AGREEMENT}).")
+    if reasons:
         worst = sorted(comparisons, key=lambda c: (c.identical, -c.max_logit_difference))
         different = [c for c in worst if not c.identical] or worst[:SHOWN_MISTAKES]
         advice = "Build again, or for a coarser precision allow more in the target's parity in workload.toml."
@@ -134,13 +134,6 @@ def differences(parity: ParityReport, limits: Parity) -> list[str]:
                 f"the {kind} {what} difference is {measured:.3g}, at most {allowed:g} is allowed (parity.{key})."
             )
     return reasons
-
-
-def _disagreement(parity: ParityReport, quality: Mapping[str, float]) -> list[str]:
-    least, agreement = quality.get(f"min_{AGREEMENT}"), parity.compiled.get(AGREEMENT)
-    if least is None or agreement is None or agreement >= least:
-        return []
-    return [f"agreement is {agreement:.4f}, at least {least} is required (quality.min_{AGREEMENT})."]
 
 
 def _sentences(title: str, reasons: Sequence[str], mistakes: Sequence[tuple[str, str, str]], advice: str) -> str:

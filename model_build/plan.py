@@ -12,7 +12,6 @@ from model_build import compiler_calls
 from model_build.checkpoint import Checkpoint, resolve, sentence_transformers, torchscript_file
 from model_build.checkpoint.encoder_config import inputs_for
 from model_build.compile_inputs import CALIBRATION_ROWS, CompileInputs
-from model_build.compiled import compile_key
 from model_build.encoder import ensemble as encoder
 from model_build.matrix import network_refusal, task_refusal
 from model_build.neuron import arguments
@@ -42,7 +41,6 @@ from workloads import (
 )
 from workloads.errors import InvalidDocument
 
-ARCHIVE = "model.tar.gz"
 TIMING_CACHES = Path("build/timing_caches")
 RANDOM_EXAMPLES = 64
 """Examples for random weights, whose answers are meaningless: a few compare the arithmetic as well as all."""
@@ -84,7 +82,7 @@ class BuildPlan:
 
     @property
     def archive(self) -> Path:
-        return self.folder / ARCHIVE
+        return self.folder / "model.tar.gz"
 
     @property
     def repository(self) -> Path:
@@ -101,10 +99,6 @@ class BuildPlan:
             f".{timed_rows(batches) or 1}x{batches.max_batch_size}" if isinstance(self.target, TensorRtTarget) else ""
         )
         return self.builds / "build" / self.workload.name / ".compiled" / f"{self.variant.target}{timed}"
-
-    @property
-    def compiled_key(self) -> str:
-        return compile_key(self.compile_inputs)
 
     @property
     def compile_inputs(self) -> CompileInputs:
@@ -196,8 +190,13 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
     examples = tuple(source.evaluation())
     if isinstance(source.workload.model.checkpoint, RandomWeights):
         examples = examples[:RANDOM_EXAMPLES]
-    if "min_unchanged_rate" in source.workload.quality:
-        _check_unchanged_rate_can_be_measured(source, examples)
+    is_measured = any(example.row.get("text") == example.label for example in examples)
+    if "min_unchanged_rate" in source.workload.quality and not is_measured:
+        problem = (
+            f"none of its {len(examples)} pairs has a text equal to its label, so unchanged_rate cannot be measured. "
+            "Leave out quality.min_unchanged_rate in workload.toml, or add such pairs."
+        )
+        raise InvalidDocument(source.path / "evaluation.jsonl", [problem])
     checkpoint = resolve(source, root / "build" / "checkpoints")
     model = source.workload.model
     if not isinstance(model, TextToText) and checkpoint.family is not None:
@@ -264,15 +263,4 @@ def _check_preprocess(source: WorkloadFolder, name: str, target: Target) -> None
         raise UsageError(
             f"{source.file}: targets.{name}.runtime: '{target.runtime}' does not tokenise by a TorchScript module, "
             "which model.preprocess names. Allowed: neuron, neuronx."
-        )
-
-
-def _check_unchanged_rate_can_be_measured(source: WorkloadFolder, examples: tuple[Example, ...]) -> None:
-    if not any(example.row["text"] == example.label for example in examples):
-        raise InvalidDocument(
-            source.path / "evaluation.jsonl",
-            [
-                f"none of its {len(examples)} pairs has a text equal to its label, so unchanged_rate cannot be "
-                "measured. Leave out quality.min_unchanged_rate in workload.toml, or add such pairs."
-            ],
         )

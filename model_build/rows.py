@@ -51,13 +51,11 @@ def _refused(plan: BuildPlan, rows: Sequence[Row]) -> Iterator[tuple[int, str]]:
 
 
 def _sentence(plan: BuildPlan, reason: str, count: int) -> str:
-    others = {1: "", 2: " So it is with another row."}.get(count, f" So it is with {count - 1} other rows.")
+    others = f" {count} rows have a problem." if count > 1 else ""
     if "tokens" not in reason:
         return f"{reason}.{others}"
     model, positions = plan.model, plan.checkpoint.encoder_config.get("max_position_embeddings")
     room = f"; the model has positions for {positions}" if isinstance(positions, int) else ""
-    cut = "" if isinstance(model, TextToText) else ", say truncation = true"
-    return (
-        f"{reason}. model.max_input_tokens in workload.toml is {model.max_input_tokens}{room}: raise it{cut}, or "
-        f"shorten the row.{others}"
-    )
+    cut = "" if isinstance(model, TextToText) else ", set truncation = true"
+    limit = f"model.max_input_tokens is {model.max_input_tokens}{room}"
+    return f"{reason}. {limit}: raise it{cut}, or shorten the row.{others}"

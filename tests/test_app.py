@@ -38,7 +38,7 @@ def not_built(repository: Repository, workload: str, target: str) -> str:
     )
 
 
-def test_a_process_of_its_own_imports_neither_torch_nor_boto3_and_names_what_is_not_built(
+def test_a_synthesis_imports_neither_torch_nor_boto3_and_names_missing_builds(
     repository: Repository, tmp_path: Path
 ) -> None:
     """CDK's own checks of the templates, a third of a synthesis, are left to `make test` (templates.py)."""
@@ -111,7 +111,7 @@ def test_a_target_that_is_not_built_names_one_that_is(
         (None, 1),
     ],
 )
-def test_a_stack_that_is_missing_is_named_in_one_line_if_it_is_asked_for(
+def test_a_missing_stack_is_named_if_the_command_includes_it(
     repository: Repository, capsys: pytest.CaptureFixture[str], command: list[str] | None, lines: int
 ) -> None:
     assert add_all(App(), repository.root, Environment(), command) == 0
@@ -133,7 +133,7 @@ def test_a_stack_that_is_missing_is_named_in_one_line_if_it_is_asked_for(
         (["destroy", "--all", "--force"], []),
     ],
 )
-def test_the_clis_command_line_says_which_stacks_are_asked_for(command: list[str] | None, asked: list[str]) -> None:
+def test_the_stacks_are_read_from_the_clis_command_line(command: list[str] | None, asked: list[str]) -> None:
     assert asked_for(["AStack", "BStack", "CStack"], command) == asked
 
 
@@ -157,9 +157,7 @@ def test_the_cli_is_pinned_to_one_version_without_a_registry_of_this_machine() -
 @pytest.mark.integration
 @pytest.mark.skipif(not CDK.exists(), reason="node_modules is missing: `npm ci`")
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not on PATH")
-def test_the_real_cli_synthesises_one_stack_offline_and_hears_nothing_of_the_others(
-    repository: Repository, tmp_path: Path
-) -> None:
+def test_the_real_cli_synthesises_one_stack_offline(repository: Repository, tmp_path: Path) -> None:
     repository.recommend(candidate())
     app = f"{sys.executable} -c '{RUN_APP}' {repository.root}"
     command = [str(CDK), "synth", "SpellcheckStack", "--app", app, "--output", str(tmp_path / "out"), "--quiet"]
@@ -193,7 +191,7 @@ def test_the_real_cli_synthesises_one_stack_offline_and_hears_nothing_of_the_oth
         ),
     ],
 )
-def test_an_account_on_this_machine_is_told_by_its_address(variables: dict[str, str], local: bool) -> None:
+def test_a_loopback_address_is_a_local_account(variables: dict[str, str], local: bool) -> None:
     assert on_this_machine(variables) is local
 
 
@@ -258,7 +256,7 @@ def test_the_local_account_gets_a_target_for_its_hardware(
     )
 
 
-def test_a_recommendation_of_the_accelerator_is_left_alone_on_the_local_account(repository: Repository) -> None:
+def test_the_local_account_ignores_a_recommendation_for_an_accelerator(repository: Repository) -> None:
     repository.host("tensorrt")
     repository.recommend(candidate(instance_type="ml.g5.xlarge"))
     found = Annotations.from_stack(local_stack(repository)).find_warning("*", Match.any_value())
@@ -268,7 +266,7 @@ def test_a_recommendation_of_the_accelerator_is_left_alone_on_the_local_account(
     ]
 
 
-def test_aws_gets_the_accelerator(repository: Repository) -> None:
+def test_aws_gets_the_accelerator_target(repository: Repository) -> None:
     repository.host("tensorrt")
     app = App()
     add_stacks(app, repository.root, Environment(account="123456789012", region="us-east-1"))

@@ -87,7 +87,7 @@ READERS: Mapping[str, Reader] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_an_archive_that_leaves_its_folder_is_rejected(name: str, tmp_path: Path) -> None:
+def test_a_hostile_archive_is_rejected(name: str, tmp_path: Path) -> None:
     (tmp_path / "model.tar.gz").write_bytes(leaves_the_folder())
     (tmp_path / OUTSIDE).write_text("mine")
     accepted = False

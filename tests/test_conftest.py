@@ -38,15 +38,15 @@ SOURCES = {
 }
 
 
-def test_a_test_finds_no_credentials_and_no_region() -> None:
+def test_tests_have_no_credentials_and_no_region() -> None:
     session = boto3.Session()
     assert session.get_credentials() is None
     assert session.region_name is None
     assert not [name for name in SOURCES if name in os.environ]
 
 
-def test_it_finds_none_in_a_shell_with_credentials() -> None:
-    inner = f"{__file__}::{test_a_test_finds_no_credentials_and_no_region.__name__}"
+def test_credentials_of_the_shell_are_removed() -> None:
+    inner = f"{__file__}::{test_tests_have_no_credentials_and_no_region.__name__}"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", inner]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **SOURCES}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -122,7 +122,7 @@ def test_json_and_binary_both_correct_a_query(deployed: RepositoryCopy) -> None:
     assert answered.as_numpy("CORRECTED").ravel().tolist() == [query["label"].encode()]
 
 
-def test_a_teams_own_checkpoint_answers_and_is_recommended_an_instance(deployed: RepositoryCopy) -> None:
+def test_an_own_checkpoint_is_served_and_sized(deployed: RepositoryCopy) -> None:
     """Runs the last two commands that `init` printed, with an unedited folder and a role's credentials."""
     built = ModelArtifact.from_json(deployed.root / "build" / "reviews" / "cpu" / "artifact.json")
     assert built.parity is not None

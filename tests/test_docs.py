@@ -93,14 +93,14 @@ def refusal(program: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_block_says_what_it_holds(page: Path) -> None:
+def test_every_block_has_a_kind(page: Path) -> None:
     assert {block.kind for block in blocks(page)} <= KINDS
     assert page.read_text("utf-8").count("```") == 2 * len(list(blocks(page)))
     assert "@@" not in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize("words", TYPED, ids=" ".join)
-def test_every_command_can_be_typed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_parses(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     match words:
         case ["python", "-m", "pytest", *arguments]:
             assert all((ROOT / each).exists() for each in arguments if each.startswith("tests/"))
@@ -145,12 +145,12 @@ def make_targets() -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_make_targets_that_are_named_exist(page: Path) -> None:
+def test_named_make_targets_exist(page: Path) -> None:
     assert set(re.findall(r"`make ([a-z0-9-]+)", page.read_text("utf-8"))) <= make_targets()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_files_that_are_named_exist(page: Path) -> None:
+def test_named_files_exist(page: Path) -> None:
     written_by_commands = ("build/", "runs/", ".local_aws", "proposal/")
     for name in re.findall(r"`([\w./-]+/[\w./-]+\.(?:py|toml|json|jsonl|sh|txt|md)|[\w/]+/)`", page.read_text("utf-8")):
         if name.startswith(written_by_commands) or "NAME" in name:
@@ -161,14 +161,14 @@ def test_files_that_are_named_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_work(page: Path) -> None:
     for link in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8")):
         if not link.startswith("https://"):
             assert (page.parent / link.partition("#")[0]).exists(), f"{page.name} links to {link}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_documents_inside_a_page_are_sound(page: Path) -> None:
+def test_json_and_toml_blocks_parse(page: Path) -> None:
     for block in blocks(page, "python", "json", "toml"):
         checks: dict[str, Callable[[str], object]] = {"python": ast.parse, "json": json.loads, "toml": tomllib.loads}
         checks[block.kind](block.text)

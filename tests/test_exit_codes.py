@@ -102,7 +102,7 @@ def run(program: str, monkeypatch: pytest.MonkeyPatch) -> object:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_an_unforeseen_error_is_a_sentence_and_a_private_log(
+def test_an_internal_error_prints_a_sentence_and_writes_a_private_log(
     program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(PROGRAMS[program], Planted())

@@ -62,7 +62,7 @@ CHECKS = {
 
 
 @pytest.mark.parametrize(("name", "case"), CHECKS.items(), ids=CHECKS)
-def test_a_machine_without_a_requirement_is_named_it(
+def test_a_missing_requirement_is_an_error_that_names_it(
     name: str, case: tuple[str | None, str, str, str], tmp_path: Path
 ) -> None:
     script, python, triton, message = case

@@ -103,14 +103,14 @@ def test_the_table_of_all_workloads_has_a_line_with_figures_for_each(root: Path)
     assert all(" → " in line for line in lines)
 
 
-def test_it_answers_every_payload(served: Served) -> None:
+def test_a_workload_answers_every_payload(served: Served) -> None:
     rows = served.folder.payloads()
     assert len(rows) >= 256
     answers = served.ask_all(rows)
     assert all(isinstance(answer[ANSWERS[served.folder.workload.model.task]], str) for answer in answers)
 
 
-def test_what_it_answers_is_as_good_as_the_build_measured(served: Served) -> None:
+def test_served_answers_match_the_builds_accuracy(served: Served) -> None:
     """The same metrics over the wire: tokenising, batching and the ensemble change no answer."""
     task, examples = served.folder.workload.model.task, served.folder.evaluation()
     answers = served.ask_all([example.row for example in examples])
@@ -119,7 +119,7 @@ def test_what_it_answers_is_as_good_as_the_build_measured(served: Served) -> Non
     assert measured == pytest.approx(served.artifact.parity.compiled, abs=1e-5)
 
 
-def test_its_archive_has_nothing_to_lint(served: Served, root: Path) -> None:
+def test_a_workloads_archive_has_no_lint_findings(served: Served, root: Path) -> None:
     archive = root / "build" / served.artifact.workload / "cpu" / "model.tar.gz"
     assert main(["lint", str(archive)]) == 0
 

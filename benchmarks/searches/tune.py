@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python find
 from benchmarks import harness
 from benchmarks.searches.simulated_service import NOISY, Service, SimulatedService, true_capacity_per_minute
 from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.search import Search
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import Race

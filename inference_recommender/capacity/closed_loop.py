@@ -66,7 +66,6 @@ class _Level:
     late: Floats
     """Number of requests over the limit in each block of the level."""
     invocations: Floats
-    """Number of successful requests in each block of the level."""
     far_over_excluded: bool
     """Whether a percentile over the limit by `MARGIN` can be excluded."""
 
@@ -147,7 +146,6 @@ def _best(run: Blocks, levels: Sequence[_Level | None], limit: Limit, warm_up: f
 
 
 def _keeping(evidence: Sequence[_Level], limit: Limit) -> list[_Level]:
-    """Returns the levels that keep the limit, from the lowest load up."""
     shares = [float(level.late.sum() / level.invocations.sum()) for level in evidence]
     pooled = isotonic(shares, [float(level.invocations.sum()) for level in evidence])
     return [

@@ -40,9 +40,7 @@ class ComparedRun:
     configuration: str
     """Name of the configuration. Results with the same name are compared."""
     invocations_per_minute: float | None
-    """The capacity."""
     interval: tuple[float, float] | None = None
-    """95 % confidence interval of the capacity."""
     warm_up_s: float | None = None
     series: Series | None = None
     failure_reason: str | None = None
@@ -74,9 +72,7 @@ class Difference:
 class RunComparison:
     differences: tuple[Difference, ...]
     not_compared: tuple[str, ...]
-    """Why a figure could not be compared, though a verdict can be given without it."""
     unfit: tuple[str, ...]
-    """Why a run cannot carry a verdict, with what to do."""
 
     @property
     def regressions(self) -> tuple[Difference, ...]:
@@ -154,7 +150,6 @@ def _logs(result: ComparedRun) -> tuple[float, float, float]:
 
 
 def _latency(before: ComparedRun, after: ComparedRun, objective: LatencyObjective, error: float) -> Difference | str:
-    """Returns the difference, or why there is none."""
     percentile = f"p{objective.percentile_rank:g}"
     b, c = _periods(before, percentile), _periods(after, percentile)
     if b is None or c is None:
@@ -178,8 +173,6 @@ def _latency(before: ComparedRun, after: ComparedRun, objective: LatencyObjectiv
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Periods:
-    """A test's periods without its warm-up; arrays have an entry per period."""
-
     users: Floats
     latencies: Floats
     """Logarithms of milliseconds."""

@@ -20,7 +20,7 @@ Keilson and Servi, Operations Research Letters 7, 1988). For exponential service
 The interval has the error of the records (bootstrap of the periods at each number of users) and of the model.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, hypot, inf, log
 from statistics import NormalDist
@@ -29,7 +29,7 @@ import numpy as np
 
 from inference_recommender.capacity.levels import Indices
 from inference_recommender.capacity.limit import CONFIDENCE, Limit
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.statistics import Floats, isotonic
 from inference_recommender.capacity.time_series import Series, series_findings
 
@@ -93,40 +93,36 @@ class FlowEquivalentServer:
         """The rate that no queue of arrivals can reach: what most users had."""
         return float(self.completions[-1])
 
-    def late_share(self, rate: float, latency_ms: float) -> float:
-        """Returns the share of open arrivals at `rate` that take longer than `latency_ms`."""
-        return self._late_share(rate, latency_ms, self._late_beside(latency_ms))
+    def late_share(self, rate: float, latency_ms: float, beside: Floats | None = None) -> float:
+        """Returns the share of open arrivals at `rate` that take longer than `latency_ms`.
+
+        `beside` is the share of late requests at each number of users, if it is known.
+        """
+        if rate >= self.most:
+            return 1.0
+        found, waiting, wait_rate_per_ms = self._found(rate)
+        left_ms = np.maximum(latency_ms - self.latencies_ms[-1], 0.0)
+        late = self._late_beside(latency_ms) if beside is None else beside
+        return float(found @ late + waiting * (WEIGHTS @ np.exp(-wait_rate_per_ms * left_ms)))
 
     def latency_ms(self, rate: float, percentile: float) -> float:
         """Returns the percentile of the latency of open arrivals at `rate`; infinite where the queue has no end."""
         if rate >= self.most:
             return inf
+        allowed = 1 - percentile / 100
         low, high = float(self.latencies_ms[0, 0]), float(self.latencies_ms[-1, -1])
-        while self.late_share(rate, high) > 1 - percentile / 100:
+        while self.late_share(rate, high) > allowed:
             high *= 2
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.late_share(rate, middle) > 1 - percentile / 100 else (low, middle)
-        return high
+        return _bisected(low, high, lambda latency_ms: self.late_share(rate, latency_ms) > allowed)[1]
 
     def highest_rate(self, limit: Limit) -> float:
         """Returns the highest rate of open arrivals within the limit; 0 where none is, `most` without a limit."""
-        if limit.latency_ms is None:
+        limit_ms = limit.latency_ms
+        if limit_ms is None:
             return self.most
-        low, high, beside = 0.0, self.most, self._late_beside(limit.latency_ms)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            late = self._late_share(middle, limit.latency_ms, beside) > limit.allowed
-            low, high = (low, middle) if late else (middle, high)
+        beside = self._late_beside(limit_ms)
+        low, _ = _bisected(0.0, self.most, lambda rate: self.late_share(rate, limit_ms, beside) <= limit.allowed)
         return low if low > self.most * 1e-6 else 0.0
-
-    def _late_share(self, rate: float, latency_ms: float, beside: Floats) -> float:
-        """Returns `late_share`, given the share of late requests at each number of users."""
-        if rate >= self.most:
-            return 1.0
-        found, waiting, wait_rate_per_ms = self._found(rate)
-        left_ms = np.maximum(latency_ms - self.latencies_ms[-1], 0.0)
-        return float(found @ beside + waiting * (WEIGHTS @ np.exp(-wait_rate_per_ms * left_ms)))
 
     def _found(self, rate: float) -> tuple[Floats, float, float]:
         """Returns the shares of arrivals that find 0, 1, … N - 1 requests, the share that finds more, and the rate per
@@ -222,6 +218,13 @@ class Records:
             chosen = np.concatenate([random.choice(one, size=len(one)) for one in members])
             columns = {name: getattr(self, name)[chosen] for name in ("users", "completed", "latencies_ms")}
             yield replace(self, **columns)
+
+
+def _bisected(low: float, high: float, is_low: Callable[[float], bool]) -> tuple[float, float]:
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_low(middle) else (low, middle)
+    return low, high
 
 
 def _end(rate: float, by_records: float, side: int) -> float:

@@ -1,15 +1,17 @@
-"""A probe: open-loop arrivals at one rate, their records and the counts that the statistics need. Pure."""
+"""A probe, open-loop arrivals at one rate, and the capacity that probes or users give within a latency limit. Pure."""
 
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from pydantic import Field
 
 from inference_recommender.capacity.levels import Indices
 from inference_recommender.capacity.limit import MARGIN, Limit
 from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.capacity.statistics import Floats
 from workloads.document import Document
+from workloads.recommendation import CapacityBasis
 
 IN_FLUX = 0.1
 """Share of each probe that is left out at its beginning, where the queue of an idle service fills up."""
@@ -30,7 +32,6 @@ class ProbeRecords:
     latencies_ms: Floats
     """Milliseconds from the intended send. Infinite for a request that failed or had no answer."""
     server: ServerTimes | None = None
-    """The server's own times of the same requests, if it reports them."""
 
 
 class Probe(Document):
@@ -48,11 +49,9 @@ class Probe(Document):
     far_late: int = 0
     """Requests over the limit by more than `MARGIN`."""
     mean_ms: float | None = None
-    """Mean latency of the answered requests."""
     answered_per_minute: float | None = None
     """Rate of answers after the queue of a saturated service has filled up."""
     server: ServerTimes | None = None
-    """The server's own times, if it reports them."""
 
     @classmethod
     def of(cls, rate_per_minute: float, records: ProbeRecords, limit: Limit) -> Self:
@@ -80,4 +79,44 @@ class Probe(Document):
             mean_ms=float(answered.mean()) if len(answered) else None,
             answered_per_minute=float(in_time.sum()) * 60 / (1 - FILLING) / records.duration_s,
             server=records.server,
+        )
+
+
+class Capacity(Document):
+    """The highest rate within a latency limit, with its interval and how it was measured."""
+
+    basis: CapacityBasis = "open-loop"
+    invocations_per_minute: float | None
+    """0 if no rate is within the limit. None if the measurement does not show the capacity."""
+    interval: tuple[float, float] | None = None
+    """95 % confidence interval of the rate at the limit. May be known although the capacity is not."""
+    at_least: float | None = None
+    """Lower bound of a capacity that is not known."""
+    percentile: str
+    limit_ms: float
+    latency_ms: float | None = None
+    """The percentile at that rate, or in the probe nearest to it. For an estimate of 0: the latency of one request."""
+    reason: str = Field(default="", description="Why the search ended.")
+    probes: tuple[Probe, ...] = ()
+
+    @property
+    def decides(self) -> bool:
+        """Whether the capacity is known."""
+        return self.invocations_per_minute is not None
+
+    def per_instance(self, instances: int) -> "Capacity":
+        """Divides all rates by the number of instances that served them together."""
+        if instances == 1:
+            return self
+        rate, interval, at_least = self.invocations_per_minute, self.interval, self.at_least
+        return self.model_copy(
+            update={
+                "invocations_per_minute": None if rate is None else rate / instances,
+                "interval": interval and (interval[0] / instances, interval[1] / instances),
+                "at_least": None if at_least is None else at_least / instances,
+                "probes": tuple(
+                    probe.model_copy(update={"invocations_per_minute": probe.invocations_per_minute / instances})
+                    for probe in self.probes
+                ),
+            }
         )

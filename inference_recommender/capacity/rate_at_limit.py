@@ -89,7 +89,8 @@ def rate_at_limit(
     rates = np.log([probe.invocations_per_minute for probe in probes])
     first, last = rates.min() - BEYOND, rates.max() + BEYOND
     grid = np.linspace(first, last, min(int((last - first) / STEP) + 1, MOST_STEPS))
-    prior = _slope_alone(grid)
+    prior = np.exp(-((np.log(SLOPES / SLOPE) / SLOPE_SPREAD) ** 2) / 2)[:, None] + np.zeros_like(grid)
+    prior /= prior.sum()
     if saturation is not None:
         prior = (1 - MISTAKEN) * _below_saturation(grid, allowed, limit, saturation) + MISTAKEN * prior
     effect = EFFECT * limit * float(np.exp(rates.mean()))
@@ -126,12 +127,6 @@ def _posterior(
     return posterior
 
 
-def _slope_alone(grid: Floats) -> Floats:
-    """Returns the same as `_below_saturation` where the saturation is not known."""
-    prior = np.exp(-((np.log(SLOPES / SLOPE) / SLOPE_SPREAD) ** 2) / 2)[:, None] + np.zeros_like(grid)
-    return _of_one(prior)
-
-
 def _below_saturation(grid: Floats, allowed: float, limit: float, saturation: float) -> Floats:
     """Returns the prior by slope and rate at the limit, shape (slopes, rates)."""
     prior = np.full((len(SLOPES), len(grid)), 1e-300)
@@ -143,19 +138,16 @@ def _below_saturation(grid: Floats, allowed: float, limit: float, saturation: fl
         of_rate = density * (1 + left) / left  # by the logarithm of the rate, not of the variability
         of_slope = np.exp(-((np.log(SLOPES[:, None] * left / -log(allowed)) / SLOPE_ERROR) ** 2) / 2)
         prior += weight * np.where(distance > 0, of_rate * of_slope, 0.0)
-    return _of_one(prior)
-
-
-def _of_one(weights: Floats) -> Floats:
-    probabilities: Floats = weights / weights.sum()
+    probabilities: Floats = prior / prior.sum()
     return probabilities
 
 
 def _prior_of_noise() -> Floats:
     """Returns the probability of each of `NOISES`: the width of its cell times the half-normal density."""
     edges = np.concatenate([[0.0], (NOISES[1:] + NOISES[:-1]) / 2, [2 * NOISES[-1] - NOISES[-2]]])
-    prior: Floats = np.diff(edges) * np.exp(-((NOISES / NOISE) ** 2) / 2)
-    return _of_one(prior)
+    prior = np.diff(edges) * np.exp(-((NOISES / NOISE) ** 2) / 2)
+    probabilities: Floats = prior / prior.sum()
+    return probabilities
 
 
 def _log_likelihoods(probe: Probe, effect: float, at_limit: float) -> Floats:

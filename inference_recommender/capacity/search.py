@@ -20,8 +20,7 @@ import numpy as np
 
 from inference_recommender.capacity.levels import warm_up_s
 from inference_recommender.capacity.limit import CONFIDENCE, Limit
-from inference_recommender.capacity.probe import Probe, ProbeRecords
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity, Probe, ProbeRecords
 from inference_recommender.capacity.rate_at_limit import RateAtLimit, rate_at_limit
 from inference_recommender.capacity.statistics import Floats
 
@@ -30,7 +29,6 @@ RESOLUTION = 0.05
 ACCEPTABLE = 0.15
 """The same for a search that ended early. A less certain capacity is not reported."""
 FEWEST_PROBES = 3
-"""Fewest probes of the refinement."""
 BELOW, ABOVE, FARTHEST = 0.5, 1.2, 0.08
 """Distance of probes from the rate at the limit: change of the logarithm of the late share below and above it, and the
 largest share of the rate. Above it, more requests are late and carry more information."""
@@ -54,7 +52,6 @@ LEAST_GROWTH, GROWTH, OF_LONGEST = 0.5, 4.0, 1 / 8
 """Bounds of the next probe: at least this share of all probes of the refinement, at most this multiple of the longest
 of them, and at most this share of the time of the search."""
 MOST_PROBES = 12
-"""The usual maximum of probes. A search may need more."""
 WARMING_PER_MINUTE = 600.0
 """Highest rate of the warm-up, at which a cold service can keep up."""
 SETTLING_S, LONGEST_WARM_UP_S = 10.0, 180.0
@@ -105,12 +102,9 @@ class Search:
     """Number of probes, with those that warmed up."""
     warm_up_s: float | None = None
     complaint: str = ""
-    """Why the generator was the bottleneck, if it was."""
     reason: Reason | None = None
-    """Why the search ended."""
     rate_at_limit: RateAtLimit | None = None
     _near: list[Probe] = field(default_factory=list)
-    """The probes of the refinement."""
 
     def run(self) -> Capacity:
         """Probes until the capacity is known, or cannot be."""
@@ -197,7 +191,6 @@ class Search:
         return max(most + 60_000 * log(self.limit.allowed) / self._limit_ms, most / 2, SLOWEST_PER_MINUTE)
 
     def _refine(self, rate: float) -> None:
-        """Adds probes around the rate at the limit until it is known well enough."""
         while True:
             self._near.append(self._counted(rate, self._send(rate, self._duration_s(rate))))
             self.rate_at_limit = found = rate_at_limit(
@@ -221,7 +214,6 @@ class Search:
         return None if most is None or (self._highest_kept() or 0.0) > most else most
 
     def _highest_kept(self) -> float | None:
-        """Returns the highest rate of a probe that kept the limit."""
         return max((probe.invocations_per_minute for probe in self.probes if not self._is_over(probe)), default=None)
 
     def _next_rate(self, found: RateAtLimit) -> float:

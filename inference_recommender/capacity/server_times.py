@@ -92,7 +92,6 @@ def warm_up_s(counters: Counters) -> float:
 
 
 def _between(before: Counters, after: Counters) -> Sequence[Mapping[str, int]]:
-    """Returns the counts of the models that answered anything."""
     changes = [
         {key: count - before.get(name, {}).get(key, 0) for key, count in model.items()} for name, model in after.items()
     ]

@@ -37,9 +37,7 @@ class Series(Document):
     """Beginning of each point, in seconds since the first."""
     users: tuple[float | None, ...] = ()
     invocations: tuple[float | None, ...] = ()
-    """Requests in the period, as the service's client counted them."""
     errors: tuple[float | None, ...] = ()
-    """Failed requests in the period."""
     stalled_s: tuple[float | None, ...] = ()
     """Seconds of the period in which the measuring machine stalled or did other work; empty if no source reports it."""
     latency_ms: dict[Quantile, tuple[float | None, ...]] = {}
@@ -99,8 +97,6 @@ class Level:
 
 
 class _Periods(NamedTuple):
-    """The periods of which everything is known; arrays have an entry per period."""
-
     users: Floats
     rates: Floats
     """Invocations per minute."""

@@ -12,18 +12,19 @@ from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
 from inference_recommender.cli.arguments import DEFAULT_TRAFFIC
-from inference_recommender.cli.folder_report import write_experiment as write_report
-from inference_recommender.experiment.cells import baseline_cell, cells
-from inference_recommender.experiment.experiment_report import experiment_report
-from inference_recommender.experiment.experiment_run import ExperimentRun, PreparedExperiment
-from inference_recommender.experiment.folder import ExperimentFolder
-from inference_recommender.experiment.images import host_ami, resolved, stand_ins
-from inference_recommender.experiment.measure import measure
-from inference_recommender.experiment.plan import Experiment, batches, job_plan, lifetime
-from inference_recommender.experiment.resources import ExperimentAccess, model_request
-from inference_recommender.measure.job_requests import TestedModel
+from inference_recommender.cli.folder_report import write_experiment
+from inference_recommender.experiment.measure import ExperimentRun, measure
+from inference_recommender.experiment.plan import Experiment, baseline_cell, batches, cells, job_plan
+from inference_recommender.experiment.resources import (
+    ExperimentAccess,
+    default_image,
+    host_ami,
+    images,
+    placeholder_image,
+)
+from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
-from inference_recommender.report.inputs import read_inputs
+from inference_recommender.report.document import as_json
 from inference_recommender.report.text import show
 from workloads import (
     ROOT,
@@ -31,7 +32,6 @@ from workloads import (
     MissingArtifact,
     ModelArtifact,
     NoVerdict,
-    ProjectError,
     UsageError,
     WorkloadFolder,
     artifact_file,
@@ -43,20 +43,7 @@ from workloads.instances import needs_host_ami
 
 NO_CELL = 1
 TABLE_WIDTH = 190
-STAND_IN_ROLE = "arn:aws:iam::000000000000:role/RecommenderRole"
-"""The role in a dry run without AWS."""
-
-
-class MissingBuilds(UsageError):
-    """Variants without a build, with the command for each."""
-
-
-class ExperimentSuspended(ProjectError):
-    """Ends a run that can be resumed, with the exit code of the reason."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        self.exit_code = exit_code
-        super().__init__(message)
+ROLE_PLACEHOLDER = "arn:aws:iam::000000000000:role/RecommenderRole"
 
 
 def add(commands: Commands) -> None:
@@ -95,61 +82,66 @@ def add(commands: Commands) -> None:
 
 
 def _experiment(options: argparse.Namespace, stderr: Console) -> int:
-    aws = SageMakerAccount()
-    source, folder = _resumed(options) if options.resume else _begun(options)
-    local = aws.is_on_this_machine()
-    experiment = folder.experiment() if options.resume else _planned(options, source, folder, local=local)
-    if experiment.load == "sagemaker" and not local:
-        _refuse_old_drivers(experiment, source)
+    account = SageMakerAccount()
+    if options.resume:
+        source, folder = _resumed(options)
+        experiment = folder.experiment()
+    else:
+        source, folder = _begun(options)
+        experiment = _planned(options, source, folder, local=account.is_on_this_machine())
+    artifacts, missing = _artifacts(experiment, source)
     if options.dry_run:
-        print(json.dumps(_plan_document(options, aws, experiment, source, stderr), indent=2))
+        if missing:
+            warn(stderr, f"The plan has no models: {missing}")
+        print(json.dumps(_plan_document(options, account, experiment, source, artifacts, stderr), indent=2))
         return 0
-    artifacts, root = _artifacts(experiment, source), source.builds(ROOT)
+    if missing:
+        raise UsageError(missing)
     arguments.check_archives(folder.path, experiment.archives, artifacts)
     experiment = experiment.model_copy(update={"archives": {n: a.archive_sha256 for n, a in artifacts.items()}})
-    prepared = PreparedExperiment(
-        experiment=experiment,
-        source=source,
-        artifacts=artifacts,
-        archives={n: artifact_file(root, source.workload.name, n).with_name(a.archive) for n, a in artifacts.items()},
-        access=folder.access() if options.resume else _access(aws, source, experiment),
-    )
-    folder.begin(experiment, source.workload, prepared.access)
-    return _measure(prepared, aws, folder, stderr, as_json=options.json)
-
-
-def _measure(
-    prepared: PreparedExperiment, aws: SageMakerAccount, folder: ExperimentFolder, stderr: Console, *, as_json: bool
-) -> int:
+    root, name = source.builds(ROOT), source.workload.name
+    access = folder.access() if options.resume else _access(account, source, experiment)
+    folder.begin(experiment, source.workload, access)
     tell(stderr, f"Experiment: {folder}")
-    try:
-        with JobProgress(stderr) as progress:
-            measure(ExperimentRun(prepared=prepared, account=aws, folder=folder, progress=progress))
-    except KeyboardInterrupt:
-        raise _suspended(Interrupted("Interrupted: nothing was being measured."), prepared, folder) from None
-    except (Interrupted, AwsUnavailable) as error:
-        raise _suspended(error, prepared, folder) from error
-    result = write_report(folder)
-    if as_json:
-        print(result.model_dump_json(indent=2))
+    with JobProgress(stderr) as progress:
+        run = ExperimentRun(
+            experiment=experiment,
+            source=source,
+            artifacts=artifacts,
+            archives={n: artifact_file(root, name, n).with_name(a.archive) for n, a in artifacts.items()},
+            access=access,
+            account=account,
+            folder=folder,
+            progress=progress,
+        )
+        _measure(run, stderr)
+    report = write_experiment(folder)
+    if options.json:
+        print(as_json(report))
     else:
-        report = experiment_report(folder.path.name, result, folder.workload(), read_inputs(folder.path))
         show(report, stdout_console(TABLE_WIDTH))
     tell(stderr, f"Report: {from_here(folder.report)}")
-    if result.why_no_verdict:
-        raise NoVerdict(f"No verdict: {result.why_no_verdict} The measurements are kept in {folder}.")
-    return 0 if result.recommended else NO_CELL
+    if report.verdict == "unknown":
+        raise NoVerdict(f"{report.decision} The measurements are kept in {folder}.")
+    return 0 if report.verdict == "met" else NO_CELL
 
 
-def _suspended(error: ProjectError, prepared: PreparedExperiment, folder: ExperimentFolder) -> ExperimentSuspended:
-    if folder.has_measured:
-        write_report(folder)
-    cells = prepared.experiment.cells
-    return ExperimentSuspended(
-        f"{error}\n{len(cells) - len(folder.left(cells))} of {len(cells)} cells are measured. Continue with "
-        f"`python -m inference_recommender experiment --resume {folder}`.",
-        error.exit_code,
-    )
+def _measure(run: ExperimentRun, stderr: Console) -> None:
+    """Measures the remaining cells. If that ends early, writes a report and prints how to continue."""
+    try:
+        measure(run)
+    except (KeyboardInterrupt, Interrupted, AwsUnavailable) as error:
+        if run.folder.measured():
+            write_experiment(run.folder)
+        count = len(run.experiment.cells)
+        tell(
+            stderr,
+            f"{count - len(run.folder.left())} of {count} cells are measured. Continue with "
+            f"`python -m inference_recommender experiment --resume {run.folder}`.",
+        )
+        if isinstance(error, KeyboardInterrupt):
+            raise Interrupted("Interrupted: nothing was being measured.") from None
+        raise
 
 
 def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolder]:
@@ -171,33 +163,33 @@ def _source(workload: str, published: str | None) -> WorkloadFolder:
     return folder.as_published(published or next(iter(folder.workload.published), "NAME"))
 
 
-def _refuse_old_drivers(experiment: Experiment, source: WorkloadFolder) -> None:
-    """Raises `UsageError` before anything is made for cells that no job could start."""
-    for batch in batches(experiment, experiment.cells, ()):
-        stand_in = TestedModel(model=batch.name, role_arn=STAND_IN_ROLE, payload_url="s3://bucket/payloads")
-        job_plan(experiment, batch, source.workload, stand_in).check_drivers()
-
-
 def _planned(
     options: argparse.Namespace, source: WorkloadFolder, folder: ExperimentFolder, *, local: bool
 ) -> Experiment:
-    asked = source.workload.published.get(source.published_name or "")
-    traffic = options.traffic or (asked.traffic if asked else DEFAULT_TRAFFIC)
+    """Raises `UsageError`, also for cells that no job could start."""
+    published = source.workload.published.get(source.published_name or "")
+    traffic = options.traffic or (published.traffic if published else DEFAULT_TRAFFIC)
     source.traffic(traffic)
     chosen = cells(
         source,
-        options.variants or (asked.variants if asked else ()),
-        options.instance_types or (asked.instance_types if asked else ()),
+        options.variants or (published.variants if published else ()),
+        options.instance_types or (published.instance_types if published else ()),
     )
     baseline = baseline_cell(options.baseline, chosen) if options.baseline else None
-    if asked and baseline is None:
-        baseline = next((cell for cell in chosen if cell.variant == asked.baseline), None)
-    old = any(needs_host_ami(cell.instance_type) for cell in chosen)
+    if published and baseline is None:
+        baseline = next((cell for cell in chosen if cell.variant == published.baseline), None)
+    old = [cell.instance_type for cell in chosen if needs_host_ami(cell.instance_type) and not local]
+    load = source.workload.recommender.load or ("load-test" if old else "sagemaker")
+    if old and load == "sagemaker":
+        raise UsageError(
+            f"recommender.load: got 'sagemaker', but a job's hosts of {', '.join(dict.fromkeys(old))} start with "
+            "NVIDIA driver 470, which no supported Triton image runs on. Set it to load-test, or leave it out."
+        )
     return Experiment(
         name=folder.path.name,
         workload=source.workload.name,
         traffic=traffic,
-        load=source.workload.recommender.load or ("load-test" if old and not local else "sagemaker"),
+        load=load,
         archives={},
         cells=chosen,
         baseline=baseline,
@@ -227,71 +219,59 @@ def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFol
     return source, folder
 
 
-def _artifacts(experiment: Experiment, source: WorkloadFolder) -> dict[str, ModelArtifact]:
-    """Returns the artifact of every variant. Raises `MissingBuilds`."""
+def _artifacts(experiment: Experiment, source: WorkloadFolder) -> tuple[dict[str, ModelArtifact], str]:
+    """Returns the artifact of every variant, and for those without a build a line each with its command."""
     artifacts, missing = {}, []
     for variant in dict.fromkeys(cell.variant for cell in experiment.cells):
         try:
             artifacts[variant] = load_artifact(source.builds(ROOT), experiment.workload, variant, source.published_name)
         except MissingArtifact as error:
             missing.append(str(error))
-    if missing:
-        raise MissingBuilds("\n".join(missing))
-    return artifacts
+    return artifacts, "\n".join(missing)
 
 
-def _access(aws: SageMakerAccount, source: WorkloadFolder, experiment: Experiment) -> ExperimentAccess:
-    """Returns role, bucket and images of [recommender], or those of the stack and the project."""
-    stack, workload = source.workload.stack_name, source.workload
-    settings = workload.recommender
-    images = resolved(
-        experiment.cells,
-        workload,
-        settings.images,
-        stacks=lambda: aws.image_uri(aws.stack_output(stack, "ModelName")),
-        region=lambda: aws.region,
-        root=ROOT,
-    )
-    return ExperimentAccess(
-        role_arn=settings.role_arn or aws.stack_output(stack, "RecommenderRoleArn"),
-        images=images,
-        bucket=settings.bucket or aws.default_bucket(),
-        host_ami=settings.host_ami or host_ami(workload, images),
-    )
+def _access(account: SageMakerAccount | None, source: WorkloadFolder, experiment: Experiment) -> ExperimentAccess:
+    """Returns role, bucket and images of [recommender], or those of the stack and the project. Without an account,
+    placeholders replace them.
+    """
+    workload, settings = source.workload, source.workload.recommender
+    role, bucket = settings.role_arn or ROLE_PLACEHOLDER, settings.bucket or "sagemaker-REGION-ACCOUNT"
+    if account is not None:
+        role = settings.role_arn or account.stack_output(workload.stack_name, "RecommenderRoleArn")
+        bucket = settings.bucket or account.default_bucket()
+
+    def image(instance_type: str) -> str:
+        if account is None:
+            return placeholder_image(workload, instance_type)
+        return default_image(workload, instance_type, account, ROOT)
+
+    chosen = images(experiment.cells, settings.images, image)
+    ami = settings.host_ami or host_ami(workload, chosen)
+    return ExperimentAccess(role_arn=role, images=chosen, bucket=bucket, host_ami=ami)
 
 
 def _plan_document(
-    options: argparse.Namespace, aws: SageMakerAccount, experiment: Experiment, source: WorkloadFolder, stderr: Console
+    options: argparse.Namespace,
+    account: SageMakerAccount,
+    experiment: Experiment,
+    source: WorkloadFolder,
+    artifacts: dict[str, ModelArtifact],
+    stderr: Console,
 ) -> dict[str, Any]:
     """Returns the plan and its requests, with placeholders for names from AWS if AWS is unavailable."""
-    settings = source.workload.recommender
     try:
-        access = ExperimentFolder(options.resume).access() if options.resume else _access(aws, source, experiment)
+        access = ExperimentFolder(options.resume).access() if options.resume else _access(account, source, experiment)
     except AwsUnavailable as error:
         warn(stderr, f"{error} ACCOUNT, REGION and the names of role and image are placeholders.")
-        images = stand_ins(experiment.cells, source.workload, settings.images)
-        access = ExperimentAccess(
-            role_arn=settings.role_arn or STAND_IN_ROLE,
-            images=images,
-            bucket=settings.bucket or "sagemaker-REGION-ACCOUNT",
-            host_ami=settings.host_ami or host_ami(source.workload, images),
-        )
-    try:
-        artifacts = _artifacts(experiment, source)
-    except MissingBuilds as error:
-        warn(stderr, f"The plan has no models: {error}")
-        artifacts = {}
-    planned, begin, workload = batches(experiment, experiment.cells, ()), datetime.now(UTC), source.workload
-    plans = [
-        job_plan(experiment, batch, source.workload, access.tested_model(source.workload.name, batch.name))
-        for batch in planned
-    ]
+        access = _access(None, source, experiment)
+    planned, workload, now = batches(experiment, experiment.cells, ()), source.workload, datetime.now(UTC)
+    plans = [job_plan(experiment, batch, workload, access.tested_model(workload.name, batch.name)) for batch in planned]
     for warning in dict.fromkeys(warning for plan in plans for warning in (*plan.undocumented, *plan.warnings)):
         warn(stderr, warning)
     return {
         "experiment": experiment.model_dump(mode="json"),
         "models": [
-            model_request(batch, artifacts[batch.variant], access, begin + lifetime(experiment, batch, workload))
+            access.model_request(batch, artifacts[batch.variant], now + batch.lifetime(experiment, workload))
             for batch in planned
             if batch.variant in artifacts
         ],

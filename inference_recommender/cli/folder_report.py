@@ -1,14 +1,15 @@
 """Reads a folder of any kind below runs/, and writes its page and the index of all folders."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from inference_recommender.experiment.experiment_report import experiment_plots, experiment_report
-from inference_recommender.experiment.folder import ExperimentFolder
-from inference_recommender.experiment.result import ExperimentResult, conclude
+from inference_recommender.experiment.result import PLAN as EXPERIMENT
+from inference_recommender.experiment.result import ExperimentFolder, conclude
 from inference_recommender.report import plots
-from inference_recommender.report.document import Plot, Report, ReportKind
+from inference_recommender.report.document import Report, ReportKind
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.page import page, render
 from inference_recommender.report.run_report import draw, proof_report, run_report
@@ -24,6 +25,7 @@ from workloads.files import replace_text
 INDEX = "index.html"
 PROOF = "proof.json"
 FILES: dict[str, ReportKind] = {
+    EXPERIMENT: "experiment",
     SIMULATION: "simulation",
     PLAN: "tune",
     "recommendation.json": "run",
@@ -34,24 +36,21 @@ FILES: dict[str, ReportKind] = {
 
 def kind_of(path: Path) -> ReportKind:
     """Returns the kind of a folder by its files; the default is a run."""
-    if ExperimentFolder(path).has_plan:
-        return "experiment"
     return next((kind for name, kind in FILES.items() if (path / name).exists()), "run")
 
 
 def read_report(path: Path) -> Report:
     """Reads a folder. Raises `UsageError` or `InvalidDocument`."""
     name, run_folder, inputs = path.resolve().name, RunFolder(path), read_inputs(path)
-    workload = run_folder.workload() if (path / "workload.json").exists() else None
     match kind_of(path):
         case "experiment":
-            folder = ExperimentFolder(path)
-            return experiment_report(name, conclude(folder), folder.workload(), inputs)
+            return experiment_report(name, conclude(ExperimentFolder(path)), inputs)
         case "simulation":
             return simulation_report(name, Simulation.from_json(path / SIMULATION), run_folder.workload(), inputs)
         case "tune":
             return tune_report(name, TuneFolder(path), inputs)
         case "proof":
+            workload = run_folder.workload() if (path / "workload.json").exists() else None
             return proof_report(name, Proof.from_json(path / PROOF), workload, inputs)
         case _:
             measured = run_folder.measurements() if (path / "measurements.json").exists() else ()
@@ -66,56 +65,42 @@ def write_page(path: Path) -> Path:
             write_experiment(ExperimentFolder(path))
         case "run":
             draw(run_folder)
+        case "tune":
+            run_folder.keep_report(page(read_report(path), tune_figures(TuneFolder(path))))
+        case "simulation":
+            figures = simulation_plots(Simulation.from_json(path / SIMULATION))
+            run_folder.keep_report(page(read_report(path), figures))
         case _:
-            run_folder.keep_report(page(read_report(path), _plots(path)))
+            figures = {"Latency by load": plots.of_proof(Proof.from_json(path / PROOF))}
+            run_folder.keep_report(page(read_report(path), figures))
     return run_folder.report
 
 
-def write_experiment(folder: ExperimentFolder) -> ExperimentResult:
-    """Sizes and compares the cells measured so far, and writes result and page."""
-    result, inputs = conclude(folder), read_inputs(folder.path)
-    folder.keep_result(result)
-    report = experiment_report(folder.path.name, result, folder.workload(), inputs)
+def write_experiment(folder: ExperimentFolder) -> Report:
+    """Sizes and compares the cells measured so far, and writes result.json and the page."""
+    result = conclude(folder)
+    report = experiment_report(folder.path.resolve().name, result, read_inputs(folder.path))
+    report.write_json(folder.path / "result.json")
     folder.keep_report(page(report, experiment_plots(result)))
-    return result
-
-
-def _plots(path: Path) -> dict[str, Plot]:
-    match kind_of(path):
-        case "tune":
-            return tune_figures(TuneFolder(path))
-        case "simulation":
-            return simulation_plots(Simulation.from_json(path / SIMULATION))
-        case _:
-            return {"Latency by load": plots.of_proof(Proof.from_json(path / PROOF))}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IndexEntry:
-    """A folder below runs/: its report, or why it has none."""
-
-    name: str
-    report: Report | None
-    problem: str = ""
-
-    @property
-    def made_at(self) -> str:
-        environment = self.report.environment if self.report else {}
-        time = environment.get("simulated at") or environment.get("measured at", "")
-        return "" if time == "unknown" else time
+    return report
 
 
 def write_index(runs: Path) -> Path:
     """Writes the page of every folder below `runs`, and an index with relative links. Returns the index's path."""
-    entries = sorted(_entries(runs), key=lambda entry: entry.made_at, reverse=True)
+    entries = sorted(_entries(runs), key=itemgetter("made_at"), reverse=True)
     replace_text(runs / INDEX, render("index.html", below=f"{runs.resolve().name}/", entries=entries))
     return runs / INDEX
 
 
-def _entries(runs: Path) -> Iterator[IndexEntry]:
+def _entries(runs: Path) -> Iterator[dict[str, Any]]:
+    """Yields each folder with its report, or with the reason why it has none."""
     for path in sorted(each for each in runs.iterdir() if each.is_dir() and not each.is_symlink()):
         try:
             write_page(path)
-            yield IndexEntry(name=path.name, report=read_report(path))
+            report = read_report(path)
         except ProjectError as error:
-            yield IndexEntry(name=path.name, report=None, problem=str(error))
+            yield {"name": path.name, "report": None, "problem": str(error), "made_at": ""}
+            continue
+        facts = report.environment
+        made_at = facts.get("simulated at") or facts.get("measured at", "unknown")
+        yield {"name": path.name, "report": report, "made_at": made_at.replace("unknown", "")}

@@ -22,7 +22,6 @@ class InferenceFailed(ProjectError):
     may_retry = False
     """Whether it is safe and useful to send the request again."""
     retry_after_s: float | None = None
-    """Seconds in the Retry-After header, if there was one."""
 
 
 class Refused(InferenceFailed):

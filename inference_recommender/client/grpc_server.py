@@ -15,15 +15,20 @@ This is a separate module because it needs extra packages.
 
 import itertools
 import json
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import grpc
 from tritonclient.grpc import service_pb2
 
 from inference_recommender.client.failures import InferenceFailed, NotAnAnswer, Refused, TimedOut, Unreachable
-from inference_recommender.client.servers import CONNECT_TIMEOUT_S, MAX_ANSWER_BYTES, TIMEOUT_S, TOO_LARGE_ANSWER
+from inference_recommender.client.servers import (
+    CONNECT_TIMEOUT_S,
+    MAX_ANSWER_BYTES,
+    TIMEOUT_S,
+    TOO_LARGE_ANSWER,
+    Closing,
+)
 from inference_recommender.kserve import Body
 from workloads import UsageError
 
@@ -42,13 +47,11 @@ STATUSES = {
     grpc.StatusCode.UNIMPLEMENTED: 501,
 }
 """HTTP statuses of gRPC codes, from google/rpc/code.proto. All others are 500."""
-TOO_LARGE = "larger than max"
-"""Part of grpcio's message for an answer over the channel's limit."""
-
-UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+# Parts of grpcio's messages for an answer over the channel's limit, and for an untrusted certificate.
+TOO_LARGE, UNTRUSTED = "larger than max", "CERTIFICATE_VERIFY_FAILED"
 
 
-class GrpcServer:
+class GrpcServer(Closing):
     """Sends requests to a model of the server at `url`: grpc://host:port, or grpcs:// with TLS. `timeout_s` bounds one
     attempt. An answer has at most `max_answer_bytes`.
     """
@@ -86,14 +89,6 @@ class GrpcServer:
             )
             for channel in self._channels
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         for channel in self._channels:
@@ -137,7 +132,6 @@ def _options(max_answer_bytes: int) -> list[tuple[str, int]]:
 
 
 def _message(request: Body, model: str, version: str) -> Any:
-    """Converts a request in the binary form to a ModelInferRequest."""
     if request.header_size is None:
         raise UsageError("gRPC has no JSON form of a request. Create the InferenceClient with binary=True.")
     header, at = json.loads(request.content[: request.header_size]), request.header_size
@@ -153,7 +147,6 @@ def _message(request: Body, model: str, version: str) -> Any:
 
 
 def _body(answer: Any) -> Body:
-    """Converts a ModelInferResponse to the binary form, which `decode` checks."""
     raw = answer.raw_output_contents
     if len(raw) != len(answer.outputs):
         raise NotAnAnswer(f"only {len(raw)} of its {len(answer.outputs)} outputs are raw bytes")

@@ -123,17 +123,11 @@ class InferenceClient:
                 answer = self._server.send(request, deadline - self._clock_s())
             except InferenceFailed as failure:
                 failures += 1
-                wait = self._wait_s(failure, failures)
-                if wait is None or wait >= deadline - self._clock_s():
+                may_retry = failure.may_retry and self._budget.failed()
+                wait = self._retries.wait_s(failures, self._chance()) if may_retry else None
+                if wait is None or wait + (failure.retry_after_s or 0.0) >= deadline - self._clock_s():
                     raise
+                self._sleep(wait + (failure.retry_after_s or 0.0))
             else:
                 self._budget.answered()
                 return answer
-            self._sleep(wait)
-
-    def _wait_s(self, failure: InferenceFailed, failures: int) -> float | None:
-        """Returns the seconds before the next attempt, or None for no further attempt."""
-        if not failure.may_retry or not self._budget.failed():
-            return None
-        wait = self._retries.wait_s(failures, self._chance())
-        return None if wait is None else wait + (failure.retry_after_s or 0.0)

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from types import TracebackType
+from itertools import groupby
 from typing import Any, Self, TypeVar
 
 import boto3
@@ -23,8 +23,7 @@ from botocore.config import Config
 
 from workloads.objective import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensions
 
-MINUTE_S = 60
-KEPT_S = 3600
+MINUTE_S, KEPT_S = 60, 3600
 SHORT = Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 2})
 """Short timeouts, so that closing does not wait long for an unreachable CloudWatch."""
 VALUES_PER_DATUM = 150
@@ -72,9 +71,7 @@ class LatencyMetric:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def record(self, latency_ms: float) -> None:
@@ -129,22 +126,20 @@ def bucket(latency_ms: float, at_s: float) -> tuple[int, float]:
 
 def requests(dimensions: Mapping[str, str], counts: Mapping[tuple[int, float], int]) -> Iterator[dict[str, Any]]:
     """Yields the requests of PutMetricData, oldest minutes first."""
-    for data in _parts(list(_data(dimensions, counts)), DATA_PER_REQUEST):
-        yield {"Namespace": METRIC_NAMESPACE, "MetricData": data}
-
-
-def _data(dimensions: Mapping[str, str], counts: Mapping[tuple[int, float], int]) -> Iterator[dict[str, Any]]:
-    for minute in sorted({minute for minute, _ in counts}):
-        values = sorted((value, count) for (start, value), count in counts.items() if start == minute)
-        for part in _parts(values, VALUES_PER_DATUM):
-            yield {
-                "MetricName": CLIENT_LATENCY,
-                "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
-                "Timestamp": datetime.fromtimestamp(minute, UTC),
-                "Values": [value for value, _ in part],
-                "Counts": [float(count) for _, count in part],
-                "Unit": "Milliseconds",
-            }
+    data = [
+        {
+            "MetricName": CLIENT_LATENCY,
+            "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
+            "Timestamp": datetime.fromtimestamp(minute, UTC),
+            "Values": [value for _, value in part],
+            "Counts": [float(counts[key]) for key in part],
+            "Unit": "Milliseconds",
+        }
+        for minute, keys in groupby(sorted(counts), key=lambda key: key[0])
+        for part in _parts(list(keys), VALUES_PER_DATUM)
+    ]
+    for part in _parts(data, DATA_PER_REQUEST):
+        yield {"Namespace": METRIC_NAMESPACE, "MetricData": part}
 
 
 def _parts(values: list[T], size: int) -> Iterator[list[T]]:

@@ -11,7 +11,6 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -46,12 +45,11 @@ BINARY_TYPE = re.compile(re.escape(BINARY) + "(.*)")
 THROTTLED = frozenset({"ThrottlingException", "TooManyRequestsException", "ModelNotReadyException"})
 """Error codes that mean 429 whatever the status."""
 CONNECTION_FAILURES = (aws.HTTPClientError, aws.ConnectionError, aws.IncompleteReadError)
-"""botocore's errors of a connection, not of credentials or parameters."""
 NO_CONNECTION = (http.ConnectTimeoutError, aws.ConnectTimeoutError)
 ONCE = urllib3.Retry(False)
 
 
-class _Closing:
+class Closing:
     """Closes on leaving a `with` block."""
 
     def close(self) -> None:
@@ -60,13 +58,11 @@ class _Closing:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
-class HttpServer(_Closing):
+class HttpServer(Closing):
     """Sends requests to a model of the server at `url` (http://host:8000).
 
     `timeout_s` bounds one attempt. An answer has at most `max_answer_bytes`.
@@ -82,7 +78,6 @@ class HttpServer(_Closing):
         connections: int = 16,
         max_answer_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
-        """Raises `UsageError` if `url` is not a server's."""
         parsed = _parsed(url)
         model_path = f"/v2/models/{quote(model, safe='')}" + (f"/versions/{quote(version, safe='')}" if version else "")
         self._path = f"{(parsed.path or '').rstrip('/')}{model_path}/infer"
@@ -118,7 +113,7 @@ class HttpServer(_Closing):
         return _received(content, response.headers.get(HEADER_SIZE))
 
 
-class SageMakerEndpoint(_Closing):
+class SageMakerEndpoint(Closing):
     """Sends requests to an endpoint by its name. `target_model` is an archive of a multi-model endpoint.
 
     `timeout_s` bounds one attempt. An answer has at most `max_answer_bytes`. A given `client` for sagemaker-runtime
@@ -228,15 +223,14 @@ def _failure(where: str, error: Exception, within_s: float) -> InferenceFailed:
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yields an error and those that libraries wrapped, as a cause, in its context or as an argument."""
     seen: list[BaseException] = []
-    open_errors = [error]
-    while open_errors:
-        each = open_errors.pop()
-        if each is None or each in seen:
-            continue
-        seen.append(each)
-        yield each
-        wrapped = (each.__cause__, each.__context__, *each.args, *getattr(each, "kwargs", {}).values())
-        open_errors += [other for other in wrapped if isinstance(other, BaseException)]
+    unseen = [error]
+    while unseen:
+        each = unseen.pop()
+        if each is not None and each not in seen:
+            seen.append(each)
+            yield each
+            wrapped = (each.__cause__, each.__context__, *each.args, *getattr(each, "kwargs", {}).values())
+            unseen += [other for other in wrapped if isinstance(other, BaseException)]
 
 
 def _is_lasting(cause: BaseException) -> bool:

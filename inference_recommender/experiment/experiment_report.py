@@ -1,30 +1,45 @@
 """The report of an experiment: all cells in one table, the recommended one, and plots. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from inference_recommender.experiment import plots
-from inference_recommender.experiment.result import ExperimentResult, ExperimentRow
-from inference_recommender.report.candidates import no_candidate
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from inference_recommender.experiment.result import CellResult, ExperimentResult, ratio
+from inference_recommender.report.candidates import fleet_text, no_candidate
 from inference_recommender.report.configuration import configuration_table
-from inference_recommender.report.document import Highlight, Plot, Report, Table, Value, objective_text, table
+from inference_recommender.report.document import Plot, Report, Table, Value, objective_text, table
 from inference_recommender.report.inputs import FolderInputs
-from inference_recommender.report.sections import COLD_START, OTHER_PAYLOADS, generator_table, local_caution, present
-from workloads import Workload
-from workloads.instances import shapes_source
+from inference_recommender.report.plots import BLUE, GREEN, GREY, ORANGE, RED, asked, drawn, legend, new_figure
+from inference_recommender.report.sections import (
+    COLD_START,
+    OTHER_PAYLOADS,
+    fleet_highlights,
+    generator_table,
+    local_caution,
+    present,
+)
+from workloads import InstanceGroup, RandomWeights, Serving, Workload
+from workloads.instances import InstanceShape, instance_shape, shapes_source
 
-CELLS = (
-    ("mark", "", ""),
-    ("variant", "variant", ""),
-    ("optimisation", "optimisation", ""),
-    ("dynamic_batching", "batching", ""),
-    ("instance_groups", "instance group", ""),
-    ("instance_type", "instance type", ""),
-    ("objective", "objective", ""),
+SHAPE = (
     ("vcpus", "vCPU", "d"),
     ("memory_gib", "GiB", "g"),
     ("gpus", "GPU", "d"),
     ("gpu_memory_gib", "GPU GiB", "g"),
     ("neuron_chips", "chips", "d"),
+)
+CELLS = (
+    ("mark", "", ""),
+    ("variant", "variant", ""),
+    ("runtime", "runtime", ""),
+    ("dynamic_batching", "batching", ""),
+    ("instance_groups", "instance group", ""),
+    ("instance_type", "instance type", ""),
+    ("objective", "objective", ""),
+    *SHAPE,
     ("instance_count", "instances", ",d"),
     ("invocations_per_minute", "closed-loop /min", ",.0f"),
     ("max_invocations_per_minute", "capacity /min", ",.0f"),
@@ -32,6 +47,7 @@ CELLS = (
     ("gpu_utilization_percent", "GPU %", ".0f"),
     ("cost_per_hour_usd", "$/h", ",.3f"),
     ("cost_per_million_invocations_usd", "$/1M", ",.3f"),
+    ("cost_at_capacity_usd", "$/1M at capacity", ",.3f"),
 )
 RATIOS = (
     ("speed_up", "speed-up", ".2f"),
@@ -39,183 +55,230 @@ RATIOS = (
     ("p95_ratio", "P95 ×", ".2f"),
     ("cost_ratio", "$/1M ×", ".2f"),
 )
-BEST = (
-    ("instance_type", "instance type", ""),
-    ("variant", "variant", ""),
-    ("p95_ms", "P95 ms", ",.3g"),
-    ("rows_per_minute", "rows/min", ",.0f"),
-    ("cost_per_million_rows_usd", "$/1M rows", ",.3f"),
-    *RATIOS[2:3],
-    *RATIOS[1:2],
-    *RATIOS[3:],
-)
+ROW_IN, LEAST_IN, WIDTH_IN = 0.34, 2.6, 5.4
+WIDE_IN = (10.6, 4.2)
+MARKERS = "osD^vP*X"
+"""One for each instance type, in turn."""
 
 
-def experiment_report(name: str, result: ExperimentResult, workload: Workload, inputs: FolderInputs) -> Report:
+def experiment_report(name: str, result: ExperimentResult, inputs: FolderInputs) -> Report:
+    experiment, workload, origin = result.experiment, result.workload, result.origin
     candidates = [row.candidate for row in result.rows if row.candidate]
-    origin, base = result.origin, result.baseline
-    facts = (origin.machine, origin.measured_on, result.model, result.traffic)
+    chosen = result.recommended.candidate if result.recommended else None
+    base = experiment.baseline
+    if result.why_no_verdict:
+        decision = f"No verdict: {result.why_no_verdict}"
+    else:
+        decision = f"Recommended: {fleet_text(chosen)}." if chosen else no_candidate(candidates)
     return Report(
         kind="experiment",
         name=name,
-        workload=result.workload,
+        workload=workload.name,
         description=workload.description,
         objective=objective_text(result.objective),
-        verdict="unknown" if result.why_no_verdict else "met" if result.recommended else "missed",
-        decision=decision(result),
-        highlights=tuple(_highlights(result)),
+        verdict="unknown" if result.why_no_verdict else "met" if chosen else "missed",
+        decision=decision,
+        highlights=tuple(fleet_highlights(chosen, result.objective)) if chosen else (),
         cautions=local_caution(origin.measured_on, origin.machine),
         tables=present(
             [
                 _cells(result),
-                *_best(result),
                 generator_table(inputs),
                 configuration_table(workload, candidates, base.variant if base else None),
             ]
         ),
         notes=tuple(_notes(result)),
-        not_tested=tuple(_untested(result)),
+        not_tested=(
+            *(("The fleet of a cell under open arrivals. The command `prove` tests the deployed one.",) * bool(chosen)),
+            OTHER_PAYLOADS,
+            COLD_START,
+        ),
         environment={
-            "fingerprint": inputs.fingerprint(*facts),
-            "experiment": result.experiment,
-            "published as": result.published or "not published: the workload's own model and load",
-            "model": result.model,
+            "fingerprint": inputs.fingerprint(origin.machine, origin.measured_on, model_text(workload), origin.traffic),
+            "experiment": experiment.name,
+            "published as": experiment.published or "not published: the workload's own model and load",
+            "model": model_text(workload),
             "measured on": f"{origin.measured_on}: {origin.machine}",
-            "traffic": result.traffic,
+            "traffic": origin.traffic,
             "measured at": origin.measured_at,
             "region": origin.region,
-            "jobs": ", ".join(arn.rsplit("/", 1)[-1] for arn in result.job_arns) or "none",
+            "jobs": origin.job_arn or "none",
             "instance types": shapes_source(),
             **inputs.facts(),
         },
     )
 
 
-def decision(result: ExperimentResult) -> str:
-    """Returns the fleet to deploy, or why there is none."""
-    if result.why_no_verdict:
-        return f"No verdict: {result.why_no_verdict}"
-    chosen = _chosen(result)
-    if chosen is None or chosen.candidate is None:
-        return no_candidate([row.candidate for row in result.rows if row.candidate])
-    candidate = chosen.candidate
-    cost = "" if candidate.cost_per_hour_usd is None else f", ${candidate.cost_per_hour_usd:,.2f}/h"
-    return f"Recommended: {candidate.instance_count} × {chosen.instance_type} with {chosen.variant}{cost}."
-
-
-def _chosen(result: ExperimentResult) -> ExperimentRow | None:
-    return next((row for row in result.rows if row.cheapest), None)
-
-
-def _highlights(result: ExperimentResult) -> Iterator[Highlight]:
-    chosen = _chosen(result)
-    if chosen is None or (candidate := chosen.candidate) is None:
-        return
-    yield Highlight(label="fleet", value=f"{candidate.instance_count} × {chosen.instance_type}")
-    yield Highlight(label="variant", value=chosen.variant)
-    yield Highlight(label="capacity /min per instance", value=f"{candidate.max_invocations_per_minute or 0:,.0f}")
-    if candidate.cost_per_hour_usd is not None:
-        yield Highlight(label="cost per hour", value=f"${candidate.cost_per_hour_usd:,.2f}")
-
-
 def _cells(result: ExperimentResult) -> Table:
-    columns = (*CELLS, *(RATIOS if result.baseline else ()))
-    return table("cells", "Cells", columns, [_cell(row, columns) for row in result.rows])
-
-
-def _cell(row: ExperimentRow, columns: Sequence[tuple[str, str, str]]) -> tuple[Value, ...]:
-    """Returns a row's values: its own, its candidate's, or the ratios."""
-    ratios, candidate = row.ratios, row.candidate
-    values: dict[str, Value] = {
-        "mark": ("*" if row.cheapest else "") + ("P" if row.on_pareto_front else ""),
-        "dynamic_batching": row.dynamic_batching or "no",
-        "objective": None if candidate is None else "met" if candidate.meets_objective else "missed",
-        "invocations_per_minute": row.rate,
-        "invocations_ratio": ratios.invocations_per_minute if ratios else None,
-        "p95_ratio": ratios.p95_latency if ratios else None,
-        "cost_ratio": ratios.cost_per_million if ratios else None,
-    }
-    return tuple(
-        values[name] if name in values else getattr(row if hasattr(row, name) else candidate, name, None)
-        for name, _, _ in columns
-    )
-
-
-def _best(result: ExperimentResult) -> Iterator[Table]:
-    """Yields the tables of published experiments: the best cell of each instance type."""
-    if result.baseline is None:
-        return
-    figures = (
-        ("latency", "Optimised for latency: the lowest P95 of each instance type", lambda row: row.compared_ms),
-        ("cost", "Optimised for cost: the cheapest requests of each instance type", lambda row: row.rate and -row.rate),
-    )
-    rows = result.objective.rows_per_invocation
-    for name, title, figure in figures:
-        best = result.best_of_each_type(figure)
-        if best:
-            yield table(f"optimised-for-{name}", title, BEST, [_best_cell(row, rows) for row in best])
-
-
-def _best_cell(row: ExperimentRow, rows_per_invocation: int) -> tuple[Value, ...]:
-    ratios, cost = row.ratios, row.cost_per_million_at_capacity_usd
-    return (
-        row.instance_type,
-        row.variant,
-        row.compared_ms,
-        row.rate and row.rate * rows_per_invocation,
-        None if cost is None else cost / rows_per_invocation,
-        ratios.p95_latency if ratios else None,
-        ratios.invocations_per_minute if ratios else None,
-        ratios.cost_per_million if ratios else None,
-    )
+    columns = (*CELLS, *(RATIOS if result.experiment.baseline else ()))
+    front, base, rows = result.front, result.baseline or result.rows[0], []
+    for row in result.rows:
+        variant, shape = result.workload.variant(row.cell.variant), instance_shape(row.cell.instance_type)
+        target = result.workload.targets[variant.target]
+        values: dict[str, Value] = {
+            "mark": "*" * (row is result.recommended) + "P" * (row.cell in front),
+            "variant": row.cell.variant,
+            "runtime": f"{target.runtime} {target.precision}",
+            "dynamic_batching": _batching(variant.serving),
+            "instance_groups": ", ".join(_group(group, shape) for group in variant.serving.groups),
+            "instance_type": row.cell.instance_type,
+            "objective": ("met" if row.candidate.meets_objective else "missed") if row.candidate else None,
+            **{key: getattr(shape, key, None) for key, _, _ in SHAPE},
+            "invocations_per_minute": row.rate,
+            "p95_ms": row.p95_ms,
+            "gpu_utilization_percent": row.gpu_utilization_percent,
+            "cost_at_capacity_usd": row.cost_usd,
+            "speed_up": result.speed_up(row),
+            "p95_ratio": ratio(row.p95_ms, base.p95_ms),
+            "invocations_ratio": ratio(row.rate, base.rate),
+            "cost_ratio": ratio(row.cost_usd, base.cost_usd),
+        }
+        rows.append([values[key] if key in values else getattr(row.candidate, key, None) for key, _, _ in columns])
+    return table("cells", "Cells", columns, rows)
 
 
 def _notes(result: ExperimentResult) -> Iterator[str]:
     for row in result.rows:
-        if row.candidate is None:
-            yield f"{row.cell}: Not measured."
-        elif not row.candidate.meets_objective:
-            yield f"{row.cell}: {row.candidate.reason}"
-    unpriced = (row for row in result.rows if row.candidate and row.candidate.cost_per_hour_usd is None)
-    yield from dict.fromkeys(
-        f"{row.instance_type}: {row.candidate.cost_reason}" for row in unpriced if row.candidate and row.rate
-    )
+        if row.candidate is None or not row.candidate.meets_objective:
+            yield f"{row.cell}: {row.candidate.reason if row.candidate else 'Not measured.'}"
+    unpriced = [row.candidate for row in result.rows if row.candidate and row.rate and row.cost_usd is None]
+    yield from dict.fromkeys(f"{each.instance_type}: {each.cost_reason}" for each in unpriced)
     yield (
-        "* recommended: the cheapest cell that meets the objective, or the fewest instances without prices. "
-        f"P: on the Pareto front of latency and {result.front_against}."
+        "* recommended: the cheapest cell that meets the objective, or the fewest instances without prices. P: on the "
+        f"Pareto front of latency and {'cost per million' if result.is_priced else 'invocations per minute'}."
     )
     yield "Rates are per instance. Instances and costs are of the fleet for the peak."
-    if result.objective.rows_per_invocation > 1:
-        yield f"An invocation has {result.objective.rows_per_invocation} rows; $/1M is of invocations."
-    if result.baseline:
+    if (rows := result.objective.rows_per_invocation) > 1:
+        yield f"An invocation has {rows} rows; $/1M is of invocations."
+    if base := result.experiment.baseline:
         yield (
-            f"× is the ratio to {result.baseline}, of costs at capacity. A speed-up is the ratio to "
-            f"{result.baseline.variant} on the same instance type."
+            f"× is the ratio to {base}, of costs at capacity. A speed-up is the ratio to {base.variant} on the same "
+            "instance type."
         )
-    if any(row.gpus for row in result.rows) and not any(row.gpu_utilization_percent for row in result.rows):
-        yield "CloudWatch had no utilisation of the GPUs."
 
 
-def _untested(result: ExperimentResult) -> Iterator[str]:
-    if result.recommended:
-        yield "The fleet of a cell under open arrivals. The command `prove` tests the deployed one."
-    yield OTHER_PAYLOADS
-    yield COLD_START
+def model_text(workload: Workload) -> str:
+    """Returns the measured model in words."""
+    model, checkpoint = workload.model, workload.model.checkpoint
+    if isinstance(checkpoint, RandomWeights):
+        shrunk = "" if checkpoint.shrink == 1 else f", layers, heads and width divided by {checkpoint.shrink}"
+        checkpoint = f"{checkpoint.architecture} with random weights{shrunk}"
+    padded = getattr(model, "padding", "longest") == "max_length"
+    return f"{checkpoint}; {'every request of' if padded else 'requests of at most'} {model.max_input_tokens} tokens"
+
+
+def _batching(serving: Serving) -> str:
+    """Returns the preferred sizes and the longest wait in Triton's unit."""
+    if not serving.dynamic_batching:
+        return "no"
+    sizes = ", ".join(map(str, serving.preferred_batch_sizes)) or f"up to {serving.max_batch_size}"
+    return f"{sizes}; {serving.max_queue_delay_ms * 1000:g} µs"
+
+
+def _group(group: InstanceGroup, shape: InstanceShape | None) -> str:
+    """Returns "2 per GPU", "1 on GPU 0", or "2"."""
+    if group.gpus:
+        return f"{group.count} on GPU {' and '.join(map(str, group.gpus))}"
+    on_gpu = group.kind == "KIND_GPU" or (group.kind is None and shape is not None and shape.gpus)
+    return f"{group.count} per GPU" if on_gpu else str(group.count)
 
 
 def experiment_plots(result: ExperimentResult) -> dict[str, Plot]:
-    """Returns the plots by title."""
+    """Returns the plots by title; none without figures."""
     if not any(row.rate and row.compared_ms for row in result.rows):
         return {}
-    over_costs = result.front_against == "cost per million"
-    shown = {
-        "Latency against cost" if over_costs else "Latency against throughput": plots.tradeoff(result),
-        "Throughput of one instance": plots.throughput(result),
-    }
+    shown = {"Latency against cost" if result.is_priced else "Latency against throughput": _tradeoff(result)}
     if any(row.p95_ms is not None for row in result.rows):
-        shown["Latency"] = plots.latencies(result)
-    if any(row.speed_up is not None for row in result.rows):
-        shown["Speed-up by optimisation"] = plots.speed_ups(result)
-    if any(row.gpu_utilization_percent is not None for row in result.rows):
-        shown["GPU utilisation"] = plots.gpu_utilisation(result)
+        shown["Latency"] = _latencies(result)
+    speed_up = "invocations per minute over those of the baseline's variant, same type"
+    for title, label, value in (
+        ("Throughput of one instance", "invocations per minute, per instance", lambda row: row.rate),
+        ("Speed-up by optimisation", speed_up, result.speed_up),
+        ("GPU utilisation", "in the busiest minute, %", lambda row: row.gpu_utilization_percent),
+    ):
+        if rows := [row for row in result.rows if value(row) is not None]:
+            figure, axes = _rows(rows, label)
+            lengths = [value(row) or 0.0 for row in rows]
+            axes.barh(range(len(rows)), lengths, color=_colours(result, rows), height=0.62)
+            shown[title] = drawn(figure)
     return shown
+
+
+def _tradeoff(result: ExperimentResult) -> Plot:
+    """Draws each cell's latency over its cost, or over its rate without prices, and the front with its names."""
+    figure, axes = new_figure(WIDE_IN)
+    costs, front = result.is_priced, result.front
+    known = [row for row in result.rows if row.rate and row.compared_ms]
+    points = {row.cell: ((row.cost_usd if costs else row.rate) or 0.0, row.compared_ms or 0.0) for row in known}
+    line = sorted(points[cell] for cell in front)
+    axes.plot(*zip(*line, strict=True), color=GREY, linewidth=1.2, zorder=1, label="Pareto front")
+    for number, name in enumerate(dict.fromkeys(row.cell.instance_type for row in known)):
+        of_type = [row for row in known if row.cell.instance_type == name]
+        marker = MARKERS[number % len(MARKERS)]
+        x, y = zip(*(points[row.cell] for row in of_type), strict=True)
+        axes.scatter(x, y, color=_colours(result, of_type), marker=marker, s=52, zorder=2)
+        # The legend shows a type's marker in one colour, whatever the colours of its cells are.
+        axes.add_line(Line2D([], [], color=BLUE, marker=marker, linestyle="", label=name))
+    for cell in front:
+        axes.annotate(cell.variant, points[cell], xytext=(8, 4), textcoords="offset points", color=ORANGE)
+    _draw_limit(axes, result, [y for _, y in points.values()], axes.axhline)
+    axes.set(xlabel="USD per million invocations at capacity" if costs else "invocations per minute, per instance")
+    p95 = all(row.p95_ms is not None for row in known)
+    axes.set(ylabel="P95 model latency, ms" if p95 else "model latency, ms", ylim=(0, None))
+    axes.margins(x=0.12, y=0.15)
+    axes.xaxis.set_major_formatter("{x:,.3g}" if costs else "{x:,.0f}")
+    legend(figure, axes, columns=6)
+    return drawn(figure)
+
+
+def _latencies(result: ExperimentResult) -> Plot:
+    """Draws P50 to P99 of each cell's whole test with P95 marked, and the objective."""
+    rows = [row for row in result.rows if row.p95_ms is not None]
+    figure, axes = _rows(rows, "model latency, ms: P50 to P99, P95 marked")
+    for number, (row, colour) in enumerate(zip(rows, _colours(result, rows), strict=True)):
+        assert row.candidate is not None, "it has a P95"
+        known = row.candidate.model_latency_percentiles_ms
+        ends = [value for value in (known.p50, known.p95, known.p99) if value is not None]
+        axes.plot([min(ends), max(ends)], [number, number], color=colour, linewidth=3, alpha=0.45)
+        axes.plot([row.p95_ms or 0], [number], color=colour, marker="o")
+    _draw_limit(axes, result, [row.p95_ms or 0 for row in rows], axes.axvline)
+    legend(figure, axes, columns=1)
+    return drawn(figure)
+
+
+def _rows(rows: Sequence[CellResult], label: str) -> tuple[Figure, Axes]:
+    """Returns a figure with a line for each row, the first on top."""
+    figure, axes = new_figure((WIDTH_IN, max(LEAST_IN, 1.1 + ROW_IN * len(rows))))
+    axes.set_yticks(range(len(rows)), [f"{row.cell.variant}\n{row.cell.instance_type}" for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", labelsize=9)
+    axes.set(xlabel=label, xlim=(0, None))
+    axes.xaxis.set_major_formatter("{x:,.6g}")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    return figure, axes
+
+
+def _colours(result: ExperimentResult, rows: Sequence[CellResult]) -> list[str]:
+    """Returns green for the recommended cell, orange for the front, blue if the objective is met, else grey."""
+    front = result.front
+
+    def colour(row: CellResult) -> str:
+        if row is result.recommended:
+            return GREEN
+        if row.cell in front:
+            return ORANGE
+        return BLUE if row.candidate and row.candidate.meets_objective else GREY
+
+    return [colour(row) for row in rows]
+
+
+def _draw_limit(
+    axes: Axes, result: ExperimentResult, latencies_ms: Sequence[float], draw: Callable[..., object]
+) -> None:
+    """Draws the limit as a line, or only its legend if the limit is far above all figures."""
+    limit_ms, text = result.objective.model_latency_ms, asked(result.objective)
+    if limit_ms > 3 * max(latencies_ms):
+        axes.plot([], [], color=RED, linestyle="--", linewidth=1.2, label=f"{text}, beyond this scale")
+    else:
+        draw(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=text)

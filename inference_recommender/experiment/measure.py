@@ -1,24 +1,71 @@
 """Measures every remaining cell of an experiment, and records each as soon as its test has ended.
 
 A killed experiment continues on the same folder: it waits for a running job, keeps measured cells, and repeats failed
-tests. A batch is measured by one job of Inference Recommender, or by the load generator (`by_load_test`). Its model
-lives as long as the batch.
+tests. A batch is measured by one job of Inference Recommender, or by the load generator, cell by cell on temporary
+endpoints. Its model lives as long as the batch.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
-from aws_api.sagemaker import MEASURED_ON_TAG
-from inference_recommender.experiment.by_load_test import measure_by_load_test
-from inference_recommender.experiment.experiment_run import ExperimentRun
-from inference_recommender.experiment.folder import ExperimentOrigin
-from inference_recommender.experiment.plan import CellBatch, batches, failed, job_plan, lifetime
-from inference_recommender.experiment.resources import model_request
+from aws_api.errors import AwsUnavailable
+from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.experiment.plan import CellBatch, Experiment, batches, cell_lifetime, job_plan
+from inference_recommender.experiment.resources import ExperimentAccess
+from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.measure.job import JobFailed, JobSource
+from inference_recommender.measure.job_service import Sleep
+from inference_recommender.measure.load_test import LoadTest
+from inference_recommender.measure.run import RunSubject
 from inference_recommender.measure.run import measure as measure_by
+from inference_recommender.measure.system import system_of_endpoint
+from inference_recommender.measure.temporary_endpoint import VARIANT, EndpointSpec, temporary_endpoint
 from inference_recommender.measurement import Measurement, results
+from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder
-from workloads import Interrupted, NoVerdict
+from workloads import Interrupted, ModelArtifact, NoVerdict, Unavailable, WorkloadFolder
+from workloads.instances import instance_shape
+
+LONGEST_CELL_NAME = 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExperimentRun:
+    """An experiment with its account and its folder."""
+
+    experiment: Experiment
+    source: WorkloadFolder
+    artifacts: Mapping[str, ModelArtifact]
+    """Keyed by variant."""
+    archives: Mapping[str, Path]
+    """The model archives, keyed by variant."""
+    access: ExperimentAccess
+    account: SageMakerAccount
+    folder: ExperimentFolder
+    progress: Progress
+    sleep: Sleep = time.sleep
+
+    def subject(self, variant: str) -> RunSubject:
+        return RunSubject(
+            workload=self.source.workload,
+            payloads=self.source.payloads(),
+            artifact=self.artifacts[variant],
+            traffic=self.experiment.traffic,
+        )
+
+    def with_gpus(
+        self, measured: Measurement, production_variant: str | None, began: datetime, ended: datetime
+    ) -> Measurement:
+        """Adds the utilisation of a GPU, if the instance has any and CloudWatch has the metric."""
+        shape = instance_shape(measured.instance_type)
+        if not shape or not shape.gpus or production_variant is None:
+            return measured
+        of_all = self.account.gpu_utilization(measured.endpoint_name, production_variant, began, ended)
+        of_one = None if of_all is None else of_all / shape.gpus
+        return measured.model_copy(update={"gpu_utilization_percent": of_one})
 
 
 def measure(run: ExperimentRun) -> tuple[Measurement, ...]:
@@ -26,32 +73,29 @@ def measure(run: ExperimentRun) -> tuple[Measurement, ...]:
 
     Raises `Interrupted`, or an `AwsUnavailable` that concerns more than one job. The folder keeps the measurements.
     """
-    experiment, folder = run.prepared.experiment, run.folder
+    folder = run.folder
     for batch in folder.batches():
-        if not all(folder.ended(cell) for cell in batch.cells):
+        if not folder.measured().keys() >= set(batch.cells):
             _measure_batch(run, batch)
     names = [batch.name for batch in folder.batches()]
-    left = batches(experiment, folder.left(experiment.cells), names)
+    left = batches(run.experiment, folder.left(), names)
     if left and names:
         run.account.delete_model(names[-1])  # a killed run may have left it after its last cell
     for batch in left:
         folder.keep_batch(batch)
         _measure_batch(run, batch)
-    return folder.measured(experiment.cells)
+    measured = folder.measured()
+    return tuple(measured[cell] for cell in run.experiment.cells)
 
 
 def _measure_batch(run: ExperimentRun, batch: CellBatch) -> None:
-    prepared, account = run.prepared, run.account
-    artifact = prepared.artifacts[batch.variant]
-    account.upload_archive(prepared.access.archive_url(artifact), prepared.archives[batch.variant])
-    expires_at = datetime.now(UTC) + lifetime(prepared.experiment, batch, prepared.source.workload)
-    account.make_model(model_request(batch, artifact, prepared.access, expires_at))
+    account, artifact = run.account, run.artifacts[batch.variant]
+    account.upload_archive(run.access.archive_url(artifact), run.archives[batch.variant])
+    expires_at = datetime.now(UTC) + batch.lifetime(run.experiment, run.source.workload)
+    account.make_model(run.access.model_request(batch, artifact, expires_at))
     try:
-        if prepared.experiment.load == "load-test":
-            measure_by_load_test(run, batch)
-        else:
-            _measure_by_job(run, batch)
-    except Interrupted:
+        (_measure_by_load_tests if run.experiment.load == "load-test" else _measure_by_job)(run, batch)
+    except (KeyboardInterrupt, Interrupted):
         account.delete_model(batch.name)
         raise
     account.delete_model(batch.name)
@@ -62,40 +106,31 @@ def _measure_by_job(run: ExperimentRun, batch: CellBatch) -> None:
 
     Raises `Interrupted`, or an `AwsUnavailable` that is not about this job.
     """
-    prepared, job, why = run.prepared, run.folder.job(batch), "The job has no result of it."
-    workload = prepared.source.workload
-    plan = job_plan(prepared.experiment, batch, workload, prepared.access.tested_model(workload.name, batch.name))
+    job, workload, why = run.folder.job(batch), run.source.workload, "The job has no result of it."
+    plan = job_plan(run.experiment, batch, workload, run.access.tested_model(workload.name, batch.name))
+    source = JobSource(plan=plan, account=run.account, sleep=run.sleep)
     try:
-        source = JobSource(plan=plan, account=run.account, sleep=run.sleep)
         measure_by(source, job, run.progress, run.subject(batch.variant))
     except (JobFailed, NoVerdict) as error:
         why = str(error)
     except Interrupted:
         if (job.path / "measurements.json").exists():
-            _record(run, batch, why=None)
+            _record(run, batch, source, why=None)
         raise
-    _record(run, batch, why)
+    _record(run, batch, source, why)
 
 
-def _record(run: ExperimentRun, batch: CellBatch, why: str | None) -> None:
+def _record(run: ExperimentRun, batch: CellBatch, source: JobSource, why: str | None) -> None:
     """Records the job's cells and their origin; without a `why`, only cells whose test has ended."""
     job = run.folder.job(batch)
-    described = job.description()
-    machine = run.account.tags(described["JobArn"]).get(MEASURED_ON_TAG)
-    ended = datetime.fromisoformat(described.get("CompletionTime") or described["LastModifiedTime"])
-    run.folder.keep_origin(
-        ExperimentOrigin(
-            measured_on="local" if machine else "sagemaker",
-            machine=machine or "Amazon SageMaker",
-            region=run.account.region,
-            measured_at=ended.isoformat(timespec="seconds"),
-        )
-    )
-    began = datetime.fromisoformat(described["CreationTime"])
+    described, origin = job.description(), source.provenance(job)
+    changes = {} if origin.measured_on == "local" else {"machine": "Amazon SageMaker"}
+    run.folder.keep_origin(origin.model_copy(update=changes))
+    began, ended = (datetime.fromisoformat(time) for time in (described["CreationTime"], origin.measured_at))
     endpoints = (result["EndpointConfiguration"] for result in results(described, job.steps()))
     variants = {endpoint["EndpointName"]: endpoint.get("VariantName") for endpoint in endpoints}
     tests = (run.with_gpus(one, variants.get(one.endpoint_name), began, ended) for one in _tests(job, batch, why))
-    run.folder.keep_cells(tests, run.prepared.experiment.cells)
+    run.folder.keep_cells(tests)
 
 
 def _tests(job: RunFolder, batch: CellBatch, why: str | None) -> Iterator[Measurement]:
@@ -111,4 +146,51 @@ def _tests(job: RunFolder, batch: CellBatch, why: str | None) -> Iterator[Measur
         if measured is not None and measured.endpoint_name not in cut_short:
             yield measured.model_copy(update={"variant": batch.variant})
         elif why is not None:
-            yield failed(batch, instance_type, why)
+            yield batch.failed(instance_type, why)
+
+
+def _measure_by_load_tests(run: ExperimentRun, batch: CellBatch) -> None:
+    """Measures each remaining cell on its endpoint, and records it before the next one starts.
+
+    Uses the endpoint that a killed run left behind. Raises `Interrupted` or an `AwsUnavailable`.
+    """
+    for number, cell in enumerate(batch.cells, start=1):
+        if cell in run.folder.measured():
+            continue
+        began, job = datetime.now(UTC), RunFolder(run.folder.job(batch).path / cell.instance_type)
+        try:
+            measured = _measure_on_endpoint(run, batch, f"{batch.name[:LONGEST_CELL_NAME]}-{number}", job)
+        except AwsUnavailable:
+            raise
+        except (Unavailable, NoVerdict) as error:
+            measured = batch.failed(cell.instance_type, str(error))
+            if (job.path / "measurements.json").exists():  # the generator's own, with the reason
+                (own,) = job.measurements()
+                measured = own.model_copy(update={"failure_reason": own.failure_reason or str(error)})
+        measured = run.with_gpus(measured, VARIANT, began, datetime.now(UTC))
+        run.folder.keep_cells([measured.model_copy(update={"variant": batch.variant})])
+
+
+def _measure_on_endpoint(run: ExperimentRun, batch: CellBatch, name: str, job: RunFolder) -> Measurement:
+    workload, shape = run.source.workload, instance_shape(job.path.name)
+    ami = {"InferenceAmiVersion": run.access.host_ami} if run.access.host_ami and shape and shape.gpus else {}
+    spec = EndpointSpec(
+        name=name,
+        model=batch.name,
+        variant={"InstanceType": job.path.name, **ami},
+        lifetime_s=cell_lifetime(run.experiment, workload).total_seconds(),
+    )
+    run.progress.update(ProgressUpdate(job_name=name, status="endpoint Creating", elapsed_s=0.0, expected_s=600))
+    with temporary_endpoint(run.account, spec, run.sleep):
+        system = system_of_endpoint(run.account.endpoint_description(name), run.account.region)
+        test = LoadTest(
+            system=system,
+            traffic=run.source.traffic(run.experiment.traffic),
+            request_timeout_s=workload.recommender.request_timeout_s,
+        )
+        try:
+            (measured,) = measure_by(test, job, run.progress, run.subject(batch.variant))
+        finally:
+            if job.begun:
+                run.folder.keep_origin(test.provenance(job))
+    return measured

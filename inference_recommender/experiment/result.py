@@ -1,4 +1,4 @@
-"""The result of an experiment: a row for each cell, sized and priced, and how the cells compare. Pure.
+"""An experiment's folder and its result: every cell sized and priced, and how the cells compare.
 
     cost per million at capacity = price per hour / (closed-loop invocations · 60) · 10⁶    one instance, fully used
     Pareto front                 = the cells that no other cell beats in both latency and cost at capacity
@@ -7,72 +7,93 @@ If a measured cell has no price, the front is of latency and invocations per min
 speed-up is to the baseline's variant on the cell's own instance type: the effect of the optimisation.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from pydantic import Field
-
-from inference_recommender.experiment.cells import Cell
-from inference_recommender.experiment.folder import ExperimentFolder, ExperimentOrigin
-from inference_recommender.experiment.plan import Experiment
+from inference_recommender.experiment.plan import Cell, CellBatch, Experiment
+from inference_recommender.experiment.resources import ExperimentAccess
+from inference_recommender.measure.job_requests import traffic_pattern
 from inference_recommender.measurement import Measurement
+from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide, why_invalid
 from inference_recommender.sizing.fleet import cost_per_million_usd
 from inference_recommender.sizing.prices import price
-from workloads import Candidate, InstanceGroup, LatencyObjective, Provenance, RandomWeights, Serving, Workload
-from workloads.document import Document
-from workloads.instances import InstanceShape, instance_shape
+from workloads import Candidate, LatencyObjective, Provenance, UsageError, Workload
 
-NO_ONE_ARCHIVE = "of each variant"
-"""In place of a recommendation's archive hash; the experiment has the hash of each variant's archive."""
-OPTIMISATIONS = {
-    "torchscript": "PyTorch",
-    "cuda": "PyTorch, CUDA graphs",
-    "tensorrt": "TensorRT",
-    "onnxruntime": "ONNX Runtime",
-    "neuron": "Neuron",
-    "neuronx": "Neuron",
-}
-FrontFigure = Literal["cost per million", "invocations per minute"]
+PLAN, ACCESS, ORIGIN = "experiment.json", "access.json", "origin.json"
 
 
-class Ratios(Document):
-    """A cell's figures over the baseline's; None if one of the two is unknown."""
+class ExperimentFolder(RunFolder):
+    """Reads as a run's, of all cells that were measured: a measured cell need not be measured again. Files:
+    experiment.json, access.json, origin.json, jobs/NAME/ with batch.json and a run's files, workload.json,
+    request.json, measurements.json, result.json, report.html.
+    """
 
-    invocations_per_minute: float | None
-    model_latency: float | None
-    p95_latency: float | None
-    cost_per_million: float | None
+    def begin(self, experiment: Experiment, workload: Workload, access: ExperimentAccess) -> None:
+        """Writes the plan, and the traffic as `compare` reads it in a run's request."""
+        self.keep_workload(workload)
+        pattern = traffic_pattern(workload.traffic[experiment.traffic])
+        self.keep("request.json", {"InputConfig": {"TrafficPattern": pattern}})
+        access.write_json(self.path / ACCESS)
+        experiment.write_json(self.path / PLAN)
+
+    def experiment(self) -> Experiment:
+        """Raises `UsageError` or `InvalidDocument`."""
+        if not (self.path / PLAN).exists():
+            raise UsageError(f"--resume: {self} is not the folder of an experiment: it has no {PLAN}.")
+        return Experiment.from_json(self.path / PLAN)
+
+    def access(self) -> ExperimentAccess:
+        return ExperimentAccess.from_json(self.path / ACCESS)
+
+    def job(self, batch: CellBatch) -> RunFolder:
+        return RunFolder(self.path / "jobs" / batch.name)
+
+    def keep_batch(self, batch: CellBatch) -> None:
+        """Records a batch before it is sent. Deletes earlier failures of its cells, which are measured again."""
+        self.keep_measurements(tuple(one for cell, one in self.measured().items() if cell not in batch.cells))
+        batch.write_json(self.job(batch).path / "batch.json")
+
+    def batches(self) -> tuple[CellBatch, ...]:
+        return tuple(CellBatch.from_json(file) for file in sorted(self.path.glob("jobs/*/batch.json")))
+
+    def keep_origin(self, origin: Provenance) -> None:
+        origin.write_json(self.path / ORIGIN)
+
+    def origin(self) -> Provenance:
+        """Returns the origin of the last measurement. Raises `UsageError`."""
+        if not (self.path / ORIGIN).exists():
+            raise UsageError(f"{self}: no cell is measured yet. Continue with `experiment --resume {self}`.")
+        return Provenance.from_json(self.path / ORIGIN)
+
+    def measured(self) -> dict[Cell, Measurement]:
+        """Returns the measurements of the cells whose test has ended, also of failed ones."""
+        known = self.measurements() if (self.path / "measurements.json").exists() else ()
+        return {Cell.of(one): one for one in known}
+
+    def keep_cells(self, measured: Iterable[Measurement]) -> None:
+        """Adds measurements."""
+        self.keep_measurements(tuple({**self.measured(), **{Cell.of(one): one for one in measured}}.values()))
+
+    def left(self) -> tuple[Cell, ...]:
+        """Returns the cells without a measurement, and those with a failed or invalid test."""
+        known, objective = self.measured(), self.workload().latency_objective
+        return tuple(
+            cell
+            for cell in self.experiment().cells
+            if (one := known.get(cell)) is None or one.failure_reason or why_invalid([one], objective)
+        )
 
 
-class ExperimentRow(Document):
-    """A cell with the columns of the published table and its measurements."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellResult:
+    """A cell with its figures; without any if it was not measured."""
 
-    variant: str
-    optimisation: str = Field(description="The model's runtime, and its precision if that is not fp32.")
-    dynamic_batching: str | None = Field(description="None: requests run one by one.")
-    instance_groups: str
-    instance_type: str
-    vcpus: int | None
-    memory_gib: float | None
-    gpus: int | None
-    gpu_memory_gib: float | None = Field(description="Of all GPUs together.")
-    neuron_chips: int | None
-    gpu_utilization_percent: float | None = Field(
-        default=None, description="Mean of a GPU in the busiest minute; None without a GPU or a metric."
-    )
-    candidate: Candidate | None = Field(description="None: not measured.")
-    cost_per_million_at_capacity_usd: float | None = None
-    cheapest: bool = False
-    on_pareto_front: bool = False
-    ratios: Ratios | None = None
-    speed_up: float | None = Field(
-        default=None, description="Invocations per minute over those of the baseline's variant on the same type."
-    )
-
-    @property
-    def cell(self) -> Cell:
-        return Cell(variant=self.variant, instance_type=self.instance_type)
+    cell: Cell
+    candidate: Candidate | None = None
+    gpu_utilization_percent: float | None = None
+    """Mean of a GPU in the busiest minute; None without a GPU or a metric."""
+    price_per_hour_usd: float | None = None
 
     @property
     def rate(self) -> float | None:
@@ -82,193 +103,102 @@ class ExperimentRow(Document):
         return self.candidate.closed_loop_invocations_per_minute or self.candidate.max_invocations_per_minute
 
     @property
-    def latency_ms(self) -> float | None:
-        return self.candidate.model_latency_ms if self.candidate else None
-
-    @property
     def p95_ms(self) -> float | None:
         return self.candidate.model_latency_percentiles_ms.p95 if self.candidate else None
 
     @property
     def compared_ms(self) -> float | None:
         """The latency that compares cells: the P95 of the whole test, or the job's own figure without one."""
-        return self.latency_ms if self.p95_ms is None else self.p95_ms
+        return self.candidate.model_latency_ms if self.candidate and self.p95_ms is None else self.p95_ms
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The cost per million at capacity."""
+        known = self.price_per_hour_usd is not None and self.rate
+        return cost_per_million_usd(self.price_per_hour_usd or 0.0, self.rate or 0.0) if known else None
 
 
-class ExperimentResult(Document):
-    experiment: str
-    workload: str
-    published: str | None = Field(default=None, description="The workload's [published.NAME] that was measured.")
-    model: str = Field(default="unknown", description="The measured model in words.")
-    traffic: str
-    objective: LatencyObjective
-    origin: ExperimentOrigin
-    job_arns: tuple[str, ...]
-    rows: tuple[ExperimentRow, ...]
-    recommended: Cell | None = Field(description="The cheapest that meets the objective.")
-    baseline: Cell | None
-    front_against: FrontFigure
-    why_no_verdict: str | None = Field(description="The reason if nothing is recommended for lack of evidence.")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExperimentResult:
+    experiment: Experiment
+    workload: Workload
+    origin: Provenance
+    rows: tuple[CellResult, ...]
+    recommended: CellResult | None
+    """The cheapest that meets the objective."""
+    why_no_verdict: str | None
+    """The reason if nothing is recommended for lack of evidence."""
 
-    def best_of_each_type(self, figure: Callable[[ExperimentRow], float | None]) -> tuple[ExperimentRow, ...]:
-        """Returns the row with the smallest figure on each instance type, in the order of the rows."""
-        best: dict[str, tuple[float, ExperimentRow]] = {}
-        for row in self.rows:
-            value = figure(row) if row.rate else None
-            if value is not None and (row.instance_type not in best or value < best[row.instance_type][0]):
-                best[row.instance_type] = value, row
-        return tuple(row for _, row in best.values())
+    @property
+    def objective(self) -> LatencyObjective:
+        return self.workload.latency_objective
+
+    @property
+    def baseline(self) -> CellResult | None:
+        return next((row for row in self.rows if row.cell == self.experiment.baseline), None)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether every measured cell has a cost, so that the front is of costs."""
+        return all(row.cost_usd is not None for row in self.rows if row.compared_ms is not None and row.rate)
+
+    @property
+    def front(self) -> frozenset[Cell]:
+        """The cells that no other beats in both latency and cost, or latency and rate."""
+        points = {
+            row.cell: (row.compared_ms, (row.cost_usd or 0.0) if self.is_priced else -row.rate)
+            for row in self.rows
+            if row.compared_ms is not None and row.rate
+        }
+
+        def is_beaten(point: tuple[float, float]) -> bool:
+            return any(one != point and one[0] <= point[0] and one[1] <= point[1] for one in points.values())
+
+        return frozenset(cell for cell, point in points.items() if not is_beaten(point))
+
+    def speed_up(self, row: CellResult) -> float | None:
+        """Returns the rate over that of the baseline's variant on the same type."""
+        variant = self.experiment.baseline.variant if self.experiment.baseline else None
+        same = Cell(variant=variant or "", instance_type=row.cell.instance_type)
+        return next((ratio(row.rate, other.rate) for other in self.rows if other.cell == same), None)
 
 
 def conclude(folder: ExperimentFolder) -> ExperimentResult:
-    """Sizes and compares the cells measured so far."""
-    experiment = folder.experiment()
-    measured = folder.measured(experiment.cells)
-    return result(experiment, folder.workload(), measured, folder.origin(), folder.job_arns())
+    """Sizes and compares the cells measured so far. Raises `UsageError` if there are none."""
+    experiment, names = folder.experiment(), ", ".join(batch.name for batch in folder.batches())
+    origin = folder.origin().model_copy(update={"job_name": experiment.name, "job_arn": names})
+    measured = folder.measured()
+    known = [measured[cell] for cell in experiment.cells if cell in measured]
+    return result(experiment, folder.workload(), known, origin)
 
 
 def result(
-    experiment: Experiment,
-    workload: Workload,
-    measured: Sequence[Measurement],
-    origin: ExperimentOrigin,
-    job_arns: Sequence[str],
+    experiment: Experiment, workload: Workload, measured: Sequence[Measurement], origin: Provenance
 ) -> ExperimentResult:
     """Sizes and compares the cells measured so far; the others have a row without figures."""
-    decided = decide(workload, NO_ONE_ARCHIVE, measured, _provenance(experiment, workload, origin, job_arns))
-    by_cell = {_cell(one): (candidate, one) for candidate, one in zip(decided.candidates, measured, strict=True)}
-    rows = [_row(workload, cell, by_cell.get(cell), origin.region) for cell in experiment.cells]
-    why = _no_verdict(measured, workload.latency_objective)
-    chosen = _cell(decided.recommended) if decided.recommended and not why else None
-    front_against, front = pareto_front(rows)
-    base = next((row for row in rows if row.cell == experiment.baseline), None)
-
-    def compared(row: ExperimentRow) -> ExperimentRow:
-        ratios = {"ratios": _ratios(row, base), "speed_up": _speed_up(row, base, rows)} if base else {}
-        marks = {"cheapest": row.cell == chosen, "on_pareto_front": row.cell in front}
-        return row.model_copy(update={**marks, **ratios})
-
+    decided = decide(workload, "of each variant", measured, origin)
+    tested = {
+        Cell.of(one): CellResult(
+            cell=Cell.of(one),
+            candidate=candidate,
+            gpu_utilization_percent=one.gpu_utilization_percent,
+            price_per_hour_usd=price(one.instance_type, origin.region, one.price_per_hour_usd).usd_per_hour,
+        )
+        for candidate, one in zip(decided.candidates, measured, strict=True)
+    }
+    # One cell without evidence is enough for no verdict: it might be the cheapest.
+    reasons = ((one, why_invalid([one], workload.latency_objective)) for one in measured)
+    why = next((f"{one.variant} on {reason}" for one, reason in reasons if reason), None)
+    chosen = (row for row in tested.values() if row.candidate is decided.recommended)
     return ExperimentResult(
-        experiment=experiment.name,
-        workload=workload.name,
-        published=experiment.published,
-        model=_model(workload),
-        traffic=experiment.traffic,
-        objective=workload.latency_objective,
+        experiment=experiment,
+        workload=workload,
         origin=origin,
-        job_arns=tuple(job_arns),
-        rows=tuple(map(compared, rows)),
-        recommended=chosen,
-        baseline=experiment.baseline,
-        front_against=front_against,
+        rows=tuple(tested.get(cell, CellResult(cell=cell)) for cell in experiment.cells),
+        recommended=None if why else next(chosen, None),
         why_no_verdict=why,
     )
 
 
-def pareto_front(rows: Sequence[ExperimentRow]) -> tuple[FrontFigure, frozenset[Cell]]:
-    """Returns the cells that no other beats in both latency and a second figure, and the name of that figure."""
-    measured = [(row, row.compared_ms, row.rate) for row in rows if row.compared_ms is not None and row.rate]
-    priced = all(row.cost_per_million_at_capacity_usd is not None for row, _, _ in measured)
-    points = [
-        (row.cell, (latency or 0.0, (row.cost_per_million_at_capacity_usd or 0.0) if priced else -(rate or 0.0)))
-        for row, latency, rate in measured
-    ]
-    front = {cell for cell, point in points if not any(_beats(other, point) for _, other in points)}
-    return "cost per million" if priced else "invocations per minute", frozenset(front)
-
-
-def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Returns whether `one` is as good in each figure (smaller is better) and better in one."""
-    return one != other and one[0] <= other[0] and one[1] <= other[1]
-
-
-def _row(workload: Workload, cell: Cell, tested: tuple[Candidate, Measurement] | None, region: str) -> ExperimentRow:
-    shape = instance_shape(cell.instance_type)
-    candidate, measured = tested or (None, None)
-    variant = workload.variant(cell.variant)
-    target = workload.targets[variant.target]
-    row = ExperimentRow(
-        variant=cell.variant,
-        optimisation=OPTIMISATIONS[target.runtime] + ("" if target.precision == "fp32" else f" {target.precision}"),
-        dynamic_batching=_batching(variant.serving),
-        instance_groups=", ".join(_group(group, shape) for group in variant.serving.groups),
-        instance_type=cell.instance_type,
-        vcpus=shape.vcpus if shape else None,
-        memory_gib=shape.memory_gib if shape else None,
-        gpus=shape.gpus if shape else None,
-        gpu_memory_gib=shape.gpu_memory_gib if shape else None,
-        neuron_chips=shape.neuron_chips if shape else None,
-        gpu_utilization_percent=measured.gpu_utilization_percent if measured else None,
-        candidate=candidate,
-    )
-    if measured is None or not row.rate:
-        return row
-    per_hour = price(measured.instance_type, region, measured.price_per_hour_usd).usd_per_hour
-    cost = None if per_hour is None else cost_per_million_usd(per_hour, row.rate)
-    return row.model_copy(update={"cost_per_million_at_capacity_usd": cost})
-
-
-def _model(workload: Workload) -> str:
-    model, checkpoint = workload.model, workload.model.checkpoint
-    if isinstance(checkpoint, RandomWeights):
-        shrunk = "" if checkpoint.shrink == 1 else f", layers, heads and width divided by {checkpoint.shrink}"
-        checkpoint = f"{checkpoint.architecture} with random weights{shrunk}"
-    padded = getattr(model, "padding", "longest") == "max_length"
-    return f"{checkpoint}; {'every request of' if padded else 'requests of at most'} {model.max_input_tokens} tokens"
-
-
-def _batching(serving: Serving) -> str | None:
-    """Returns the preferred sizes and the longest wait in Triton's unit."""
-    if not serving.dynamic_batching:
-        return None
-    sizes = ", ".join(map(str, serving.preferred_batch_sizes)) or f"up to {serving.max_batch_size}"
-    return f"{sizes}; {serving.max_queue_delay_ms * 1000:g} µs"
-
-
-def _group(group: InstanceGroup, shape: InstanceShape | None) -> str:
-    """Returns "2 per GPU", "1 on GPU 0", or "2"."""
-    if group.gpus:
-        return f"{group.count} on GPU {' and '.join(map(str, group.gpus))}"
-    on_gpu = group.kind == "KIND_GPU" or (group.kind is None and shape is not None and shape.gpus)
-    return f"{group.count} per GPU" if on_gpu else str(group.count)
-
-
-def _speed_up(row: ExperimentRow, base: ExperimentRow, rows: Sequence[ExperimentRow]) -> float | None:
-    on_type = (other for other in rows if (other.instance_type, other.variant) == (row.instance_type, base.variant))
-    return next((_ratio(row.rate, other.rate) for other in on_type), None)
-
-
-def _ratios(row: ExperimentRow, base: ExperimentRow) -> Ratios:
-    return Ratios(
-        invocations_per_minute=_ratio(row.rate, base.rate),
-        model_latency=_ratio(row.latency_ms, base.latency_ms),
-        p95_latency=_ratio(row.p95_ms, base.p95_ms),
-        cost_per_million=_ratio(row.cost_per_million_at_capacity_usd, base.cost_per_million_at_capacity_usd),
-    )
-
-
-def _ratio(value: float | None, base: float | None) -> float | None:
+def ratio(value: float | None, base: float | None) -> float | None:
     return value / base if value is not None and base else None
-
-
-def _cell(measured: Candidate | Measurement) -> Cell:
-    return Cell(variant=measured.variant or "", instance_type=measured.instance_type)
-
-
-def _no_verdict(measured: Sequence[Measurement], objective: LatencyObjective) -> str | None:
-    """Returns why there is no verdict: one cell without evidence is enough, because it might be the cheapest."""
-    reasons = ((one, why_invalid([one], objective)) for one in measured)
-    return next((f"{one.variant} on {reason}" for one, reason in reasons if reason), None)
-
-
-def _provenance(
-    experiment: Experiment, workload: Workload, origin: ExperimentOrigin, job_arns: Sequence[str]
-) -> Provenance:
-    return Provenance(
-        **dict(origin),
-        job_name=experiment.name,
-        job_arn=", ".join(job_arns),
-        traffic=experiment.traffic,
-        percentile=workload.latency_objective.percentile,
-        run=f"runs/{experiment.name}",
-    )

@@ -29,10 +29,6 @@ RECONNECT_S = 0.1
 longer, without a request, is an idle close."""
 CONNECT_TIMEOUT_S = 5.0
 
-OnFree = Callable[["Connection"], None]
-OnUnread = Callable[[float, bytes, int], None]
-"""Gets the arguments of `Connection.send` for a request that crossed an idle close."""
-
 
 class Connection(asyncio.Protocol):
     def __init__(self, number: int, pool: "Pool") -> None:
@@ -44,10 +40,8 @@ class Connection(asyncio.Protocol):
         self.free_since = self._now()
         self._intended = 0.0
         self._sent: float | None = None
-        self._request = b""
         self._payload = 0
         self._reads = False
-        self._may_resend = False
         self._opened: float | None = None
         self._answers = 0
         self._lost = False
@@ -70,14 +64,12 @@ class Connection(asyncio.Protocol):
         """Whether the target answered on the connection or kept it open for a while."""
         return self._answers > 0 or (self._opened is not None and self._now() - self._opened >= RECONNECT_S)
 
-    def send(self, intended: float, request: bytes, payload: int, *, again: bool = False) -> None:
-        """Sends a request that was due at `intended`. `again` means that an idle close lost it before."""
+    def send(self, intended: float, request: bytes, payload: int) -> None:
+        """Sends a request that was due at `intended`."""
         assert self._transport is not None
         self._intended = intended
-        self._request = request
         self._payload = payload
         self._reads = self._check is not None and self._check.chooses(payload)
-        self._may_resend = not again
         self._sent = self._now()
         self._transport.write(request)
 
@@ -135,24 +127,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._sent is None:
             self._report_lost(None)
-        elif self._pool.on_unread is not None and self._crossed_idle_close(self._sent):
-            self._sent = None
-            self._report_lost(None)
-            self._pool.on_unread(self._intended, self._request, self._payload)
         else:
             self._fail(str(exc) if exc else "the connection was closed")
-
-    def _crossed_idle_close(self, sent: float) -> bool:
-        """Returns whether the server closed an idle connection before it read the request."""
-        assert self._opened is not None
-        return (
-            self._may_resend
-            and not self.leaving
-            and not self._missing
-            and self._parsed is None
-            and sent - max(self.free_since, self._opened) >= RECONNECT_S
-            and self._now() - sent < RECONNECT_S
-        )
 
     def _parse(self, data: bytes) -> None:
         if self._sent is None:  # An answer without a request: some servers announce so that they hang up.
@@ -219,14 +195,13 @@ class Pool:
     """The connections of a run. A lost one is replaced by another with the same number."""
 
     def __init__(
-        self, outgoing: Outgoing, log: RequestLog, on_free: OnFree, clock: Clock, on_unread: OnUnread | None = None
+        self, outgoing: Outgoing, log: RequestLog, on_free: Callable[[Connection], None], clock: Clock
     ) -> None:
-        """Without `on_unread`, a request that crossed an idle close has failed."""
         self.lost_because: str | None = None
         """Why the last connection failed, without idle closes and timeouts. The run resets it on the next answer."""
         self.log = log
         self.now = clock.now
-        self.on_free, self.on_unread = on_free, on_unread
+        self.on_free = on_free
         self.check = outgoing.complaint and AnswerCheck(len(outgoing.requests), outgoing.complaint)
         self._target = outgoing.target
         self._tls = outgoing.tls
@@ -292,7 +267,6 @@ class Pool:
             self._sweep.cancel()
 
     def _time_out_late_ones(self) -> None:
-        """Times out late requests, now and every `SWEEP_S`."""
         self._leaving = [connection for connection in self._leaving if connection.busy]
         latest = self.now() - self._timeout_s
         for connection in [*self._connections, *self._leaving]:
@@ -318,7 +292,6 @@ class Pool:
             self._miss(connection, f"{target.name} refuses connections ({why})")
 
     def _miss(self, connection: Connection, reason: str) -> None:
-        """Adds the time without a connection and tries again."""
         self.log.unserved_s += self.now() - connection.free_since + RECONNECT_S
         self._replace(connection, reason)
 

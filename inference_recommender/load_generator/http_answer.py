@@ -20,7 +20,6 @@ SHOWN_BYTES = 300
 MOST_ANSWER_BYTES = 64 << 20
 """A larger answer is an error. SageMaker's limit is 25 MB."""
 MOST_HEAD_BYTES = 64 << 10
-"""A larger head is an error."""
 OK = (b"HTTP/1.1 200 ", b"HTTP/1.1 200\r")
 DECISIVE = re.compile(rb"\n(content-length|connection|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*)")
 """Headers that define the end of an answer and whether another may follow, in lower case."""
@@ -72,7 +71,6 @@ class ParsedAnswer:
         self.status = 0
         self.keep_alive = False
         self.body = b""
-        """The first bytes of the body, about `SHOWN_BYTES`."""
         self._bytes = 0
         self._head_ended = False
         self._goes_on = False

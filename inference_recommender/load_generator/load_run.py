@@ -44,9 +44,7 @@ class Window:
     invocations: int
     errors: int
     latency_ms: dict[str, float | None]
-    """`percentiles` of the successful requests."""
     stalled_s: float
-    """Seconds of the window in which this machine stalled."""
     histogram: tuple[tuple[float, int], ...]
     """(latency in ms, count) of the successful requests: `records.histogram`."""
 
@@ -107,7 +105,6 @@ class Run:
         self._stopped = asyncio.Event()
         self._last_success_s = 0.0
         self._slowest_s = 0.0
-        """Seconds that the slowest successful request took."""
         self._ticks: list[float] = []
         """For each tick the moment at which it was due, and its delay in seconds."""
         self._stalls = StallWatch(clock)
@@ -162,7 +159,6 @@ class Run:
         return max(DRAIN_S, min(DRAIN_FACTOR * self._slowest_s, self._outgoing.timeout_s))
 
     async def _wait_for_the_start(self) -> None:
-        """Waits until `start_at`, when the other generators of the plan start too."""
         if self._plan.start_at is not None and not self._stopped.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopped.wait(), max(self._plan.start_at - self._clock.epoch(), 0))
@@ -209,7 +205,6 @@ class Run:
         return reason_to_stop(self._conditions, self._intervals)
 
     def _target_is_silent(self, now: float) -> bool:
-        """Returns whether requests timed out and none succeeded for as long as one may take."""
         if now - self._last_success_s < self._outgoing.timeout_s:
             return False
         return bool((self.log.requests(self._rows_at_success).status == TIMED_OUT).any())

@@ -69,7 +69,7 @@ class OpenLoop:
     changes_s: Sequence[float] = (0.0,)
 
     def __init__(self, arrivals: Arrivals, outgoing: Outgoing, log: RequestLog, share: Share, clock: Clock) -> None:
-        self.pool = Pool(outgoing, log, self._free, clock, self._send_again)
+        self.pool = Pool(outgoing, log, self._free, clock)
         self.end_s = arrivals.duration_in_seconds
         self.lags_s = array("d")
         """Due moment and delay of each request that found a free connection."""
@@ -83,9 +83,6 @@ class OpenLoop:
         self._moments: list[float] = []
         """When each request is due on the run's clock. Empty before the start."""
         self._next = 0
-        """The number of the next request."""
-        self._again: list[tuple[float, bytes, int]] = []
-        """Requests that crossed an idle close, as arguments of `Connection.send`."""
         self._idle: list[Connection] = []
         self._alarm: Alarm | None = None
 
@@ -106,10 +103,9 @@ class OpenLoop:
         """Gives due requests a little longer to get a connection."""
         ended = self._now()
         self._moments = self._moments[: bisect_right(self._moments, ended)]
-        while (self._next < len(self._moments) or self._again) and self._now() < ended + BACKLOG_S:
+        while self._next < len(self._moments) and self._now() < ended + BACKLOG_S:
             await asyncio.sleep(0.01)
-        unsent, self._moments = self._moments[self._next :] + [moment for moment, *_ in self._again], []
-        self._again = []
+        unsent, self._moments = self._moments[self._next :], []
         for moment in unsent:
             self._log.add_unfinished(moment)
         if self._alarm is not None:
@@ -119,9 +115,7 @@ class OpenLoop:
 
     def _free(self, connection: Connection) -> None:
         """Sends the request that has waited longest, or marks the connection as idle."""
-        if self._again:
-            connection.send(*self._again.pop(0), again=True)
-        elif self._next < len(self._moments) and self._moments[self._next] <= self._now():
+        if self._next < len(self._moments) and self._moments[self._next] <= self._now():
             self._send(connection)
         else:
             if len(self._idle) >= len(self.pool):
@@ -129,15 +123,6 @@ class OpenLoop:
             self._idle.append(connection)
             if len(self._idle) == 1:
                 self._set_alarm()
-
-    def _send_again(self, moment: float, request: bytes, payload: int) -> None:
-        """Sends a request on another connection, or queues it."""
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.open:
-                return connection.send(moment, request, payload, again=True)
-        self._again.append((moment, request, payload))
-        return None
 
     def _send_what_is_due(self) -> None:
         now = self._now()
@@ -151,7 +136,6 @@ class OpenLoop:
         self._set_alarm()
 
     def _set_alarm(self) -> None:
-        """Sets the alarm for the next request if a connection is idle."""
         if self._alarm is not None and self._idle and self._next < len(self._moments):
             self._alarm.set(self._moments[self._next])
 

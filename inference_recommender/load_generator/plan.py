@@ -139,7 +139,6 @@ class LoadPlan(Document):
     ] = None
     endpoint: NamedEndpoint | None = None
     headers: dict[str, str] = {}
-    """Sent with every request, beside the content type."""
     payloads: Path = Field(description="A tar.gz of request bodies, one file each.")
     content_type: str = "application/json"
     traffic_pattern: TrafficPattern | None = None

@@ -1,10 +1,5 @@
 """The generator as a child process: started with a plan, read while it runs, stopped in good order.
 
-    with GeneratorProcess.start(plan, folder) as generator:
-        for event in generator.events():
-            ...
-    outcome = generator.outcome()
-
 Leaving the `with` early, also by Ctrl-C, ends the run as a signal does: the measurements are kept and `outcome()`
 returns them. A generator whose parent was killed ends at its next window. Several threads may each have a generator,
 and `request_stop` may be called from another thread.
@@ -24,7 +19,6 @@ from inference_recommender.load_generator.plan import LoadPlan
 from workloads import ROOT
 
 COMMAND = (sys.executable, "-m", "inference_recommender.load_generator")
-"""Takes PLAN.json and --out DIR."""
 GRACE_S = 120.0
 """Seconds between SIGTERM and SIGKILL: longer than draining and writing tens of millions of requests take."""
 LOG_TAIL = 600

@@ -139,7 +139,6 @@ class RequestLog:
         self.started = 0.0
         """The clock's reading at the start of the run."""
         self.first_error: str | None = None
-        """Text of the first failure."""
         self.unserved_s = 0.0
         """Seconds that connections spent on requests without success and on failed connects. In a closed loop there
         were fewer users than planned for this time."""

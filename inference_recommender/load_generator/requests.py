@@ -109,7 +109,6 @@ def outgoing(plan: LoadPlan, bodies: Sequence[bytes]) -> Outgoing:
 def _signer(
     endpoint: NamedEndpoint, headers: Mapping[str, str], bodies: Sequence[bytes]
 ) -> "tuple[Signer, str | None]":
-    """Returns the signer with what boto3 knows of the endpoint, and the certificates to trust."""
     import boto3  # only a run against an endpoint by name needs it
     from botocore.exceptions import NoRegionError
     from botocore.httpsession import get_cert_path

@@ -47,10 +47,6 @@ class SelfWatch:
             return f"{LAGGED}: its own clock was {self.lag_ms:.0f} ms late"
         return None
 
-    def worst_with(self, other: "SelfWatch") -> "SelfWatch":
-        """Returns the watch of two generators that ran together."""
-        return SelfWatch(cpu_share=max(self.cpu_share, other.cpu_share), lag_ms=max(self.lag_ms, other.lag_ms))
-
 
 class StallWatch:
     """Ticks in the running event loop and records its stalls, on the run's clock."""

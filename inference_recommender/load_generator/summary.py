@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,6 @@ TARGET_FAILED = Unavailable.exit_code
 INVALID = NoVerdict.exit_code
 
 DEFAULT_PERCENTILE = "P95"
-"""The percentile reported when a job sets no latency threshold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +63,6 @@ class LoadSummary(RunFacts):
 
     max_invocations_per_minute: float | None
     max_invocations_interval: tuple[float, float] | None
-    """95 % confidence interval of that rate."""
     model_latency_ms: float | None
     percentile: str
     warm_up_s: float | None
@@ -84,7 +81,6 @@ class LoadSummary(RunFacts):
     unserved_share: float | None
     """`unserved_s` as a share of the users' time. None in an open loop."""
     stalled_s: float
-    """Seconds in which the machine stalled."""
 
 
 def write_results(folder: Path, document: Mapping[str, Any], requests: SentRequests) -> None:
@@ -170,7 +166,6 @@ def _unserved_share(measured: MeasuredRun) -> float | None:
 
 
 def _capacity(measured: MeasuredRun, limit: Limit) -> tuple[SustainedLoad | None, float | None]:
-    """Returns the capacity and the seconds for which the service warmed up."""
     rows, end_s = measured.requests, measured.duration_s
     latencies_ms = rows.from_intended_ms if measured.open_loop else rows.latencies_ms
     estimate = sustained if measured.open_loop else capacity
@@ -240,7 +235,9 @@ def _together(outcomes: Sequence[Outcome], plan: LoadPlan) -> MeasuredRun:
         duration_s=float(end - start),
         first_error=next((summary["first_error"] for summary in summaries if summary["first_error"]), None),
         ended=next((summary["ended"] for summary in summaries if summary["ended"] != TRAFFIC_ENDED), TRAFFIC_ENDED),
-        generator=reduce(SelfWatch.worst_with, (SelfWatch(**summary["generator"]) for summary in summaries)),
+        generator=SelfWatch(
+            **{key: max(summary["generator"][key] for summary in summaries) for key in ("cpu_share", "lag_ms")}
+        ),
     )
 
 

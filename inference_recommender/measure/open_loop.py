@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.capacity.probe import ProbeRecords
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity, ProbeRecords
 from inference_recommender.capacity.search import Reason, Search, SendProbe
 from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure.load_test import provenance

@@ -31,12 +31,14 @@ class EndpointSpec:
     """Environment of a copy of the model; if empty, the model itself is used."""
     lifetime_s: float
     """Seconds that it is needed once it is in service."""
+    name: str | None = None
+    """Default: a random one."""
 
 
 @contextmanager
 def temporary_endpoint(account: SageMakerAccount, spec: EndpointSpec, sleep: Sleep = time.sleep) -> Iterator[str]:
     """Yields the name of an endpoint that is in service. Raises `Unavailable`."""
-    name = f"open-{uuid.uuid4().hex[:12]}"
+    name = spec.name or f"open-{uuid.uuid4().hex[:12]}"
     try:
         _make(account, name, spec)
         _wait(account, name, sleep)

@@ -28,6 +28,7 @@ from inference_recommender.report.sections import (
     COLD_START,
     OTHER_PAYLOADS,
     cold_start_table,
+    fleet_highlights,
     generator_table,
     lengths_table,
     local_caution,
@@ -104,7 +105,7 @@ def run_report(
         objective=objective_text(objective),
         verdict=run_verdict(recommendation),
         decision=run_decision(recommendation),
-        highlights=tuple(_highlights(recommendation)),
+        highlights=tuple(fleet_highlights(chosen, objective, proof)) if chosen else (),
         cautions=tuple(_cautions(recommendation)),
         tables=present(
             [
@@ -175,29 +176,6 @@ def run_decision(recommendation: Recommendation) -> str:
         case _:
             prove = f"python -m inference_recommender prove {recommendation.workload}"
             return f"Recommended: {fleet}. Not proven yet: run `{prove}`."
-
-
-def _highlights(recommendation: Recommendation) -> Iterator[Highlight]:
-    chosen, proof, objective = recommendation.recommended, recommendation.proof, recommendation.objective
-    if chosen is None:
-        return
-    yield Highlight(label="initial fleet", value=f"{chosen.instance_count} × {candidate_name(chosen)}")
-    limit = f"(limit {objective.model_latency_ms:g} ms)"
-    if proof is not None and proof.latency_ms is not None:
-        yield Highlight(label=f"{proof.percentile} in the proof {limit}", value=f"{proof.latency_ms:,.4g} ms")
-    elif chosen.capacity_basis == "open-loop" and chosen.objective_latency_ms is not None:
-        label = f"{objective.percentile} at capacity {limit}"
-        yield Highlight(label=label, value=f"{chosen.objective_latency_ms:,.4g} ms")
-    if (rate := chosen.max_invocations_per_minute) is not None:
-        label = f"capacity of an instance, {chosen.capacity_basis} {limit}"
-        yield Highlight(label=label, value=f"{rate:,.0f}/min")
-    per_hour, per_million = chosen.cost_per_hour_usd, chosen.cost_per_million_invocations_usd
-    yield Highlight(label="cost per hour", value=UNKNOWN if per_hour is None else f"${per_hour:,.2f}")
-    yield Highlight(label="cost per million", value=UNKNOWN if per_million is None else f"${per_million:,.2f}")
-    if scaling := chosen.autoscaling:
-        yield Highlight(label="instances, min to max", value=f"{scaling.min_capacity} to {scaling.max_capacity}")
-        target = f"{scaling.target_invocations_per_instance:,.0f}/min"
-        yield Highlight(label="scaling target per instance", value=target)
 
 
 def _cautions(recommendation: Recommendation) -> Iterator[str]:

@@ -1,11 +1,12 @@
 """Tables and sentences that reports of several kinds share. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from inference_recommender.capacity.limit import MAX_CPU_SHARE, MAX_LAG_MS
-from inference_recommender.report.document import Table, table
+from inference_recommender.report.candidates import UNKNOWN, candidate_name
+from inference_recommender.report.document import Highlight, Table, table
 from inference_recommender.report.inputs import FolderInputs
-from workloads import ColdStart, PayloadLengths, TokenCounts
+from workloads import Candidate, ColdStart, LatencyObjective, PayloadLengths, Proof, TokenCounts
 
 OTHER_PAYLOADS = "Payloads other than those in payloads.jsonl."
 COLD_START = "Cold start: the time until a new instance answers within the objective."
@@ -52,6 +53,29 @@ def local_caution(measured_on: str | None, machine: str) -> tuple[str, ...]:
         f"Measured on this machine, not on SageMaker. {machine} stood in for every instance type. Size production "
         "from a job on SageMaker.",
     )
+
+
+def fleet_highlights(chosen: Candidate, objective: LatencyObjective, proof: Proof | None = None) -> Iterator[Highlight]:
+    """Yields the figures of a report's first screen: the fleet, latency against its limit, capacity, cost, scaling."""
+    yield Highlight(label="initial fleet", value=f"{chosen.instance_count} × {candidate_name(chosen)}")
+    limit = f"(limit {objective.model_latency_ms:g} ms)"
+    if proof is not None and proof.latency_ms is not None:
+        yield Highlight(label=f"{proof.percentile} in the proof {limit}", value=f"{proof.latency_ms:,.4g} ms")
+    elif chosen.capacity_basis == "open-loop" and chosen.objective_latency_ms is not None:
+        label = f"{objective.percentile} at capacity {limit}"
+        yield Highlight(label=label, value=f"{chosen.objective_latency_ms:,.4g} ms")
+    if (rate := chosen.max_invocations_per_minute) is not None:
+        label = f"capacity of an instance, {chosen.capacity_basis} {limit}"
+        yield Highlight(label=label, value=f"{rate:,.0f}/min")
+    for label, cost in (
+        ("cost per hour", chosen.cost_per_hour_usd),
+        ("cost per million", chosen.cost_per_million_invocations_usd),
+    ):
+        yield Highlight(label=label, value=UNKNOWN if cost is None else f"${cost:,.2f}")
+    if scaling := chosen.autoscaling:
+        yield Highlight(label="instances, min to max", value=f"{scaling.min_capacity} to {scaling.max_capacity}")
+        target = f"{scaling.target_invocations_per_instance:,.0f}/min"
+        yield Highlight(label="scaling target per instance", value=target)
 
 
 def cold_start_table(cold_start: ColdStart | None, *, detail: bool = True) -> Table | None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.statistics import Floats, isotonic
 from workloads import Candidate, LatencyObjective, UsageError
 

@@ -74,18 +74,17 @@ class Examples:
         return all(each.label is not None or each.score is not None for each in self.rows)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Columns:
-    """The columns that the command line names; empty and None leave it to the file."""
-
-    texts: tuple[str, ...] = ()
-    label: str | None = None
-
-
-def of_task(task: str, file: Path | None, columns: Columns, labels: Sequence[str] = ()) -> Examples:
+def of_task(
+    task: str,
+    file: Path | None,
+    *,
+    text_columns: tuple[str, ...],
+    label_column: str | None,
+    labels: Sequence[str],
+) -> Examples:
     """Returns the examples of a file as a task takes them, or made-up ones if there is no file.
 
-    A column that holds only names of `labels` is the label column, unless `columns` names another. Raises `UsageError`
+    Without `label_column`, a column that holds only names of `labels` is the label column. Raises `UsageError`
     if the file is empty, is not UTF-8, or if its text or label columns cannot be determined.
     """
     counts, fields = TEXT_COUNTS.get(task, (1,)), FIELDS.get(task, ("text", "text_pair"))
@@ -95,20 +94,20 @@ def of_task(task: str, file: Path | None, columns: Columns, labels: Sequence[str
     if not records:
         raise UsageError(f"--examples {file}: has no examples. Give a CSV with a header, JSON lines, or a text a line.")
     names = tuple(records[0][1])
-    for name in (*columns.texts, *filter(None, [columns.label])):
+    for name in (*text_columns, *filter(None, [label_column])):
         if name not in names:
             raise UsageError(f"--examples {file}: has no column '{name}'. Its columns: {', '.join(names)}.")
-    label = columns.label or _column_of_labels(file, records, columns, labels) or _first(LABEL_COLUMNS, names)
+    label = label_column or _column_of_labels(file, records, text_columns, labels) or _first(LABEL_COLUMNS, names)
     score = _first((SCORE_COLUMN,), [name for name in names if name != label])
     # A CSV whose label column is called like a label begins with an example, not with a header.
     label_names = {each.casefold() for each in labels}
     has_header = file.suffix.lower() not in DELIMITERS or (label is not None and label.casefold() not in label_names)
     others = [name for name in names if name not in (label, score) and name.lower() not in ROW_NUMBERS]
-    texts = columns.texts or _text_columns(others, fields, counts, has_header)
+    texts = text_columns or _text_columns(others, fields, counts, has_header)
     if len(texts) not in counts:
         allowed = " or ".join("one text" if count == 1 else f"{count} texts" for count in counts)
         raise UsageError(
-            f"--examples {file}: the columns are {_shortened(', '.join(names))}, and the task takes {allowed}. Name "
+            f"--examples {file}: the columns are {', '.join(names)[:80]}, and the task takes {allowed}. Name "
             "the column of each text with --text-column, and that of the label with --label-column. A CSV begins with "
             "a header."
         )
@@ -124,13 +123,13 @@ def _first(candidates: Sequence[str], names: Sequence[str]) -> str | None:
     return next((lower[each] for each in candidates if each in lower), None)
 
 
-def _column_of_labels(file: Path, records: Sequence[Record], columns: Columns, labels: Sequence[str]) -> str | None:
+def _column_of_labels(file: Path, records: Sequence[Record], texts: Sequence[str], labels: Sequence[str]) -> str | None:
     """Returns the column that holds only label names. Raises `UsageError` if several do and no name decides."""
     known = {label.casefold() for label in labels}
     values = {
         name: {part for _, record in records for part in _labels_in(record.get(name), known)}
         for name in records[0][1]
-        if name not in columns.texts
+        if name not in texts
     }
     candidates = [name for name, parts in values.items() if parts and parts <= known]
     usual = [name for name in candidates if name.lower() in LABEL_COLUMNS]
@@ -266,10 +265,6 @@ def _plain(fields: Sequence[str]) -> Callable[[str, str], Mapping[str, Any]]:
         return dict(zip(names, parts, strict=False))
 
     return read
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 MADE_UP = Path(__file__).with_name("made_up.jsonl")

@@ -1,8 +1,6 @@
 """The options of `init`, and its output."""
 
 import argparse
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -14,7 +12,6 @@ from model_build.init.workload_toml import TARGETS
 from model_build.progress import Progress
 
 PERCENTILE = "P95"
-PERCENTILES = re.compile(r"P\d{1,2}(\.\d{1,2})?")
 MODEL_LATENCY_MS = 500.0
 PEAK_INVOCATIONS_PER_MINUTE = 6000
 PURPOSE = "write a workload's folder from a checkpoint and a file of examples"
@@ -36,30 +33,24 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add = command.add_argument_group("the five decisions that are yours").add_argument
     minimum = "required of the checkpoint; may be repeated; default: a little below its present figure"
     add("--min", type=_minimum, action="append", default=[], metavar="METRIC=VALUE", help=minimum)
-    add(
-        "--percentile",
-        type=_percentile,
-        default=PERCENTILE,
-        metavar="P",
-        help=f"of model latency; default: {PERCENTILE}",
-    )
+    add("--percentile", default=PERCENTILE, metavar="P", help=f"of model latency; default: {PERCENTILE}")
     default = MODEL_LATENCY_MS
-    add("--latency-ms", type=_milliseconds, default=default, metavar="MS", help=f"default: {default:g}")
+    add("--latency-ms", type=float, default=default, metavar="MS", help=f"default: {default:g}")
     peak = PEAK_INVOCATIONS_PER_MINUTE
-    add("--peak-invocations-per-minute", type=_rate, default=peak, metavar="N", help=f"default: {peak}")
+    add("--peak-invocations-per-minute", type=int, default=peak, metavar="N", help=f"default: {peak}")
 
 
 def run(options: argparse.Namespace, root: Path, progress: Progress) -> dict[str, Any]:
+    """Returns the document of --json, with the three commands that lead from the folder to a recommendation."""
     values = {field.name: getattr(options, field.name) for field in fields(InitRequest)}
-    return add_next(write(InitRequest(**values), root, progress))
-
-
-def _percentile(text: str) -> str:
-    spelling = f"P{text.removeprefix('p').removeprefix('P')}"
-    if spelling != text or not PERCENTILES.fullmatch(text):
-        advice = spelling if PERCENTILES.fullmatch(spelling) else PERCENTILE
-        raise argparse.ArgumentTypeError(f"got '{text}'; write {advice}.")
-    return text
+    document = write(InitRequest(**values), root, progress)
+    name, target = document["workload"], document["targets"][0]
+    commands = [
+        f"python -m model_build build {name} --target {target}",
+        f"cdk deploy {document['stack']}",
+        f"python -m inference_recommender run {name} --job advanced --traffic quick",
+    ]
+    return {**document, "next": commands}
 
 
 def _minimum(text: str) -> tuple[str, float]:
@@ -68,29 +59,6 @@ def _minimum(text: str) -> tuple[str, float]:
         return metric.strip(), float(value)
     except ValueError:
         raise argparse.ArgumentTypeError(f"got '{text}'. Allowed: METRIC=VALUE, for example accuracy=0.9.") from None
-
-
-def _milliseconds(text: str) -> float:
-    if not 0 < (value := float(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"got {text}; write a number of milliseconds above 0.")
-    return value
-
-
-def _rate(text: str) -> int:
-    if (value := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"got {text}; write 1 or more.")
-    return value
-
-
-def add_next(document: dict[str, Any]) -> dict[str, Any]:
-    """Returns the document with the three commands that lead from the folder to a recommendation."""
-    name, target = document["workload"], document["targets"][0]
-    commands = [
-        f"python -m model_build build {name} --target {target}",
-        f"cdk deploy {document['stack']}",
-        f"python -m inference_recommender run {name} --job advanced --traffic quick",
-    ]
-    return {**document, "next": commands}
 
 
 def text(document: Mapping[str, Any]) -> str:

@@ -16,18 +16,17 @@ from typing import Any
 from model_build.checkpoint import read, sentence_transformers
 from model_build.checkpoint.families import family_of
 from model_build.checkpoint.text2text import read_text2text
-from model_build.init import checkpoint_source, examples, labels, lengths, workload_toml
+from model_build.init import checkpoint_source, examples, labels, workload_toml
 from model_build.init.checkpoint_facts import find
-from model_build.init.examples import OTHER, Columns, ExampleRow
-from model_build.init.lengths import Lengths, sequence_lengths
-from model_build.init.model_table import model_table
+from model_build.init.examples import OTHER, ExampleRow
+from model_build.init.model_table import Lengths, count, longest, model_table, sequence_lengths
 from model_build.init.original import ask_original
 from model_build.init.workload_toml import TARGETS
 from model_build.library_log import libraries_logged
 from model_build.metrics import Answered, measure
 from model_build.plan import plan
 from model_build.progress import Progress
-from workloads import Example, Model, ProjectError, TextToText, UsageError, WorkloadFolder, metrics_of
+from workloads import Example, LatencyObjective, Model, ProjectError, TextToText, UsageError, WorkloadFolder, metrics_of
 from workloads.document import Document
 from workloads.errors import InvalidDocument
 from workloads.workload import AGREEMENT, name_problem
@@ -87,6 +86,12 @@ def write(request: InitRequest, root: Path, progress: Progress) -> dict[str, Any
     folder = root / "workloads" / request.name
     if problem := name_problem(request.name):
         raise UsageError(f"NAME: {problem}")
+    objective = {
+        "percentile": request.percentile,
+        "model_latency_ms": request.latency_ms,
+        "peak_invocations_per_minute": request.peak_invocations_per_minute,
+    }
+    LatencyObjective.from_table(Path("[objective]"), objective)
     if folder.exists() and not request.overwrite:
         raise UsageError(f"{folder} exists and was not changed. Give another name, or add --overwrite.")
     (root / "build").mkdir(exist_ok=True)
@@ -139,10 +144,14 @@ class _Draft:
             checkpoint_source.copy(self.folder, scratch / "checkpoint", facts)
             self.folder = scratch / "checkpoint"
         self._check_max_input_tokens()
-        columns = Columns(texts=tuple(request.text_column), label=request.label_column)
-        label_names = () if facts.task == "token-classification" else facts.labels
-        self.given = given = examples.of_task(facts.task, request.examples, columns, label_names)
-        counts = lengths.count(self.tokenizer, [tuple(row.request.values()) for row in given.rows])
+        self.given = given = examples.of_task(
+            facts.task,
+            request.examples,
+            text_columns=tuple(request.text_column),
+            label_column=request.label_column,
+            labels=() if facts.task == "token-classification" else facts.labels,
+        )
+        counts = count(self.tokenizer, [tuple(row.request.values()) for row in given.rows])
         self.counted = Lengths(counts=tuple(sorted(counts)))
         self.table = model_table(
             facts,
@@ -153,7 +162,7 @@ class _Draft:
             self.folder,
             request.max_input_tokens,
         )
-        self.rows = [row for row, count in zip(given.rows, counts, strict=True) if self.table.takes(count)]
+        self.rows = [row for row, tokens in zip(given.rows, counts, strict=True) if self.table.takes(tokens)]
         if not self.rows:
             raise UsageError(
                 f"--examples {request.examples}: all are longer than max_input_tokens = "
@@ -232,7 +241,7 @@ class _Draft:
             unlabelled = [Example(row=row.request, label="") for row in rows]
             originals = ask_original(checkpoint, model, unlabelled, self.progress)
         if isinstance(model, TextToText):
-            label_tokens = lengths.longest(self.tokenizer, [str(each["label"]) for each in keys])
+            label_tokens = longest(self.tokenizer, [str(each["label"]) for each in keys])
             self.table = self.table.with_answers(originals.longest_answer, label_tokens)
         agrees = not keys and self.facts.task in AGREEING and self.facts.problem_type != "regression"
         names = (AGREEMENT,) if agrees else metrics_of(model)

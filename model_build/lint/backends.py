@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from posixpath import join
 
 from model_build.lint.contents import Contents
-from model_build.lint.finding import Finding, FindingPlace, finding
+from model_build.lint.finding import Finding, FindingPlace, finding, listing
 from model_build.lint.layout import PackedModel, PackedRepository
 
 FILES: Mapping[str, str] = {
@@ -83,13 +83,8 @@ def check_model_files(model: PackedModel, repository: PackedRepository) -> Itera
                     FindingPlace(join(folder, name)),
                     name=name,
                     capability=capability,
-                    present=_present(folder, repository.contents),
+                    present=f"the folder holds {listing(repository.contents.children(folder)) or 'nothing'}",
                 )
-
-
-def _present(folder: str, contents: Contents) -> str:
-    names = [name for name in contents.children(folder) if name != "__pycache__"]
-    return f"the folder holds {', '.join(names[:5])}" if names else "the folder is empty"
 
 
 def _by_file(names: list[str]) -> str | None:

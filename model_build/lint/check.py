@@ -6,14 +6,13 @@ from posixpath import join
 
 from model_build.lint import ensemble, hosting, model_settings
 from model_build.lint.backends import backend_of, check_backend, check_model_files, model_file
-from model_build.lint.contents import Contents
+from model_build.lint.contents import Contents, read
 from model_build.lint.finding import Finding, FindingPlace, finding
 from model_build.lint.layout import PackedModel, PackedRepository, find_models
 from model_build.lint.neuron import check_neuron, is_neuron
 from model_build.lint.neuron import graphs as neuron_graphs
 from model_build.lint.paths import check_paths
 from model_build.lint.payloads import check_requests
-from model_build.lint.reading import read
 from model_build.lint.runtime_context import RuntimeContext
 from model_build.lint.tensorrt import check_plans
 from workloads import UsageError

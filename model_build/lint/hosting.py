@@ -82,13 +82,10 @@ def check_devices(repository: PackedRepository) -> Iterator[Finding]:
         for model in models:
             yield from _needs_gpu(model, repository, reason)
     running = [model for model in models if not model.is_ensemble]
-    if context.gpu_types and running and all(_kinds(model) == {"KIND_CPU"} for model in running):
+    kinds = [{enum_name(group, "kind") for group in model.config.instance_group} for model in running]
+    # Without an instance group Triton uses a GPU if there is one.
+    if context.gpu_types and running and all(each == {"KIND_CPU"} for each in kinds):
         yield finding("cpu-on-gpu", running[0].place("instance_group"), names=listing(context.gpu_types))
-
-
-def _kinds(model: PackedModel) -> set[str]:
-    """Returns an empty set without an instance group: Triton then uses a GPU if there is one."""
-    return {enum_name(group, "kind") for group in model.config.instance_group}
 
 
 def _needs_gpu(model: PackedModel, repository: PackedRepository, reason: str) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ OLD_TORCH_SAVE = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 def check_paths(contents: Contents, served: Collection[str]) -> Iterator[Finding]:
     """`served` are files that a backend loads, which other checks read."""
     tree = contents.tree
-    links = {path: link_target(path, member) for path, member in tree.items() if _is_link(member)}
+    links = {path: link_target(path, member) for path, member in tree.items() if member.kind in ("symlink", "hardlink")}
     litter = [path for path in tree if is_litter(path)]
     litter_folders = [name for name in contents.folders("") if is_litter(name)]
     paths_of = {
@@ -51,10 +51,6 @@ def is_pickle(path: str, member: Member) -> bool:
 
 def is_torchscript(member: Member) -> bool:
     return any("/code/" in name for name in member.zip_names or ())
-
-
-def _is_link(member: Member) -> bool:
-    return member.kind in ("symlink", "hardlink")
 
 
 def _through_link(path: str, contents: Contents) -> bool:

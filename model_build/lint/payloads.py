@@ -22,24 +22,19 @@ MAX_BODY_BYTES = 6_291_456
 
 
 def check_requests(repository: PackedRepository) -> Iterator[Finding]:
+    """Yields one finding for each kind of problem in a file, at its first line. Raises `UsageError`."""
     default = default_model(repository)
     model = repository.models[default] if default else None
-    if model is not None and model.has_file and model.readable:
-        yield from check_payloads(repository.context.payloads or (), model.name, model.config)
-
-
-def check_payloads(files: tuple[Path, ...], model: str, config: Any) -> list[Finding]:
-    """Returns one finding for each kind of problem in a file, at its first line. Raises `UsageError`."""
-    findings = []
-    for file in files:
+    if model is None or not model.has_file or not model.readable:
+        return
+    for file in repository.context.payloads or ():
         lines_of: dict[Finding, list[int | None]] = {}
         for line, body in _bodies(file):
-            for problem in check_body(body, model, config):
+            for problem in check_body(body, model.name, model.config):
                 lines_of.setdefault(problem, []).append(line)
         for problem, lines in lines_of.items():
             others = f" {len(lines)} lines have this problem." if len(lines) > 1 else ""
-            findings.append(replace(problem, what=problem.what + others, file=file.name, line=lines[0]))
-    return findings
+            yield replace(problem, what=problem.what + others, file=file.name, line=lines[0])
 
 
 def check_body(body: bytes, model: str, config: Any) -> list[Finding]:

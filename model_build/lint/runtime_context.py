@@ -38,11 +38,6 @@ class RuntimeContext:
         return self.image is not None and self.image.endswith("-cpu")
 
     @property
-    def on_inferentia(self) -> bool:
-        """Returns True if all instance types are known and have NeuronCores."""
-        return bool(self.instance_types) and all(has_neuron_cores(name) for name in self.instance_types or ())
-
-    @property
     def gpu_types(self) -> list[str]:
         return [name for name in self.instance_types or () if hardware(name) == "GPU"]
 
@@ -70,7 +65,8 @@ def unmade_checks(context: RuntimeContext) -> Mapping[str, str]:
         "TensorRT plans against the image's TensorRT": ("the image's TensorRT version",),
         "payloads against the model's signature": ("payload files",),
     }
-    if context.on_inferentia:  # a model for Neuron runs without Triton
-        checks = {check: needs for check, needs in checks.items() if needs == ("payload files",)}
+    types = context.instance_types or ()
+    if types and all(map(has_neuron_cores, types)):  # a model for Neuron runs without Triton
+        return {}
     lacking = {check: [fact for fact in needs if known[fact] is None] for check, needs in checks.items()}
     return {check: ", ".join(facts) for check, facts in lacking.items() if facts}

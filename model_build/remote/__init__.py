@@ -1,7 +1,6 @@
 """Builds on SageMaker: a Processing job in the image and on the instance that a target needs.
 
-    build_site     where the jobs run
-    request        a deployable and a site → a processing job for each machine. Pure
+    request        where the jobs run, and a processing job for each machine
     remote_build   upload, create, wait, fetch
     recording      evaluation.jsonl on an Inferentia chip
     entry          the program in the container

@@ -13,8 +13,8 @@ from pathlib import Path
 from aws_api.processing_jobs import ProcessingJob
 from containers.archive_reader import ArchiveRefused, unpack
 from model_build import archive
+from model_build.plan import TIMING_CACHES
 from model_build.remote.build_account import BuildAccount
-from model_build.remote.source_archive import TIMING_CACHES
 from workloads import ModelArtifact, ParityReport, Unavailable, artifact_file, file_sha256
 
 UNCHANGED = "build/ was not changed."
@@ -55,7 +55,11 @@ def fetch(account: BuildAccount, job: ProcessingJob, workload: str, variant: str
             f"{output}/{artifact.archive}: its sha256 is {actual}, but artifact.json has "
             f"{artifact.archive_sha256}. {UNCHANGED} Start the build again."
         )
-    _fetch_caches(account, job, names, folder)
+    for name in names:
+        place, _, cache = name.rpartition("/")
+        if place == TIMING_CACHES.name and cache:
+            (folder / place).mkdir(exist_ok=True)
+            account.download(f"{output}/{name}", folder / place / cache)
     return FetchedBuild(job_name=job.name, artifact=artifact, archive=packed)
 
 
@@ -65,7 +69,7 @@ def combine(built: Sequence[FetchedBuild], scratch: Path) -> FetchedBuild:
         return built[0]
     jobs = [each.job_name for each in built]
     first = built[0].artifact
-    if any(_common(each.artifact) != _common(first) for each in built):
+    if len({each.artifact.model_dump_json(exclude=OF_ONE_MACHINE) for each in built}) > 1:
         raise _disagreement("artifacts", jobs)
     union = scratch / "union"
     for each in built:
@@ -108,18 +112,6 @@ def _unpack(built: FetchedBuild, folder: Path) -> None:
             unpack(stream, folder, built.artifact.archive_sha256)
     except ArchiveRefused as refused:
         raise Unavailable(f"The archive of {built.job_name}: {refused}. {UNCHANGED} Build it again.") from None
-
-
-def _fetch_caches(account: BuildAccount, job: ProcessingJob, names: Sequence[str], folder: Path) -> None:
-    for name in names:
-        place, _, cache = name.rpartition("/")
-        if place == TIMING_CACHES.name and cache:
-            (folder / place).mkdir(exist_ok=True)
-            account.download(f"{job.output_url}/{name}", folder / place / cache)
-
-
-def _common(artifact: ModelArtifact) -> dict[str, object]:
-    return artifact.model_dump(exclude=OF_ONE_MACHINE)
 
 
 def _merge(unpacked: Path, union: Path, jobs: Sequence[str]) -> None:

@@ -17,8 +17,7 @@ from aws_api.errors import AwsRefused, AwsUnavailable
 from aws_api.sagemaker import ENDPOINT_LOG, Endpoint
 from model_build.progress import Progress, silent
 from model_build.remote.build_account import LOG_LINES, BuildAccount, failure
-from model_build.remote.build_site import BuildSite
-from model_build.remote.request import job_name
+from model_build.remote.request import BuildSite, job_name
 from workloads import (
     ModelArtifact,
     NeuronTarget,

@@ -8,10 +8,9 @@ from typing import Any
 
 from model_build.progress import Progress
 from model_build.remote.build_account import BuildAccount
-from model_build.remote.build_site import MAX_RUNTIME_S, build_site
 from model_build.remote.recording import plan_recording, record_on_chip
 from model_build.remote.remote_build import build_remotely
-from model_build.remote.request import driver_warnings, plan_remote
+from model_build.remote.request import MAX_RUNTIME_S, build_site, driver_warnings, plan_remote
 from workloads import UsageError, WorkloadFolder, artifact_file
 from workloads.folder import with_settings
 

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import warnings
 from pathlib import Path
 
 import onnx
@@ -13,7 +12,6 @@ from onnx import numpy_helper
 from model_build import archive
 from model_build.build import build, verify_built
 from model_build.compiled import exclusive
-from model_build.library_log import libraries_logged
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from model_build.torch_threads import threads_kept
@@ -250,11 +248,3 @@ def test_an_evaluation_without_correct_texts_cannot_measure_unchanged_rate(tiny_
         f"{file}: none of its 1 pairs has a text equal to its label, so unchanged_rate cannot be "
         "measured. Leave out quality.min_unchanged_rate in workload.toml, or add such pairs."
     )
-
-
-def test_warnings_are_in_the_log_where_the_caller_records_its_own(tmp_path: Path) -> None:
-    """pytest does, and so do services that log them."""
-    with warnings.catch_warnings(record=True) as recorded, libraries_logged(tmp_path / "build.log"):
-        warnings.warn("this is deprecated", FutureWarning, stacklevel=1)
-    assert recorded == []
-    assert "FutureWarning: this is deprecated\n" in (tmp_path / "build.log").read_text()

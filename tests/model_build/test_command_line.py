@@ -131,7 +131,6 @@ def test_a_missing_toolchain_is_exit_code_3(tiny_copy: Path) -> None:
             "`record` was replaced. Use `python -m model_build verify WORKLOAD --target TARGET --on sagemaker "
             "--image-uri URI`.",
         ),
-        (["build", "tiny", "--role-arn=a"], "--role-arn was replaced. Use --set recommender.role_arn=ARN."),
         (["build", "large", "--target", "cpu"], "There is no workload 'large'. Known workloads: tiny."),
         (["build", "--all", "--target", "inf1"], "There is no target 'inf1' in any workload.toml of tiny."),
         (

@@ -37,8 +37,8 @@ def test_a_row_of_more_tokens_than_the_workload_takes(classifier: WorkloadFolder
     long = {"text": "ab " * 20}
     write(classifier, "payloads.jsonl", {"text": "a"}, None, long, long)
     assert refusal(classifier) == (
-        "payloads.jsonl:3: has 42 tokens, at most 32 are allowed. model.max_input_tokens in workload.toml is 32; the "
-        "model has positions for 64: raise it, say truncation = true, or shorten the row. So it is with another row."
+        "payloads.jsonl:3: has 42 tokens, at most 32 are allowed. model.max_input_tokens is 32; the model has "
+        "positions for 64: raise it, set truncation = true, or shorten the row. 2 rows have a problem."
     )
 
 
@@ -50,8 +50,8 @@ def test_a_row_without_a_text(classifier: WorkloadFolder) -> None:
 def test_a_text_that_is_too_long_for_a_generator(tiny_workload: WorkloadFolder) -> None:
     write(tiny_workload, "payloads.jsonl", {"text": "abc" * 10})
     assert refusal(tiny_workload) == (
-        "payloads.jsonl:1: has 32 tokens, at most 24 are allowed. model.max_input_tokens in workload.toml is 24: raise "
-        "it, or shorten the row."
+        "payloads.jsonl:1: has 32 tokens, at most 24 are allowed. model.max_input_tokens is 24: raise it, or "
+        "shorten the row."
     )
 
 

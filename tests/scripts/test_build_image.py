@@ -58,7 +58,7 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
-def test_an_image_is_built_asked_pushed_and_its_digest_left(checkout: Checkout) -> None:
+def test_an_image_is_built_checked_and_pushed_and_its_digest_recorded(checkout: Checkout) -> None:
     done = checkout.build("inf1")
     assert done.returncode == 0, done.stderr
     image = f"{REGISTRY}/transformers-in-production:{checkout.tag('inf1')}"
@@ -83,7 +83,7 @@ def test_an_image_is_built_asked_pushed_and_its_digest_left(checkout: Checkout) 
     assert load_image(checkout.folder, "inf1") == left
 
 
-def test_an_image_that_is_not_whole_is_not_pushed(checkout: Checkout) -> None:
+def test_an_incomplete_image_is_not_pushed(checkout: Checkout) -> None:
     done = checkout.build("triton-25.09-gpu", "theirs", WHOLE="1")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
@@ -139,6 +139,8 @@ def test_a_base_that_was_mirrored_is_pinned_and_comes_from_ones_own_registry(che
         ),
     ],
 )
-def test_what_cannot_be_had_is_said(checkout: Checkout, variables: dict[str, str], code: int, sentence: str) -> None:
+def test_missing_tools_and_files_are_errors(
+    checkout: Checkout, variables: dict[str, str], code: int, sentence: str
+) -> None:
     done = checkout.build("inf1", "theirs", **variables)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (code, sentence)

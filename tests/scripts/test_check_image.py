@@ -50,7 +50,7 @@ def test_it_knows_every_kind_and_parses_on_the_images_oldest_python() -> None:
     assert short == NEEDED.keys()
 
 
-def test_what_the_image_for_batches_has_is_told(bin_folder: Path, tmp_path: Path) -> None:
+def test_the_batch_image_lists_its_packages(bin_folder: Path, tmp_path: Path) -> None:
     assert refusal("cpu", tmp_path) == "tritonserver is not on PATH."
     program(bin_folder, "tritonserver", "exit 1")
     told = check("cpu", tmp_path / "models", 1)
@@ -62,7 +62,7 @@ def test_a_package_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
     assert refusal("inf1", tmp_path) == "torch_neuron cannot be imported: No module named 'torch_neuron'."
 
 
-def test_a_server_that_ends_is_told_with_its_log(bin_folder: Path, tmp_path: Path) -> None:
+def test_a_server_that_ends_is_an_error_with_its_log(bin_folder: Path, tmp_path: Path) -> None:
     program(bin_folder, "serve", "echo the model did not load; exit 1")
     assert refusal("triton-25.09-cpu", tmp_path) == (
         "serve did not answer /ping. The end of its log:\nthe model did not load\n"

@@ -195,7 +195,7 @@ def test_torch_is_the_build_that_pip_finds(tmp_path: Path, found: bool, build: s
     )
 
 
-def test_cdk_is_installed_last_for_another_package_brings_one_of_its_modules(tmp_path: Path) -> None:
+def test_cdk_is_installed_last_because_another_package_overwrites_one_of_its_modules(tmp_path: Path) -> None:
     notes, python = tmp_path / "notes", tmp_path / "python"
     python.write_text(f'#!/bin/sh\necho "$*" >> {notes}\nfor last; do :; done\ncat "$last" >> {notes}\n')
     python.chmod(0o755)
@@ -243,7 +243,7 @@ def test_a_lock_has_the_wheels_that_its_pythons_install_on_linux() -> None:
     assert fits("p-1-cp38-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64.whl", "3.13")
 
 
-def test_a_package_that_one_python_alone_needs_says_so() -> None:
+def test_a_package_for_one_python_has_a_marker() -> None:
     package = listed("1", "p-1-py3-none-any.whl", marker="python_full_version < '3.11' and sys_platform != 'win32'")
     assert list(entries_of([package], ("3.11",))) == []
     ((_, text),) = entries_of([package], ("3.10", "3.12"))

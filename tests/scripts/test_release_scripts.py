@@ -79,7 +79,7 @@ TABLE: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("relea
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_a_script_ends_as_documented(checkout: Checkout, name: str) -> None:
+def test_a_script_has_the_documented_output_and_exit_code(checkout: Checkout, name: str) -> None:
     case = TABLE[name]
     for program in {"aws", "python"} & case.keys():
         checkout.stand_in(program, case[program].replace("{python}", str(shutil.which("python"))) + "\n")
@@ -119,7 +119,7 @@ def test_a_model_is_built_once_for_what_it_is_made_from(checkout: Checkout) -> N
     assert checkout.asked == [build, lint, lint, build, lint]
 
 
-def test_what_a_model_is_made_from_is_known_without_gits_history(checkout: Checkout) -> None:
+def test_a_build_needs_no_git_history_to_reuse_an_earlier_one(checkout: Checkout) -> None:
     """A build gets the files of a commit alone: a clone would let it push."""
     made = 'case "$*" in *" build "*) mkdir -p build/spellcheck/cpu; touch build/spellcheck/cpu/artifact.json;; esac\n'
     checkout.stand_in("python", made)
@@ -151,7 +151,7 @@ def test_a_measured_artifact_is_proposed_on_a_branch_and_as_a_patch(checkout: Ch
     assert sorted(file.suffix for file in (checkout.folder / "proposal").iterdir()) == [".html", ".patch", ".txt"]
 
 
-def test_nothing_is_proposed_for_an_artifact_that_is_measured_already(checkout: Checkout) -> None:
+def test_a_measured_artifact_is_not_proposed_again(checkout: Checkout) -> None:
     checkout.write("workloads/spellcheck/recommendation.json", recommendation())
     checkout.commit()
     checkout.write("runs/candidate/recommendation.json", recommendation())
@@ -166,7 +166,7 @@ def test_nothing_is_proposed_for_an_artifact_that_is_measured_already(checkout: 
     assert (checkout.folder / "proposal/README.txt").read_text() == told
 
 
-def test_a_branch_that_cannot_be_pushed_leaves_its_patch_says_what_to_do_and_stops_no_release(
+def test_a_failed_push_leaves_a_patch_and_does_not_stop_the_release(
     checkout: Checkout,
 ) -> None:
     checkout.write("runs/candidate/recommendation.json", recommendation())
@@ -184,7 +184,7 @@ def test_a_branch_that_cannot_be_pushed_leaves_its_patch_says_what_to_do_and_sto
     assert (checkout.folder / "proposal/README.txt").read_text() == told
 
 
-def test_the_gate_of_a_build_for_inferentia_takes_what_was_recorded_on_the_chip(checkout: Checkout) -> None:
+def test_the_parity_gate_for_inferentia_uses_recorded_outputs(checkout: Checkout) -> None:
     checkout.stand_in("python", '[ "$2" != scripts.release.image ] || echo REGISTRY@DIGEST\n')
     checkout.write("build/duplicates/inf1/artifact.json", "{}")
     arguments = ("duplicates", "inf1", "arn", "bucket", "ml.inf1.xlarge")
@@ -226,7 +226,7 @@ INVOKE = "python -m inference_recommender invoke spellcheck --endpoint Beta-Spel
 
 
 @pytest.mark.parametrize(("status", "told"), [(0, ""), (2, ""), (3, LOOK), (70, "")])
-def test_the_smoke_test_asks_the_first_payloads_and_ends_as_the_client_does(
+def test_the_smoke_test_sends_the_first_payloads_and_returns_the_clients_exit_code(
     checkout: Checkout, smoke_test: SmokeTest, status: int, told: str
 ) -> None:
     payloads = ROOT / "workloads/spellcheck/payloads.jsonl"
@@ -259,14 +259,14 @@ ARGUMENTS = {
 }
 
 
-def test_every_script_begins_alike() -> None:
+def test_every_script_checks_its_arguments() -> None:
     scripts = {file.name: file.read_text() for file in (ROOT / "scripts/release").glob("*.sh")}
     assert scripts.keys() == ARGUMENTS.keys()
     assert all('\nsource "$(dirname "$0")/common.bash"\ntakes ' in text for text in scripts.values())
 
 
 @pytest.mark.parametrize("script", ARGUMENTS)
-def test_a_missing_or_empty_argument_is_no_failed_gate(checkout: Checkout, script: str) -> None:
+def test_a_missing_or_empty_argument_is_a_usage_error(checkout: Checkout, script: str) -> None:
     arguments = ARGUMENTS[script]
     missing, empty = checkout.run(script, *arguments[:-1]), checkout.run(script, *arguments[:-1], "")
     assert (missing.returncode, empty.returncode) == (2, 2)
@@ -276,7 +276,7 @@ def test_a_missing_or_empty_argument_is_no_failed_gate(checkout: Checkout, scrip
 
 
 @pytest.mark.parametrize("status", [1, 3, 70])
-def test_what_fails_in_a_program_of_ours_is_what_the_script_ends_with(checkout: Checkout, status: int) -> None:
+def test_a_script_returns_the_exit_code_of_a_failed_program(checkout: Checkout, status: int) -> None:
     checkout.stand_in("python", f"exit {status}\n")
     for script in ("build_model.sh", "measure.sh", "measure_endpoint.sh", "parity_gate.sh"):
         done = checkout.run(script, *ARGUMENTS[script])

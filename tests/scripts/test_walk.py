@@ -105,7 +105,7 @@ def stage(tmp_path: Path) -> Stage:
 LINES = Path(__file__).with_name("walk_output.txt").read_text("utf-8").splitlines()
 
 
-def test_each_step_has_a_line_with_its_result_and_its_time_and_the_commands_to_type(stage: Stage) -> None:
+def test_each_step_prints_result_time_and_commands(stage: Stage) -> None:
     code, printed = stage.take()
     assert code == 0, printed
     steps, _, after = printed.partition("\nthe account has ended\n")

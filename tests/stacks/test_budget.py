@@ -30,7 +30,7 @@ def request(budgeted: Synthesis) -> dict[str, Any]:
     return {**properties, "Budget": budget, "AccountId": "123456789012"}
 
 
-def test_it_is_told_at_80_per_cent_and_when_the_forecast_reaches_the_limit(budgeted: Synthesis) -> None:
+def test_a_budget_notifies_at_80_percent_and_at_a_forecast_of_the_limit(budgeted: Synthesis) -> None:
     made = budgeted.only("AWS::Budgets::Budget")
     assert made["Budget"]["BudgetLimit"] == {"Amount": 500, "Unit": "USD"}
     assert made["Budget"]["TimeUnit"] == "MONTHLY"
@@ -45,7 +45,7 @@ def test_it_is_told_at_80_per_cent_and_when_the_forecast_reaches_the_limit(budge
     assert allowed["Principal"] == {"Service": "budgets.amazonaws.com"}
 
 
-def test_it_counts_by_a_tag_that_every_stack_of_the_stage_has(tmp_path: Path) -> None:
+def test_a_budget_filters_by_the_stage_tag_of_every_stack(tmp_path: Path) -> None:
     make_ec2_repository(tmp_path, "duplicates")
     make_ec2_repository(tmp_path, "query_intent")
     app = make_repository(tmp_path).app(options=Options(budget_usd=500))
@@ -59,7 +59,7 @@ def test_it_counts_by_a_tag_that_every_stack_of_the_stage_has(tmp_path: Path) ->
     assert budget["CostFilters"] == {"TagKeyValue": [f"user:{STAGE_TAG}$beta"]}
 
 
-def test_without_a_limit_there_is_none(tmp_path: Path) -> None:
+def test_without_a_limit_there_is_no_budget(tmp_path: Path) -> None:
     assert make_repository(tmp_path).app().node.try_find_child(NAME) is None
 
 
@@ -73,18 +73,18 @@ def test_each_stage_of_a_release_has_its_own_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["none", "0", "-1", "inf", "nan"])
-def test_what_is_no_amount_is_refused(value: str) -> None:
+def test_an_invalid_amount_is_rejected(value: str) -> None:
     with pytest.raises(UsageError) as refusal:
         read_options({"beta-budget-usd": value}.get)
     assert str(refusal.value) == f"-c beta-budget-usd: got '{value}'. Allowed: USD a month, more than 0."
 
 
-def test_a_limit_is_the_stages_own() -> None:
+def test_each_stage_reads_its_own_limit() -> None:
     context = {"stage": "production", "production-budget-usd": "9000.5", "beta-budget-usd": 70}
     assert read_options(context.get).budget_usd == 9000.5
 
 
 @pytest.mark.slow
-def test_neither_cdk_nag_nor_cfn_lint_finds_anything(budgeted: Synthesis) -> None:
+def test_cdk_nag_and_cfn_lint_have_no_findings(budgeted: Synthesis) -> None:
     assert nag_findings(budgeted.app) == []
     assert [str(match) for match in lint_matches(budgeted.json, "us-east-1")] == []

@@ -16,7 +16,7 @@ def read(**context: Any) -> Options:
     return read_options({key.replace("_", "-"): value for key, value in context.items()}.get)
 
 
-def test_without_options_it_is_the_beta_stage_of_what_the_files_say() -> None:
+def test_the_default_is_the_beta_stage() -> None:
     assert read() == Options(stage="beta", hosting_target=None, recommendation="use")
 
 
@@ -33,14 +33,14 @@ def test_options_are_read_from_the_context() -> None:
         ({"autoscaling": "0"}, "-c autoscaling: got '0'. Allowed: on, off."),
     ],
 )
-def test_a_value_that_means_nothing_is_refused(context: dict[str, str], message: str) -> None:
+def test_an_invalid_option_is_rejected(context: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError) as refusal:
         read(**context)
     assert str(refusal.value) == message
 
 
 @pytest.mark.parametrize("given", ["hosting-target=cpu", "recommendation=ignore"])
-def test_production_is_no_rehearsal(given: str) -> None:
+def test_production_rejects_options_for_rehearsals(given: str) -> None:
     key, value = given.split("=")
     with pytest.raises(UsageError) as refusal:
         read(stage="production", **{key.replace("-", "_"): value})
@@ -49,7 +49,7 @@ def test_production_is_no_rehearsal(given: str) -> None:
     )
 
 
-def test_a_rehearsal_takes_the_target_where_a_workload_has_it(repository: Repository) -> None:
+def test_hosting_target_applies_to_workloads_that_have_the_target(repository: Repository) -> None:
     shutil.copytree(ROOT / "workloads/question_answering", repository.root / "workloads/question_answering")
     repository.host(target="tensorrt")
     repository.artifact_file("tensorrt").unlink()
@@ -68,7 +68,7 @@ def test_a_rehearsal_takes_the_target_where_a_workload_has_it(repository: Reposi
     ]
 
 
-def test_autoscaling_is_let_go_before_another_instance_type(repository: Repository) -> None:
+def test_autoscaling_can_be_turned_off_to_change_the_instance_type(repository: Repository) -> None:
     repository.host(image_uri="123456789012.dkr.ecr.eu-west-1.amazonaws.com/triton-onnxruntime:25.09")
     repository.recommend(candidate())
     synthesis = repository.synthesise(options=read(stage="production", autoscaling="off"))
@@ -81,7 +81,7 @@ def test_autoscaling_is_let_go_before_another_instance_type(repository: Reposito
     ]
 
 
-def test_a_target_of_no_workload_is_refused(repository: Repository) -> None:
+def test_an_unknown_hosting_target_is_rejected(repository: Repository) -> None:
     with pytest.raises(UsageError) as refusal:
         add_stacks(App(), repository.root, options=Options(hosting_target="tpu"))
     assert str(refusal.value) == "-c hosting-target: got 'tpu'. Allowed: cpu, cpu-int8, cuda, tensorrt."

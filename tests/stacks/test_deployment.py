@@ -16,7 +16,7 @@ def test_without_a_recommendation_one_instance_is_deployed_with_a_warning(reposi
     ]
 
 
-def test_an_image_of_ones_own_and_a_recommendation_of_this_artifact_leave_nothing_to_warn_about(
+def test_an_own_image_and_a_fitting_recommendation_give_no_warning(
     repository: Repository,
 ) -> None:
     repository.host(image_uri=OWN_IMAGE)
@@ -44,7 +44,7 @@ def test_a_fleet_that_was_sized_for_another_objective_is_deployed_with_a_warning
     ]
 
 
-def test_a_new_artifact_is_deployed_on_one_instance_to_be_measured_when_told_so(repository: Repository) -> None:
+def test_an_ignored_recommendation_deploys_one_instance(repository: Repository) -> None:
     repository.host(image_uri=OWN_IMAGE)
     repository.recommend(candidate(), archive_sha256=OTHER_SHA256)
     synthesis = repository.synthesise(options=Options(recommendation="ignore"))
@@ -56,7 +56,7 @@ def test_a_new_artifact_is_deployed_on_one_instance_to_be_measured_when_told_so(
     assert (variant["InstanceType"], variant["InitialInstanceCount"]) == ("ml.c5.xlarge", 1)
 
 
-def test_a_rehearsal_of_another_target_leaves_the_recommendation_alone(repository: Repository) -> None:
+def test_another_hosting_target_ignores_the_recommendation(repository: Repository) -> None:
     repository.host("tensorrt", image_uri=OWN_IMAGE)
     repository.recommend(candidate(instance_type="ml.g5.xlarge"))
     synthesis = repository.synthesise(options=Options(hosting_target="cpu"))
@@ -66,7 +66,7 @@ def test_a_rehearsal_of_another_target_leaves_the_recommendation_alone(repositor
     ]
 
 
-def test_production_keeps_two_instances_whatever_the_trough_needs(repository: Repository) -> None:
+def test_production_has_at_least_two_instances(repository: Repository) -> None:
     small = Autoscaling(min_capacity=1, max_capacity=1, target_invocations_per_instance=100.0)
     repository.recommend(candidate(instance_count=1, autoscaling=small))
     assert fleet(repository.synthesise(options=Options(stage="beta"))) == (1, 1, 1)

@@ -25,7 +25,7 @@ CANARY, LINEAR, ROLLING = (
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_a_template_keeps_its_promise(name: str, request: pytest.FixtureRequest) -> None:
+def test_a_template_has_the_intended_resources(name: str, request: pytest.FixtureRequest) -> None:
     case = TABLE[name]
     synthesis: Synthesis = request.getfixturevalue(case["stack"])
     properties = [each["Properties"] for each in synthesis.of_type(case["type"]).values()]

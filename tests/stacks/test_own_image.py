@@ -51,7 +51,7 @@ def test_another_image_is_another_template(repository: Repository) -> None:
     assert image(repository.synthesise(IRELAND)) != before
 
 
-def test_an_image_that_was_never_built_is_an_error_that_names_the_command(repository: Repository) -> None:
+def test_a_missing_image_is_an_error_with_the_build_command(repository: Repository) -> None:
     assert errors(repository.synthesise(IRELAND)) == [
         f"{repository.workload_file}: {image_file(repository.root, KIND)} does not exist: our image '{KIND}', which "
         f"the workload needs, was not built. Build and push it with `bash scripts/release/build_image.sh {KIND}`, or "
@@ -59,7 +59,7 @@ def test_an_image_that_was_never_built_is_an_error_that_names_the_command(reposi
     ]
 
 
-def test_an_image_of_other_files_than_there_are_now_is_an_error(repository: Repository) -> None:
+def test_an_outdated_image_is_an_error(repository: Repository) -> None:
     push(repository, content="0" * 64)
     assert errors(repository.synthesise(IRELAND)) == [
         f"{repository.workload_file}: {image_file(repository.root, KIND)}: our image '{KIND}' was built from other "
@@ -68,7 +68,7 @@ def test_an_image_of_other_files_than_there_are_now_is_an_error(repository: Repo
     ]
 
 
-def test_an_image_that_is_elsewhere_is_an_error(repository: Repository) -> None:
+def test_an_image_in_another_region_is_an_error(repository: Repository) -> None:
     push(repository)
     virginia = Environment(account="123456789012", region="us-east-1")
     assert errors(repository.synthesise(virginia)) == [
@@ -78,7 +78,7 @@ def test_an_image_that_is_elsewhere_is_an_error(repository: Repository) -> None:
     ]
 
 
-def test_the_local_account_pulls_nothing_and_says_so(repository: Repository) -> None:
+def test_the_local_account_pulls_no_image(repository: Repository) -> None:
     synthesis = repository.synthesise(IRELAND, Options(local=True))
     assert errors(synthesis) == []
     assert synthesis.notes("image:local") == [
@@ -87,7 +87,7 @@ def test_the_local_account_pulls_nothing_and_says_so(repository: Repository) -> 
     ]
 
 
-def test_without_an_account_a_template_can_be_looked_at_and_names_the_tag_of_the_image_to_be(
+def test_without_an_account_the_template_names_the_images_tag(
     unmeasured: Synthesis,
 ) -> None:
     assert errors(unmeasured) == []

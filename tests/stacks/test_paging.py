@@ -41,7 +41,7 @@ def only(template: Template, kind: str) -> dict[str, Any]:
     return dict(resource["Properties"])
 
 
-def test_any_of_the_alarms_pages_and_its_end_is_told_too(template: Template) -> None:
+def test_the_composite_alarm_notifies_of_every_alarm_and_of_its_end(template: Template) -> None:
     alarm = only(template, "AWS::CloudWatch::CompositeAlarm")
     (topic,) = template.find_resources("AWS::SNS::Topic")
     names = list(template.find_resources("AWS::CloudWatch::Alarm"))
@@ -51,7 +51,7 @@ def test_any_of_the_alarms_pages_and_its_end_is_told_too(template: Template) -> 
     assert alarm["AlarmActions"] == alarm["OKActions"] == [{"Ref": topic}]
 
 
-def test_the_topic_takes_only_tls_and_only_from_this_accounts_alarms(template: Template) -> None:
+def test_the_topic_accepts_only_tls_from_this_accounts_alarms(template: Template) -> None:
     statements = only(template, "AWS::SNS::TopicPolicy")["PolicyDocument"]["Statement"]
     denied, allowed = sorted(statements, key=lambda statement: statement["Effect"], reverse=True)
     assert denied["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
@@ -60,7 +60,7 @@ def test_the_topic_takes_only_tls_and_only_from_this_accounts_alarms(template: T
     assert allowed["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
 
 
-def test_a_key_is_made_only_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_a_kms_key_is_created_only_on_request(tmp_path: Path) -> None:
     """Each costs 1 USD a month."""
     template = template_of(paging(tmp_path))
     assert template.find_resources("AWS::KMS::Key") == {}

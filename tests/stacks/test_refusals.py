@@ -71,7 +71,7 @@ def expected(repository: Repository, message: str) -> str:
     return message.replace("{sha256}", file_sha256(repository.archive)[:12]) if "{sha256}" in message else message
 
 
-def test_unknown_zones_and_regions_pass(tmp_path: Path) -> None:
+def test_unknown_zones_and_regions_are_accepted(tmp_path: Path) -> None:
     repository = make_repository(tmp_path)
     repository.host(network={"kind": "new-vpc", "zone_ids": ["usw2-az1", "usw2-az4"]})
     repository.synthesise(Environment(account="123456789012", region="eu-west-1"))

@@ -15,8 +15,7 @@ from benchmarks.searches.simulated_service import (
     mm1_capacity_per_minute,
 )
 from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.probe import ProbeRecords
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity, ProbeRecords
 from inference_recommender.capacity.search import Bottleneck, Reason, Search, SendProbe
 
 P99_80 = Limit(percentile=99, latency_ms=80)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
-from inference_recommender.capacity.probe import Probe
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.capacity.search import Reason
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
-from inference_recommender.capacity.probe import Probe
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate import policy_search, sized_service
 from inference_recommender.simulate.simulation_file import Simulation

@@ -18,8 +18,8 @@ from typing import Any
 import boto3
 import pytest
 
-from inference_recommender.experiment.result import ExperimentResult
-from inference_recommender.measurement import Measurement
+from inference_recommender.experiment.result import ExperimentFolder
+from inference_recommender.report.document import Report
 from local_aws.process.local_account import LocalAccount
 from tests.scripts.rehearsal.roles import make_role
 from workloads import ROOT, NoVerdict
@@ -76,14 +76,14 @@ class Laboratory:
         assert process.returncode == expect, f"{' '.join(command)} ended with {process.returncode}\n{stdout}\n{stderr}"
         return stdout
 
-    def result(self, *command: str) -> ExperimentResult:
+    def result(self, *command: str) -> Report:
         """Runs an experiment to its verdict. One that is refused is resumed, which repeats the cells without one."""
         for _ in range(TRIES):
             process = self.start(*command, "--json")
             stdout, stderr = process.communicate(timeout=900)
             if process.returncode != NoVerdict.exit_code:
                 assert process.returncode == 0, f"{' '.join(command)} ended with {process.returncode}\n{stderr}"
-                return ExperimentResult.model_validate_json(stdout)
+                return Report.model_validate_json(stdout)
             (folder,) = re.findall(r"^Experiment: (.+)$", stderr, re.MULTILINE)
             command = (*EXPERIMENT, "--resume", folder)
         pytest.skip(f"this machine is too busy to measure: {stderr.splitlines()[-1]}")
@@ -119,33 +119,31 @@ def test_eight_cells_killed_midway_and_resumed_end_in_one_table_and_page(laborat
     (folder,) = _wait_for(laboratory.root, first, cells=3)
     first.send_signal(signal.SIGKILL)
     first.communicate()
-    before = {file: file.read_bytes() for file in folder.glob("cells/*/*.json") if _is_measured(file)}
-    result = laboratory.result(*EXPERIMENT, "--resume", str(folder))
+    before = {cell: one for cell, one in folder.measured().items() if one.failure_reason is None}
+    report = laboratory.result(*EXPERIMENT, "--resume", str(folder.path))
 
-    assert [row.variant for row in result.rows] == list(VARIANTS)
-    for row in result.rows:
-        assert row.candidate is not None
-        assert row.rate
-        assert row.latency_ms
-        assert (row.vcpus, row.memory_gib, row.gpus) == (4, 8, 0)
-        assert row.candidate.instance_count
-        assert row.ratios is not None
-    assert result.rows[0].ratios is not None
-    assert result.rows[0].ratios.invocations_per_minute == 1
-    assert result.recommended is not None
-    assert any(row.on_pareto_front for row in result.rows)
-    assert result.origin.measured_on == "local"
+    rows = report.tables[0].rows
+    assert [row["variant"] for row in rows] == list(VARIANTS)
+    for row in rows:
+        assert row["invocations_per_minute"]
+        assert row["p95_ms"]
+        assert (row["vcpus"], row["memory_gib"], row["gpus"]) == (4, 8, 0)
+        assert row["instance_count"]
+        assert row["invocations_ratio"]
+    assert rows[0]["invocations_ratio"] == 1
+    assert any("P" in str(row["mark"]) for row in rows)
+    assert report.environment["measured on"].startswith("local: ")
 
     jobs = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
     names = {job["JobName"] for job in jobs["InferenceRecommendationsJobs"]}
-    assert {f"{folder.name}-{variant}" for variant in VARIANTS} <= names
-    repeated = {f"{folder.name}-{file.parent.name}-2" for file in before} & names
+    assert {f"{folder.path.name}-{variant}" for variant in VARIANTS} <= names
+    repeated = {f"{folder.path.name}-{cell.variant}-2" for cell in before} & names
     assert not repeated, "a finished cell was measured again"
-    assert {file: file.read_bytes() for file in before} == before
+    assert folder.measured().items() >= before.items()
     assert laboratory.client("sagemaker").list_models()["Models"] == []
-    assert (folder / "report.html").read_text("utf-8").count("<svg") == 4
+    assert folder.report.read_text("utf-8").count("<svg") == 4
 
-    table = laboratory.run(*EXPERIMENT, "--resume", str(folder))
+    table = laboratory.run(*EXPERIMENT, "--resume", str(folder.path))
     assert all(f" {variant} " in table for variant in VARIANTS)
     assert "Recommended: " in table
     after = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
@@ -166,13 +164,10 @@ def test_two_cells_by_our_own_generator_on_endpoints_of_their_own(laboratory: La
         "load-tests",
     )
     jobs = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
-    result = laboratory.result(*EXPERIMENT, "text_classification", *options, *ACCESS)
-    assert [row.variant for row in result.rows] == ["ort-base", "ort-ig"]
-    for row in result.rows:
-        assert row.rate
-        assert row.candidate is not None
-        assert row.candidate.client_latency_ms["p95"] > 0
-    assert result.origin.measured_on == "local"
+    report = laboratory.result(*EXPERIMENT, "text_classification", *options, *ACCESS)
+    assert [row["variant"] for row in report.tables[0].rows] == ["ort-base", "ort-ig"]
+    assert all(row["invocations_per_minute"] for row in report.tables[0].rows)
+    assert report.environment["measured on"].startswith("local: ")
     deadline = time.monotonic() + 60
     while laboratory.client("sagemaker").list_endpoints()["Endpoints"]:
         assert time.monotonic() < deadline, "an endpoint was left running"
@@ -182,14 +177,14 @@ def test_two_cells_by_our_own_generator_on_endpoints_of_their_own(laboratory: La
     assert len(after["InferenceRecommendationsJobs"]) == len(jobs["InferenceRecommendationsJobs"])
 
 
-def _is_measured(file: Path) -> bool:
-    return Measurement.from_json(file).failure_reason is None
-
-
-def _wait_for(root: Path, process: "subprocess.Popen[str]", cells: int) -> list[Path]:
+def _wait_for(root: Path, process: "subprocess.Popen[str]", cells: int) -> list[ExperimentFolder]:
     deadline = time.monotonic() + 400
-    while len(list(root.glob("runs/*/cells/*/*.json"))) < cells:
+    while sum(len(each.measured()) for each in _folders(root)) < cells:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "the experiment hangs"
         time.sleep(0.5)
-    return list((root / "runs").iterdir())
+    return _folders(root)
+
+
+def _folders(root: Path) -> list[ExperimentFolder]:
+    return [ExperimentFolder(path) for path in root.glob("runs/*")]

@@ -1,29 +1,51 @@
 """An experiment against a fake account: killed at any moment and started again, it repeats no finished cell."""
 
 import itertools
-import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aws_api.expiry import expiry_of
-from inference_recommender.experiment.cells import Cell
-from inference_recommender.experiment.folder import ExperimentFolder
+from aws_api.sagemaker import INVOCATIONS_URL_TAG, EndpointDescription
+from inference_recommender.experiment import measure
+from inference_recommender.experiment.measure import ExperimentRun
+from inference_recommender.experiment.plan import Cell, CellBatch
+from inference_recommender.experiment.result import ExperimentFolder
+from inference_recommender.measure.load_test import LoadTest
+from inference_recommender.progress import ProgressUpdate, Silent
 from tests.inference_recommender.api import SERIES
-from tests.inference_recommender.experiment.experiment_account import IMAGE, ROLE, DiskAccount, prepared, run
-from workloads import ROOT, Interrupted
+from tests.inference_recommender.experiment.experiment_account import (
+    IMAGE,
+    NAME,
+    ROLE,
+    TYPES,
+    DiskAccount,
+    prepared,
+    run,
+)
+from tests.inference_recommender.measure.virtual_load import SERVICE_S, virtual_drive
+from tests.virtual_time import Network, answering
+from workloads import ROOT, Interrupted, PhasedTraffic
+from workloads.traffic import Phase, StoppingConditions
 
-TYPES = ["ml.c5.xlarge", "ml.c5.2xlarge"]
+BRIEF = PhasedTraffic(
+    type="phases",
+    phases=(Phase(initial_users=1, duration_s=1), Phase(initial_users=2, duration_s=2)),
+    stop=StoppingConditions(flat_invocations="Continue"),
+)
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> ExperimentFolder:
-    return ExperimentFolder(tmp_path / "runs" / "text-classification-experiment-1")
+    return ExperimentFolder(tmp_path / "runs" / NAME)
 
 
 @pytest.fixture
@@ -31,40 +53,39 @@ def account(tmp_path: Path) -> DiskAccount:
     return DiskAccount(tmp_path / "state")
 
 
+def jobs_of(account: DiskAccount) -> list[str]:
+    return [job["request"]["JobName"].removeprefix(f"{NAME}-") for job in account.created]
+
+
 def test_a_job_for_each_variant_measures_every_cell(kept: ExperimentFolder, account: DiskAccount) -> None:
-    planned = prepared(kept, ["ts-base", "ort-base"], TYPES)
-    measured = run(planned, account, kept)
+    planned = prepared(kept, account, ["ts-base", "ort-base"], TYPES)
+    measured = run(planned)
     assert [(each.variant, each.instance_type, each.max_invocations_per_minute) for each in measured] == [
         ("ts-base", "ml.c5.xlarge", 6_000),
         ("ts-base", "ml.c5.2xlarge", 12_000),
         ("ort-base", "ml.c5.xlarge", 12_000),
         ("ort-base", "ml.c5.2xlarge", 24_000),
     ]
-    assert [job["request"]["JobName"] for job in account.created] == [
-        "text-classification-experiment-1-ts-base",
-        "text-classification-experiment-1-ort-base",
-    ]
-    assert kept.origin().model_dump(exclude={"measured_at"}) == {
-        "measured_on": "local",
-        "machine": "Some CPU with 2 cores",
-        "region": "us-east-1",
-    }
+    assert jobs_of(account) == ["ts-base", "ort-base"]
+    assert (kept.origin().measured_on, kept.origin().machine) == ("local", "Some CPU with 2 cores")
+    assert kept.measurements() == measured, "the folder reads as a run's"
+    assert run(planned) == measured
+    assert len(account.created) == 2, "a finished experiment creates no job"
 
 
 def test_models_live_as_long_as_their_jobs_and_serve_the_archive_that_was_built(
     kept: ExperimentFolder, account: DiskAccount
 ) -> None:
-    run(prepared(kept, ["ort-base"]), account, kept)
+    run(prepared(kept, account, ["ort-base"]))
     assert account.models == {}
     (made,) = account.made
     *tags, expiry = made["Tags"]
     expires_at = expiry_of([expiry])
     assert expires_at is not None
-    lives_s = (expires_at - datetime.now(UTC)).total_seconds()
-    assert 7200 < lives_s < 7200 * len(TYPES) + 3600
+    assert 7200 < (expires_at - datetime.now(UTC)).total_seconds() < 7200 * len(TYPES) + 3600
     assert [{**made, "Tags": tags}] == [
         {
-            "ModelName": "text-classification-experiment-1-ort-base",
+            "ModelName": f"{NAME}-ort-base",
             "ExecutionRoleArn": ROLE,
             "EnableNetworkIsolation": True,
             "PrimaryContainer": {
@@ -84,40 +105,29 @@ def test_a_variant_that_fails_does_not_end_the_experiment_and_is_measured_again_
     kept: ExperimentFolder, account: DiskAccount
 ) -> None:
     account.failing = {"ts-base": "Triton was killed by signal 9."}
-    planned = prepared(kept, ["ts-base", "ort-base"])
-    failed, good = run(planned, account, kept)
+    planned = prepared(kept, account, ["ts-base", "ort-base"])
+    failed, good = run(planned)
     assert failed.failure_reason == "Triton was killed by signal 9."
     assert good.max_invocations_per_minute == 12_000
-    assert kept.left(planned.experiment.cells) == (Cell(variant="ts-base", instance_type="ml.c5.xlarge"),)
+    assert kept.left() == (Cell(variant="ts-base", instance_type="ml.c5.xlarge"),)
     account.failing = {}
-    again, kept_one = run(planned, account, kept)
+    again, kept_one = run(planned)
     assert (again.failure_reason, again.max_invocations_per_minute) == (None, 6_000)
     assert kept_one == good
-    assert [job["request"]["JobName"] for job in account.created] == [
-        "text-classification-experiment-1-ts-base",
-        "text-classification-experiment-1-ort-base",
-        "text-classification-experiment-1-ts-base-2",
-    ]
+    assert jobs_of(account) == ["ts-base", "ort-base", "ts-base-2"]
 
 
 def test_a_cell_that_proves_nothing_is_measured_again_on_resume(kept: ExperimentFolder, account: DiskAccount) -> None:
     account.series_of_tests = SERIES.model_copy(update={"errors": (0.0, 90.0, 0.0, 0.0)})
-    planned = prepared(kept, ["ort-base"])
-    run(planned, account, kept)
-    assert kept.left(planned.experiment.cells) == planned.experiment.cells
+    planned = prepared(kept, account, ["ort-base"])
+    run(planned)
+    assert kept.left() == planned.experiment.cells
     account.series_of_tests = SERIES
     account.make_model(account.made[0])  # as if it had been killed before the deletion
-    run(planned, account, kept)
-    assert kept.left(planned.experiment.cells) == ()
+    run(planned)
+    assert kept.left() == ()
     assert len(account.created) == 2
     assert account.models == {}
-
-
-def test_a_finished_experiment_creates_no_job(kept: ExperimentFolder, account: DiskAccount) -> None:
-    planned = prepared(kept, ["ort-base"])
-    first = run(planned, account, kept)
-    assert run(planned, account, kept) == first
-    assert len(account.created) == 1
 
 
 def test_ctrl_c_stops_the_job_and_keeps_the_cells_whose_test_had_ended(
@@ -125,37 +135,29 @@ def test_ctrl_c_stops_the_job_and_keeps_the_cells_whose_test_had_ended(
 ) -> None:
     """The second test was cut short: it is made again."""
     account.ending = 0
-
     presses = iter([KeyboardInterrupt()])
 
     def pressed(seconds: float) -> None:
         if press := next(presses, None):
             raise press
 
-    planned = prepared(kept, ["ort-base"], TYPES)
+    planned = prepared(kept, account, ["ort-base"], TYPES)
     with pytest.raises(Interrupted):
-        run(planned, account, kept, sleep=pressed)
+        run(planned, sleep=pressed)
     second = planned.experiment.cells[1]
-    assert kept.left(planned.experiment.cells) == (second,)
+    assert kept.left() == (second,)
     assert account.models == {}
     account.ending = None
-    measured = run(planned, account, kept)
-    assert [each.max_invocations_per_minute for each in measured] == [12_000, 24_000]
+    assert [each.max_invocations_per_minute for each in run(planned)] == [12_000, 24_000]
     tested = [job["request"]["InputConfig"]["EndpointConfigurations"] for job in account.created]
     assert tested == [[{"InstanceType": name} for name in TYPES], [{"InstanceType": second.instance_type}]]
 
 
-def test_the_folder_reads_as_a_runs(kept: ExperimentFolder, account: DiskAccount) -> None:
-    measured = run(prepared(kept, ["ort-base"]), account, kept)
-    kept_measurements = json.loads((kept.path / "measurements.json").read_text("utf-8"))
-    assert [one["variant"] for one in kept_measurements] == [one.variant for one in measured] == ["ort-base"]
-    assert kept.workload().name == "text_classification"
-
-
-@pytest.mark.parametrize("ended", [0, 1, 2])
-def test_killed_and_started_again_it_repeats_no_finished_cell(tmp_path: Path, ended: int) -> None:
+@pytest.mark.parametrize("ended", [0, 2])
+def test_killed_and_started_again_it_repeats_no_finished_cell(
+    kept: ExperimentFolder, account: DiskAccount, ended: int
+) -> None:
     """Three jobs of two cells. SIGKILL, which no program can handle, comes when `ended` jobs have."""
-    kept, account = ExperimentFolder(tmp_path / "experiment"), DiskAccount(tmp_path / "state")
     program = "tests.inference_recommender.experiment.experiment_account"
     process = subprocess.Popen(
         [sys.executable, "-m", program, str(kept.path), str(account.state), str(ended)], cwd=ROOT
@@ -165,20 +167,20 @@ def test_killed_and_started_again_it_repeats_no_finished_cell(tmp_path: Path, en
     finally:
         process.kill()
         process.wait()
-    before = {file: file.stat().st_mtime_ns for file in kept.path.glob("cells/*/*.json")}
+    before = kept.measured()
     assert len(before) == 2 * ended
 
     variants = ["ts-base", "ort-base", "ort-ig"]
-    run(prepared(kept, variants, TYPES), account, kept, sleep=lambda seconds: None)
+    run(prepared(kept, account, variants, TYPES))
     tested = [
         (job["request"]["InputConfig"]["ModelName"], configuration["InstanceType"])
         for job in account.created
         for configuration in job["request"]["InputConfig"]["EndpointConfigurations"]
     ]
-    models = [f"text-classification-experiment-1-{variant}" for variant in variants]
+    models = [f"{NAME}-{variant}" for variant in variants]
     assert tested == list(itertools.product(models, TYPES)), "each cell once, also of the job that ran at the kill"
-    assert len(kept.measured(kept.experiment().cells)) == 6
-    assert {file: file.stat().st_mtime_ns for file in before} == before
+    assert len(kept.measured()) == 6
+    assert kept.measured().items() >= before.items()
     assert account.models == {}
 
 
@@ -188,3 +190,112 @@ def _wait_until(condition: Callable[[], bool], process: "subprocess.Popen[bytes]
         assert process.poll() is None, "the experiment ended by itself"
         assert time.monotonic() < deadline, "the experiment hangs"
         time.sleep(0.01)
+
+
+class EndpointAccount(DiskAccount):
+    """Every endpoint leads to the servers of `network`."""
+
+    def __init__(self, state: Path) -> None:
+        super().__init__(state)
+        self.endpoints: dict[str, Mapping[str, Any]] = {}
+        self.made_endpoints: list[str] = []
+        self.made_variants: list[Mapping[str, Any]] = []
+        self.failing_types: dict[str, str] = {}
+        """Instance type → why its endpoints fail."""
+
+    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
+        self.made_endpoints.append(endpoint["EndpointName"])
+        self.made_variants.append(config["ProductionVariants"][0])
+        self.endpoints[endpoint["EndpointName"]] = config["ProductionVariants"][0]
+
+    def describe_endpoint(self, name: str) -> dict[str, Any]:
+        reason = self.failing_types.get(self.endpoints[name]["InstanceType"])
+        status = "InService" if reason is None else "Failed"
+        return {"EndpointName": name, "EndpointStatus": status, "FailureReason": reason}
+
+    def delete_endpoint(self, name: str) -> None:
+        self.endpoints.pop(name, None)
+
+    def endpoint_description(self, name: str) -> EndpointDescription:
+        return EndpointDescription(
+            endpoint=self.describe_endpoint(name),
+            config={"ProductionVariants": [self.endpoints[name]]},
+            model={},
+            tags=[{"Key": INVOCATIONS_URL_TAG, "Value": "http://127.0.0.1:1/invocations"}],
+            scalable_targets=[],
+        )
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+    """The servers behind every endpoint, asked by a generator in virtual time."""
+    servers = Network(answering(SERVICE_S))
+    monkeypatch.setattr(measure, "LoadTest", partial(LoadTest, drive=virtual_drive(servers)))
+    return servers
+
+
+@pytest.fixture
+def endpoints(tmp_path: Path) -> EndpointAccount:
+    return EndpointAccount(tmp_path / "state")
+
+
+@pytest.fixture
+def planned(kept: ExperimentFolder, endpoints: EndpointAccount) -> ExperimentRun:
+    """Two cells of one variant under three seconds of traffic, which has enough samples for the objective."""
+    made = prepared(kept, endpoints, ["ort-base"], TYPES)
+    workload = made.source.workload
+    objective = workload.latency_objective.model_copy(update={"percentile": "P50"})
+    traffic = {**workload.traffic, "quick": BRIEF}
+    made.source.workload = workload.model_copy(update={"traffic": traffic, "objective": objective})
+    experiment = made.experiment.model_copy(update={"load": "load-test"})
+    access = made.access.model_copy(update={"host_ami": "al2023-ami-sagemaker-inference-gpu-4-1"})
+    kept.begin(experiment, made.source.workload, access)
+    return replace(made, experiment=experiment, access=access)
+
+
+def test_load_tests_measure_each_cell_on_its_endpoint_and_an_ended_one_not_again(
+    planned: ExperimentRun, endpoints: EndpointAccount, kept: ExperimentFolder, network: Network
+) -> None:
+    class Killed(Silent):
+        def update(self, update: ProgressUpdate) -> None:
+            if len(endpoints.made_endpoints) == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(planned, progress=Killed())
+    assert kept.left() == planned.experiment.cells[1:]
+    assert len(network.requests) > 50, "the first cell's endpoint was asked"
+
+    measured = run(planned)
+    assert [each.instance_type for each in measured] == TYPES
+    counts = [sum(count or 0 for count in each.series.invocations) for each in measured if each.series]
+    assert len(counts) == 2
+    assert min(counts) > 50
+    assert endpoints.made_endpoints == [f"{NAME}-ort-base-{number}" for number in (1, 2, 2)]
+    assert endpoints.endpoints == endpoints.models == {}, "nothing is left behind"
+    assert kept.origin().measured_on == "local"
+    assert endpoints.created == [], "no job of Inference Recommender"
+
+
+def test_a_failed_endpoint_is_a_failed_cell_and_the_others_are_measured(
+    planned: ExperimentRun, endpoints: EndpointAccount, network: Network
+) -> None:
+    endpoints.failing_types = {"ml.c5.xlarge": "The primary container did not pass the ping health check."}
+    failed, measured = run(planned)
+    assert failed.failure_reason == (
+        f"endpoint {NAME}-ort-base-1 is Failed: The primary container did not pass the ping health check."
+    )
+    assert measured.series is not None
+    assert endpoints.endpoints == {}
+
+
+def test_a_gpu_has_its_host_image_and_a_share_of_the_utilisation_of_all(
+    planned: ExperimentRun, endpoints: EndpointAccount, network: Network
+) -> None:
+    endpoints.gpu_utilization_percent = 340.0
+    batch = CellBatch(name="b", variant="ort-base", instance_types=("ml.g4dn.12xlarge", "ml.g4dn.xlarge", *TYPES[:1]))
+    experiment = planned.experiment.model_copy(update={"cells": batch.cells})
+    planned.folder.begin(experiment, planned.source.workload, planned.access)
+    assert [each.gpu_utilization_percent for each in run(planned, experiment=experiment)] == [85.0, 340.0, None]
+    ami = "al2023-ami-sagemaker-inference-gpu-4-1"
+    assert [each.get("InferenceAmiVersion") for each in endpoints.made_variants] == [ami, ami, None]

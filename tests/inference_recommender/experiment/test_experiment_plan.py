@@ -1,21 +1,29 @@
-"""The cells and jobs of an experiment, before anything is sent."""
+"""The cells, images and jobs of an experiment, before anything is sent."""
 
 from collections import Counter
-from copy import copy
+from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from inference_recommender.experiment.cells import Cell, baseline_cell, cells
-from inference_recommender.experiment.plan import LARGEST_JOB, LONGEST_NAME, Experiment, batches, job_plan
+from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.experiment.plan import (
+    LARGEST_JOB,
+    LONGEST_NAME,
+    Cell,
+    Experiment,
+    baseline_cell,
+    batches,
+    cells,
+    job_plan,
+)
+from inference_recommender.experiment.resources import default_image, host_ami, images
 from inference_recommender.measure.job_requests import TestedModel
 from workloads import ProjectError, load_workload
+from workloads.own_images import OwnImage, content_of, image_file
 
 REVIEWS = load_workload("text_classification")
 ANSWERS = load_workload("question_answering")
 SUBJECT = TestedModel(model="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/p.tar.gz")
-GPU_TYPES = {"pt": 3, "trt": 4}
 
 
 def _experiment(*chosen: Cell) -> Experiment:
@@ -30,88 +38,90 @@ def _experiment(*chosen: Cell) -> Experiment:
 
 def test_every_variant_is_measured_on_every_type_of_its_target() -> None:
     counted = Counter(cell.variant for cell in cells(REVIEWS))
-    assert {name: count for name, count in counted.items() if name.startswith(("pt", "trt"))} == {
-        name: GPU_TYPES[name.split("-")[0]]
-        for name in ("pt-base", "pt-db", "pt-ig", "pt-ig-db", "trt-base", "trt-db", "trt-ig", "trt-db-ig")
-    }
-    assert {counted[name] for name in ("ts-base", "ts-ig-db", "ort-base", "ort-ig-db")} == {1}
-
-
-def test_a_workload_without_variants_compares_its_targets() -> None:
-    compared = cells(ANSWERS, ["inf1-data-parallel", "inf1-pipeline"])
-    assert [str(cell) for cell in compared] == [
-        "ml.inf1.xlarge/inf1-data-parallel",
-        "ml.inf1.6xlarge/inf1-data-parallel",
-        "ml.inf1.6xlarge/inf1-pipeline",
+    assert [counted[name] for name in ("pt-base", "pt-ig-db", "trt-base", "trt-db-ig", "ts-base", "ort-ig-db")] == [
+        *(3, 3, 4, 4, 1, 1)
     ]
     assert {cell.variant for cell in cells(ANSWERS)} >= {"inf1-data-parallel", "inf1-pipeline", "inf2"}
 
 
-def test_named_types_go_to_the_variants_that_can_run_on_them() -> None:
-    chosen = cells(REVIEWS, ["pt-base", "trt-base", "ort-base"], ["ml.g5.2xlarge", "ml.c5.2xlarge"])
-    assert [str(cell) for cell in chosen] == [
-        "ml.g5.2xlarge/pt-base",
-        "ml.g5.2xlarge/trt-base",
-        "ml.c5.2xlarge/ort-base",
-    ]
-
-
-def test_a_pipeline_needs_an_instance_type_with_enough_cores() -> None:
-    chosen = cells(ANSWERS, ["*pipeline"], ["ml.inf1.xlarge", "ml.inf1.6xlarge", "ml.inf1.24xlarge"])
-    assert [str(cell) for cell in chosen] == [
-        "ml.inf1.xlarge/inf1-chip-pipeline",
-        "ml.inf1.6xlarge/inf1-chip-pipeline",
-        "ml.inf1.24xlarge/inf1-chip-pipeline",
-        "ml.inf1.6xlarge/inf1-pipeline",
-        "ml.inf1.24xlarge/inf1-pipeline",
-    ]
+@pytest.mark.parametrize(
+    ("workload", "patterns", "types", "chosen"),
+    [
+        (
+            "question_answering",
+            ["inf1-data-parallel", "inf1-pipeline"],
+            [],
+            "ml.inf1.xlarge/inf1-data-parallel ml.inf1.6xlarge/inf1-data-parallel ml.inf1.6xlarge/inf1-pipeline",
+        ),
+        (
+            "text_classification",
+            ["pt-base", "trt-base", "ort-base"],
+            ["ml.g5.2xlarge", "ml.c5.2xlarge"],
+            "ml.g5.2xlarge/pt-base ml.g5.2xlarge/trt-base ml.c5.2xlarge/ort-base",
+        ),
+        (
+            "question_answering",  # a pipeline needs enough cores
+            ["*pipeline"],
+            ["ml.inf1.xlarge", "ml.inf1.6xlarge", "ml.inf1.24xlarge"],
+            "ml.inf1.xlarge/inf1-chip-pipeline ml.inf1.6xlarge/inf1-chip-pipeline ml.inf1.24xlarge/inf1-chip-pipeline "
+            "ml.inf1.6xlarge/inf1-pipeline ml.inf1.24xlarge/inf1-pipeline",
+        ),
+    ],
+)
+def test_cells_are_the_variants_on_the_types_that_run_them(
+    workload: str, patterns: list[str], types: list[str], chosen: str
+) -> None:
+    assert " ".join(map(str, cells(load_workload(workload), patterns, types))) == chosen
 
 
 @pytest.mark.parametrize(
-    ("patterns", "types", "problem"),
+    ("patterns", "types", "rows", "problem"),
     [
         (
             ["ort"],
             [],
+            1,
             f"--variants: 'ort' is none of {REVIEWS.file}. Known: {', '.join(REVIEWS.workload.deployables)}.",
-        ),
-        (
-            ["ort-base"],
-            ["c5.xlarge"],
-            "--instance-types: got 'c5.xlarge', which is not an instance type of SageMaker endpoints. Example: "
-            "ml.c5.xlarge.",
         ),
         (
             ["trt-base", "ort-base"],
             ["ml.inf1.xlarge", "ml.g5.xlarge"],
-            "--instance-types: got 'ml.inf1.xlarge', on which none of the chosen variants runs. trt-base is for "
-            "ml.g4dn and ml.g5. ort-base is for a CPU.",
+            1,
+            "--instance-types: got 'ml.inf1.xlarge', on which none of the chosen variants runs. Their targets are for "
+            "ml.g4dn.xlarge, ml.g4dn.2xlarge, ml.g4dn.12xlarge, ml.g5.xlarge, ml.c5.xlarge.",
+        ),
+        (
+            ["ort-base"],
+            ["c5.xlarge"],
+            1,
+            "--instance-types: got 'c5.xlarge', on which none of the chosen variants runs. Their targets are for "
+            "ml.c5.xlarge.",
         ),
         (
             ["cpu-int8"],
             [],
+            1,
             f"{REVIEWS.file}: no cell is left: the targets of cpu-int8 name no instance type of SageMaker (ml.…). Add "
             "instance_types to the target, or name types with --instance-types.",
         ),
+        (
+            ["ort-base"],
+            [],
+            17,
+            f"{REVIEWS.file}: rows_per_invocation: got 17, and a request to 'ort-base' has at most 16 rows, its "
+            "serving.max_batch_size. Raise that, or leave the variant out with --variants.",
+        ),
     ],
 )
-def test_cells_that_cannot_be_measured_are_refused(patterns: list[str], types: list[str], problem: str) -> None:
+def test_cells_that_cannot_be_measured_are_refused(
+    patterns: list[str], types: list[str], rows: int, problem: str
+) -> None:
+    folder = load_workload("text_classification")
+    objective = folder.workload.latency_objective.model_copy(update={"rows_per_invocation": rows})
+    folder.workload = folder.workload.model_copy(update={"objective": objective})
     with pytest.raises(ProjectError) as caught:
-        cells(REVIEWS, patterns, types)
-    assert str(caught.value) == problem
-    assert caught.value.exit_code == 2
-
-
-def test_a_variant_whose_batch_does_not_hold_a_request_is_refused() -> None:
-    folder = copy(REVIEWS)
-    objective = REVIEWS.workload.latency_objective.model_copy(update={"rows_per_invocation": 17})
-    folder.workload = REVIEWS.workload.model_copy(update={"objective": objective})
-    with pytest.raises(ProjectError) as caught:
-        cells(folder, ["ort-base"])
-    assert str(caught.value) == (
-        f"{REVIEWS.file}: rows_per_invocation: got 17, and a request to 'ort-base' has at most 16 rows, its "
-        "serving.max_batch_size. Raise that, or leave the variant out with --variants."
-    )
+        cells(folder, patterns, types)
+    assert (str(caught.value), caught.value.exit_code) == (problem, 2)
 
 
 def test_a_baseline_is_one_cell() -> None:
@@ -126,35 +136,22 @@ def test_a_baseline_is_one_cell() -> None:
     )
 
 
-CELLS = st.lists(
-    st.builds(
-        Cell,
-        variant=st.sampled_from(REVIEWS.workload.deployables),
-        instance_type=st.integers(1, 24).map(lambda number: f"ml.c5.{number}xlarge"),
-    ),
-    unique=True,
-    max_size=60,
-)
-
-
-@given(left=CELLS, taken=st.integers(0, 3))
-def test_the_jobs_hold_every_cell_that_is_left_once_and_no_other(left: list[Cell], taken: int) -> None:
+def test_batches_hold_every_remaining_cell_once_under_new_names() -> None:
+    left = [
+        Cell(variant=variant, instance_type=f"ml.c5.{number}xlarge")
+        for variant, count in (("ts-base", 23), ("ort-base", 10), ("a-variant-whose-name-is-long-1", 1))
+        for number in range(count)
+    ]
+    left.append(Cell(variant="a-variant-whose-name-is-long-2", instance_type="ml.c5.xlarge"))
     experiment = _experiment(*left)
-    earlier = {batch.name for batch in batches(experiment, left[:taken], ())}
+    earlier = [batch.name for batch in batches(experiment, left[:1], ())]
     planned = batches(experiment, left, earlier)
-    assert sorted(str(cell) for batch in planned for cell in batch.cells) == sorted(map(str, left))
-    assert all(1 <= len(batch.instance_types) <= LARGEST_JOB for batch in planned)
-    names = [batch.name for batch in planned]
-    assert len({*names, *earlier}) == len(names) + len(earlier)
-    assert all(len(name) <= LONGEST_NAME for name in names)
-    assert all(name.startswith("text-classification-") for name in names), "the role allows no other"
-
-
-@given(left=CELLS)
-def test_no_variant_has_more_jobs_than_it_needs(left: list[Cell]) -> None:
-    jobs = Counter(batch.variant for batch in batches(_experiment(*left), left, ()))
-    counts = Counter(cell.variant for cell in left)
-    assert jobs == {variant: -(-count // LARGEST_JOB) for variant, count in counts.items()}
+    assert [cell for batch in planned for cell in batch.cells] == left
+    assert max(len(batch.instance_types) for batch in planned) == LARGEST_JOB
+    assert [batch.name.removeprefix(f"{experiment.name}-") for batch in planned] == [
+        *("ts-base-2", "ts-base-3", "ts-base-4", "ort-base", "a-variant-whose", "a-variant-whos-2")
+    ]
+    assert max(len(batch.name) for batch in planned) <= LONGEST_NAME
 
 
 def test_a_job_tests_one_variants_model_on_the_types_of_its_cells() -> None:
@@ -162,13 +159,85 @@ def test_a_job_tests_one_variants_model_on_the_types_of_its_cells() -> None:
     experiment = _experiment(*chosen)
     plans = [job_plan(experiment, batch, REVIEWS.workload, SUBJECT) for batch in batches(experiment, chosen, ())]
     assert [plan.job_name.removeprefix(f"{experiment.name}-") for plan in plans] == [
-        "trt-base",
-        "trt-db",
-        "trt-ig",
-        "trt-db-ig",
+        *("trt-base", "trt-db", "trt-ig", "trt-db-ig")
     ]
     for plan in plans:
         (request,) = plan.requests
         types = [one["InstanceType"] for one in request["InputConfig"]["EndpointConfigurations"]]
         assert types == ["ml.g4dn.xlarge", "ml.g4dn.2xlarge", "ml.g4dn.12xlarge", "ml.g5.xlarge"]
         assert request["InputConfig"]["ContainerConfig"]["SupportedInstanceTypes"] == types
+
+
+class Account(SageMakerAccount):
+    """An account with a stack."""
+
+    region = "us-east-1"
+
+    def __init__(self) -> None:
+        """Opens no session."""
+
+    def stack_output(self, stack: str, key: str, instead: str = "") -> str:
+        return key
+
+    def image_uri(self, model_name: str) -> str:
+        return "the stack's"
+
+
+KIND = "triton-25.09-gpu"
+
+
+@pytest.mark.parametrize(
+    ("content", "region", "is_used"),
+    [("", "us-east-1", True), (None, "", False), ("b" * 64, "us-east-1", False), ("", "eu-west-1", False)],
+    ids=["pushed", "not built", "of other files", "of another region"],
+)
+def test_the_stacks_image_runs_on_its_hardware_and_the_projects_own_on_other(
+    tmp_path: Path, content: str | None, region: str, is_used: bool
+) -> None:
+    """The stack of question_answering hosts Inf1."""
+    image = OwnImage(
+        kind=KIND,
+        registry=f"123456789012.dkr.ecr.{region or 'us-east-1'}.amazonaws.com",
+        repository="r",
+        digest=f"sha256:{'a' * 64}",
+        content=content or content_of(KIND),
+    )
+    if content is not None:
+        image.write_json(image_file(tmp_path, KIND))
+    workload = ANSWERS.workload
+    assert default_image(workload, "ml.inf1.xlarge", Account(), tmp_path) == "the stack's"
+    assert default_image(REVIEWS.workload, "ml.c5.xlarge", Account(), tmp_path) == "the stack's", "a GPU's"
+    if is_used:
+        assert default_image(workload, "ml.g4dn.xlarge", Account(), tmp_path) == image.uri
+        return
+    with pytest.raises(ProjectError) as caught:
+        default_image(workload, "ml.g4dn.xlarge", Account(), tmp_path)
+    assert str(caught.value) == (
+        "recommender.images: ml.g4dn.xlarge needs another image than the stack's model, and no image of what "
+        "containers/ has now was pushed to us-east-1. Build and push it with `bash scripts/release/build_image.sh "
+        "triton-25.09-gpu`, or set recommender.images.gpu."
+    )
+
+
+def test_a_named_image_replaces_the_default() -> None:
+    both = cells(ANSWERS, ["inf1-data-parallel", "gpu-autocast"])
+    assert images(both, {"gpu": "g"}, lambda name: f"default of {name}") == {
+        "inf1": "default of ml.inf1.xlarge",
+        "gpu": "g",
+    }
+    assert images(both, {"gpu": "g", "all": "rest"}, str.upper) == {"inf1": "rest", "gpu": "g"}
+
+
+@pytest.mark.parametrize(
+    ("image", "ami"),
+    [
+        ("sagemaker-tritonserver:25.09-py3", "al2023-ami-sagemaker-inference-gpu-4-1"),
+        ("sagemaker-tritonserver:24.09-py3", "al2-ami-sagemaker-inference-gpu-3-1"),
+        ("sagemaker-tritonserver:19.01-py3", None),
+        ("team/triton@sha256:0", "al2023-ami-sagemaker-inference-gpu-4-1"),  # hosting.triton_version is 25.09
+    ],
+)
+def test_the_host_ami_is_that_of_the_images_triton(image: str, ami: str | None) -> None:
+    workload = REVIEWS.workload
+    assert host_ami(workload, {"gpu": f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}"}) == ami
+    assert host_ami(workload, {"cpu": image}) is None

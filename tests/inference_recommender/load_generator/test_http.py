@@ -138,27 +138,6 @@ def test_connections_that_a_server_closes_when_idle_are_no_errors() -> None:
     assert network.connections >= 8 * 8 / (IDLE_S + 0.1)
 
 
-def test_a_request_that_crosses_an_idle_close_is_sent_again_once() -> None:
-    """The server's close of the idle connection arrives 1 ms after the request was written."""
-    crossed: list[int] = []
-
-    def serve(request: Request, peer: Peer) -> None:
-        if not crossed:
-            crossed.append(request.connection)
-            peer.hang_up(after_s=0.001)
-        else:
-            peer.send(OK, after_s=0.01)
-
-    virtual = drive(LOW_RATE, serve)
-    first, second = virtual.network.requests[:2]
-    assert (first.body, first.connection) != (second.body, second.connection)
-    assert first.body == second.body
-    rows = virtual.run.log.requests()
-    assert (virtual.ended, rows.errors) == ("traffic ended", 0)
-    assert len(rows.succeeded) == len(arrival_times(LOW_RATE)) == len(virtual.network.requests) - 1
-    assert rows.from_intended_ms[0] == pytest.approx(11, abs=0.1), "its latency counts from the first send"
-
-
 def test_one_failed_request_at_a_low_rate_does_not_end_the_run() -> None:
     """Windows without a request, after an error, are no proof of a dead target."""
 
@@ -281,13 +260,6 @@ def test_an_answer_without_end_or_with_more_is_refused_and_not_kept(pieces: list
         deque(map(parsed.feed, pieces))
     assert str(bad.value) == why
     assert len(parsed.body) <= 600
-
-
-@pytest.mark.parametrize(("after_s", "sent"), [(0.001, 2), (0.2, 1)])
-def test_a_request_that_crosses_two_closes_or_was_held_before_one_is_an_error(after_s: float, sent: int) -> None:
-    virtual = drive(LOW_RATE, lambda request, peer: peer.hang_up(after_s))
-    assert virtual.ended == "target failed: the connection was closed"
-    assert virtual.run.log.requests().errors == len(virtual.network.requests) / sent
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 from inference_recommender.__main__ import main
-from inference_recommender.capacity.probe import Probe
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.capacity.server_times import ComputeTimes, ServerTimes
 from inference_recommender.measurement import Measurement
 from inference_recommender.tune.folder import TuneFolder, resumed

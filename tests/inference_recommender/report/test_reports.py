@@ -11,8 +11,7 @@ import pytest
 
 from inference_recommender.__main__ import main
 from inference_recommender.capacity.compare import ComparedRun, compare
-from inference_recommender.capacity.probe import Probe
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.cli.folder_report import read_report, write_page
 from inference_recommender.report.comparison_report import comparison_report
 from inference_recommender.report.document import Report, as_json

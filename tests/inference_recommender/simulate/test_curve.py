@@ -8,8 +8,7 @@ import pytest
 
 from benchmarks.searches.simulated_service import ALIKE, EXPONENTIAL, SimulatedService
 from benchmarks.searches.simulated_service import Service as Queue
-from inference_recommender.capacity.probe import Probe
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.simulate.curve import LatencyCurve, curve_of_candidate, curve_of_search
 from inference_recommender.simulate.policy import FIRST_MONDAY, Policy, Timing, TrafficLoad
 from inference_recommender.simulate.simulation import simulate

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from inference_recommender.__main__ import main
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity
 from inference_recommender.measure.job_requests import stopping_conditions
 from tests.builders import a_measurement, a_run_folder
 from workloads import load_workload

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.__main__ import main
-from inference_recommender.capacity.rate import Capacity
+from inference_recommender.capacity.probe import Capacity
 from inference_recommender.cli.size import document
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.run_folder import RunFolder

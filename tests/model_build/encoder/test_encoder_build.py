@@ -13,6 +13,7 @@ import torch
 
 from model_build import archive
 from model_build.build import build
+from model_build.compiled import compile_key
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from model_build.torch_threads import threads_kept
@@ -119,7 +120,10 @@ def test_another_label_in_the_evaluation_changes_no_archive(make: Make, task: st
 
     def planned() -> dict[str, Any]:
         plans = {name: plan_of(workload, name) for name in names if name != "inf1" or task != "text-pair-scoring"}
-        return {name: (each.compiled_key, each.contents(each.compiled / "graphs")) for name, each in plans.items()}
+        return {
+            name: (compile_key(each.compile_inputs), each.contents(each.compiled / "graphs"))
+            for name, each in plans.items()
+        }
 
     before = planned()
     file = workload.path / "evaluation.jsonl"

@@ -39,3 +39,19 @@ def test_a_wrong_checkpoint(refusal: Callable[..., str], brought: Path, tmp_path
     for name in case.get("without", ()):
         (folder / name).unlink()
     assert refusal(folder) == case["message"].replace("{folder}", str(folder))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "problem"),
+    [
+        ("--percentile", "95", "percentile: got \"95\". String should match pattern '^P\\d{1,2}(\\.\\d{1,2})?$'."),
+        ("--latency-ms", "-5", "model_latency_ms: got -5.0. Input should be greater than 0."),
+        (
+            "--peak-invocations-per-minute",
+            "0",
+            "peak_invocations_per_minute: got 0. Input should be greater than or equal to 1.",
+        ),
+    ],
+)
+def test_a_wrong_objective(refusal: Callable[..., str], brought: Path, option: str, value: str, problem: str) -> None:
+    assert refusal(brought / "bert_classifier", option, value) == f"[objective]: {problem}"

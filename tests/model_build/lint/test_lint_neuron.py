@@ -8,7 +8,7 @@ import pytest
 
 from containers.encoder.goldens import GOLDENS, Golden, to_json
 from model_build.lint.check import lint
-from model_build.lint.runtime_context import RuntimeContext, unmade_checks
+from model_build.lint.runtime_context import RuntimeContext
 from model_build.plan import plan
 from model_build.triton import repository
 from tests.model_build.lint.good_archives import TORCHSCRIPT, Tree, write
@@ -66,9 +66,9 @@ def put(name: str, content: bytes) -> Callable[[Tree], None]:
             "model.16.neuron.pt is not at the root of the archive.",
         ),
         (
-            put("server.json", b"{}"),
+            put("settings.json", b"{}"),
             "unreadable-neuron-file",
-            "server.json cannot be read (KeyError: 'preferred_batch_sizes').",
+            "settings.json cannot be read ('pad_to').",
         ),
         (put("weights.pkl", b"\x80\x02."), "pickle", "Pickles: 'weights.pkl'."),
     ],
@@ -86,16 +86,3 @@ def test_a_type_without_neuron_cores_is_refused(tmp_path: Path, tree: Tree) -> N
         "wrong-hardware",
         "The model is compiled for NeuronCores, which 'ml.g5.xlarge' lacks.",
     )
-
-
-def test_requests_are_held_to_the_fields_and_the_batch_that_the_server_takes(tmp_path: Path, tree: Tree) -> None:
-    payloads = tmp_path / "payloads.jsonl"
-    payloads.write_text('{"title": "a lamp", "other": "a lamp"}\n')
-    [finding] = lint(write(tree, tmp_path), RuntimeContext(payloads=(payloads,)))
-    assert (finding.code, finding.what) == ("payload-input", "The request lacks the input 'BRAND' of 'tiny'.")
-
-
-def test_on_inferentia_no_check_of_triton_is_missed() -> None:
-    assert [*unmade_checks(RuntimeContext(instance_types=("inf2.xlarge",)))] == [
-        "payloads against the model's signature"
-    ]

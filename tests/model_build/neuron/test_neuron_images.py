@@ -19,7 +19,7 @@ from containers.encoder.answers import OUTPUTS
 from model_build.build import verify_outputs
 from model_build.plan import plan
 from model_build.progress import silent
-from model_build.remote.source_archive import pack_source
+from model_build.remote.remote_build import pack_source
 from tests.containers.batch import batch_run
 from tests.containers.neuron.neuron_server import running
 from tests.model_build.miniatures.tiny_rows import make_workload

@@ -18,7 +18,7 @@ from model_build.encoder import bert
 from model_build.encoder.export import example
 from model_build.encoder.reference import Reference
 from model_build.plan import plan
-from model_build.remote.source_archive import source_files
+from model_build.remote.remote_build import source_files
 from tests import fake_neuron
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload
 

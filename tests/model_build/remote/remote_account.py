@@ -10,7 +10,7 @@ from typing import Any
 
 from aws_api.processing_jobs import ProcessingJob
 from model_build.remote.build_account import BuildAccount
-from model_build.remote.build_site import BuildSite
+from model_build.remote.request import BuildSite
 from tests.builders import an_artifact
 from workloads import ROOT, ModelArtifact
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from model_build.remote.source_archive import pack_source, source_files
+from model_build.remote.remote_build import pack_source, source_files
 from tests.model_build.remote.remote_account import miniature
 from workloads import UsageError, load_workload
 

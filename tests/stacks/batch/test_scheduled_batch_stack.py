@@ -35,7 +35,7 @@ def tasks(synthesis: Synthesis) -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_inf2_is_one_line_of_the_workload(tmp_path: Path, batch: Synthesis) -> None:
+def test_inf2_needs_one_changed_line(tmp_path: Path, batch: Synthesis) -> None:
     synthesis = make_ec2_repository(tmp_path, "duplicates", "inf2").synthesise(options=PRODUCTION)
     assert kinds(synthesis) == kinds(batch)
     assert synthesis.notes("inferentia:legacy") == []
@@ -47,7 +47,7 @@ def test_inf2_is_one_line_of_the_workload(tmp_path: Path, batch: Synthesis) -> N
     assert any("amazon-linux-2023/neuron/recommended" in str(each.get("Default")) for each in parameters)
 
 
-def test_a_stack_for_inf1_says_that_it_is_legacy_and_how_to_move(batch: Synthesis) -> None:
+def test_a_stack_for_inf1_has_a_note_on_moving_to_inf2(batch: Synthesis) -> None:
     """It is information, which `cdk synth --strict` lets pass."""
     (note,) = batch.notes("inferentia:legacy")
     assert note.endswith(
@@ -71,7 +71,7 @@ def test_every_shard_runs_at_once_then_every_row_is_accounted_for(batch: Synthes
     assert states["Account for every row"]["End"] is True
 
 
-def test_what_fails_is_started_again_and_a_run_ends_by_its_deadline(batch: Synthesis) -> None:
+def test_a_failed_shard_is_retried_until_the_deadline(batch: Synthesis) -> None:
     machine = definition(batch)
     assert machine["TimeoutSeconds"] == 6 * 3600
     text = json.dumps(machine)
@@ -122,7 +122,7 @@ def test_inputs_and_outputs_are_encrypted_versioned_logged_and_take_tls_only(bat
     assert denials == [{"Bool": {"aws:SecureTransport": "false"}}] * 3
 
 
-def test_a_key_of_ones_own_encrypts_rows_answers_and_logs(repository: Repository, batch: Synthesis) -> None:
+def test_a_named_key_encrypts_rows_answers_and_logs(repository: Repository, batch: Synthesis) -> None:
     assert not batch.of_type("AWS::KMS::Key")
     key = "arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
     repository.change_hosting(kms_key_arn=key)
@@ -142,13 +142,13 @@ def alarms(synthesis: Synthesis) -> dict[str, dict[str, Any]]:
     return {name[:-8]: each["Properties"] for name, each in found.items()}
 
 
-def test_a_run_that_is_not_daily_is_not_missed_after_a_day(repository: Repository) -> None:
+def test_only_a_daily_schedule_has_an_alarm_for_missed_runs(repository: Repository) -> None:
     repository.change_hosting(schedule="cron(0 2 ? * MON *)")
     synthesis = repository.synthesise(options=PRODUCTION)
     assert set(alarms(synthesis)) == {"WatchFailed", "WatchLate", "WatchSlow"}
 
 
-def test_in_beta_no_run_starts_by_the_clock_and_none_is_missed(beta: Synthesis, batch: Synthesis) -> None:
+def test_the_schedule_is_disabled_in_beta(beta: Synthesis, batch: Synthesis) -> None:
     assert (batch.only("AWS::Events::Rule")["State"], batch.notes("batch:schedule-off")) == ("ENABLED", [])
     assert beta.only("AWS::Events::Rule")["State"] == "DISABLED"
     assert set(alarms(beta)) == {"WatchFailed", "WatchLate", "WatchSlow"}

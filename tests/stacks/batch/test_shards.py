@@ -74,7 +74,7 @@ def test_shards_and_instance_type_are_the_recommendations_in_production_too(repo
     assert (shards.choice.file, shards.choice.key) == (repository.recommendation_file, "recommended.instance_type")
 
 
-def test_a_recommendation_that_is_ignored_leaves_the_workloads_own(repository: Repository) -> None:
+def test_an_ignored_recommendation_leaves_the_workloads_shards(repository: Repository) -> None:
     recommend(repository)
     assert planned(repository, Options(recommendation="ignore")).count == 3
 
@@ -90,7 +90,7 @@ def test_a_recommendation_of_another_archive_is_refused(repository: Repository) 
     )
 
 
-def test_what_was_measured_locally_is_told_in_beta_and_refused_in_production(repository: Repository) -> None:
+def test_a_local_measurement_warns_in_beta_and_is_rejected_in_production(repository: Repository) -> None:
     recommend(repository, known_by="local")
     (warning,) = planned(repository).warnings
     assert warning.text == f"{repository.recommendation_file}: was measured locally: 9 reports."
@@ -102,7 +102,7 @@ def test_what_was_measured_locally_is_told_in_beta_and_refused_in_production(rep
     )
 
 
-def test_an_objective_that_has_changed_since_is_told(repository: Repository) -> None:
+def test_a_changed_objective_warns(repository: Repository) -> None:
     recommend(repository, objective=ThroughputObjective(rows_per_second=4400.0))
     (warning,) = planned(repository).warnings
     assert warning.text == (
@@ -111,7 +111,7 @@ def test_an_objective_that_has_changed_since_is_told(repository: Repository) -> 
     )
 
 
-def test_a_recommendation_by_a_stated_rate_is_no_recommendation(repository: Repository) -> None:
+def test_a_recommendation_needs_a_measured_rate(repository: Repository) -> None:
     recommend(repository)
     file = repository.recommendation_file
     file.write_text(file.read_text("utf-8").replace('"stack"', '"stated"'), "utf-8")

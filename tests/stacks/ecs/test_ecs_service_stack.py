@@ -52,7 +52,7 @@ def test_the_archive_is_fetched_and_unpacked_before_the_server_starts(service: S
     assert mounts == [("/opt/ml/model", False), ("/opt/ml/model", True)]
 
 
-def test_inf2_is_one_line_of_the_workload(tmp_path: Path, service: Synthesis) -> None:
+def test_inf2_needs_one_changed_line(tmp_path: Path, service: Synthesis) -> None:
     repository = make_ec2_repository(tmp_path, "query_intent", "inf2")
     repository.recommend(service_candidate(instance_type="inf2.xlarge"))
     synthesis = repository.synthesise()
@@ -96,7 +96,7 @@ def test_the_service_goes_before_the_association_of_its_capacity_provider(servic
     assert "AWS::ECS::ClusterCapacityProviderAssociations" in kinds
 
 
-def test_nobody_outside_the_vpc_reaches_anything(service: Synthesis) -> None:
+def test_only_the_vpc_reaches_the_service(service: Synthesis) -> None:
     assert service.only("AWS::ElasticLoadBalancingV2::LoadBalancer")["Scheme"] == "internal"
     for group in service.of_type("AWS::EC2::SecurityGroup").values():
         for rule in group["Properties"].get("SecurityGroupIngress", ()):
@@ -144,7 +144,7 @@ def test_without_a_recommendation_one_task_runs_and_nothing_scales_it(repository
     assert synthesis.only("AWS::AutoScaling::AutoScalingGroup")["MaxSize"] == "2"
 
 
-def test_the_share_of_5xx_is_held_to_the_objective(service: Synthesis) -> None:
+def test_the_5xx_alarm_follows_the_objective(service: Synthesis) -> None:
     objective = make_objective()
     (alarm,) = [
         each["Properties"]
@@ -161,7 +161,7 @@ def make_objective() -> LatencyObjective:
     return load_workload("query_intent").workload.latency_objective
 
 
-def test_an_update_under_which_answers_get_slow_or_wrong_is_rolled_back(service: Synthesis) -> None:
+def test_an_update_that_raises_an_alarm_is_rolled_back(service: Synthesis) -> None:
     watched = service.only("AWS::ECS::Service")["DeploymentConfiguration"]["Alarms"]
     assert (watched["Enable"], watched["Rollback"]) == (True, True)
     alarms = service.of_type("AWS::CloudWatch::Alarm")
@@ -169,7 +169,7 @@ def test_an_update_under_which_answers_get_slow_or_wrong_is_rolled_back(service:
     assert metrics == ["ClientLatency", "ResponseTime", None, "Invocations"]  # the one without is a share of two
 
 
-def test_what_triton_does_not_report_has_neither_alarm_nor_graph(on_cpu: Synthesis) -> None:
+def test_metrics_that_triton_lacks_have_no_alarm_or_graph(on_cpu: Synthesis) -> None:
     alarms = on_cpu.of_type("AWS::CloudWatch::Alarm").values()
     watched = {each["Properties"].get("MetricName") for each in alarms}
     assert watched == {"ClientLatency", "UnHealthyHostCount", "TCP_Target_Reset_Count", "CPUUtilization"}
@@ -186,7 +186,7 @@ def test_a_task_may_read_its_archive_and_nothing_else(service: Synthesis) -> Non
     assert decrypt["Action"] == "kms:Decrypt"
 
 
-def test_a_key_is_a_workloads_own_only_where_it_asks(repository: Repository, service: Synthesis) -> None:
+def test_a_kms_key_is_used_only_if_the_workload_names_one(repository: Repository, service: Synthesis) -> None:
     assert not service.of_type("AWS::KMS::Key")
     repository.change_hosting(kms_key_arn=KEY)
     synthesis = repository.synthesise()
@@ -194,7 +194,7 @@ def test_a_key_is_a_workloads_own_only_where_it_asks(repository: Repository, ser
     assert synthesis.only("AWS::SNS::Topic")["KmsMasterKeyId"]["Fn::GetAtt"][0] in synthesis.of_type("AWS::KMS::Key")
 
 
-def test_an_existing_vpc_is_taken_as_it_is_told(repository: Repository) -> None:
+def test_an_existing_vpc_is_used_unchanged(repository: Repository) -> None:
     vpc = {
         "id": "vpc-0a1b",
         "cidr": "172.16.0.0/16",
@@ -213,7 +213,7 @@ def test_an_existing_vpc_is_taken_as_it_is_told(repository: Repository) -> None:
     )
 
 
-def test_an_image_of_ones_own_leaves_nothing_to_warn_about(repository: Repository) -> None:
+def test_an_own_image_gives_no_warning(repository: Repository) -> None:
     repository.change_hosting(image_uri=IMAGE)
     repository.recommend(service_candidate())
     synthesis = repository.synthesise()
@@ -221,7 +221,7 @@ def test_an_image_of_ones_own_leaves_nothing_to_warn_about(repository: Repositor
     assert {each["Image"] for each in containers(synthesis).values()} == {IMAGE}
 
 
-def test_a_stack_for_inf1_says_that_it_is_legacy_and_how_to_move(service: Synthesis) -> None:
+def test_a_stack_for_inf1_has_a_note_on_moving_to_inf2(service: Synthesis) -> None:
     """It is information, which `cdk synth --strict` lets pass."""
     (note,) = service.notes("inferentia:legacy")
     assert note.endswith(
@@ -230,7 +230,7 @@ def test_a_stack_for_inf1_says_that_it_is_legacy_and_how_to_move(service: Synthe
     )
 
 
-def test_without_a_recommendation_the_load_test_is_named_since_no_job_measures_a_service(
+def test_without_a_recommendation_the_warning_names_the_load_test(
     repository: Repository,
 ) -> None:
     repository.change_hosting(image_uri=IMAGE)

@@ -52,7 +52,7 @@ def zones(app: App) -> list[Any]:
     return [filled(each.get("AvailabilityZoneId") or each["AvailabilityZone"]) for each in found]
 
 
-def test_all_workloads_together_have_one_vpc_and_its_endpoints_once(app: App) -> None:
+def test_all_workloads_share_one_vpc_and_its_endpoints(app: App) -> None:
     templates = [Template.from_stack(stack) for stack in app.node.children if isinstance(stack, Stack)]
     assert len(templates) == 3
     endpoints = [each for template in templates for each in template.find_resources("AWS::EC2::VPCEndpoint").values()]
@@ -61,7 +61,7 @@ def test_all_workloads_together_have_one_vpc_and_its_endpoints_once(app: App) ->
     assert sum(len(template.find_resources("AWS::EC2::VPC")) for template in templates) == 1
 
 
-def test_nothing_inside_has_a_way_to_the_internet(network: Synthesis) -> None:
+def test_the_network_has_no_route_to_the_internet(network: Synthesis) -> None:
     for kind in ("AWS::EC2::InternetGateway", "AWS::EC2::NatGateway", "AWS::EC2::Route"):
         assert not network.of_type(kind)
     for subnet in network.of_type("AWS::EC2::Subnet").values():
@@ -102,7 +102,7 @@ def test_zones_are_those_of_the_region_that_have_the_type(tmp_path: Path) -> Non
     assert shared(made).all == ["use1-az2", "use1-az4"]
 
 
-def test_beta_has_one_zone_and_a_workload_may_say_how_many(tmp_path: Path) -> None:
+def test_beta_has_one_zone_unless_a_workload_names_a_number(tmp_path: Path) -> None:
     made = both(tmp_path)
     assert shared(made, Options()).all == ["use1-az1"]
     made["duplicates"].change_hosting(zone_count=1)
@@ -127,7 +127,7 @@ def test_a_workload_that_is_not_built_keeps_its_zones(tmp_path: Path) -> None:
     assert zones(made["duplicates"].app(VIRGINIA, PRODUCTION)) == ["use1-az1", "use1-az2"]
 
 
-def test_without_a_region_they_are_its_first_and_a_caution_says_so_in_beta_too(tmp_path: Path) -> None:
+def test_without_a_region_the_first_zones_are_used_with_a_caution(tmp_path: Path) -> None:
     app = both(tmp_path)["duplicates"].app()
     assert zones(app) == ["us-east-1a"]
     assert synthesis_of(app, NAME).warnings() == [
@@ -136,7 +136,7 @@ def test_without_a_region_they_are_its_first_and_a_caution_says_so_in_beta_too(t
     ]
 
 
-def test_nothing_is_said_of_cpus_or_of_a_region_that_is_known(tmp_path: Path) -> None:
+def test_cpu_types_and_known_regions_give_no_caution(tmp_path: Path) -> None:
     made = both(tmp_path, "cpu")
     made["duplicates"].instance_types("cpu", "c5.xlarge")
     assert shared(made, Options(), region=None).caution() is None
@@ -144,7 +144,7 @@ def test_nothing_is_said_of_cpus_or_of_a_region_that_is_known(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("named", [["us-east-1b", "us-east-1d"], ["use1-az4", "use1-az6"]])
-def test_named_zones_are_everybodys_and_none_is_looked_up(tmp_path: Path, named: list[str]) -> None:
+def test_named_zones_apply_to_all_workloads(tmp_path: Path, named: list[str]) -> None:
     made = both(tmp_path)
     made["query_intent"].change_hosting(availability_zones=named)
     app = made["duplicates"].app(VIRGINIA, PRODUCTION)
@@ -157,7 +157,7 @@ def test_named_zones_are_everybodys_and_none_is_looked_up(tmp_path: Path, named:
     assert "missing" not in json.loads((Path(app.outdir) / "manifest.json").read_text("utf-8"))
 
 
-def test_a_zone_keeps_its_addresses_when_others_come(tmp_path: Path) -> None:
+def test_a_zone_keeps_its_addresses_when_zones_are_added(tmp_path: Path) -> None:
     made = both(tmp_path)
     addresses = []
     for named in (["us-east-1d"], ["us-east-1b", "us-east-1d"]):
@@ -170,7 +170,7 @@ def test_a_zone_keeps_its_addresses_when_others_come(tmp_path: Path) -> None:
     assert addresses[1]["us-east-1b"] == "10.0.16.0/20"
 
 
-def test_names_beside_ids_are_refused(tmp_path: Path) -> None:
+def test_zone_names_and_ids_cannot_be_mixed(tmp_path: Path) -> None:
     made = both(tmp_path)
     made["query_intent"].change_hosting(availability_zones=["use1-az1"])
     made["duplicates"].change_hosting(availability_zones=["us-east-1b"])
@@ -188,6 +188,6 @@ def test_the_template_is_the_one_last_reviewed(network: Synthesis) -> None:
 
 
 @pytest.mark.slow
-def test_neither_cdk_nag_nor_cfn_lint_finds_anything(app: App, network: Synthesis) -> None:
+def test_cdk_nag_and_cfn_lint_have_no_findings(app: App, network: Synthesis) -> None:
     assert nag_findings(app) == []
     assert [str(match) for match in lint_matches(network.json, "us-east-1", "eu-west-1")] == []

@@ -27,7 +27,7 @@ def test_alarms_on_latency_and_errors_roll_an_update_back(everything: Synthesis)
     ]
 
 
-def test_a_network_of_its_own_has_no_way_out_but_to_the_services(everything: Synthesis) -> None:
+def test_a_new_network_reaches_only_the_aws_services(everything: Synthesis) -> None:
     found = everything.of_type
     zones = [subnet["Properties"]["AvailabilityZoneId"] for subnet in found("AWS::EC2::Subnet").values()]
     assert zones == ["use1-az4", "use1-az6"]
@@ -46,7 +46,7 @@ def test_the_endpoints_role_may_join_the_network(everything: Synthesis) -> None:
     assert "ec2:CreateNetworkInterface" in actions_of(everything, "ServingRole")
 
 
-def test_a_network_that_is_there_is_taken_as_it_is(repository: Repository) -> None:
+def test_an_existing_network_is_used_unchanged(repository: Repository) -> None:
     network = {"kind": "existing-vpc", "subnet_ids": ["subnet-0a", "subnet-0b"], "security_group_ids": ["sg-0c"]}
     repository.host(network=network)
     synthesis = repository.synthesise()
@@ -57,7 +57,7 @@ def test_a_network_that_is_there_is_taken_as_it_is(repository: Repository) -> No
     assert not synthesis.of_type("AWS::EC2::VPC")
 
 
-def test_a_key_that_is_given_is_used(repository: Repository) -> None:
+def test_a_named_kms_key_is_used(repository: Repository) -> None:
     arn = "arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
     repository.host(kms_key_arn=arn, data_capture={"percent": 5})
     synthesis = repository.synthesise()
@@ -68,7 +68,7 @@ def test_a_key_that_is_given_is_used(repository: Repository) -> None:
     assert len(synthesis.of_type("AWS::KMS::Key")) == 1  # the paging topic's, which CloudWatch has to be let use
 
 
-def test_inferentia_is_served_by_an_image_of_ones_own_that_is_told_nothing_of_triton(tmp_path: Path) -> None:
+def test_inferentia_uses_the_named_image_without_triton_settings(tmp_path: Path) -> None:
     repository = make_repository(tmp_path, "question_answering")
     repository.host("inf2", image_uri=OWN_NEURON)
     synthesis = repository.synthesise()
@@ -81,7 +81,7 @@ def test_inferentia_is_served_by_an_image_of_ones_own_that_is_told_nothing_of_tr
     assert [warning for warning in synthesis.warnings() if "recommendation:missing" not in warning] == []
 
 
-def test_inf1_says_that_no_alarm_rolls_it_back_and_where_one_does(tmp_path: Path) -> None:
+def test_inf1_warns_that_no_alarm_rolls_an_update_back(tmp_path: Path) -> None:
     repository = make_repository(tmp_path, "question_answering")
     repository.host("inf1-data-parallel", image_uri=OWN_NEURON, update={"strategy": "canary"})
     repository.recommend(candidate(instance_type="ml.inf1.xlarge"))
@@ -100,7 +100,7 @@ def test_inf1_says_that_no_alarm_rolls_it_back_and_where_one_does(tmp_path: Path
     assert "DeploymentConfig" not in synthesis.only("AWS::SageMaker::Endpoint")
 
 
-def test_a_fleet_that_one_zone_alone_can_hold_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_type_in_only_one_zone_gives_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = make_repository(tmp_path, "question_answering")
     repository.host("inf2", image_uri=OWN_NEURON)
     repository.recommend(candidate(instance_type="ml.inf2.xlarge"))

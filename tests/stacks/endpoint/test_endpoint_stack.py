@@ -87,7 +87,7 @@ def test_a_host_with_nvme_of_its_own_is_given_no_key(repository: Repository) -> 
     assert "KmsKeyId" not in repository.synthesise().only("AWS::SageMaker::EndpointConfig")
 
 
-def test_nothing_has_a_physical_name_but_what_is_never_replaced_and_called_by_it(measured: Synthesis) -> None:
+def test_only_resources_that_are_never_replaced_have_physical_names(measured: Synthesis) -> None:
     """The alarms that guard an update are there before the endpoint, on its name; CDK names composite alarms."""
     names = {"ModelName", "EndpointName", "RoleName", "AlarmName", "DashboardName", "TopicName", "BucketName"}
     named = {
@@ -98,7 +98,7 @@ def test_nothing_has_a_physical_name_but_what_is_never_replaced_and_called_by_it
     assert named == {("AWS::SageMaker::Endpoint", "EndpointName"), ("AWS::CloudWatch::CompositeAlarm", "AlarmName")}
 
 
-def test_what_bootstrap_encrypted_with_a_key_of_its_own_can_be_read(unmeasured: Synthesis) -> None:
+def test_a_bootstrap_bucket_with_its_own_key_can_be_read(unmeasured: Synthesis) -> None:
     """Nobody but S3 in this region may use it, and for the bucket of assets alone."""
     (grant,) = (each for each in statements_of(unmeasured, "Serving") if each["Action"] == "kms:Decrypt")
     via, context = grant["Condition"]["StringEquals"], grant["Condition"]["StringLike"]
@@ -108,7 +108,7 @@ def test_what_bootstrap_encrypted_with_a_key_of_its_own_can_be_read(unmeasured: 
     assert "cdk-hnb659fds-assets-" in bucket
 
 
-def test_the_endpoints_role_may_do_nothing_but_start_and_report(unmeasured: Synthesis) -> None:
+def test_the_endpoints_role_has_only_the_permissions_to_start_and_report(unmeasured: Synthesis) -> None:
     assert actions_of(unmeasured, "Serving") == {
         "s3:GetBucket*",
         "s3:GetObject*",
@@ -142,7 +142,7 @@ def test_the_recommender_reads_payloads_and_may_hand_on_two_roles(unmeasured: Sy
     assert {arn["Fn::GetAtt"][0][:7] for arn in handing_on["Resource"]} == {"Serving", "Recomme"}
 
 
-def test_invoking_is_granted_on_this_endpoint_alone(repository: Repository) -> None:
+def test_invoking_is_granted_only_on_this_endpoint(repository: Repository) -> None:
     synthesis = repository.synthesise()
     endpoint = next(child for child in synthesis.stack.node.children if isinstance(child, WorkloadEndpoint))
     stack = Stack(App(), "Caller")

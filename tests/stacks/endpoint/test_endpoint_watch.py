@@ -37,7 +37,7 @@ def test_saturation_is_watched_only_where_a_capacity_was_measured(unmeasured: Sy
     assert "InvocationsPerInstance" not in {alarm["MetricName"] for alarm in alarms(unmeasured)}
 
 
-def test_callers_faults_do_not_page(measured: Synthesis) -> None:
+def test_4xx_errors_do_not_page(measured: Synthesis) -> None:
     rule = measured.only("AWS::CloudWatch::CompositeAlarm")["AlarmRule"]["Fn::Join"][1]
     paging = {part["Fn::GetAtt"][0] for part in rule if isinstance(part, dict)}
     found = measured.of_type("AWS::CloudWatch::Alarm")
@@ -45,7 +45,7 @@ def test_callers_faults_do_not_page(measured: Synthesis) -> None:
     assert silent == {"Invocation4XXErrors"}
 
 
-def test_an_updates_bake_is_no_shorter_than_its_alarms_need() -> None:
+def test_an_updates_bake_time_covers_its_alarms() -> None:
     shortest = Canary.model_json_schema()["properties"]["bake_s"]["minimum"]
     assert shortest >= EVALUATION_PERIODS * 60
 

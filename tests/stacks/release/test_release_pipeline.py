@@ -64,7 +64,7 @@ def test_models_are_built_and_pass_the_parity_gate_before_anything_is_synthesise
     ]
 
 
-def test_what_beta_deploys_is_asked_measured_compared_proposed_and_taken_down(
+def test_beta_tests_measures_compares_proposes_and_takes_down(
     actions: dict[str, list[list[str]]],
 ) -> None:
     """A batch's instances end with it; a service is deployed, and nothing here asks it."""
@@ -77,9 +77,7 @@ def test_what_beta_deploys_is_asked_measured_compared_proposed_and_taken_down(
     assert after == [[*expected[0], "TakeDown-query_intent"], *expected[1:]]
 
 
-def test_production_takes_what_was_measured_on_its_artifact_and_tells_what_waits(
-    app: App, actions: dict[str, list[list[str]]]
-) -> None:
+def test_production_deploys_only_measured_artifacts(app: App, actions: dict[str, list[list[str]]]) -> None:
     deployed = deployments(actions["Production"])
     assert set(deployed) == {f"{name}Stack.Deploy" for name in ("Duplicates", "SharedNetwork", "Spellcheck")}
     assert actions["Production"][-1] == ["KeepBaseline-spellcheck"]
@@ -101,14 +99,12 @@ def before_production(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
     return dict(stack.template)
 
 
-def test_there_is_no_production_before_anything_was_measured(before_production: dict[str, Any]) -> None:
+def test_without_a_measurement_there_is_no_production_stage(before_production: dict[str, Any]) -> None:
     names = [stage["Name"] for stage in stages(before_production)]
     assert names == ["Source", "Build", "UpdatePipeline", "Assets", "Beta"]
 
 
-def test_the_first_deployment_needs_no_build_and_has_nothing_to_deploy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_deployment_of_the_pipeline_needs_no_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever makes the pipeline has built nothing: it builds, and then adds the stages to itself."""
     for name in ("CloudFormationValidatePlugin", "Validations"):
         monkeypatch.setattr(f"app.{name}", Mock())  # they take seconds, and other tests have them
@@ -177,7 +173,7 @@ def statements_of(template: dict[str, Any], role: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_only_a_proposal_gets_a_clone_and_with_it_the_right_to_push(template: dict[str, Any]) -> None:
+def test_only_the_propose_step_gets_a_clone(template: dict[str, Any]) -> None:
     configured = {a["Name"]: a["Configuration"] for a in stages(template)[0]["Actions"]}
     assert "OutputArtifactFormat" not in configured["Files"], "a zip, without the history"
     assert configured["Clone"]["OutputArtifactFormat"] == "CODEBUILD_CLONE_REF"
@@ -194,7 +190,7 @@ def test_only_a_proposal_gets_a_clone_and_with_it_the_right_to_push(template: di
     assert all("Propose" in name for name in may_use)
 
 
-def test_the_images_step_alone_is_privileged_and_pushes_to_one_repository(template: dict[str, Any]) -> None:
+def test_only_the_images_step_is_privileged_and_pushes(template: dict[str, Any]) -> None:
     projects = projects_of(template)
     privileged = {name for name, project in projects.items() if project["Environment"]["PrivilegedMode"]}
     (name,) = (name for name in projects if "BuildImages" in name)
@@ -209,7 +205,7 @@ def test_the_images_step_alone_is_privileged_and_pushes_to_one_repository(templa
     assert set(re.findall(r":repository/([a-z0-9-]+)", bases)) == {"pytorch-inference-neuron", "sagemaker-tritonserver"}
 
 
-def test_who_reads_the_repository_may_use_the_connection_under_the_name_in_its_arn(
+def test_roles_use_the_connection_under_the_service_name_of_its_arn(
     template: dict[str, Any], before_production: dict[str, Any]
 ) -> None:
     """IAM compares an action's service with the resource's; CDK knows the older one alone."""
@@ -248,7 +244,7 @@ def test_a_proposal_is_made_on_the_commit_that_was_measured(template: dict[str, 
     assert commands[0] == 'git checkout --quiet --detach "$COMMIT"'
 
 
-def test_no_build_can_write_what_another_build_a_gate_or_production_takes(template: dict[str, Any]) -> None:
+def test_a_build_can_write_only_its_own_cache_and_folder(template: dict[str, Any]) -> None:
     """Builds run code of others: each has a cache, a role and a folder of its own in the releases' bucket."""
     builds = {name: project for name, project in projects_of(template).items() if "BuildBuild" in name}
     assert len(builds) == len(WORKLOADS)
@@ -345,7 +341,7 @@ def test_without_a_repository_there_is_no_pipeline() -> None:
     ("given", "missing"),
     [({"release_repository": "o/n"}, "release-connection"), ({"release_connection": CONNECTION}, "release-repository")],
 )
-def test_half_a_source_is_refused(given: dict[str, str], missing: str) -> None:
+def test_an_incomplete_source_is_rejected(given: dict[str, str], missing: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_release(context(**given))
     assert str(caught.value) == (
@@ -354,7 +350,7 @@ def test_half_a_source_is_refused(given: dict[str, str], missing: str) -> None:
     )
 
 
-def test_a_wrong_source_is_refused_with_its_form() -> None:
+def test_a_malformed_source_is_rejected() -> None:
     with pytest.raises(UsageError) as caught:
         read_release(context(release_repository="models", release_connection=CONNECTION))
     assert str(caught.value) == "cdk.json: context.release-repository: got 'models'. Write it as OWNER/NAME."

@@ -43,9 +43,7 @@ def step(granted: dict[str, dict[str, str]], kind: str, workload: str) -> dict[s
 
 
 @pytest.mark.parametrize("workload", ENDPOINTS)
-def test_a_job_gets_betas_role_by_a_path_that_nothing_cuts(
-    workload: str, app: App, granted: dict[str, dict[str, str]]
-) -> None:
+def test_a_job_gets_betas_role_by_its_full_path(workload: str, app: App, granted: dict[str, dict[str, str]]) -> None:
     stack_name = f"Beta-{workload.title().replace('_', '')}Stack"
     assert f":role/inference-recommender/{stack_name}/*" in step(granted, "Measure", workload)["iam:PassRole"]
     (beta,) = (nested for nested in app.synth().nested_assemblies if nested.display_name.endswith("Beta"))
@@ -58,7 +56,7 @@ def test_a_job_gets_betas_role_by_a_path_that_nothing_cuts(
     assert role["Path"] == f"/inference-recommender/{stack_name}/"
 
 
-def test_an_endpoint_that_no_job_could_start_is_loaded_itself(
+def test_an_endpoint_that_no_job_can_start_is_measured_directly(
     template: dict[str, Any], granted: dict[str, dict[str, str]]
 ) -> None:
     """A job's hosts of ml.g4dn start with too old a driver; beta's variant names an AMI."""
@@ -128,7 +126,7 @@ def test_a_recording_makes_and_deletes_endpoints_of_its_workload_alone(
     assert "Record" in grants["iam:PassRole"]
 
 
-def test_only_betas_servers_can_be_deleted(granted: dict[str, dict[str, str]]) -> None:
+def test_only_betas_endpoints_can_be_deleted(granted: dict[str, dict[str, str]]) -> None:
     may_delete = {
         name: g["cloudformation:DeleteStack"] for name, g in granted.items() if "cloudformation:DeleteStack" in g
     }
