@@ -89,10 +89,9 @@ def _t5(source: RandomWeights) -> tuple[dict[str, Any], Draw]:
 
     def draw() -> dict[str, NDArray[Any]]:
         """Draws as transformers initialises a T5, which keeps activations of order one."""
-        import torch
-        from transformers import T5Config, T5ForConditionalGeneration
+        from transformers import T5Config, T5ForConditionalGeneration, set_seed
 
-        torch.manual_seed(source.seed)
+        set_seed(source.seed)
         kind: Any = T5Config
         weights = T5ForConditionalGeneration(kind(**config)).state_dict()
         tied = ("embed_tokens.weight", "lm_head.weight")

@@ -21,6 +21,8 @@ from model_build.checkpoint.tokenizer import check_tokenizer, padding_token
 from model_build.checkpoint.weights import check_files, check_weights, stored, stored_in_encoder
 from workloads import Model, RandomWeights, TextToText, UsageError, WorkloadFolder, file_sha256
 
+FOLDERS = ("./", "../", "/")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
@@ -117,8 +119,9 @@ def read(folder: Path, encoder: Path, model: Model) -> Checkpoint:
 def torchscript_file(workload: WorkloadFolder) -> Path | None:
     """Returns the TorchScript file that the workload names as its checkpoint, or None where it names another."""
     name = workload.workload.model.checkpoint
-    local = isinstance(name, str) and name.startswith(("./", "../", "/"))
-    return (workload.path / str(name)).resolve() if local and str(name).endswith(".pt") else None
+    if isinstance(name, str) and name.startswith(FOLDERS) and name.endswith(".pt"):
+        return (workload.path / name).resolve()
+    return None
 
 
 def _read_torchscript(file: Path, model: Model) -> Checkpoint:
@@ -138,7 +141,7 @@ def _read_torchscript(file: Path, model: Model) -> Checkpoint:
 def _locate(workload: WorkloadFolder, key: str, name: str | RandomWeights, cache: Path) -> Path:
     if isinstance(name, RandomWeights):
         return write_random(name, workload.workload.model, cache)
-    if name.startswith(("./", "../", "/")):
+    if name.startswith(FOLDERS):
         folder = (workload.path / name).resolve()
         if not folder.is_dir():
             raise UsageError(

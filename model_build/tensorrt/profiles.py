@@ -50,7 +50,10 @@ def encoder_profile(model: EncoderModel, serving: Serving) -> Profile:
     longest, most = model.max_input_tokens, serving.max_batch_size
     shortest = longest if model.padding == "max_length" else 1
     sizes = ((1, shortest), (timed_rows(serving) or 1, longest), (most, longest))
-    return _ranges(*({name: size[:1] if name == "valid_length" else size for name in model.inputs} for size in sizes))
+    shapes: list[dict[str, Shape]] = [
+        {name: size[:1] if name == "valid_length" else size for name in model.inputs} for size in sizes
+    ]
+    return _ranges(*shapes)
 
 
 def text2text_profiles(

@@ -108,13 +108,10 @@ def test_a_missing_toolchain_is_exit_code_3(tiny_copy: Path) -> None:
         [sys.executable, "-c", code, str(tiny_copy)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (3, "")
-    log = tiny_copy / "build" / "tiny" / ".compiled" / "cpu" / "build.log"
     assert done.stderr == (
         "The Python package 'torch' is not installed, and model_build needs it. "
         "Install the build's tools with `pip install -e '.[build]'`.\n"
-        f"The output of libraries is in {log}.\n"
     )
-    assert "PyTorch was not found" in log.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
