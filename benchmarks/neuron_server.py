@@ -12,7 +12,6 @@ more CPU time, by the median of the ratios and beyond `NOISE`.
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -35,6 +34,7 @@ from containers.encoder.settings import Settings
 from containers.neuron.placement import ServerSettings
 from inference_recommender.load_generator.plan import LoadPlan, Phase, TrafficPattern
 from inference_recommender.load_generator.process import GeneratorProcess
+from inference_recommender.payloads import payload_archive
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, make_tokenizer
 from tests.containers.neuron.neuron_server import free_port
 
@@ -155,16 +155,14 @@ def make_model(folder: Path, batch: int) -> None:
         pipeline_cores=1,
     )
     (folder / "server.json").write_text(serving.to_json())
-    tensor = {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": ["red shoes for men"]}
-    (folder / "payloads").mkdir()
-    (folder / "payloads" / "0.json").write_text(json.dumps({"inputs": [tensor]}))
+    (folder / "payloads.tar.gz").write_bytes(payload_archive([{"text": "red shoes for men"}]))
 
 
 def measure(name: str, serve: Serve, folder: Path, users: int, seconds: int) -> dict[str, float]:
     with serve(folder / "model") as (port, process):
         plan = LoadPlan(
             url=f"http://127.0.0.1:{port}/v2/models/intent/infer",
-            payloads=folder / "model" / "payloads",
+            payloads=folder / "model" / "payloads.tar.gz",
             traffic_pattern=TrafficPattern(
                 traffic_type="PHASES", phases=(Phase(initial_number_of_users=users, duration_in_seconds=seconds),)
             ),

@@ -94,6 +94,16 @@ class Measurement(Document):
         return next((code for words, code in _FAILURE_CODES.items() if reason.startswith(words)), None)
 
 
+def local_caution(measured_on: str | None, machine: str | None) -> tuple[str, ...]:
+    """Returns the caution about figures that SageMaker did not measure, or none."""
+    if measured_on != "local":
+        return ()
+    return (
+        f"Measured on this machine, not on SageMaker. {machine} stood in for every instance type. Size production "
+        "from a job on SageMaker.",
+    )
+
+
 def measurements(
     describe: Mapping[str, Any],
     steps: Sequence[Mapping[str, Any]],

@@ -1,10 +1,5 @@
 """python -m model_build init|plan|build|verify|lint …"""
 
-import signal
-
-if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of the imports; `exit_code` sets it back
-
 import argparse
 import contextlib
 import json
@@ -177,7 +172,7 @@ def _check_usage(options: argparse.Namespace) -> None:
     if options.target is None or bool(options.workload) == options.all:
         names = "--target" if options.target is None else "WORKLOAD or --all"
         raise UsageError(f"{options.command}: {names} is missing. Example: {example(options.command)}")
-    if options.command == "build" and options.dry_run and options.on == "local":
+    if options.command == "build" and options.dry_run and options.on != "sagemaker":
         raise UsageError("--dry-run requires --on sagemaker. `plan` prints what a build here does.")
 
 

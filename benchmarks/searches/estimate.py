@@ -39,9 +39,10 @@ def main() -> int:
         for words, disturbed in (("", False), (", with other work", True)):
             found = [estimate(service, seed, disturbed=disturbed) for seed in seeds]
             ratios = np.array([one.invocations_per_minute for one in found]) / truth
-            low, high = np.percentile(ratios, [2.5, 97.5])
-            holds = np.mean([one.interval[0] <= truth <= one.interval[1] for one in found])
+            intervals = [one.interval or (0.0, 0.0) for one in found]
+            holds = np.mean([low <= truth <= high for low, high in intervals])
             held.append(holds)
+            low, high = np.percentile(ratios, [2.5, 97.5])
             spread = f"{low:.2f} to {high:.2f}"
             print(f"{name + words:<26} {truth:10,.0f} {np.median(ratios):6.2f} {spread:>14} {holds:6.2f}", flush=True)
     return int(min(held) < HOLDS)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -30,7 +29,6 @@ from inference_recommender.simulate.shapes import SHAPES, shape
 from inference_recommender.simulate.simulation_file import (
     FIXED,
     RECOMMENDED,
-    Simulation,
     frontier_results,
     simulation_of,
     write_folder,
@@ -40,6 +38,7 @@ from inference_recommender.simulate.sized_service import (
     given_minimums,
     least_instances,
     measured_target,
+    recommended_policy,
     sized_service,
 )
 from inference_recommender.simulate.trace import Trace, read_trace
@@ -56,15 +55,7 @@ SEARCHED = 80
 """About the number of policies that a search tries."""
 CLOUDWATCH = "cloudwatch:"
 REQUESTED = "requested"
-"""The name of the policy of --policy."""
-POLICY_KEYS = {
-    "target": "target_invocations_per_instance",
-    "min": "min_capacity",
-    "max": "max_capacity",
-    "scale_out_cooldown_s": "scale_out_cooldown_s",
-    "scale_in_cooldown_s": "scale_in_cooldown_s",
-}
-"""A key of --policy → the policy's field."""
+"""The name of the policy of --set policy.KEY=VALUE."""
 DESCRIPTION = """Simulates the recommended fleet under a traffic trace: CloudWatch's alarms, target tracking with its
 cooldowns, instances that take minutes to start, and requests that wait, are late or are dropped. Each seed draws the
 traffic's noise, the arrivals, the start times of instances, and the capacity within its measured interval.
@@ -75,6 +66,7 @@ TRACE is one of
 - cloudwatch:ENDPOINT, the recorded invocations of an endpoint
 
 The policy is compared with a fixed fleet of the recommended size, and with an ideal fleet that knows the future.
+--set policy.KEY=VALUE adds another policy, with keys of `autoscaling` in recommendation.json.
 --optimise searches the cheapest policy within the tolerance and writes it into the recommendation for review; the next
 `cdk deploy` uses it. [simulation] in workload.toml has the start times, the tolerance and how gaps are filled.
 
@@ -112,13 +104,6 @@ def add(commands: Commands) -> None:
         metavar="N",
         help=f"number of seeds; default: {SEEDS}, or {SEEDS_OF_LONG} for a trace of more than a week",
     )
-    parser.add_argument(
-        "--policy",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help=f"another policy to compare with the recommended one: {', '.join(POLICY_KEYS)}",
-    )
     arguments.add_settings(parser, "simulation.KEY", "simulation.provisioning_s")
     parser.add_argument(
         "--optimise", action="store_true", help="search the cheapest policy within the tolerance and write it"
@@ -134,7 +119,7 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     traffic = _traffic(options, workload)
     service = sized_service(folder, options.source or folder.recommendation_file)
     _check_size(traffic, workload, service)
-    policy = _policy(options, service.policy)
+    policy = _policy(options, service, workload)
     case = SimulationCase(
         traffic=traffic,
         curve=service.curve,
@@ -142,26 +127,18 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
         tolerance=Tolerance(minutes=settings.tolerance_minutes, confidence=settings.confidence),
     )
     seeds = range(options.seeds or (SEEDS_OF_LONG if case.minutes > LONG_MINUTES else SEEDS))
-    least = least_instances(workload) if options.optimise else policy.min_capacity
-    size = max(service.candidate.instance_count or 1, least)
-    policies = {
-        RECOMMENDED: service.policy,
-        FIXED: replace(policy, min_capacity=size, max_capacity=size, scheduled_minimums=()),
-    }
-    if policy != service.policy:
-        policies = {REQUESTED: policy, **policies}
-    found = None
-    if options.optimise:
-        found = _searched(case, service.policy, seeds, workload, stderr)
-        policies.pop(RECOMMENDED)
-    total = len(seeds) * len(policies)
-    with workers(case, total) as pool, _progress(stderr, total) as done:
-        results = {name: pool.run(each, seeds, done) for name, each in policies.items()}
+    found = _searched(case, service.policy, seeds, workload, stderr) if options.optimise else None
+    results = _results(case, service, policy, seeds, found, stderr)
+    simulation = simulation_of(case, service, workload, results, datetime.now(UTC), found)
+    recorded = traffic.load(0) if options.trace.startswith(CLOUDWATCH) else None
+    run = write_folder(options.runs, simulation, workload, recorded)
+    if options.json:
+        print(simulation.model_dump_json(indent=2))
+    else:
+        show(simulation_report(run.path.name, simulation, workload, FolderInputs()), stdout_console())
+    tell(stderr, f"Kept in {run}. `python -m inference_recommender report {run}` draws it.")
     if found:
-        results = _with_search(found, results)
-    simulation = _conclude(options, case, service, workload, results, found, stderr)
-    if found:
-        _write(options, folder, case, service, found, stderr)
+        _write(options.source or folder.recommendation_file, workload, case, service, found, stderr)
     return 0 if simulation.safe else EXCEEDED
 
 
@@ -183,45 +160,42 @@ def _searched(
         ).run()
 
 
-def _with_search(found: PolicySearchResult, fixed: dict[str, PolicyResult]) -> dict[str, PolicyResult]:
-    """Returns the choice of a search before the recommended policy, the fixed fleet and the frontier."""
-    results = {RECOMMENDED: found.today, **fixed}
+def _results(
+    case: SimulationCase,
+    service: SizedService,
+    policy: Policy,
+    seeds: range,
+    found: PolicySearchResult | None,
+    stderr: Console,
+) -> dict[str, PolicyResult]:
+    """Returns the judged policy, the recommended one, a fixed fleet, and the frontier of a search, by name."""
+    size = max(service.candidate.instance_count or 1, policy.min_capacity)
+    fixed = replace(policy, min_capacity=size, max_capacity=size, scheduled_minimums=())
+    policies = {REQUESTED: policy, RECOMMENDED: service.policy, FIXED: fixed}
+    if policy == service.policy:
+        policies.pop(REQUESTED)
+    if found:
+        policies = {FIXED: fixed}
+    total = len(seeds) * len(policies)
+    with workers(case, total) as pool, _progress(stderr, total) as done:
+        results = {name: pool.run(each, seeds, done) for name, each in policies.items()}
+    if found is None:
+        return results
+    results = {RECOMMENDED: found.today, **results}
     if found.chosen is not found.today:
         results = {"chosen" if found.safe else "nearest": found.chosen, **results}
     return {**results, **frontier_results(found.frontier(), results)}
 
 
-def _conclude(
-    options: argparse.Namespace,
-    case: SimulationCase,
-    service: SizedService,
-    workload: Workload,
-    results: dict[str, PolicyResult],
-    found: PolicySearchResult | None,
-    stderr: Console,
-) -> Simulation:
-    """Writes the folder and prints the result."""
-    simulation = simulation_of(case, service, workload, results, datetime.now(UTC), found)
-    recorded = case.traffic.load(0) if options.trace.startswith(CLOUDWATCH) else None
-    folder = write_folder(options.runs, simulation, workload, recorded)
-    if options.json:
-        print(simulation.model_dump_json(indent=2))
-    else:
-        show(simulation_report(folder.path.name, simulation, workload, FolderInputs()), stdout_console())
-    tell(stderr, f"Kept in {folder}. `python -m inference_recommender report {folder}` draws it.")
-    return simulation
-
-
 def _write(
-    options: argparse.Namespace,
-    folder: WorkloadFolder,
+    file: Path,
+    workload: Workload,
     case: SimulationCase,
     service: SizedService,
     found: PolicySearchResult,
     stderr: Console,
 ) -> None:
     """Writes the chosen policy into the recommendation, if it is confirmed and one was simulated."""
-    file: Path = options.source or folder.recommendation_file
     if not found.safe:
         why = "was confirmed on held-out seeds" if found.chosen.is_within_tolerance else "is within the tolerance"
         tell(stderr, f"Nothing was written: no policy {why}.", "yellow")
@@ -230,13 +204,12 @@ def _write(
     elif found.chosen is found.today:
         tell(stderr, f"{from_here(file)} has this policy already.")
     else:
-        given = given_minimums(folder.workload)
+        given = given_minimums(workload)
         optimised_recommendation(service.recommendation, found, case, given).write_json(file)
         tell(stderr, f"Written: {from_here(file)}. The next `cdk deploy` uses it.")
-        before = service.candidate.autoscaling
-        if before and before.simulated:
-            tell(stderr, f"It replaces the policy that was chosen on {before.simulated.trace}.")
-        tell(stderr, f"Next: review it, then run `cdk deploy {folder.workload.stack_name}`.")
+        if before := service.autoscaling.simulated:
+            tell(stderr, f"It replaces the policy that was chosen on {before.trace}.")
+        tell(stderr, f"Next: review it, then run `cdk deploy {workload.stack_name}`.")
 
 
 @contextmanager
@@ -253,19 +226,16 @@ def _workload(options: argparse.Namespace) -> WorkloadFolder:
     folder = load_workload(options.workload)
     folder = folder.measured_on(measured_target(options.source or folder.recommendation_file))
     of_objective = [each for each in options.settings if each.startswith("objective.")]
-    others = [each for each in options.settings if each not in of_objective]
+    others = [each for each in options.settings if not each.startswith(("objective.", "policy."))]
     if of_objective and (options.source is None or options.source.name == folder.recommendation_file.name):
         raise UsageError(
             "--set objective.KEY=VALUE sizes the fleet again. Name the measurement with --from, such as the "
             "recommendation's run: --from runs/NAME."
         )
     workload = folder.workload
-    folder.workload = workload.model_copy(
-        update={
-            "objective": arguments.with_settings(of_objective, "objective", workload.latency_objective),
-            "simulation": arguments.with_settings(others, "simulation", workload.simulation),
-        }
-    )
+    objective = arguments.with_settings(of_objective, "objective", workload.latency_objective)
+    simulation = arguments.with_settings(others, "simulation", workload.simulation)
+    folder.workload = workload.model_copy(update={"objective": objective, "simulation": simulation})
     return folder
 
 
@@ -304,25 +274,9 @@ def _traffic(options: argparse.Namespace, workload: Workload) -> TrafficSource:
     return read_trace(Path(name), workload.simulation.fill_gaps)
 
 
-def _policy(options: argparse.Namespace, recommended: Policy) -> Policy:
-    """Returns the recommended policy with the settings of --policy."""
-    if options.optimise and options.policy:
-        raise UsageError("--optimise chooses the policy itself. Leave out --policy.")
-    given: dict[str, Any] = {}
-    for setting in options.policy:
-        key, _, text = setting.partition("=")
-        if key not in POLICY_KEYS:
-            raise UsageError(f"--policy: got '{setting}'. Allowed: {', '.join(f'{each}=N' for each in POLICY_KEYS)}.")
-        # Seconds are whole numbers from 0 on, counts are whole and above 0, and the target is above 0.
-        parse = arguments.whole if key.endswith("_s") else arguments.positive if key == "target" else arguments.count
-        try:
-            given[POLICY_KEYS[key]] = parse(text)
-        except argparse.ArgumentTypeError as error:
-            raise UsageError(f"--policy: {setting}: {error}") from error
-    policy = replace(recommended, **given)
-    if policy.min_capacity > policy.max_capacity:
-        raise UsageError(
-            f"The policy's minimum of {policy.min_capacity} instances is above its maximum of {policy.max_capacity}. "
-            "Change --policy min or max."
-        )
-    return policy
+def _policy(options: argparse.Namespace, service: SizedService, workload: Workload) -> Policy:
+    """Returns the recommended policy with the settings of --set policy.KEY=VALUE."""
+    settings = [each for each in options.settings if each.startswith("policy.")]
+    if options.optimise and settings:
+        raise UsageError("--optimise chooses the policy itself. Leave out --set policy.")
+    return recommended_policy(workload, arguments.with_settings(settings, "policy", service.autoscaling))

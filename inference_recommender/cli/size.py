@@ -16,12 +16,7 @@ from inference_recommender.output import Commands, add_command, stdout_console, 
 from inference_recommender.report.size_report import batch_report, catalogue_report, fleet_report
 from inference_recommender.report.text import show
 from inference_recommender.sizing import prices
-from inference_recommender.sizing.batch import (
-    Throughput,
-    holds_throughput,
-    read_throughput,
-    size_batch,
-)
+from inference_recommender.sizing.batch import Throughput, holds_throughput, read_throughput, size_batch
 from inference_recommender.sizing.decision import Evidence, cheapest, size_candidates
 from inference_recommender.sizing.evidence import read_evidence
 from inference_recommender.sizing.fleet import Demand
@@ -29,14 +24,12 @@ from inference_recommender.sizing.prices import Catalogue
 from workloads import (
     ROOT,
     BatchRecommendation,
-    BatchSizing,
     Candidate,
     ModelArtifact,
     ScheduledBatchHosting,
     Sizing,
     UsageError,
     Workload,
-    WorkloadFolder,
     load_workload,
     workload_names,
 )
@@ -49,22 +42,6 @@ DEFAULT_REGION = "us-east-1"
 OF_A_FLEET = ("peak_invocations_per_minute", "latency_limit_ms")
 OF_A_BATCH = ("baseline", "rows_per_run", "recommend")
 TYPED = re.compile(r"((?:ml\.)?[a-z0-9-]+\.[a-z0-9-]+)=(.+)")
-PRINTED = (
-    "instance_type",
-    "variant",
-    "environment",
-    "max_invocations_per_minute",
-    "capacity_basis",
-    "model_latency_ms",
-    "objective_latency_ms",
-    "instance_count",
-    "instance_count_parts",
-    "cost_per_hour_usd",
-    "cost_per_million_invocations_usd",
-    "meets_objective",
-)
-"""Fields of a candidate in the document of `size --json`."""
-
 DESCRIPTION = """Prints the instances that a peak needs, their cost, and the cheapest configuration that meets the
 objective. The file or folder decides what the evidence is.
 
@@ -129,7 +106,9 @@ def _size(options: argparse.Namespace, stderr: Console) -> int:
         _refuse(options, OF_A_FLEET, "a job, a run or a search")
         return _size_batch(options, stderr)
     _refuse(options, OF_A_BATCH, "a batch's reports or a rate")
-    evidence = _evidence(paths) if paths else None
+    if len(paths) > 1:
+        raise UsageError(f"--from: got {len(paths)} paths. Only the reports of a batch may be several.")
+    evidence = read_evidence(paths[0]) if paths else None
     if options.refresh_prices:
         code = _refresh(options.region, evidence, stderr)
         if evidence is None:
@@ -142,12 +121,6 @@ def _typed(sources: Sequence[str]) -> tuple[list[Path], str | None]:
     typed = [TYPED.fullmatch(source) for source in sources]
     paths = [Path(match[2] if match else source) for match, source in zip(typed, sources, strict=True)]
     return paths, next((match[1] for match in typed if match), None)
-
-
-def _evidence(paths: Sequence[Path]) -> Evidence:
-    if len(paths) > 1:
-        raise UsageError(f"--from: got {len(paths)} paths. Only the reports of a batch may be several.")
-    return read_evidence(paths[0])
 
 
 def _refuse(options: argparse.Namespace, names: Sequence[str], belongs_to: str) -> None:
@@ -168,7 +141,8 @@ def _size_fleet(options: argparse.Namespace, evidence: Evidence, stderr: Console
     if options.json:
         for caution in evidence.cautions:
             warn(stderr, caution)
-        print(json.dumps(document(candidates, chosen), indent=2, ensure_ascii=False))
+        document = {"candidates": [_plain(each) for each in candidates], "recommended": chosen and _plain(chosen)}
+        print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         report = fleet_report(candidates, chosen, demand, evidence.cautions, explain=options.explain)
         show(report, stdout_console())
@@ -197,14 +171,9 @@ def _demand(options: argparse.Namespace, workload: Workload | None) -> Demand:
     return replace(demand, percentile=percentile or demand.percentile, model_latency_ms=limit_ms)
 
 
-def document(candidates: Sequence[Candidate], chosen: Candidate | None) -> dict[str, Any]:
-    """Returns the document of `size --json`."""
-    return {"candidates": [_plain(each) for each in candidates], "recommended": _plain(chosen) if chosen else None}
-
-
 def _plain(candidate: Candidate) -> dict[str, Any]:
-    plain = {name: getattr(candidate, name) for name in PRINTED}
-    return {**plain, "reason": f"{candidate.reason} Price: {candidate.cost_reason}"}
+    reason = f"{candidate.reason} Price: {candidate.cost_reason}"
+    return {**candidate.model_dump(mode="json"), "reason": reason}
 
 
 def _size_batch(options: argparse.Namespace, stderr: Console) -> int:
@@ -225,11 +194,12 @@ def _size_batch(options: argparse.Namespace, stderr: Console) -> int:
         return replace(throughput, instance_type=instance_type or throughput.instance_type)
 
     sizing = arguments.with_settings(options.settings, "sizing", workload.sizing)
+    builds = (ROOT / "build" / workload.name).glob("*/artifact.json")
     result = size_batch(
         workload.model_copy(update={"sizing": sizing}),
         read(options.source),
         read(options.baseline) if options.baseline else None,
-        _built(folder),
+        {artifact.archive_sha256: artifact for artifact in map(ModelArtifact.from_json, builds)},
         options.rows_per_run,
         options.region or DEFAULT_REGION,
     )
@@ -238,24 +208,14 @@ def _size_batch(options: argparse.Namespace, stderr: Console) -> int:
     else:
         show(batch_report(result, explain=options.explain), stdout_console())
     if options.recommend:
-        _write(result, folder, stderr)
+        if not isinstance(result, BatchRecommendation):
+            raise UsageError(
+                "--recommend: needs measured reports. Write shards from a stated rate into workload.toml, "
+                "hosting.shards, with their source."
+            )
+        result.write_json(folder.recommendation_file)
+        tell(stderr, f"Written: {from_here(folder.recommendation_file)}. The next `cdk deploy` uses it.")
     return 0
-
-
-def _built(folder: WorkloadFolder) -> dict[str, ModelArtifact]:
-    """Returns the artifacts of the workload's builds on this machine, by sha256 of their archive."""
-    files = (ROOT / "build" / folder.workload.name).glob("*/artifact.json")
-    return {artifact.archive_sha256: artifact for artifact in map(ModelArtifact.from_json, files)}
-
-
-def _write(result: BatchSizing, folder: WorkloadFolder, stderr: Console) -> None:
-    if not isinstance(result, BatchRecommendation):
-        raise UsageError(
-            "--recommend: needs measured reports. Write shards from a stated rate into workload.toml, hosting.shards, "
-            "with their source."
-        )
-    result.write_json(folder.recommendation_file)
-    tell(stderr, f"Written: {from_here(folder.recommendation_file)}. The next `cdk deploy` uses it.")
 
 
 def _show_catalogue(options: argparse.Namespace) -> int:
@@ -264,14 +224,14 @@ def _show_catalogue(options: argparse.Namespace) -> int:
     catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
     if options.json:
         print(catalogue.model_dump_json(indent=2))
-        return 0
-    show(catalogue_report(catalogue), stdout_console())
+    else:
+        show(catalogue_report(catalogue), stdout_console())
     return 0
 
 
 def _refresh(region: str | None, evidence: Evidence | None, stderr: Console) -> int:
     """Fetches the prices of the measured types, or of all types that the catalogue or a workload names."""
-    from inference_recommender.sizing.price_list import connected, fresh_prices, named_types  # needs boto3
+    from inference_recommender.sizing.price_list import fresh_prices, named_types  # needs boto3
 
     catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
     region = region or (evidence.region if evidence else None)
@@ -281,7 +241,7 @@ def _refresh(region: str | None, evidence: Evidence | None, stderr: Console) -> 
     else:
         workloads = (load_workload(name).workload for name in workload_names(ROOT / "workloads"))
         types = {*catalogue.instance_types, *catalogue.unlisted, *named_types(workloads)}
-    fresh, unclear = fresh_prices(regions, sorted(types), connected(), datetime.now(UTC).date().isoformat())
+    fresh, unclear = fresh_prices(regions, sorted(types), datetime.now(UTC).date())
     for sentence in unclear:
         warn(stderr, sentence)
     count = sum(len(listed) for listed in fresh.regions.values())

@@ -17,7 +17,7 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide, why_invalid
 from inference_recommender.sizing.fleet import cost_per_million_usd
-from inference_recommender.sizing.prices import price
+from inference_recommender.sizing.prices import job_price
 from workloads import Candidate, LatencyObjective, Provenance, UsageError, Workload
 
 PLAN, ACCESS, ORIGIN = "experiment.json", "access.json", "origin.json"
@@ -182,7 +182,7 @@ def result(
             cell=Cell.of(one),
             candidate=candidate,
             gpu_utilization_percent=one.gpu_utilization_percent,
-            price_per_hour_usd=price(one.instance_type, origin.region, one.price_per_hour_usd).usd_per_hour,
+            price_per_hour_usd=job_price(one.instance_type, one.price_per_hour_usd, origin.region, None).usd_per_hour,
         )
         for candidate, one in zip(decided.candidates, measured, strict=True)
     }

@@ -71,10 +71,6 @@ def fleet_report(
     )
 
 
-def _recommended(count: int | None, instance_type: str) -> str:
-    return f"Recommended: {count} × {instance_type}."
-
-
 def batch_report(result: BatchSizing, *, explain: bool) -> Report:
     """Returns the shards of a batch, and its baseline if there is one. `explain` adds the source of each price."""
     fleets = {"recommended": result.recommended, **({"baseline": result.baseline} if result.baseline else {})}
@@ -97,7 +93,7 @@ def batch_report(result: BatchSizing, *, explain: bool) -> Report:
         workload=result.workload,
         objective=f"{result.objective.rows_per_second:,g} rows/s{run}",
         verdict="met",
-        decision=_recommended(result.recommended.shards, result.recommended.instance_type),
+        decision=f"Recommended: {result.recommended.shards} × {result.recommended.instance_type}.",
         tables=(table("shards", "Shards", SHARDS, rows),),
         notes=(*lines, result.reason),
     )
@@ -106,7 +102,7 @@ def batch_report(result: BatchSizing, *, explain: bool) -> Report:
 def catalogue_report(catalogue: Catalogue) -> Report:
     """Returns the prices of the catalogue, and the reasons for types without one."""
     rows: list[tuple[str | float | None, ...]] = [
-        (region, name, price.usd_per_hour, price.collected, price.source)
+        (region, name, price.usd_per_hour, str(price.collected), price.source)
         for region, listed in catalogue.regions.items()
         for name, price in listed.items()
     ]

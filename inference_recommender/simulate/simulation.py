@@ -22,6 +22,7 @@ from datetime import datetime, timedelta
 from random import Random
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.simulate.curve import LatencyCurve
@@ -213,7 +214,7 @@ class FleetSimulation:
         rate, serves = at["rate"], at["serving"] > 0
         return SeedOutcome(
             seed=seed,
-            minutes_over_objective=minutes_over(at, self.curve.allowed),
+            minutes_over_objective=float(minutes_over(at, self.curve.allowed).sum()),
             requests=float(self.arrivals.sum()),
             late=float((at["late_share"] * self.arrivals).sum()),
             dropped=float(at["dropped"].sum()),
@@ -225,10 +226,10 @@ class FleetSimulation:
         )
 
 
-def minutes_over(course: Mapping[str, Floats], allowed: float) -> float:
-    """Returns the minutes of a course in which more requests were late than are allowed."""
-    late, most = course["late_share"] * course["arrivals"], course["arrivals"] * allowed * (1 + TOLERANCE)
-    return float((late > most).sum())
+def minutes_over(course: Mapping[str, Floats], allowed: float) -> NDArray[np.bool_]:
+    """Returns for each minute of a course whether more requests were late than are allowed."""
+    over: NDArray[np.bool_] = course["late_share"] * course["arrivals"] > course["arrivals"] * allowed * (1 + TOLERANCE)
+    return over
 
 
 def _shares_above(before_s: Floats, after_s: Floats, limit_s: float) -> Floats:

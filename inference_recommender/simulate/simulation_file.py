@@ -1,13 +1,8 @@
 """The folder that `simulate` writes below runs/: what `--json` prints and `report` renders.
 
-    simulation.json   a `Simulation`: figures of each policy, and its course over the worst day
-    workload.json     the workload
-    trace.csv         the traffic, if it came from CloudWatch
-
-The worst day is that of the judged policy's worst seed. The other policies are simulated with that seed too, so that
-they compare: equal arrivals and equal capacity. A longer trace has several days; the worst has the most minutes over
-the objective, then the most late requests. A course has at most `POINTS` entries: means of load and instances, and the
-worst late share.
+simulation.json   a `Simulation`: figures of each policy, and the judged policy's course over the worst day
+workload.json     the workload
+trace.csv         the traffic, if it came from CloudWatch
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from inference_recommender.capacity.statistics import Floats
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate.curve import LatencyCurve
 from inference_recommender.simulate.policy import Policy, Timing, TrafficLoad
@@ -30,8 +24,6 @@ from workloads.document import Document
 
 SIMULATION, TRACE = "simulation.json", "trace.csv"
 DAY_MINUTES = 24 * 60
-POINTS = 480
-"""Three minutes each of a day: about a pixel and a half of a plot."""
 FRONTIER = 12
 """Most policies of the frontier that are stored. A longer frontier is thinned evenly; both ends are kept."""
 ON_FRONTIER = "frontier"
@@ -41,7 +33,7 @@ RECOMMENDED, FIXED = "recommended", "fixed fleet"
 
 
 class SimulatedPolicy(Document):
-    """A policy and its figures, means over seeds. The tuples are its course over the worst day."""
+    """A policy and its figures, means over seeds."""
 
     name: str
     policy: Policy
@@ -57,9 +49,6 @@ class SimulatedPolicy(Document):
     cost_usd: float | None
     lower_bound_instance_hours: float
     most_instances: int
-    instances_serving: tuple[float, ...]
-    instances_desired: tuple[float, ...]
-    late_shares: tuple[float, ...]
 
     @property
     def on_frontier(self) -> bool:
@@ -76,20 +65,23 @@ class TraceSummary(Document):
 
 
 class WorstDay(Document):
-    """The traffic of the worst day."""
+    """The judged policy on the day with the most minutes over the objective, then the most late requests, of the worst
+    seed: instances in each minute.
+    """
 
     seed: int
     start: str
-    minutes: int
-    minutes_per_entry: float
-    lower_bound_instances: tuple[float, ...]
+    serving: tuple[int, ...]
+    desired: tuple[int, ...]
+    fewest: tuple[int, ...]
+    """Those that meet the objective."""
 
 
 class SearchSummary(Document):
     """The result of `--optimise`."""
 
-    points: tuple[tuple[float, float], ...]
-    """Instance hours and minutes over the objective of every policy that was tried, on the search's seeds."""
+    tried: int
+    """The number of policies."""
     confirmed_on_seeds: int
     """0: no policy was confirmed, or the recommended one stays."""
     failed_seeds: int
@@ -152,18 +144,11 @@ def simulation_of(
     """Returns the document of results by name. The first result is judged."""
     judged = next(iter(results.values()))
     first, worst = judged.outcomes[0].seed, judged.worst.seed
-    course = case.run(judged.policy, worst).course()
-    day = worst_day(course, case.curve.allowed)
-    load, origin = case.traffic.load(first), service.recommendation
-    thinned = _thinned(course, day)
-    minutes = len(course["arrivals"][day])
+    load, origin, price = case.traffic.load(first), service.recommendation, service.price_per_hour_usd
     summary = None
     if search:
-        summary = SearchSummary(
-            points=tuple((each.instance_hours, each.minutes_over) for each in search.tried),
-            confirmed_on_seeds=len(search.held_out or ()),
-            failed_seeds=search.failed,
-        )
+        confirmed = len(search.held_out or ())
+        summary = SearchSummary(tried=len(search.tried), confirmed_on_seeds=confirmed, failed_seeds=search.failed)
     return Simulation(
         made_at=now.isoformat(timespec="seconds"),
         safe=search.safe if search else judged.is_within_tolerance,
@@ -184,47 +169,31 @@ def simulation_of(
         instance_type=service.candidate.instance_type,
         provenance=origin.provenance if origin else None,
         archive_sha256=origin.archive_sha256 if origin else None,
-        price_per_hour_usd=service.price_per_hour_usd,
+        price_per_hour_usd=price,
         cost_reason=service.candidate.cost_reason,
         minutes_extrapolated=judged.mean("minutes_extrapolated"),
         highest_invocations_per_minute=max(each.highest_rate for each in judged.outcomes) * 60,
         cautions=service.cautions,
-        day=WorstDay(
-            seed=worst,
-            start=(case.traffic.load(worst).start + timedelta(minutes=day.start)).isoformat(),
-            minutes=minutes,
-            minutes_per_entry=minutes / len(thinned["fewest"]),
-            lower_bound_instances=_rounded(thinned["fewest"]),
-        ),
-        policies=tuple(
-            _simulated(name, result, service.price_per_hour_usd, _thinned(case.run(result.policy, worst).course(), day))
-            for name, result in results.items()
-        ),
+        day=_worst_day(case, judged.policy, worst),
+        policies=tuple(_simulated(name, result, price) for name, result in results.items()),
         search=summary,
     )
 
 
-def worst_day(course: Mapping[str, Floats], allowed: float) -> slice:
-    """Returns the minutes of the day with the most minutes over the objective, then the most late requests."""
-
-    def badness(first: int) -> tuple[float, float]:
-        day = {name: values[first : first + DAY_MINUTES] for name, values in course.items()}
-        return minutes_over(day, allowed), float((day["late_share"] * day["arrivals"]).sum())
-
-    first = max(range(0, len(course["arrivals"]), DAY_MINUTES), key=badness)
-    return slice(first, first + DAY_MINUTES)
-
-
-def _thinned(course: Mapping[str, Floats], day: slice) -> dict[str, Floats]:
-    """Returns a day in at most `POINTS` entries: means of instances, and the worst late share."""
-    length = len(course["arrivals"][day])
-    starts = np.arange(0, length, -(-length // POINTS))
-    counts = np.diff(np.append(starts, length))
-    means = {name: np.add.reduceat(course[name][day], starts) / counts for name in ("serving", "desired", "fewest")}
-    return {**means, "late_share": np.maximum.reduceat(course["late_share"][day], starts)}
+def _worst_day(case: SimulationCase, policy: Policy, seed: int) -> WorstDay:
+    course, start = case.run(policy, seed).course(), case.traffic.load(seed).start
+    over, late = minutes_over(course, case.curve.allowed), course["late_share"] * course["arrivals"]
+    days = range(0, case.minutes, DAY_MINUTES)
+    first = max(days, key=lambda day: (over[day : day + DAY_MINUTES].sum(), late[day : day + DAY_MINUTES].sum()))
+    columns = {name: course[name][first : first + DAY_MINUTES] for name in ("serving", "desired", "fewest")}
+    return WorstDay(
+        seed=seed,
+        start=(start + timedelta(minutes=first)).isoformat(),
+        **{name: tuple(map(int, values)) for name, values in columns.items()},
+    )
 
 
-def _simulated(name: str, result: PolicyResult, price: float | None, day: Mapping[str, Floats]) -> SimulatedPolicy:
+def _simulated(name: str, result: PolicyResult, price: float | None) -> SimulatedPolicy:
     return SimulatedPolicy(
         name=name,
         policy=result.policy,
@@ -240,9 +209,6 @@ def _simulated(name: str, result: PolicyResult, price: float | None, day: Mappin
         cost_usd=None if price is None else result.instance_hours * price,
         lower_bound_instance_hours=result.mean("lower_bound_hours"),
         most_instances=max(each.most_instances for each in result.outcomes),
-        instances_serving=_rounded(day["serving"]),
-        instances_desired=_rounded(day["desired"]),
-        late_shares=tuple(float(f"{share:.3g}") for share in day["late_share"]),
     )
 
 
@@ -273,7 +239,3 @@ def trace_csv(load: TrafficLoad) -> str:
     times = (load.start + timedelta(minutes=number) for number in range(len(load.rates)))
     lines = (f"{at.isoformat()},{rate:.6g}" for at, rate in zip(times, load.rates.tolist(), strict=True))
     return "\n".join(("time,requests_per_second", *lines)) + "\n"
-
-
-def _rounded(values: Floats) -> tuple[float, ...]:
-    return tuple(round(float(value), 2) for value in values)

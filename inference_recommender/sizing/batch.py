@@ -12,7 +12,8 @@ A throughput is the mean of the batch program's reports, one for each shard of a
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from statistics import fmean
 from pydantic import BaseModel, ConfigDict, Field
 
 from inference_recommender.sizing.fleet import Demand, cost_per_million_usd, fleet
-from inference_recommender.sizing.prices import Price, listed_price, why_unlisted
+from inference_recommender.sizing.prices import Price, listed_price
 from workloads import (
     BatchFleet,
     BatchRecommendation,
@@ -81,15 +82,6 @@ class Throughput:
     rows: int | None = None
     archive_sha256: str | None = None
 
-    def price(self, region: str) -> Price:
-        if self.price_per_hour_usd is not None:
-            return Price(usd_per_hour=self.price_per_hour_usd, reason=f"Stated: {self.source}.")
-        if self.instance_type is None:
-            return Price(usd_per_hour=None, reason="The instance type is unknown.")
-        return listed_price(self.instance_type, region) or Price(
-            usd_per_hour=None, reason=f"No price: {why_unlisted(self.instance_type, region)}"
-        )
-
 
 def holds_throughput(path: Path) -> bool:
     """Returns whether a file has a batch's report or a stated rate, or a folder is not that of a run."""
@@ -108,63 +100,51 @@ def read_throughput(paths: Sequence[Path], max_bad_share: float, machine: str) -
 
     Raises `UsageError` or `InvalidDocument` for other files, and `NoVerdict` if the reports are too short.
     """
-    read = dict(_documents(paths))
+    files = [file for path in paths for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+    names, read = ", ".join(map(str, paths)), {file: _read(file) for file in files}
     stated = [each for each in read.values() if isinstance(each, StatedRate)]
     if stated and len(read) > 1:
-        raise UsageError(f"{_names(paths)}: has a stated rate among {len(read)} files. Give only the stated rate.")
+        raise UsageError(f"{names}: has a stated rate among {len(read)} files. Give only the stated rate.")
     if stated:
         return Throughput(known_by="stated", **dict(stated[0]))
-    return _measured(paths, read, max_bad_share, machine)
-
-
-def _measured(
-    paths: Sequence[Path], read: Mapping[Path, BatchReport | StatedRate], max_bad_share: float, machine: str
-) -> Throughput:
-    reports = {
-        file: each for file, each in read.items() if isinstance(each, BatchReport) and each.rows_per_second is not None
-    }
-    if not reports:
-        raise NoVerdict(f"{_names(paths)}: no report of a run that answered any row. Give those of a whole run.")
-    for file, report in reports.items():
+    rates = {file: each for file, each in read.items() if isinstance(each, BatchReport) and each.rows_per_second}
+    if not rates:
+        raise NoVerdict(f"{names}: no report of a run that answered any row. Give those of a whole run.")
+    for file, report in rates.items():
         _check(file, report, max_bad_share)
-    archives = {report.archive_sha256 for report in reports.values()}
+    reports = tuple(rates.values())
+    archives, stacks = {each.archive_sha256 for each in reports}, {each.stack for each in reports}
     if len(archives) > 1:
-        raise UsageError(f"{_names(paths)}: has reports of {len(archives)} archives. Give the reports of one.")
-    rates = tuple(report.rows_per_second or 0.0 for report in reports.values())
-    stacks = {report.stack for report in reports.values()}
+        raise UsageError(f"{names}: has reports of {len(archives)} archives. Give the reports of one.")
+    measured = tuple(each.rows_per_second or 0.0 for each in reports)
     stack = stacks.pop() if len(stacks) == 1 else None
-    count = f"{len(rates)} reports" if len(rates) > 1 else "1 report"
+    count = f"{len(reports)} report{'s' * (len(reports) != 1)}"
     return Throughput(
-        rows_per_second=fmean(rates),
+        rows_per_second=fmean(measured),
         known_by="stack" if stack else "local",
         source=f"{count} of {f'a run of {stack}' if stack else f'the batch program on {machine}'}",
-        measured=rates,
-        load_s=fmean(report.load_seconds for report in reports.values()),
-        rows=sum(report.rows for report in reports.values()),
+        measured=measured,
+        load_s=fmean(each.load_seconds for each in reports),
+        rows=sum(each.rows for each in reports),
         archive_sha256=archives.pop(),
     )
 
 
-def _documents(paths: Sequence[Path]) -> Iterator[tuple[Path, BatchReport | StatedRate]]:
-    for path in paths:
-        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
-        if not files:
-            raise UsageError(f"{path}: holds no .json file. Give the --summary files of the batch program.")
-        for file in files:
-            try:
-                document = json.loads(file.read_bytes())
-                stated = isinstance(document, dict) and "source" in document
-                yield file, StatedRate.from_json(file) if stated else BatchReport.model_validate(document)
-            except (OSError, ValueError, RecursionError):
-                raise UsageError(f"{file}: {NEITHER}") from None
+def _read(file: Path) -> BatchReport | StatedRate:
+    try:
+        document = json.loads(file.read_bytes())
+        stated = isinstance(document, dict) and "source" in document
+        return StatedRate.from_json(file) if stated else BatchReport.model_validate(document)
+    except (OSError, ValueError, RecursionError):
+        raise UsageError(f"{file}: {NEITHER}") from None
 
 
 def _check(file: Path, report: BatchReport, max_bad_share: float) -> None:
-    rate = report.rows_per_second or 0.0
-    if rate <= 0 or report.rows / rate < SHORTEST_S:
+    seconds = report.rows / (report.rows_per_second or math.inf)
+    if seconds < SHORTEST_S:
         raise NoVerdict(
-            f"{file}: too few rows: {report.rows:,} rows took {report.rows / rate if rate else 0:.1f} s, and the "
-            f"minimum is {SHORTEST_S:g} s. Give the batch more rows."
+            f"{file}: too few rows: {report.rows:,} rows took {seconds:.1f} s, and the minimum is {SHORTEST_S:g} s. "
+            "Give the batch more rows."
         )
     if report.bad_share > max_bad_share:
         raise NoVerdict(
@@ -176,10 +156,6 @@ def _check(file: Path, report: BatchReport, max_bad_share: float) -> None:
             f"{file}: archive_sha256: is null, because the model was a folder. Run the batch with the archive that is "
             "deployed: --model build/WORKLOAD/TARGET/model.tar.gz."
         )
-
-
-def _names(paths: Sequence[Path]) -> str:
-    return ", ".join(map(str, paths))
 
 
 def size_batch(
@@ -197,19 +173,18 @@ def size_batch(
     objective = workload.objective
     assert isinstance(objective, ThroughputObjective), "the caller checks it"
     artifact = _artifact(throughput, built, "--from")
-    target = artifact.variant if artifact else workload.hosting.target
-    throughput = _on_instance(throughput, workload, target, "--from")
     other = _artifact(baseline, built, "--baseline") if baseline else None
-    if baseline:
-        baseline = _on_instance(baseline, workload, other.variant if other else None, "--baseline")
     if artifact and other and artifact.checkpoint_sha256 != other.checkpoint_sha256:
         raise UsageError(
             f"--baseline: was measured on {other.variant}, which was built of another checkpoint. Build both of one."
         )
-    rows = rows_per_run or throughput.rows
-    recommended = batch_fleet(throughput, objective, workload.sizing, rows, region)
-    compared = batch_fleet(baseline, objective, workload.sizing, rows, region) if baseline else None
-    percent, reason = saving(recommended, compared)
+    target, rows = artifact.variant if artifact else workload.hosting.target, rows_per_run or throughput.rows
+    throughput = _on_instance(throughput, workload, target, "--from")
+    recommended, compared = _fleet(throughput, objective, workload.sizing, rows, region), None
+    if baseline:
+        baseline = _on_instance(baseline, workload, other.variant if other else None, "--baseline")
+        compared = _fleet(baseline, objective, workload.sizing, rows, region)
+    percent, reason = _saving(recommended, compared)
     result = BatchSizing(
         workload=workload.name,
         target=target,
@@ -247,17 +222,24 @@ def _on_instance(throughput: Throughput, workload: Workload, target: str | None,
     return replace(throughput, instance_type=types[0])
 
 
-def batch_fleet(
+def _fleet(
     throughput: Throughput, objective: ThroughputObjective, sizing: Sizing, rows_per_run: int | None, region: str
 ) -> BatchFleet:
     """Returns the instances that reach the objective, and their cost."""
     rate = throughput.rows_per_second
     needed = fleet(rate * 60, Demand(peak_invocations_per_minute=objective.rows_per_second * 60), sizing)
-    price = throughput.price(region)
-    per_hour, shards = price.usd_per_hour, needed.instance_count
+    instance_type, stated, shards = (
+        throughput.instance_type or "unknown",
+        throughput.price_per_hour_usd,
+        needed.instance_count,
+    )
+    price = listed_price(instance_type, region)
+    if stated is not None:
+        price = Price(usd_per_hour=stated, reason=f"Stated: {throughput.source}.")
+    per_hour = price.usd_per_hour
     run_s = None if rows_per_run is None else rows_per_run / (shards * rate) + (throughput.load_s or 0.0)
     return BatchFleet(
-        instance_type=throughput.instance_type or "unknown",
+        instance_type=instance_type,
         rows_per_second=rate,
         known_by=throughput.known_by,
         source=throughput.source,
@@ -273,7 +255,7 @@ def batch_fleet(
     )
 
 
-def saving(recommended: BatchFleet, baseline: BatchFleet | None) -> tuple[float | None, str]:
+def _saving(recommended: BatchFleet, baseline: BatchFleet | None) -> tuple[float | None, str]:
     """Returns the saving per row in per cent and what it rests on, or why there is none."""
     if baseline is None:
         return None, "No baseline was named."

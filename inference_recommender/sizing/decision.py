@@ -15,7 +15,7 @@ from inference_recommender.capacity.statistics import samples_needed
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.fleet import Demand, cost_per_million_usd, fleet
-from inference_recommender.sizing.prices import Price, price, price_elsewhere
+from inference_recommender.sizing.prices import Price, job_price
 from inference_recommender.sizing.verdict import is_contradicted, judge
 from workloads import Candidate, LatencyObjective, PayloadLengths, Provenance, Recommendation, Sizing, Workload
 
@@ -121,14 +121,15 @@ def candidate(
 
 def size_candidates(evidence: Evidence, demand: Demand, sizing: Sizing, region: str | None) -> tuple[Candidate, ...]:
     """Judges and sizes every measurement. Prices are the job's, unless `region` is another."""
-
-    def priced(one: Measurement) -> Price:
-        if region and evidence.region and region != evidence.region:
-            return price_elsewhere(one.instance_type, region, evidence.region)
-        return price(one.instance_type, region or evidence.region, one.price_per_hour_usd)
-
     return tuple(
-        candidate(one, demand, sizing, priced(one), evidence.job_limit_per_minute) for one in evidence.measured
+        candidate(
+            one,
+            demand,
+            sizing,
+            job_price(one.instance_type, one.price_per_hour_usd, evidence.region, region),
+            evidence.job_limit_per_minute,
+        )
+        for one in evidence.measured
     )
 
 

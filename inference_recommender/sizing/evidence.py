@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from inference_recommender.measurement import Measurement, latency_unit, measurements
+from inference_recommender.measurement import Measurement, latency_unit, local_caution, measurements
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import Evidence
 from workloads import UsageError
@@ -56,12 +56,8 @@ def _from_folder(path: Path) -> Evidence:
         region=origin.get("region"),
         job_limit_per_minute=profile.stop.max_invocations_per_minute if profile else None,
         workload=workload,
-        cautions=_locality(origin.get("measured_on"), origin.get("machine")),
+        cautions=local_caution(origin.get("measured_on"), origin.get("machine")),
     )
-
-
-def _locality(measured_on: str | None, machine: str | None) -> tuple[str, ...]:
-    return (f"Measured on this machine ({machine}), not on SageMaker.",) if measured_on == "local" else ()
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -74,44 +70,41 @@ def _json(file: Path) -> dict[str, Any]:
 
 def described_job(file: Path, text: str) -> Evidence:
     """Reads a response's text. Raises `UsageError`, which names `file`."""
-    response = _response(file, text)
     try:
-        return _evidence_of(file, response)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _not_a_description(file, f"it has an unexpected form ({error})") from error
+        response = _finite(json.loads(text))
+        why = _why_unusable(response)
+        if why is None:
+            return _evidence_of(response)
+    except json.JSONDecodeError as error:
+        why = f"it is not JSON ({error}); boto3's response becomes JSON with json.dumps(response, default=str)"
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        why = f"it is damaged ({type(error).__name__}: {error})"
+    raise UsageError(f"{file} is not a usable response of DescribeInferenceRecommendationsJob: {why}.")
 
 
-def _evidence_of(file: Path, response: Mapping[str, Any]) -> Evidence:
+def _why_unusable(response: Any) -> str | None:
+    if not isinstance(response, dict):
+        return f"it holds a {type(response).__name__}, not an object"
+    if any(response.get(key) for key in RESULTS):
+        return None
+    status = f" Its Status is {response['Status']}." if "Status" in response else ""
+    return f"it has no InferenceRecommendations.{status} {response.get('FailureReason', '')}".strip().removesuffix(".")
+
+
+def _evidence_of(response: Mapping[str, Any]) -> Evidence:
     results = [(key, each) for key in RESULTS for each in response.get(key) or ()]
-    if not results:
-        raise _not_a_description(file, _why_empty(response))
-    measured = [_measurement(file, key, each) for key, each in results]
+    measured = tuple(_measurement(key, each) for key, each in results)
     in_us = any((each.model_latency_ms or 0) > LONGEST_INVOCATION_MS for each in measured)
     arn, status = str(response.get("JobArn", "")).split(":"), response.get("Status")
     cautions = [] if status in (None, "COMPLETED") else [UNFINISHED.format(status=status)]
     cautions += [ON_EXISTING] if response.get("EndpointPerformances") else []
-    cautions += [] if in_us else [_doubt(each) for each in measured if _is_doubtful(each)]
+    cautions += [] if in_us else [doubt for each in measured if (doubt := _doubt(each))]
     return Evidence(
-        measured=tuple(_in_ms(each) for each in measured) if in_us else tuple(measured),
+        measured=tuple(_in_ms(each) for each in measured) if in_us else measured,
         region=arn[3] if len(arn) > 3 and arn[3] else None,
         job_limit_per_minute=response.get("StoppingConditions", {}).get("MaxInvocations"),
         cautions=tuple(cautions),
     )
-
-
-def _not_a_description(file: Path, why: str) -> UsageError:
-    return UsageError(f"{file} is not a usable response of DescribeInferenceRecommendationsJob: {why}.")
-
-
-def _response(file: Path, text: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        hint = "; boto3's response becomes JSON with json.dumps(response, default=str)"
-        raise _not_a_description(file, f"it is not JSON ({error}){hint}") from error
-    if not isinstance(document, dict):
-        raise _not_a_description(file, f"it holds a {type(document).__name__}, not an object")
-    return dict(_finite(document))
 
 
 def _finite(value: Any) -> Any:
@@ -129,20 +122,12 @@ def _finite(value: Any) -> Any:
             return value
 
 
-def _why_empty(response: Mapping[str, Any]) -> str:
-    status = f" Its Status is {response['Status']}." if "Status" in response else ""
-    return f"it has no InferenceRecommendations.{status} {response.get('FailureReason', '')}".strip().removesuffix(".")
-
-
-def _measurement(file: Path, key: str, result: Mapping[str, Any]) -> Measurement:
+def _measurement(key: str, result: Mapping[str, Any]) -> Measurement:
     """Reads one result. Its variant is the inference specification, which the user chose, or the production variant."""
-    try:
-        (measured,) = measurements({key: [{"Metrics": {}, "EndpointInfo": {}, **result}]}, [], {})
-        latency = result.get("Metrics", {}).get("ModelLatency")
-        named = result.get("ModelConfiguration", {}).get("InferenceSpecificationName")
-        variant = named or result.get("EndpointConfiguration", {}).get("VariantName")
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise _not_a_description(file, f"a result in {key} is damaged ({type(error).__name__}: {error})") from error
+    (measured,) = measurements({key: [{"Metrics": {}, "EndpointInfo": {}, **result}]}, [], {})
+    latency = result.get("Metrics", {}).get("ModelLatency")
+    named = result.get("ModelConfiguration", {}).get("InferenceSpecificationName")
+    variant = named or result.get("EndpointConfiguration", {}).get("VariantName")
     unit = {"model_latency_ms": latency, "model_latency_unit": "ms"}
     return measured.model_copy(update={"variant": variant, **unit})
 
@@ -153,11 +138,10 @@ def _in_ms(measured: Measurement) -> Measurement:
     return measured.model_copy(update={"model_latency_ms": converted, "model_latency_unit": "µs"})
 
 
-def _is_doubtful(measured: Measurement) -> bool:
-    return latency_unit(measured.model_latency_ms, measured.max_invocations_per_minute, {}) == "µs"
-
-
-def _doubt(measured: Measurement) -> str:
+def _doubt(measured: Measurement) -> str | None:
+    """Returns a caution if milliseconds would mean an unlikely number of concurrent requests."""
+    if latency_unit(measured.model_latency_ms, measured.max_invocations_per_minute, {}) == "ms":
+        return None
     rate, latency = measured.max_invocations_per_minute or 0, measured.model_latency_ms or 0
     return (
         f"{measured.instance_type}: {latency:g} ms at {rate:,.0f} invocations/min means "

@@ -6,7 +6,8 @@ AmazonSageMaker; all others are of AmazonEC2, for Linux on shared hardware.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
 from typing import Any
 
 from aws_api.errors import translate_aws_errors
@@ -17,38 +18,28 @@ from workloads import SageMakerEndpointHosting, Workload
 API_REGION = "us-east-1"
 """The region of the API itself; it lists the prices of every region."""
 
-GetProducts = Callable[[dict[str, Any]], Iterable[str]]
-"""Sends a request of GetProducts and returns the products of all its pages, as JSON."""
-
-
-def connected() -> GetProducts:
-    """Returns a client of AWS. Both raise `AwsUnavailable`."""
-    paginator = AwsSession(region=API_REGION).client("pricing").get_paginator("get_products")
-
-    def products(query: dict[str, Any]) -> Iterator[str]:
-        with translate_aws_errors("GetProducts"):
-            for page in paginator.paginate(**query):
-                yield from page["PriceList"]
-
-    return products
-
 
 def fresh_prices(
-    regions: Sequence[str], instance_types: Sequence[str], get_products: GetProducts, day: str
+    regions: Sequence[str], instance_types: Sequence[str], today: date
 ) -> tuple[Catalogue, tuple[str, ...]]:
     """Returns the prices of every type in every region, and a warning for each that has no single price.
 
-    `day` is written into each listing, YYYY-MM-DD.
+    Raises `AwsUnavailable`.
     """
+    paginator = AwsSession(region=API_REGION).client("pricing").get_paginator("get_products")
     listed: dict[str, dict[str, Listing]] = {}
     unclear = []
     for region in regions:
         for name in instance_types:
             query = product_query(region, name)
-            prices = hourly_usd(get_products(query))
+            with translate_aws_errors("GetProducts"):
+                products = [product for page in paginator.paginate(**query) for product in page["PriceList"]]
+            prices = hourly_usd(products)
             if len(prices) == 1:
-                source = f"AWS Price List API, {_product(query)}, on demand"
-                listed.setdefault(region, {})[name] = Listing(usd_per_hour=prices[0], source=source, collected=day)
+                of_sagemaker = query["ServiceCode"] == "AmazonSageMaker"
+                product = "AmazonSageMaker Hosting" if of_sagemaker else "AmazonEC2 Linux, shared tenancy"
+                source = f"AWS Price List API, {product}, on demand"
+                listed.setdefault(region, {})[name] = Listing(usd_per_hour=prices[0], source=source, collected=today)
             else:
                 shown = ", ".join(f"{price:g}" for price in prices)
                 what = f"{len(prices)} prices ({shown})" if prices else "no price"
@@ -84,10 +75,6 @@ def _hourly(product: dict[str, Any]) -> Iterator[float]:
         for dimension in term.get("priceDimensions", {}).values():
             if dimension.get("unit", "").lower() in ("hrs", "hours", "hour") and "USD" in dimension["pricePerUnit"]:
                 yield float(dimension["pricePerUnit"]["USD"])
-
-
-def _product(query: dict[str, Any]) -> str:
-    return "AmazonSageMaker Hosting" if query["ServiceCode"] == "AmazonSageMaker" else "AmazonEC2 Linux, shared tenancy"
 
 
 def named_types(workloads: Iterable[Workload]) -> set[str]:

@@ -9,10 +9,8 @@ import functools
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
-from typing_extensions import Self
+from pydantic import Field
 
 from workloads.document import Document
 
@@ -27,18 +25,10 @@ class Price:
     reason: str
 
 
-def _day(text: str) -> str:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"got '{text}'. Allowed: the day of the look-up as YYYY-MM-DD.") from None
-    return text
-
-
 class Listing(Document):
     usd_per_hour: float = Field(gt=0, allow_inf_nan=False)
     source: str = Field(min_length=1)
-    collected: Annotated[str, AfterValidator(_day)] = Field(description="The day it was looked up, YYYY-MM-DD.")
+    collected: date = Field(description="The day it was looked up, YYYY-MM-DD.")
 
 
 class Catalogue(Document):
@@ -46,19 +36,10 @@ class Catalogue(Document):
     unlisted: dict[str, str] = {}
     """Why the catalogue has no price for an instance type, in any region."""
 
-    @model_validator(mode="after")
-    def _each_type_is_listed_or_has_a_reason(self) -> Self:
-        if both := sorted({*self.instance_types} & {*self.unlisted}):
-            raise ValueError(f"unlisted.{both[0]}: regions has a price of it; remove one of the two.")
-        return self
-
     @property
-    def instance_types(self) -> tuple[str, ...]:
-        """The instance types of all regions, sorted."""
-        return tuple(sorted({name for listed in self.regions.values() for name in listed}))
-
-    def listing(self, region: str, instance_type: str) -> Listing | None:
-        return self.regions.get(region, {}).get(instance_type)
+    def instance_types(self) -> set[str]:
+        """The instance types of all regions."""
+        return {name for listed in self.regions.values() for name in listed}
 
     def joined_by(self, fresh: "Catalogue") -> "Catalogue":
         """Returns this catalogue with the listings of `fresh` added or replaced, in alphabetical order.
@@ -73,38 +54,27 @@ class Catalogue(Document):
         )
 
 
-def price(instance_type: str, region: str | None, reported_usd_per_hour: float | None) -> Price:
-    """`reported_usd_per_hour` is one instance's price as a job in that region reported it; 0 counts as no report."""
-    if reported_usd_per_hour:
-        return Price(usd_per_hour=reported_usd_per_hour, reason="Reported by the job.")
-    if region is None:
+def job_price(instance_type: str, reported_usd: float | None, job_region: str | None, region: str | None) -> Price:
+    """Returns a price for `region`, default: the job's. `reported_usd` is one instance's price as a job in `job_region`
+    reported it; 0 counts as no report.
+    """
+    if region and job_region and region != job_region:
+        return listed_price(instance_type, region, f"The job's price is of {job_region}, and")
+    if reported_usd:
+        return Price(usd_per_hour=reported_usd, reason="Reported by the job.")
+    if (region or job_region) is None:
         return Price(usd_per_hour=None, reason="The job reported no price, and its region is unknown.")
-    listed = listed_price(instance_type, region)
-    return listed or Price(
-        usd_per_hour=None, reason=f"The job reported no price, and {why_unlisted(instance_type, region)}"
-    )
+    return listed_price(instance_type, region or job_region or "", "The job reported no price, and")
 
 
-def price_elsewhere(instance_type: str, region: str, job_region: str) -> Price:
-    """Returns the catalogue's price for another region than the job's, to which the reported price does not apply."""
-    return listed_price(instance_type, region) or Price(
-        usd_per_hour=None,
-        reason=f"The job's price is of {job_region}, and {why_unlisted(instance_type, region)}",
-    )
-
-
-def listed_price(instance_type: str, region: str) -> Price | None:
-    """Returns the committed catalogue's price, or None."""
-    listed = committed_catalogue().listing(region, instance_type)
-    if listed is None:
-        return None
-    return Price(usd_per_hour=listed.usd_per_hour, reason=f"{listed.source}, {region}, {listed.collected}.")
-
-
-def why_unlisted(instance_type: str, region: str) -> str:
-    """Returns the end of a sentence: the catalogue has no price, and the reason if it is known."""
-    why = committed_catalogue().unlisted.get(instance_type)
-    return f"prices.json has none for {instance_type} in {region}{f': {why}' if why else ''}."
+def listed_price(instance_type: str, region: str, unlisted: str = "No price:") -> Price:
+    """Returns the committed catalogue's price. `unlisted` begins the reason why there is none."""
+    catalogue = committed_catalogue()
+    if listed := catalogue.regions.get(region, {}).get(instance_type):
+        return Price(usd_per_hour=listed.usd_per_hour, reason=f"{listed.source}, {region}, {listed.collected}.")
+    why = catalogue.unlisted.get(instance_type)
+    reason = f"{unlisted} prices.json has none for {instance_type} in {region}{f': {why}' if why else ''}."
+    return Price(usd_per_hour=None, reason=reason)
 
 
 @functools.cache

@@ -54,8 +54,8 @@ class Verdict:
 def judge(measured: Measurement, demand: Demand, job_limit_per_minute: int | None = None) -> Verdict:
     """Judges one measurement. A rate at the job's MaxInvocations, `job_limit_per_minute`, is a lower bound."""
     verdict = _judge(measured, demand)
-    reached = job_limit_per_minute and (measured.max_invocations_per_minute or 0) >= job_limit_per_minute
     sentences = [verdict.reason]
+    reached = job_limit_per_minute and (measured.max_invocations_per_minute or 0) >= job_limit_per_minute
     if verdict.meets and reached and verdict.basis != "open-loop":
         sentences.append(f"The job stopped at its limit of {job_limit_per_minute:,}: an instance may sustain more.")
     if measured.model_latency_unit == "µs":
@@ -64,15 +64,22 @@ def judge(measured: Measurement, demand: Demand, job_limit_per_minute: int | Non
 
 
 def _judge(measured: Measurement, demand: Demand) -> Verdict:
-    limit_ms, percentile = demand.model_latency_ms, demand.percentile
-    figures = _figures(measured.model_latency_ms, measured.max_invocations_per_minute)
+    limit_ms, percentile, latency_ms = demand.model_latency_ms, demand.percentile, measured.model_latency_ms
+    figures = f"{measured.max_invocations_per_minute or 0:,.0f} invocations/min"
+    if latency_ms is not None:
+        figures = f"{latency_ms:.4g} ms at {figures}"
     if reason := _why_no_capacity(measured):
         return Verdict(meets=False, reason=reason)
     if limit_ms is None:
         reason = f"Latency is not judged, because there is no objective: {figures}."
         return _by_known_rate(measured, meets=True, reason=reason)
+    meets = latency_ms is not None and latency_ms <= limit_ms
+    verb = "Meets" if meets else "Misses"
     if percentile is None:
-        return _by_job_figure(measured, limit_ms, figures)
+        reason = f"{verb} model latency ≤ {limit_ms:g} ms: {figures}, of undocumented percentile."
+        if latency_ms is None:
+            reason = f"The job reported no model latency, so there is no evidence that it meets {limit_ms:g} ms."
+        return _by_known_rate(measured, meets=meets, reason=reason)
     objective = f"{percentile} model latency ≤ {limit_ms:g} ms"
     search = measured.open_loop
     if search and (search.percentile != percentile or search.limit_ms > limit_ms):
@@ -83,14 +90,28 @@ def _judge(measured: Measurement, demand: Demand) -> Verdict:
     if search and estimate and (contradiction := _contradiction(search, estimate)):
         return replace(_by_known_rate(measured, meets=False, reason=contradiction), verified=False)
     if search and search.at_least and search.at_least > ((estimate and estimate.invocations_per_minute) or 0.0):
-        return _by_lower_bound(measured, search, objective, search.at_least)
+        return Verdict(
+            meets=True,
+            reason=f"Meets {objective} at {search.at_least:,.0f} invocations/min or more. This is a lower bound, "
+            f"because the open-loop search ended early: {search.reason}.{_closed_loop(measured)}",
+            invocations_per_minute=search.at_least,
+            basis="open-loop",
+            interval=search.interval,
+        )
     if estimate:
         return _by_estimate(measured, objective, estimate)
-    if measured.percentile == percentile and measured.model_latency_ms is not None:
-        meets = measured.model_latency_ms <= limit_ms
-        reason = f"{'Meets' if meets else 'Misses'} {objective}: {figures}."
-        return _by_known_rate(measured, meets=meets, reason=reason, latency_ms=measured.model_latency_ms)
-    reason = _unverified(measured, objective, figures)
+    if measured.percentile == percentile and latency_ms is not None:
+        return _by_known_rate(measured, meets=meets, reason=f"{verb} {objective}: {figures}.", latency_ms=latency_ms)
+    why = (
+        f"CloudWatch has no {percentile} of ModelLatency, and AWS documents no percentile for the job's own figures, "
+        f"{figures}."
+    )
+    if (other := measured.open_loop) is not None and other.decides:
+        why = (
+            f"The search for its capacity of {other.invocations_per_minute or 0:,.0f} invocations/min had the limit "
+            f"{other.percentile} ≤ {other.limit_ms:g} ms."
+        )
+    reason = f"Unverified: no evidence that it meets {objective}. {why}"
     return replace(_by_known_rate(measured, meets=False, reason=reason), verified=False)
 
 
@@ -104,9 +125,7 @@ def is_contradicted(measured: Measurement, objective: LatencyObjective) -> str |
 
 def is_far_below_closed_loop(measured: Measurement, objective: LatencyObjective) -> bool:
     """Returns whether the estimate is so far below the closed-loop rate that it needs a check."""
-    users = measured.max_invocations_per_minute
-    estimated = None if _why_no_capacity(measured) else _estimate(measured, limit_of(objective))
-    rate = estimated and estimated.invocations_per_minute
+    users, rate = measured.max_invocations_per_minute, _estimated_rate(measured, objective)
     return bool(users and rate and rate < FAR_BELOW * users)
 
 
@@ -114,13 +133,13 @@ def initial_rate(measured: Measurement, objective: LatencyObjective) -> float | 
     """Returns the rate per instance at which an open-loop search begins: the estimate, or half of the closed-loop rate
     without one. Returns None if the closed-loop test had no rate.
     """
-    if _why_no_capacity(measured):
-        return None
-    expected = _estimate(measured, limit_of(objective))
-    if expected is not None and expected.invocations_per_minute:
-        return expected.invocations_per_minute
-    users = measured.max_invocations_per_minute
-    return None if users is None else users / 2
+    users = None if _why_no_capacity(measured) else measured.max_invocations_per_minute
+    return _estimated_rate(measured, objective) or (None if users is None else users / 2)
+
+
+def _estimated_rate(measured: Measurement, objective: LatencyObjective) -> float | None:
+    estimate = None if _why_no_capacity(measured) else _estimate(measured, limit_of(objective))
+    return estimate.invocations_per_minute if estimate else None
 
 
 def expected_latencies(measured: Measurement, objective: LatencyObjective) -> tuple[tuple[float, float], ...]:
@@ -196,17 +215,6 @@ def _by_search(measured: Measurement, search: Capacity, objective: str) -> Verdi
     )
 
 
-def _by_lower_bound(measured: Measurement, search: Capacity, objective: str, rate: float) -> Verdict:
-    return Verdict(
-        meets=True,
-        reason=f"Meets {objective} at {rate:,.0f} invocations/min or more. This is a lower bound, because the "
-        f"open-loop search ended early: {search.reason}.{_closed_loop(measured)}",
-        invocations_per_minute=rate,
-        basis="open-loop",
-        interval=search.interval,
-    )
-
-
 def _by_estimate(measured: Measurement, objective: str, estimate: Capacity) -> Verdict:
     """Judges by the flow-equivalent server of the closed-loop records."""
     rate, users = estimate.invocations_per_minute or 0.0, measured.max_invocations_per_minute
@@ -258,30 +266,6 @@ def _closed_loop(measured: Measurement) -> str:
     return "" if users is None else f" The closed-loop test reached {users:,.0f}."
 
 
-def _unverified(measured: Measurement, objective: str, figures: str) -> str:
-    words, search = f"Unverified: no evidence that it meets {objective}.", measured.open_loop
-    if search is not None and search.decides:
-        rate = search.invocations_per_minute or 0
-        limit = f"{search.percentile} ≤ {search.limit_ms:g} ms"
-        return f"{words} The search for its capacity of {rate:,.0f} invocations/min had the limit {limit}."
-    percentile = objective.partition(" ")[0]
-    return (
-        f"{words} CloudWatch has no {percentile} of ModelLatency, and AWS documents no percentile for the job's own "
-        f"figures, {figures}."
-    )
-
-
-def _by_job_figure(measured: Measurement, limit_ms: float, figures: str) -> Verdict:
-    """Judges a limit without a percentile by the job's one figure."""
-    latency = measured.model_latency_ms
-    if latency is None:
-        reason = f"The job reported no model latency, so there is no evidence that it meets {limit_ms:g} ms."
-        return _by_known_rate(measured, meets=False, reason=reason)
-    meets = latency <= limit_ms
-    reason = f"{'Meets' if meets else 'Misses'} model latency ≤ {limit_ms:g} ms: {figures}, of undocumented percentile."
-    return _by_known_rate(measured, meets=meets, reason=reason)
-
-
 def _by_known_rate(measured: Measurement, *, meets: bool, reason: str, latency_ms: float | None = None) -> Verdict:
     """Sizes by the search's rate, else by the closed-loop rate, with a caution."""
     search = measured.open_loop
@@ -295,8 +279,3 @@ def _by_known_rate(measured: Measurement, *, meets: bool, reason: str, latency_m
         interval=measured.max_invocations_interval,
         latency_ms=latency_ms,
     )
-
-
-def _figures(latency_ms: float | None, rate: float | None) -> str:
-    at = f"{rate or 0:,.0f} invocations/min"
-    return at if latency_ms is None else f"{latency_ms:.4g} ms at {at}"

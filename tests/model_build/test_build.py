@@ -6,18 +6,15 @@ from pathlib import Path
 
 import onnx
 import pytest
-import torch
 from onnx import numpy_helper
 
 from model_build import archive
 from model_build.build import build, verify_built
-from model_build.compiled import exclusive
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
-from model_build.torch_threads import threads_kept
 from tests.model_build.miniatures.tiny_t5 import make_checkpoint
-from workloads import ModelArtifact, Unavailable, UsageError, WorkloadFolder, file_sha256, load_artifact, load_workload
-from workloads.errors import InvalidDocument, MissingArtifact
+from workloads import ModelArtifact, UsageError, WorkloadFolder, file_sha256, load_artifact, load_workload
+from workloads.errors import InvalidDocument
 
 
 @pytest.fixture
@@ -56,6 +53,8 @@ def test_the_archive_has_the_planned_files_and_equals_the_unpacked_repository(
     unpacked = contents(tmp_path)
     assert sorted(unpacked) == tiny_plan.document()["archive_files"]
     assert unpacked == contents(tiny_plan.repository)
+    names = sorted(path.name for path in tiny_plan.folder.iterdir())
+    assert names == ["artifact.json", "model.tar.gz", "repository"]
 
 
 def test_the_archive_has_no_trace_of_its_machine(tiny_plan: BuildPlan) -> None:
@@ -72,55 +71,22 @@ def test_two_builds_have_one_hash(copy_plan: BuildPlan) -> None:
     assert file_sha256(copy_plan.archive) == before.archive_sha256
 
 
-def test_nothing_but_the_result_stays(tiny_plan: BuildPlan) -> None:
-    names = sorted(path.name for path in tiny_plan.folder.iterdir())
-    assert names == ["artifact.json", "model.tar.gz", "repository"]
-
-
 def test_verify_measures_the_archive_again(tiny_plan: BuildPlan) -> None:
     assert verify_built(tiny_plan) == load_artifact(tiny_plan.root, "tiny", "cpu").parity
 
 
-def test_earlier_work_of_the_process_does_not_change_the_record(tiny_plan: BuildPlan) -> None:
-    """torch's sums differ in their last digits with another number of threads."""
-    recorded = load_artifact(tiny_plan.root, "tiny", "cpu").parity
-    with threads_kept():
-        torch.set_num_threads(1 if torch.get_num_threads() > 1 else 2)
-        assert verify_built(tiny_plan) == recorded
-
-
-def doctor(planned: BuildPlan) -> None:
-    """Change the final product's weights in the built archive, and make the artifact vouch for it."""
-    graph = planned.repository / "tiny" / "1" / "decoder.onnx"
+def test_verify_runs_the_model_in_the_archive_and_a_failure_takes_its_artifact(copy_plan: BuildPlan) -> None:
+    graph = copy_plan.repository / "tiny" / "1" / "decoder.onnx"
     model = onnx.load(graph)
     head = next(weights for weights in model.graph.initializer if weights.name == "head")
     head.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(head)[:, ::-1].copy(), "head"))
     onnx.save(model, graph)
-    archive.pack(planned.repository, planned.archive)
-    artifact = ModelArtifact.from_json(planned.artifact)
-    artifact.model_copy(update={"archive_sha256": file_sha256(planned.archive)}).write_json(planned.artifact)
-
-
-def test_a_doctored_model_fails_names_its_worst_examples_and_loses_its_artifact(copy_plan: BuildPlan) -> None:
-    doctor(copy_plan)
-    with pytest.raises(GateFailed) as caught:
+    archive.pack(copy_plan.repository, copy_plan.archive)
+    artifact = ModelArtifact.from_json(copy_plan.artifact)
+    artifact.model_copy(update={"archive_sha256": file_sha256(copy_plan.archive)}).write_json(copy_plan.artifact)
+    with pytest.raises(GateFailed, match="40 of 40 answers differ"):
         verify_built(copy_plan)
-    assert caught.value.exit_code == 1
-    texts = {example.row["text"] for example in copy_plan.examples}
-    message = re.sub(r"is [\d.]+, at most 0.001", "is N, at most 0.001", str(caught.value))
-    lines = message.splitlines()
-    assert lines[:3] == [
-        "The compiled model differs from the original on evaluation.jsonl:",
-        "- 40 of 40 answers differ, none may (parity.max_metric_drop is 0).",
-        "- the largest logit difference is N, at most 0.001 is allowed (parity.max_logit_difference).",
-    ]
-    assert lines[3] == "The 5 worst of 40 examples:"
-    for line in lines[4:9]:
-        text, expected, got = re.findall(r"'([^']*)'", line)
-        assert text in texts
-        assert expected != got
-    with pytest.raises(MissingArtifact):
-        load_artifact(copy_plan.root, "tiny", "cpu")
+    assert not copy_plan.artifact.exists()
 
 
 def test_a_build_that_fails_its_gate_leaves_no_artifact_not_even_the_old_one(copy_plan: BuildPlan) -> None:
@@ -138,7 +104,7 @@ def test_an_original_below_the_workloads_quality_is_not_built(copy_plan: BuildPl
     assert not demanding.artifact.exists()
 
 
-@pytest.mark.parametrize("moment", ["Exporting", "Verifying", "Packing"])
+@pytest.mark.parametrize("moment", ["Exporting", "Packing"])
 def test_an_interrupted_build_leaves_the_old_one_as_it_was(copy_plan: BuildPlan, moment: str) -> None:
     shutil.rmtree(copy_plan.compiled)
     before = contents(copy_plan.folder)
@@ -150,28 +116,6 @@ def test_an_interrupted_build_leaves_the_old_one_as_it_was(copy_plan: BuildPlan,
     with pytest.raises(KeyboardInterrupt):
         build(copy_plan, interrupt)
     assert contents(copy_plan.folder) == before
-
-
-def test_files_of_a_killed_build_are_removed(copy_plan: BuildPlan) -> None:
-    (copy_plan.folder / ".scratch" / "repository").mkdir(parents=True)
-    verify_built(copy_plan)
-    assert not (copy_plan.folder / ".scratch").exists()
-
-
-def test_a_second_build_at_the_same_time_says_so(copy_plan: BuildPlan) -> None:
-    with exclusive(copy_plan.compiled, "tiny", "cpu"), pytest.raises(Unavailable) as caught:
-        build(copy_plan)
-    assert caught.value.exit_code == 3
-    assert str(caught.value) == (
-        f"Another build or verification of tiny for cpu is running (it holds {copy_plan.compiled / '.lock'}). "
-        "Wait for it to end, then try again."
-    )
-
-
-def test_a_tampered_archive_is_not_verified(copy_plan: BuildPlan) -> None:
-    copy_plan.archive.write_bytes(copy_plan.archive.read_bytes() + b"\0")
-    with pytest.raises(UsageError, match="its sha256 is"):
-        verify_built(copy_plan)
 
 
 def test_an_artifact_of_another_checkpoint_is_stale(copy_plan: BuildPlan) -> None:

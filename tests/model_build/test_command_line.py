@@ -64,13 +64,6 @@ def test_planning_needs_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-def test_verify_prints_one_document(run: Run, capsys: Capture) -> None:
-    assert run(["verify", "tiny", "--target", "cpu", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert (document["examples"], document["identical_answers"]) == (40, 40)
-    assert document["original"].keys() == document["compiled"].keys() == {"exact_match", "unchanged_rate"}
-
-
 def test_verify_prints_a_table_for_people(run: Run, capsys: Capture) -> None:
     assert run(["verify", "tiny", "--target", "cpu"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -90,12 +83,6 @@ def test_verify_without_a_build_says_how_to_make_one(run: Run, tiny_copy: Path, 
     )
 
 
-def test_an_unknown_target(run: Run, tiny_copy: Path, capsys: Capture) -> None:
-    assert run(["build", "tiny", "--target", "gpu"]) == 2
-    file = tiny_copy / "workloads" / "tiny" / "workload.toml"
-    assert capsys.readouterr() == ("", f"{file}: there is no target 'gpu'. Known targets: cpu, cpu-int8.\n")
-
-
 def test_a_busy_target_is_exit_code_3(run: Run, tiny_copy: Path, capsys: Capture) -> None:
     with exclusive(tiny_copy / "build" / "tiny" / ".compiled" / "cpu", "tiny", "cpu"):
         assert run(["build", "tiny", "--target", "cpu"]) == 3
@@ -103,15 +90,20 @@ def test_a_busy_target_is_exit_code_3(run: Run, tiny_copy: Path, capsys: Capture
 
 
 def test_a_missing_toolchain_is_exit_code_3(tiny_copy: Path) -> None:
-    code = "import sys; sys.modules['torch'] = None; " + CALL
+    failing = "backend.compile_graphs = backend.comparer = lambda *_: (print('a library'), __import__('no_tool'))"
+    backend = "import sys, types; backend = types.ModuleType('model_build.text2text.verify')"
+    code = f"{backend}; {failing}; sys.modules[backend.__name__] = backend; {CALL}"
     done = subprocess.run(
         [sys.executable, "-c", code, str(tiny_copy)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (3, "")
+    log = tiny_copy / "build" / "tiny" / ".compiled" / "cpu" / "build.log"
     assert done.stderr == (
-        "The Python package 'torch' is not installed, and model_build needs it. "
+        "The Python package 'no_tool' is not installed, and model_build needs it. "
         "Install the build's tools with `pip install -e '.[build]'`.\n"
+        f"The output of libraries is in {log}.\n"
     )
+    assert log.read_text("utf-8") == "a library\n"
 
 
 @pytest.mark.parametrize(
@@ -164,23 +156,6 @@ def test_ctrl_c_and_sigterm_end_with_130_and_leave_the_old_build(
     assert not (folder / ".scratch").exists()
 
 
-def test_ctrl_c_during_the_imports_prints_no_traceback(tmp_path: Path) -> None:
-    (tmp_path / "rich").mkdir()
-    slow = "import pathlib, time; pathlib.Path(__file__).with_name('begun').touch(); time.sleep(600)"
-    (tmp_path / "rich/__init__.py").write_text(slow)
-    with subprocess.Popen(
-        [sys.executable, "-m", "model_build", "plan", "--families"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        wait_for(tmp_path / "rich/begun", process)
-        os.kill(process.pid, signal.SIGINT)
-        assert process.communicate(timeout=HANGS_AFTER_S)[1] == ""
-    assert process.returncode == -signal.SIGINT
-
-
 def wait_for(file: Path, process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + HANGS_AFTER_S
     while not file.exists():
@@ -230,11 +205,8 @@ def test_the_help_of_every_command_has_an_example(run: Run, command: str, capsys
         run([command, "--help"])
     assert caught.value.code == 0
     assert f"\n  python -m model_build {command} " in capsys.readouterr().out
-
-
-def test_every_example_of_the_help_parses() -> None:
-    for name, (_, example) in command_line.COMMANDS.items():
-        assert command_line.parser().parse_args(example.split()).command == name
+    example = command_line.COMMANDS[command][1]
+    assert command_line.parser().parse_args(example.split()).command == command
 
 
 def test_libraries_write_to_a_log_that_a_failing_build_names(
@@ -253,32 +225,6 @@ def test_libraries_write_to_a_log_that_a_failing_build_names(
     written = log.read_text("utf-8")
     for text in ("from Python\n", "from a native library\n", "ValueError: no such thing"):
         assert text in written
-
-
-def test_a_build_folder_that_cannot_be_written_is_a_sentence(run: Run, tiny_copy: Path, capsys: Capture) -> None:
-    shutil.rmtree(tiny_copy / "build" / "tiny")
-    (tiny_copy / "build" / "tiny").touch()
-    assert run(["build", "tiny", "--target", "cpu"]) == 2
-    folder = tiny_copy / "build" / "tiny" / ".compiled" / "cpu"
-    assert capsys.readouterr() == (
-        "",
-        f"{folder} cannot be read or written: Not a directory. Mend that, or name another place.\n",
-    )
-
-
-def test_an_error_before_libraries_have_a_log_is_in_one_of_its_own(
-    run: Run, tiny_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    def planted(*_: object) -> None:
-        raise KeyError("planted")
-
-    shutil.rmtree(tiny_copy / "build" / "tiny")
-    monkeypatch.setattr("model_build.build.exclusive", planted)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert run(["build", "tiny", "--target", "cpu"]) == 70
-    (log,) = tmp_path.glob("*.log")
-    assert capsys.readouterr() == ("", f"Unforeseen KeyError: 'planted'. The log is {log}.\n")
-    assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
 def test_an_invalid_tokenizer_ends_a_build_before_it_begins(run: Run, tiny_copy: Path, capsys: Capture) -> None:

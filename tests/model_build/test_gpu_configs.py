@@ -53,30 +53,6 @@ def test_the_models_configs_are_the_golden_file(planned: Plan, task: str, target
         pytest.fail(f"{golden} was rewritten: look at the difference and run again")
 
 
-@pytest.mark.parametrize(("task", "target"), BUILDS)
-def test_every_step_of_the_ensemble_is_connected(planned: Plan, task: str, target: str) -> None:
-    """Each map names tensors that the step has, all of them, and that something before it has made."""
-    models = {name: parse(text) for name, text in configs(planned(task, target)).items()}
-    made = {tensor.name for tensor in models["tiny"].input}
-    for step in models["tiny"].ensemble_scheduling.step:
-        own = models[step.model_name]
-        assert set(step.input_map) == {tensor.name for tensor in own.input}
-        assert set(step.output_map) == {tensor.name for tensor in own.output}
-        assert set(step.input_map.values()) <= made
-        made |= set(step.output_map.values())
-    assert {tensor.name for tensor in models["tiny"].output} <= made or task == "text2text"
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_a_gpu_without_a_plan_has_none_to_fall_back_to(planned: Plan, task: str) -> None:
-    made = planned(task, "tensorrt")
-    config = parse(configs(made)["tiny_model"])
-    assert (config.platform, config.backend, config.default_model_filename) == ("tensorrt_plan", "", "")
-    assert dict(config.cc_model_filenames) == {"7.5": "model.7.5.plan", "8.6": "model.8.6.plan"}
-    assert "tiny_model/1/model.plan" not in made.contents(made.compiled / "graphs")
-    assert not config.optimization.cuda.graphs
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_tensors_of_a_trace_are_named_by_their_place(planned: Plan, task: str) -> None:
     """Triton's PyTorch backend takes what stands behind the first two underscores for a number, or falls back."""

@@ -1,5 +1,5 @@
 """Metrics against the tools whose definitions they take: scipy itself, and figures that other tools gave once for the
-same seeded rows: scikit-learn 1.9.1, seqeval 1.2.2 and pytrec_eval-terrier 0.5.11.
+same seeded rows: scikit-learn 1.9.1 and pytrec_eval-terrier 0.5.11.
 """
 
 import math
@@ -11,8 +11,6 @@ from scipy.stats import binomtest, spearmanr
 from model_build.metrics import SMALL, Answered, ScoredAnswer, intervals, measure, wilson
 from workloads import METRICS, Entity, Example
 from workloads.workload import AGREEMENT
-
-Entities = list[tuple[str, int, int]]
 
 
 def labelled(right: int, wrong: int) -> list[Answered]:
@@ -52,49 +50,15 @@ def test_labels_of_rows_with_several_are_scored_as_by_scikit_learn() -> None:
     )
 
 
-def test_entities_are_scored_as_by_seqeval() -> None:
-    """A token is two characters wide; of the tags B- and I- each run is an entity."""
-    drawn = np.random.RandomState(5)
-    drawn.rand(30, 4), drawn.rand(30, 4)
-    wanted = [tags(drawn) for _ in range(20)]
-    given = [joined([tag if drawn.rand() < 0.85 else "O" for tag in row]) for row in wanted]
+def test_an_entity_counts_where_label_start_and_end_are_right() -> None:
     rows = [
         Answered(
-            Example(row={"text": "x" * 24}, entities=tuple(Entity(label=a, start=b, end=c) for a, b, c in runs(row))),
-            ScoredAnswer(text="", entities=frozenset(runs(answer))),
+            Example(row={"text": "red shoes 42"}, entities=(Entity(label="SIZE", start=10, end=12),)),
+            ScoredAnswer(text="", entities=frozenset(given)),
         )
-        for row, answer in zip(wanted, given, strict=True)
+        for given in ([("SIZE", 10, 12)], [("SIZE", 9, 12), ("COLOUR", 0, 3)], [("COLOUR", 10, 12)])
     ]
-    assert measure(["entity_f1"], rows) == pytest.approx({"entity_f1": 0.8961748633879782})
-
-
-def tags(drawn: np.random.RandomState) -> list[str]:
-    names = ["O", "B-SIZE", "I-SIZE", "B-COLOUR", "I-COLOUR"]
-    found: list[str] = []
-    for _ in range(12):
-        tag = names[drawn.choice(5, p=[0.5, 0.15, 0.15, 0.1, 0.1])]
-        before = found[-1] if found else "O"
-        found.append(f"B{tag[1:]}" if tag[0] == "I" and before[2:] != tag[2:] else tag)
-    return found
-
-
-def joined(row: list[str]) -> list[str]:
-    """Returns the tags with a B- where an entity lost its beginning."""
-    return [
-        f"B{tag[1:]}" if tag[0] == "I" and (at == 0 or row[at - 1][2:] != tag[2:]) else tag
-        for at, tag in enumerate(row)
-    ]
-
-
-def runs(row: list[str]) -> Entities:
-    found: Entities = []
-    for at, tag in enumerate(row):
-        if tag.startswith("B-"):
-            found.append((tag[2:], 2 * at, 2 * at + 2))
-        elif tag.startswith("I-"):
-            label, start, _ = found.pop()
-            found.append((label, start, 2 * at + 2))
-    return found
+    assert measure(["entity_f1"], rows) == pytest.approx({"entity_f1": 2 * 1 / (3 + 4)})
 
 
 def test_texts_are_ranked_as_by_trec_eval() -> None:

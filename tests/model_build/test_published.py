@@ -17,7 +17,6 @@ from workloads import (
     EncoderModel,
     MissingArtifact,
     RandomWeights,
-    TokenClassification,
     UsageError,
     WorkloadFolder,
     load_artifact,
@@ -75,12 +74,6 @@ def test_it_lies_where_the_workloads_own_build_does_not(built: BuildPlan) -> Non
         load_artifact(built.builds, "tiny", "alone", "small")
 
 
-def test_every_request_is_padded_and_cut_to_one_length(built: BuildPlan) -> None:
-    settings = str(built.contents(Path("graphs"))["tiny_tokenise/1/settings.json"])
-    assert '"truncation": true' in settings
-    assert '"pad_to": [\n    32\n  ]' in settings
-
-
 def test_an_architecture_is_divided_by_one_key_or_refused(source: WorkloadFolder, tmp_path: Path) -> None:
     model = source.workload.model
     assert not isinstance(model, RandomWeights)
@@ -119,30 +112,6 @@ def test_random_weights_have_the_head_of_every_task(
     checkpoint = resolve(other, source.path.parents[1] / "cache")
     [[outputs]] = Reference(checkpoint, model).outputs([dict.fromkeys(model.fields, "a b c d e")])
     assert {name: output.shape for name, output in outputs.items()} == sizes
-
-
-def test_two_sets_of_labels_of_one_size_are_two_checkpoints(source: WorkloadFolder, tmp_path: Path) -> None:
-    made = RandomWeights(architecture="bert-base-uncased", weights="random", shrink=12)
-    keys: dict[str, Any] = {"task": "token-classification", "checkpoint": made, "max_input_tokens": 32}
-    for labels in (("O", "B-SIZE"), ("O", "B-COLOUR")):
-        other = WorkloadFolder(source.path)
-        model = TokenClassification(labels=labels, **keys)
-        other.workload = source.workload.model_copy(update={"model": model})
-        assert tuple(resolve(other, tmp_path).config["id2label"].values()) == labels
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_a_tagger_needs_the_places_that_a_torchscript_module_does_not_tell(source: WorkloadFolder) -> None:
-    keys: dict[str, Any] = {"checkpoint": "./checkpoint", "max_input_tokens": 32, "preprocess": "./p.pt"}
-    model = TokenClassification(task="token-classification", labels=("O", "B-SIZE"), **keys)
-    other = WorkloadFolder(source.path)
-    other.workload = source.workload.model_copy(update={"model": model})
-    with pytest.raises(UsageError) as caught:
-        plan(other, "inf1", source.path.parents[1])
-    assert str(caught.value) == (
-        f"{other.file}: model.preprocess: token-classification needs the position of each token in the text, which a "
-        "TorchScript module does not return. Leave it out: tokenizer.json tokenises."
-    )
 
 
 def test_tokens_that_a_torchscript_module_makes_are_not_cut(source: WorkloadFolder) -> None:

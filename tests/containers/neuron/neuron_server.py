@@ -31,8 +31,7 @@ from workloads import ROOT, NeuronTarget, TextClassification
 
 COMPILED = replace(CLASSIFICATION, pad_to=(8, 16, 32), batch_size=2)
 START_S = 300.0
-END_S = 300.0
-"""Seconds that bound a hanging test; they are no expectation of the machine's speed."""
+END_S = 300.0  # Seconds that bound a hanging test; they are no expectation of the machine's speed
 SERVE = ROOT / "containers" / "neuron" / "serve"
 
 

@@ -12,9 +12,7 @@ import pytest
 
 from inference_recommender.__main__ import main
 from inference_recommender.capacity.probe import Capacity
-from inference_recommender.measure.job_requests import stopping_conditions
 from tests.builders import a_measurement, a_run_folder
-from workloads import load_workload
 
 FIGURES = Path(__file__).parent / "goldens" / "published_bert_large.json"
 PUBLISHED = {
@@ -87,12 +85,3 @@ def test_sixteen_thousand_requests_a_second_are_sized_from_a_rate_beyond_a_jobs_
         "open-loop",
     )
     assert fleet["cost_per_hour_usd"] == pytest.approx(11.8)
-
-
-def test_the_harness_has_a_profile_that_no_service_stops() -> None:
-    folder = load_workload("query_intent")
-    limits = {
-        name: stopping_conditions(folder.traffic(name), folder.workload.latency_objective, "P99").get("MaxInvocations")
-        for name in ("production", "load-test")
-    }
-    assert limits == {"production": 30_000, "load-test": None}

@@ -101,12 +101,12 @@ def test_options_that_do_not_fit_the_evidence_are_refused(
         ),
         (
             '{"InferenceRecommendations": [{"Metrics": {}}]}',
-            "a result in InferenceRecommendations is damaged (KeyError: 'EndpointConfiguration')",
+            "it is damaged (KeyError: 'EndpointConfiguration')",
         ),
         (
             '{"InferenceRecommendations": [{"EndpointConfiguration": {"EndpointName": "e"}, "Metrics": '
             '{"ModelLatency": "slow"}}]}',
-            "a result in InferenceRecommendations is damaged (TypeError: must be real number, not str)",
+            "it is damaged (TypeError: must be real number, not str)",
         ),
     ],
 )

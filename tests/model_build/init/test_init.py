@@ -4,17 +4,14 @@ import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 import model_build.__main__ as command_line
 from model_build.plan import plan
 from tests import checkpoints
-from tests.model_build.init.conftest import Init, copy_of, write_csv, write_lines
-from workloads import QuestionAnswering, TextClassification, TextToText, load_workload
+from tests.model_build.init.conftest import Init, copy_of, write_csv
+from workloads import TextClassification, TextToText, load_workload
 
 Capture = pytest.CaptureFixture[str]
 
@@ -44,16 +41,6 @@ def test_rows_without_labels_are_labelled_by_the_original(init: Init, brought: P
     assert set(folder.workload.targets) == {"cpu"}
     assert {example.label for example in folder.evaluation()} <= set(checkpoints.SENTIMENTS.values())
     assert "The 20 rows of evaluation.jsonl have no labels of yours." in folder.file.read_text("utf-8")
-
-
-def test_questions_as_squad_has_them(init: Init, brought: Path, tmp_path: Path) -> None:
-    rows: list[dict[str, Any]] = [
-        {"id": str(i), "question": "who is it", "context": text, "answers": {"text": [text.split()[0]]}}
-        for i, text in enumerate(checkpoints.texts(10))
-    ]
-    folder = init(brought / "bert_reader", "--examples", write_lines(tmp_path / "squad.jsonl", rows))
-    assert isinstance(folder.workload.model, QuestionAnswering)
-    assert folder.evaluation()[0].label == rows[0]["context"].split()[0]
 
 
 def test_a_generator_names_the_reason_against_inferentia(init: Init, brought: Path, tmp_path: Path) -> None:
@@ -122,20 +109,6 @@ def test_ctrl_c_leaves_nothing(brought: Path, root: Path, monkeypatch: pytest.Mo
     assert list((root / "workloads").iterdir()) == list((root / "build").iterdir()) == []
 
 
-def test_a_hyphen_in_the_name(refusal: Callable[..., str], brought: Path) -> None:
-    assert refusal(brought / "bert_classifier", name="My-Model") == (
-        "NAME: got 'My-Model', but a workload's name begins with a small letter, and small letters, digits and "
-        "underscores follow, 31 at most. Say my_model."
-    )
-
-
-def test_no_folder(refusal: Callable[..., str], tmp_path: Path) -> None:
-    assert refusal(tmp_path / "nowhere") == (
-        f"--from: there is no folder {tmp_path / 'nowhere'}. Allowed: a folder, an s3:// URI of a folder or of a "
-        ".tar.gz, or a model id of the Hugging Face hub."
-    )
-
-
 def test_labels_that_the_checkpoint_does_not_name(
     init: Init, refusal: Callable[..., str], tmp_path: Path, root: Path
 ) -> None:
@@ -148,22 +121,6 @@ def test_labels_that_the_checkpoint_does_not_name(
     folder = init(tmp_path / "bare", "--examples", file, "--target", "cpu", "--labels", "bad", "good")
     assert [example.label for example in folder.evaluation()] == ["bad", "good"]
     plan(folder, "cpu", root)
-
-
-def test_older_files_are_converted(init: Init, brought: Path, tmp_path: Path, root: Path) -> None:
-    """A pickle of weights and WordPiece's vocabulary give the answers of safetensors and tokenizer.json."""
-    folder = copy_of(brought / "bert_classifier", tmp_path / "older")
-    weights = load_file(folder / "model.safetensors")
-    torch.save(weights, folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-    vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
-    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in vocabulary))
-    (folder / "tokenizer.json").unlink()
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
-    (tmp_path / "texts.txt").write_text("\n".join(checkpoints.texts(20)), "utf-8")
-    options = ("--examples", tmp_path / "texts.txt", "--target", "cpu")
-    converted = init(folder, *options).evaluation()
-    assert converted == init(brought / "bert_classifier", *options, "--overwrite").evaluation()
 
 
 def test_a_pickle_of_more_than_weights_is_not_read(refusal: Callable[..., str], brought: Path, tmp_path: Path) -> None:

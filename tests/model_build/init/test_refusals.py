@@ -55,3 +55,14 @@ def test_a_wrong_checkpoint(refusal: Callable[..., str], brought: Path, tmp_path
 )
 def test_a_wrong_objective(refusal: Callable[..., str], brought: Path, option: str, value: str, problem: str) -> None:
     assert refusal(brought / "bert_classifier", option, value) == f"[objective]: {problem}"
+
+
+def test_a_wrong_name_or_source(refusal: Callable[..., str], brought: Path, tmp_path: Path) -> None:
+    assert refusal(brought / "bert_classifier", name="My-Model") == (
+        "NAME: got 'My-Model', but a workload's name begins with a small letter, and small letters, digits and "
+        "underscores follow, 31 at most. Say my_model."
+    )
+    assert refusal(tmp_path / "nowhere") == (
+        f"--from: there is no folder {tmp_path / 'nowhere'}. Allowed: a folder, an s3:// URI of a folder or of a "
+        ".tar.gz, or a model id of the Hugging Face hub."
+    )

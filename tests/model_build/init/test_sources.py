@@ -15,7 +15,6 @@ import pytest
 import torch
 from moto import mock_aws
 from safetensors.torch import load_file
-from transformers.utils import sentencepiece_model_pb2_new as protobuf
 
 import model_build.__main__ as command_line
 from model_build.plan import plan
@@ -152,26 +151,6 @@ def test_older_files_of_the_hub_are_converted_and_copied(init: Init, hub: Hub, b
     assert all(torch.equal(new[name], each) for name, each in load_file(brought / "reranker/model.safetensors").items())
 
 
-def test_a_marian_of_the_hub_has_its_pieces_and_no_tokenizer_json(
-    init: Init, hub: Hub, root: Path, brought: Path, tmp_path: Path
-) -> None:
-    """Published ones are of that kind. The tokenizer is made as a build makes it, and the model stays on the hub."""
-    checkpoints.marian(tmp_path / "marian", encoder_layers=1, decoder_layers=1)
-    pieces = json.loads((tmp_path / "marian/tokenizer.json").read_text())["model"]["vocab"]
-    (tmp_path / "marian/vocab.json").write_text(json.dumps(pieces))
-    proto: Any = protobuf
-    model = proto.ModelProto()
-    for piece in pieces:
-        model.pieces.add(piece=piece, score=-1.0, type=1)
-    (tmp_path / "marian/source.spm").write_bytes(model.SerializeToString())
-    (tmp_path / "marian/tokenizer.json").unlink()
-    hub.add("team/marian", tmp_path / "marian")
-    folder = init("team/marian")
-    assert folder.workload.model.checkpoint == f"team/marian@{COMMIT}"
-    assert "tokenizer.json" not in hub.sent
-    assert {"source.spm", "vocab.json"} <= set(hub.sent)
-
-
 def test_a_model_that_neither_a_folder_nor_the_hub_has(hub: Hub, root: Path, capsys: Capture) -> None:
     assert command_line.main(["init", "mine", "--from", "my-model"]) == 3
     assert capsys.readouterr().err == (
@@ -208,9 +187,3 @@ def test_a_folder_and_an_archive_in_s3_stay_there(
         assert folder.workload.model.pooling == "cls"
         digests.add(plan(folder, "cpu", root).checkpoint.sha256)
     assert len(digests) == 1
-
-
-def test_older_files_in_s3_are_converted_and_copied(init: Init, s3: Any, brought: Path, tmp_path: Path) -> None:
-    for file in older(brought / "reranker", tmp_path / "older").iterdir():
-        s3.upload_file(str(file), "models", f"v0/{file.name}")
-    assert init("s3://models/v0/").workload.model.checkpoint == "./checkpoint"

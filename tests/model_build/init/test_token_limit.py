@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import checkpoints
 from tests.model_build.init.conftest import Init, copy_of
 from workloads import TextClassification
 
@@ -38,11 +37,6 @@ def test_the_limit_is_the_smallest_that_the_checkpoint_names(
         (folder / name).write_text(json.dumps(known | keys))
     model = init(folder, "--examples", texts, "--target", "cpu").workload.model
     assert model.max_input_tokens == limit
-
-
-def test_the_positions_of_roberta_begin_after_the_padding(init: Init, tmp_path: Path, texts: Path) -> None:
-    checkpoints.roberta_classifier(tmp_path / "model")
-    assert init(tmp_path / "model", "--examples", texts, "--target", "cpu").workload.model.max_input_tokens == 64
 
 
 def test_longer_requests_are_rejected_by_a_key_that_is_written_and_printed(

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from moto import mock_aws
 
-from aws_api.errors import AwsRefused
-from aws_api.processing_jobs import ProcessingJob
 from containers import archive_reader
 from model_build.remote.build_account import BuildAccount
 from model_build.remote.remote_build import build_remotely
@@ -31,14 +29,10 @@ def folder(tmp_path: Path) -> WorkloadFolder:
     return load_workload("spellcheck", miniature(tmp_path / "root") / "workloads")
 
 
-def _build(folder: WorkloadFolder, stamp: str) -> ProcessingJob:
-    return plan_remote(folder, "cpu", site(stamp=stamp))[0]
-
-
 def test_a_job_is_accepted_and_its_output_fetched(
     account: BuildAccount, folder: WorkloadFolder, tmp_path: Path
 ) -> None:
-    job = _build(folder, "fetched")
+    (job,) = plan_remote(folder, "cpu", site(stamp="fetched"))
     for name, content in built("cpu", FILES).items():  # in the container's stead
         (tmp_path / name).write_bytes(content)
         account.upload(f"{job.output_url}/{name}", tmp_path / name)
@@ -47,21 +41,6 @@ def test_a_job_is_accepted_and_its_output_fetched(
     assert set(account.files(job.source_url)) == {"entry.py", "source.tar.gz", *archive_reader.BESIDE}
     described = account.describe_job(job.name)
     assert described["AppSpecification"] == job.request()["AppSpecification"]
-    assert account.job_log(job.name, 2) == []
-
-
-def test_a_job_can_be_stopped(account: BuildAccount, folder: WorkloadFolder) -> None:
-    job = _build(folder, "stopped")
-    account.create_job(job)
     account.stop_job(job.name)
     assert account.describe_job(job.name)["ProcessingJobStatus"] == "Stopped"
-
-
-def test_a_bucket_that_is_not_there_is_said(account: BuildAccount, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"x")
-    with pytest.raises(AwsRefused, match="AWS refused PutObject: NoSuchBucket: "):
-        account.upload("s3://no-such-bucket/file", tmp_path / "file")
-
-
-def test_the_default_bucket_is_sagemakers(account: BuildAccount) -> None:
-    assert account.default_bucket() == "sagemaker-us-east-1-123456789012"
+    assert account.job_log(job.name, 2) == []

@@ -56,14 +56,6 @@ def test_a_build_leaves_its_archive_and_timing_caches_for_upload(system: Path) -
     assert not (system / "opt/ml/output/message").exists()
 
 
-def test_a_published_experiment_is_built_in_its_own_folder(system: Path) -> None:
-    program = BUILD.replace('"build/', '"build/published/big/build/').replace('"t"]', '"t", "--published", "big"]')
-    source = tar_gz({"model_build/__main__.py": program.encode()})
-    (system / "opt/ml/processing/source/source.tar.gz").write_bytes(source)
-    assert entry.main(["w", "t", "onnxruntime", "big"], system) == 0
-    assert (system / "opt/ml/processing/output/model.tar.gz").read_bytes() == b"archive"
-
-
 INTERNAL_ERROR = """
 import pathlib, sys
 log = pathlib.Path("build/w/.compiled/t/build.log")
@@ -98,13 +90,6 @@ sys.exit(70)
             "Traceback of the build",
             id="an internal error of the build",
         ),
-        pytest.param(
-            BUILD.replace('{"archive": "model.tar.gz"}', "{}"),
-            70,
-            ("Unforeseen KeyError: 'archive'. The traceback is in the job's log.",) * 2,
-            "Traceback (most recent call last)",
-            id="an internal error of the entry",
-        ),
     ],
 )
 def test_a_failure_leaves_a_message_and_a_log(
@@ -122,13 +107,6 @@ def test_a_failure_leaves_a_message_and_a_log(
     assert (lines[0], lines[-1]) == message
     assert log in "".join(capfd.readouterr())
     assert list((system / "opt/ml/processing").glob("output/*.json")) == []
-
-
-def test_a_failed_installation_is_not_a_failed_gate(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failing = [[sys.executable, "-c", "raise SystemExit(1)"]]
-    monkeypatch.setattr(entry, "install_commands", lambda work, runtime, cuda: failing)
-    assert _run(system, BUILD) == 3
-    assert (system / "opt/ml/output/message").read_text("utf-8") == "Installing ended with exit status 1:\n"
 
 
 def test_a_missing_source_or_artifact_is_a_failure(system: Path) -> None:
@@ -167,19 +145,11 @@ def test_neuron_is_built_with_the_torch_of_its_image(runtime: str) -> None:
     assert not any(line.startswith(("torch", "numpy", "tensorflow")) for line in pinned.splitlines())
 
 
-def test_trtexec_is_found_after_everything_else() -> None:
-    found = entry.build_environment({"PATH": "/bin", "HOME": "/root"}, Path("/nowhere"))
-    assert found == {"PATH": "/bin:/usr/src/tensorrt/bin", "HOME": "/root"}
-
-
-COMPAT = "usr/local/cuda/compat"
-
-
 @pytest.mark.parametrize(
     ("driver", "needed"),
     [("470.256.02", True), ("580.65.06", False), ("590.10.01", False)],
 )
-@pytest.mark.parametrize("place", [COMPAT, f"{COMPAT}/lib", f"{COMPAT}/lib.real", "usr/local/cuda-13.0/compat"])
+@pytest.mark.parametrize("place", ["usr/local/cuda/compat/lib.real", "usr/local/cuda-13.0/compat"])
 def test_an_older_driver_than_the_images_cuda_gets_its_compatibility_libraries(
     tmp_path: Path, driver: str, needed: bool, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,24 +159,12 @@ def test_an_older_driver_than_the_images_cuda_gets_its_compatibility_libraries(
     (compat / "libcuda.so.580.65.06").touch()
     (compat / "libcuda.so.1").symlink_to("libcuda.so.580.65.06")
     version.write_text(f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {driver}  Thu May  9 22:12:11 UTC 2024\n")
-    found = entry.build_environment({"LD_LIBRARY_PATH": "/lib"}, tmp_path)
+    found = entry.build_environment({"PATH": "/bin", "LD_LIBRARY_PATH": "/lib"}, tmp_path)
     assert found["LD_LIBRARY_PATH"] == (f"/{place}:/lib" if needed else "/lib")
+    assert found["PATH"] == "/bin:/usr/src/tensorrt/bin"
     assert capsys.readouterr().out == (
         f"/{place} has the libcuda of driver 580.65.06; the host's {driver} is "
         f"{'older, so that is used' if needed else 'not older, so that is not used'}.\n"
-    )
-
-
-def test_an_image_without_compatibility_libraries_says_where_they_were_looked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    version = tmp_path / "proc/driver/nvidia/version"
-    version.parent.mkdir(parents=True)
-    version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.256.02  Thu May  9 22:12:11 UTC 2024\n")
-    assert entry.compat_folder(tmp_path) is None
-    assert capsys.readouterr().out == (
-        "The host's driver is 470.256.02, and no libcuda.so.1 is in usr/local/cuda/compat/lib.real, "
-        "usr/local/cuda/compat/lib, usr/local/cuda/compat, usr/local/cuda-*/compat.\n"
     )
 
 

@@ -111,13 +111,6 @@ def test_a_failing_container_is_reported_with_its_log_and_deleted(root: Path) ->
     assert account.deleted == [name]
 
 
-def test_an_interrupted_wait_leaves_no_endpoint(root: Path) -> None:
-    account = Chip("Creating", "interrupted")
-    with pytest.raises(KeyboardInterrupt):
-        record(root, account)
-    assert (account.deleted, account.hurried) == ([account.made[0].name], True)
-
-
 def test_a_missing_quota_is_named(root: Path) -> None:
     refusal = AwsRefused("CreateEndpoint", "ResourceLimitExceeded", "The limit is 0 Instances.")
     account = Chip(refusal=refusal)

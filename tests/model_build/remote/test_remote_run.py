@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from aws_api.errors import AwsRefused, AwsUnreachable, ExpiredCredentials
-from model_build.compiled import exclusive
-from model_build.remote.remote_build import LostSight, build_remotely
+from model_build.remote.remote_build import build_remotely
 from model_build.remote.request import plan_remote
 from tests.builders import an_artifact
 from tests.model_build.remote.remote_account import FakeAccount, built, miniature, site
@@ -53,9 +52,12 @@ def left(root: Path, variant: str = "cpu") -> list[str]:
 
 
 def test_a_completed_job_leaves_the_same_files_as_a_local_build(root: Path) -> None:
-    account = FakeAccount(built("cpu", FILES))
+    account, old = FakeAccount(built("cpu", FILES)), root / "build/spellcheck/cpu"
+    (old / "repository" / "gone").mkdir(parents=True)
+    (old / "model.tar.gz").write_bytes(b"old")
     artifact = run(root, account)
     assert load_artifact(root, "spellcheck", "cpu") == artifact
+    assert not (old / "repository" / "gone").exists()
     assert left(root) == ["artifact.json", "model.tar.gz", "repository"]
     assert (root / "build/spellcheck/cpu/repository/spellcheck/1/model.py").read_bytes() == b"pass"
     assert account.stopped == []
@@ -82,28 +84,6 @@ def test_the_program_finds_its_reader_of_archives_among_what_was_sent(root: Path
     (tmp_path / "source/try.py").write_text("import entry; print(entry.unpack.__module__)", "utf-8")
     command = [sys.executable, "-E", "-S", str(tmp_path / "source/try.py")]
     assert subprocess.check_output(command, cwd=tmp_path, text=True) == "containers.archive_reader\n"
-
-
-def test_progress_names_the_state_of_the_job(root: Path) -> None:
-    said: list[str] = []
-    run(root, FakeAccount(built("cpu", FILES)), progress=said.append)
-    assert said[0] == "Packing the source"
-    assert said[1].startswith("Uploading 0.0 MB to s3://bucket/")
-    assert said[2:] == [
-        f"{CPU_JOB} on ml.c5.2xlarge: InProgress, 0 min 00 s",
-        f"{CPU_JOB} on ml.c5.2xlarge: Completed, 0 min 00 s",
-        "Fetching the build",
-    ]
-
-
-def test_an_older_build_is_replaced_whole(root: Path) -> None:
-    old = root / "build/spellcheck/cpu"
-    (old / "repository" / "gone").mkdir(parents=True)
-    (old / "model.tar.gz").write_bytes(b"old")
-    an_artifact().write_json(old / "artifact.json")
-    artifact = run(root, FakeAccount(built("cpu", FILES)))
-    assert load_artifact(root, "spellcheck", "cpu") == artifact
-    assert not (old / "repository" / "gone").exists()
 
 
 # Several machines.
@@ -137,10 +117,6 @@ def test_the_engines_of_two_gpus_become_one_archive(root: Path) -> None:
     assert artifact.parity.identical_answers == 490
     assert artifact.parity.compiled == {"exact_match": 0.88, "unchanged_rate": 0.97}
     assert left(root, "gpu") == ["artifact.json", "model.tar.gz", "repository"]
-
-
-def test_figures_that_one_machine_lacks_are_left_out(root: Path) -> None:
-    assert run(root, FakeAccount(_gpus(parity=None)), "gpu").parity is None
 
 
 @pytest.mark.parametrize(
@@ -276,29 +252,7 @@ def test_an_output_that_is_not_of_this_build_is_refused(root: Path, outputs: dic
     assert left(root) == []
 
 
-def test_two_builds_of_one_target_do_not_run_at_once(root: Path) -> None:
-    account = FakeAccount(built("cpu", FILES))
-    with (
-        exclusive(root / "build/spellcheck/cpu", "spellcheck", "cpu"),
-        pytest.raises(Exception, match="Another build or verification of spellcheck for cpu is running"),
-    ):
-        run(root, account)
-    assert account.jobs == {}
-
-
 # The connection and the user.
-
-
-def test_a_lost_connection_names_the_running_jobs_and_how_to_stop_them(root: Path) -> None:
-    account = FakeAccount(on_describe=Trouble(AwsUnreachable("no route")))
-    with pytest.raises(LostSight) as lost:
-        run(root, account)
-    assert str(lost.value) == (
-        f"{AwsUnreachable('no route')}\nProbably still running: {CPU_JOB}. Stop with\n"
-        f"  aws sagemaker stop-processing-job --processing-job-name {CPU_JOB}\n"
-        f"Their output will be in {CPU}/c5."
-    )
-    assert account.stopped == []
 
 
 def test_ctrl_c_stops_every_job(root: Path) -> None:
