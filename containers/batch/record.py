@@ -32,8 +32,7 @@ from .answering import find_model
 from .source import find
 from .storage import write_to
 
-BATCHES = 16
-"""Compiled batches that are run at once."""
+BATCHES = 16  # Compiled batches that are run at once
 
 
 def record(folder: Path, lines: Sequence[str], name: str) -> RecordedOutputs:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -21,8 +21,7 @@ from ..worker_process import how_it_ended, send, worker_environment
 from .answering import ChunkCounts, ModelFolder
 from .source import Chunk
 
-CHUNKS_OF_A_WORKER = 2
-"""The chunk that its core runs, and the next one: then no core idles."""
+CHUNKS_OF_A_WORKER = 2  # The chunk that its core runs, and the next one: then no core idles
 
 
 def worker_environments(
@@ -60,6 +59,8 @@ class WorkerPool:
             for environment in environments
         ]
         self._events: SimpleQueue[ChunkCounts | ContainerError | None] = SimpleQueue()
+        self._chunks: deque[Chunk] = deque()  # those that no worker has yet
+        self._lock = threading.Lock()
 
     def close(self) -> None:
         """Ends the workers. Their unfinished chunks are lost."""
@@ -77,9 +78,9 @@ class WorkerPool:
 
     def answer(self, chunks: Sequence[Chunk], files: Mapping[str, Path]) -> Iterator[ChunkCounts]:
         """Yields each chunk's counts once it is done, in any order. Raises `Unavailable` as soon as a worker fails."""
-        queue = ChunkQueue(chunks, len(self._workers))
+        self._chunks.extend(chunks)
         for number in range(len(self._workers)):
-            threading.Thread(target=self._feed, args=(number, queue, files), daemon=True).start()
+            threading.Thread(target=self._feed, args=(number, files), daemon=True).start()
         busy = len(self._workers)
         while busy:
             event = self._events.get()
@@ -90,11 +91,11 @@ class WorkerPool:
             else:
                 yield event
 
-    def _feed(self, number: int, queue: "ChunkQueue", files: Mapping[str, Path]) -> None:
+    def _feed(self, number: int, files: Mapping[str, Path]) -> None:
         worker, running = self._workers[number], 0
         try:
             while True:
-                while chunk := queue.take(running):
+                while chunk := self._take(running):
                     assert worker.stdin
                     with suppress(BrokenPipeError):  # the worker has ended, which reading its reply reports
                         send(worker.stdin, {**asdict(chunk), "path": str(files[chunk.file].resolve())})
@@ -108,23 +109,14 @@ class WorkerPool:
         except ContainerError as error:
             self._events.put(error)
 
-
-class ChunkQueue:
-    """The chunks that no worker has yet. Threads may share it."""
-
-    def __init__(self, chunks: Iterable[Chunk], workers: int) -> None:
-        self._chunks = deque(chunks)
-        self._workers = workers
-        self._lock = threading.Lock()
-
-    def take(self, running: int) -> Chunk | None:
+    def _take(self, running: int) -> Chunk | None:
         """Returns the next chunk for a worker that has `running` chunks, or None.
 
         A worker gets one chunk to run, and another to tokenise while there is one for each worker. The last chunks are
         given out one by one, so that none waits while another core is idle.
         """
         with self._lock:
-            if running < CHUNKS_OF_A_WORKER and len(self._chunks) >= (self._workers if running else 1):
+            if running < CHUNKS_OF_A_WORKER and len(self._chunks) >= (len(self._workers) if running else 1):
                 return self._chunks.popleft()
             return None
 

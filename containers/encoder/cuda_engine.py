@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from .engine import FixedBatch
 from .settings import Settings
 
-WARM_UPS = 3
-"""Runs before a capture, in which libraries allocate: an allocation cannot be captured."""
+WARM_UPS = 3  # Runs before a capture, in which libraries allocate: an allocation cannot be captured
 
 
 class CudaEngine:

@@ -32,8 +32,7 @@ from .http_server import bind
 from .placement import ServerSettings
 from .telemetry import TaskReports
 
-GRACE_S = 25.0
-"""Seconds between SIGTERM and SIGKILL for a worker."""
+GRACE_S = 25.0  # Seconds between SIGTERM and SIGKILL for a worker
 SILENT_S = 20.0
 """A serving worker writes a line every 2 s. One that is silent for this long hangs."""
 

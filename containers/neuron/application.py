@@ -45,8 +45,6 @@ class ErrorResponses:
         if len(sentence) > MAX_SENTENCE:
             sentence = sentence[:MAX_SENTENCE] + "…"
         if self._now() - self._began >= LINES_PERIOD_S:
-            if self._count > MAX_LINES:
-                self._write(f"{self._count - MAX_LINES} more requests failed")
             self._began, self._count = self._now(), 0
         self._count += 1
         if self._count <= MAX_LINES:

@@ -26,8 +26,7 @@ QUEUED_BATCHES = 32
 """Full batches that may wait for each running batch. Requests beyond them are refused at once."""
 STUCK_S = 20.0
 """A core that does not answer for this long counts as dead. SageMaker waits 60 s for an answer."""
-QUIET_S = 5.0
-"""An older answer is no evidence that the cores work."""
+QUIET_S = 5.0  # An older answer is no evidence that the cores work
 
 
 class Steps(Protocol):

@@ -26,8 +26,7 @@ import httptools
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 CONTINUE = STATUS_LINES[100] + b"\r\n"
 CHECK_S = 0.5
-OTHER_DESCRIPTORS = 64
-"""Files and sockets of the process that are not connections."""
+OTHER_DESCRIPTORS = 64  # Files and sockets of the process that are not connections
 BACKLOG = 1024
 
 
@@ -54,7 +53,6 @@ class HttpRequest(NamedTuple):
     headers: Mapping[bytes, bytes]  # names in lower case
     body: bytes
     keep_alive: bool
-    http_1_0: bool
 
 
 class HttpResponse(NamedTuple):
@@ -215,8 +213,7 @@ class ClientConnection(asyncio.Protocol):
             path=incoming.url.partition(b"?")[0].decode("latin-1"),
             headers=incoming.headers,
             body=bytes(incoming.body),
-            keep_alive=self._parser.should_keep_alive(),
-            http_1_0=self._parser.get_http_version() == "1.0",
+            keep_alive=self._parser.should_keep_alive() and self._parser.get_http_version() != "1.0",
         )
         self._incoming, self.due_s = None, inf
         self._last = not request.keep_alive
@@ -300,8 +297,6 @@ class ClientConnection(asyncio.Protocol):
         lines += [f"{name}: {value}\r\n".encode() for name, value in response.headers.items()]
         if not keep_alive:
             lines.append(b"Connection: close\r\n")
-        elif request and request.http_1_0:
-            lines.append(b"Connection: keep-alive\r\n")
         lines.append(b"\r\n")
         if not request or request.method != "HEAD":
             lines.append(response.body)

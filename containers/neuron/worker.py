@@ -45,8 +45,7 @@ from .telemetry import RequestRecord, period_s, ticks
 DRAIN_S = 20.0
 """Seconds for open requests after SIGTERM. SageMaker and ECS kill the container after 30 s."""
 REPORT_PERIOD_S = 2.0
-WARM_UP_RUNS = 2
-"""The first run loads the graph onto its core, the second has its buffers too."""
+WARM_UP_RUNS = 2  # The first run loads the graph onto its core, the second has its buffers too
 
 
 def main() -> int:

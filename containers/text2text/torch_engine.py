@@ -18,8 +18,7 @@ from torch import Tensor
 from .decoding import Tokens
 from .static_cache import TOKENS_PER_LAUNCH, StaticEngine, batch_sizes
 
-WARM_UPS = 3
-"""Runs before a capture, in which cuBLAS takes its workspaces: what allocates cannot be captured."""
+WARM_UPS = 3  # Runs before a capture, in which cuBLAS takes its workspaces: what allocates cannot be captured
 Graph = Callable[..., Any]
 
 

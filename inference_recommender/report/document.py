@@ -42,7 +42,7 @@ MISSING = "–"
 class Column(Document):
     name: str = Field(description="The key in a row, with the unit.")
     title: str = Field(description="The head of the column, for people.")
-    spec: str = Field(default="", exclude=True, description="The format of a number; empty for text.")
+    spec: str = Field(default="", description="The format of a number; empty for text.")
 
 
 class Table(Document):

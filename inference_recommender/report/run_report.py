@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from inference_recommender.measurement import Measurement
+from inference_recommender.measurement import Measurement, local_caution
 from inference_recommender.report import plots
 from inference_recommender.report.candidates import (
     candidate_name,
@@ -22,7 +22,7 @@ from inference_recommender.report.configuration import configuration_table
 from inference_recommender.report.document import Highlight, Plot, Report, ReportVerdict, Table, objective_text, table
 from inference_recommender.report.inputs import FolderInputs, read_inputs
 from inference_recommender.report.page import page
-from inference_recommender.report.queue import queue_against_compute, queue_table
+from inference_recommender.report.queue import queue_table
 from inference_recommender.report.sections import (
     CHANGING_TRAFFIC,
     COLD_START,
@@ -31,7 +31,6 @@ from inference_recommender.report.sections import (
     fleet_highlights,
     generator_table,
     lengths_table,
-    local_caution,
     present,
 )
 from inference_recommender.run_folder import RunFolder
@@ -114,7 +113,7 @@ def run_report(
                 _details(recommendation),
                 _fleet(chosen) if chosen else None,
                 lengths_table(recommendation.lengths),
-                queue_table(workload, measured),
+                queue_table(measured),
                 cold_start_table(recommendation.cold_start),
                 _client_latency(candidates),
                 generator_table(inputs),
@@ -287,8 +286,6 @@ def run_plots(
         proof = recommendation.proof if candidate == recommendation.recommended else None
         for title, plot in _test_plots(workload, measurement, candidate, request, proof):
             known[f"{title}: {measurement.instance_type}"] = plot
-    if (queue := queue_against_compute(measured)) is not None:
-        known["Queue against compute"] = queue
     return known
 
 

@@ -45,16 +45,6 @@ def present(tables: Iterable[Table | None]) -> tuple[Table, ...]:
     return tuple(each for each in tables if each is not None)
 
 
-def local_caution(measured_on: str | None, machine: str) -> tuple[str, ...]:
-    """Returns the caution about figures that SageMaker did not measure, or none."""
-    if measured_on != "local":
-        return ()
-    return (
-        f"Measured on this machine, not on SageMaker. {machine} stood in for every instance type. Size production "
-        "from a job on SageMaker.",
-    )
-
-
 def fleet_highlights(chosen: Candidate, objective: LatencyObjective, proof: Proof | None = None) -> Iterator[Highlight]:
     """Yields the figures of a report's first screen: the fleet, latency against its limit, capacity, cost, scaling."""
     yield Highlight(label="initial fleet", value=f"{chosen.instance_count} × {candidate_name(chosen)}")

@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 from containers.batch.answering import BatchPredictor
 from containers.batch.source import Chunk, cut
 from containers.batch.worker import answers
-from containers.batch.worker_pool import ChunkQueue
+from containers.batch.worker_pool import WorkerPool
 from containers.encoder import goldens, load_engine
 from containers.encoder.predictor import Predictor as Encoder
 from containers.encoder.preprocess import Preprocessor
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import install, run
 
-HANGS_S = 60.0
-"""Ends a hanging test."""
+HANGS_S = 60.0  # Ends a hanging test
 CHUNK_ROWS, BATCH_ROWS = 12, 4
 
 
@@ -126,6 +125,8 @@ def test_a_worker_whose_device_fails_ends_at_once(tmp_path: Path) -> None:
 
 
 def test_a_worker_has_at_most_two_chunks_and_none_waits_while_another_worker_is_idle() -> None:
-    queue = ChunkQueue([Chunk(number, "in.jsonl", 0, 0, 1, 1, 1) for number in range(5)], workers=2)
-    taken = [queue.take(running) for running in (0, 1, 2, 0, 1, 0, 0)]
+    pool = WorkerPool([], [])
+    pool._chunks.extend(Chunk(number, "in.jsonl", 0, 0, 1, 1, 1) for number in range(5))
+    pool._workers = [None, None]  # type: ignore[list-item]
+    taken = [pool._take(running) for running in (0, 1, 2, 0, 1, 0, 0)]
     assert [chunk and chunk.number for chunk in taken] == [0, 1, None, 2, 3, 4, None]

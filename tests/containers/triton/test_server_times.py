@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from containers.triton.server_times import TritonCounters, print_each_period
+from containers.triton.server_times import print_each_period
 from local_aws.process.triton import triton_command, triton_environment
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
 from tests.containers.neuron.neuron_server import free_port
@@ -88,11 +88,6 @@ def test_a_failure_is_logged_once() -> None:
     assert times(lines[1:]) == [{**DIMENSIONS, "QueueTime": 3.0, "ComputeTime": 7.5}]
 
 
-def test_counters_of_only_other_models_are_an_error() -> None:
-    with pytest.raises(ValueError, match=r"^Triton has no counters .*request_success for 'another'\.$"):
-        TritonCounters.read(FIRST, "another")
-
-
 def make_serve(folder: Path, start: str) -> Path:
     """Writes our start script with another script in the place of the base image's, and our folder in the image's."""
     base = folder / "base-serve"
@@ -110,7 +105,6 @@ def make_serve(folder: Path, start: str) -> Path:
     ("given", "port"),
     [
         ({}, "8002"),
-        ({"SAGEMAKER_SAFE_PORT_RANGE": "23000-23999"}, "23000"),
         ({"SAGEMAKER_SAFE_PORT_RANGE": "23000-23999", "SAGEMAKER_BIND_TO_PORT": "23000"}, "23001"),
     ],
 )
@@ -143,18 +137,6 @@ def test_without_a_request_for_metrics_triton_starts_like_the_base_image(tmp_pat
 @pytest.fixture(scope="module")
 def tools() -> TritonToolchain:
     return TritonToolchain.locate(DEFAULT_TOOLCHAIN, platform.system(), platform.machine())
-
-
-@pytest.mark.integration
-def test_triton_does_not_start_with_metrics_outside_of_sagemakers_ports(tools: TritonToolchain, tmp_path: Path) -> None:
-    """So the start script, not the stack, chooses the port."""
-    command = [str(tools.server), f"--model-repository={tmp_path}", "--allow-http=false", "--allow-grpc=false"]
-    command += ["--allow-sagemaker=true", "--sagemaker-safe-port-range=23000-23999", "--allow-metrics=true"]
-    environment = tools.environment(tmp_path)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=BOUND_S, check=False)
-    assert done.returncode == 1
-    reason = "The server cannot listen to metrics requests at port 8002, allowed port range is [23000, 23999]"
-    assert reason in done.stdout + done.stderr
 
 
 @dataclass(frozen=True)
