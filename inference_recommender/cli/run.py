@@ -161,8 +161,6 @@ def _run_job(
     plan = (_default if options.job == "default" else _advanced)(options, account, folder, stderr)
     if not account.is_on_this_machine():  # limits that only AWS enforces
         plan.check_drivers()
-        for warning in plan.undocumented:
-            warn(stderr, warning)
     for warning in plan.warnings:
         warn(stderr, warning)
     if options.dry_run:

@@ -32,7 +32,7 @@ from inference_recommender.tune.race import ConfigurationRefused
 from inference_recommender.tune.space import ServingConfiguration
 from workloads import ROOT, Serving, Unavailable
 
-COMMAND = (sys.executable, "-m", "local_aws.process.loadable_triton")
+COMMAND = (sys.executable, "-m", "local_aws.process.triton")
 """Takes a repository, --model and --log."""
 UNLOADED_S = 60.0
 """Time limit for unloading: active requests end first."""
