@@ -14,13 +14,7 @@ from inference_recommender.report.configuration import configuration_table
 from inference_recommender.report.document import Plot, Report, Table, Value, objective_text, table
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.plots import BLUE, GREEN, GREY, ORANGE, RED, asked, drawn, legend, new_figure
-from inference_recommender.report.sections import (
-    COLD_START,
-    OTHER_PAYLOADS,
-    fleet_highlights,
-    generator_table,
-    present,
-)
+from inference_recommender.report.sections import COLD_START, OTHER_PAYLOADS, fleet_highlights, generator_table, present
 from workloads import InstanceGroup, RandomWeights, Serving, Workload
 from workloads.instances import InstanceShape, instance_shape, shapes_source
 
@@ -55,8 +49,7 @@ RATIOS = (
     ("p95_ratio", "P95 ×", ".2f"),
     ("cost_ratio", "$/1M ×", ".2f"),
 )
-ROW_IN, LEAST_IN, WIDTH_IN = 0.34, 2.6, 5.4
-WIDE_IN = (10.6, 4.2)
+ROW_IN, LEAST_IN, WIDTH_IN, WIDE_IN = 0.34, 2.6, 5.4, (10.6, 4.2)
 FAR = 3.0
 """A limit above all latencies by this factor is not drawn."""
 MARKERS = "osD^vP*X"

@@ -72,9 +72,9 @@ class ExperimentRun:
 
 
 def measure(run: ExperimentRun) -> tuple[Measurement, ...]:
-    """Returns every cell's measurement in the experiment's order. A failed test has a reason instead of figures.
+    """Returns every cell's measurement in the experiment's order; a failed test has a reason. The folder keeps them.
 
-    Raises `Interrupted`, or an `AwsUnavailable` that concerns more than one job. The folder keeps the measurements.
+    Raises `Interrupted`, or an `AwsUnavailable` that concerns more than one job.
     """
     folder = run.folder
     for batch in folder.batches():
@@ -105,10 +105,7 @@ def _measure_batch(run: ExperimentRun, batch: CellBatch) -> None:
 
 
 def _measure_by_job(run: ExperimentRun, batch: CellBatch) -> None:
-    """Creates or continues the batch's job, and records every cell; if interrupted, those whose test has ended.
-
-    Raises `Interrupted`, or an `AwsUnavailable` that is not about this job.
-    """
+    """Creates or continues the batch's job, and records every cell; if interrupted, those whose test has ended."""
     job, workload, why = run.folder.job(batch), run.source.workload, "The job has no result of it."
     plan = job_plan(run.experiment, batch, workload, run.access.tested_model(workload.name, batch.name))
     source = JobSource(plan=plan, account=run.account, sleep=run.sleep)
@@ -152,10 +149,7 @@ def _tests(job: RunFolder, batch: CellBatch, why: str | None) -> Iterator[Measur
 
 
 def _measure_by_load_tests(run: ExperimentRun, batch: CellBatch) -> None:
-    """Measures each remaining cell on its endpoint, and records it before the next one starts.
-
-    Uses the endpoint that a killed run left behind. Raises `Interrupted` or an `AwsUnavailable`.
-    """
+    """Measures each remaining cell on an endpoint, perhaps one that a killed run left behind, and records it."""
     for number, cell in enumerate(batch.cells, start=1):
         if cell in run.folder.measured():
             continue

@@ -248,9 +248,7 @@ def platform(instance_type: str) -> Platform:
 
 
 def images(cells: Iterable[Cell], named: Mapping[Any, str], default: Callable[[str], str]) -> dict[Platform, str]:
-    """Returns the image of each platform of `cells`: the `named` one, the one named "all", or the `default` of one of
-    its instance types.
-    """
+    """Returns the image of each platform: the `named` one, that named "all", or the `default` of a type."""
     known: dict[Platform, str] = {}
     for cell in cells:
         if (kind := platform(cell.instance_type)) not in known:
@@ -259,10 +257,7 @@ def images(cells: Iterable[Cell], named: Mapping[Any, str], default: Callable[[s
 
 
 def default_image(workload: Workload, instance_type: str, account: SageMakerAccount, root: Path = ROOT) -> str:
-    """Returns the image of the stack's model if it runs on the type, or the project's own image that was pushed last.
-
-    Raises `UsageError` or `AwsUnavailable`.
-    """
+    """Returns the stack's image if it runs on the type, or the project's own one. Raises `UsageError`."""
     hosted, wanted = platform(workload.instance_types[0]), platform(instance_type)
     if hosted == wanted or (hosted, wanted) == ("gpu", "cpu"):  # Triton's image for GPUs also runs on CPUs
         return account.image_uri(account.stack_output(workload.stack_name, "ModelName"))
@@ -288,10 +283,7 @@ def _image_kind(workload: Workload, instance_type: str) -> str:
 
 
 def host_ami(workload: Workload, chosen: Mapping[Platform, str]) -> str | None:
-    """Returns the InferenceAmiVersion for the GPU image, by the version in its tag or by the hosting's.
-
-    Returns None without a cell on a GPU, or for an unknown version.
-    """
+    """Returns the InferenceAmiVersion for the GPU image, by the version in its tag or the hosting's, if known."""
     if "gpu" not in chosen:
         return None
     tagged = re.search(r":(\d\d\.\d\d)-py3", chosen["gpu"])

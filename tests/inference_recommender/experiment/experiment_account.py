@@ -119,12 +119,7 @@ class DiskAccount(SageMakerAccount):
             return ended if self._has_ended(name) else "IN_PROGRESS"
 
         return [
-            {
-                "StepType": "BENCHMARK",
-                "JobName": name,
-                "Status": status(number, result),
-                "InferenceBenchmark": result,
-            }
+            {"StepType": "BENCHMARK", "JobName": name, "Status": status(number, result), "InferenceBenchmark": result}
             for number, result in enumerate(self._results(job["request"]))
         ]
 

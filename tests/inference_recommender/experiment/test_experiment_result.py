@@ -111,11 +111,7 @@ def test_the_front_is_of_throughput_if_a_price_is_unknown() -> None:
             f"No verdict: inf1-pipeline on ml.inf1.6xlarge: {LAGGED}.",
             "ml.inf1.6xlarge/inf1-pipeline: generator lagged",
         ),
-        (
-            None,
-            "Recommended: 2 × ml.inf1.xlarge inf1-data-parallel, $0.60/h.",
-            "ml.inf2.xlarge/inf2: Not measured.",
-        ),
+        (None, "Recommended: 2 × ml.inf1.xlarge inf1-data-parallel, $0.60/h.", "ml.inf2.xlarge/inf2: Not measured."),
     ],
     ids=["missed", "invalid", "not measured"],
 )
