@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from containers.batch.answering import BatchPredictor
 from containers.batch.source import Chunk, cut
-from containers.batch.worker import answers
-from containers.batch.worker_pool import WorkerPool
+from containers.batch.worker import WorkerPool, answers
 from containers.encoder import goldens, load_engine
 from containers.encoder.predictor import Predictor as Encoder
 from containers.encoder.preprocess import Preprocessor
