@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields
 from datetime import UTC, datetime
 
 from pydantic_core import to_jsonable_python
 
+from inference_recommender.measurement import local_caution
 from inference_recommender.report.document import Highlight, Report, Table, Value, table
 from inference_recommender.report.inputs import FolderInputs
-from inference_recommender.report.sections import OTHER_PAYLOADS, local_caution
+from inference_recommender.report.sections import OTHER_PAYLOADS
 from inference_recommender.simulate.seeds import seeds_text
 from inference_recommender.simulate.simulation_file import RECOMMENDED, SimulatedPolicy, Simulation
 from workloads import Workload
@@ -23,13 +23,7 @@ DETAILS = (
     ("seeds", "seeds", ",d"),
     ("is_within_tolerance", "within the tolerance", ""),
 )
-ASSUMPTIONS = (("assumption", "assumption", ""), ("value", "value", ",.6g"), ("source", "source", ""))
-OF_ECS = frozenset({"instance_warm_up_s", "idle_s"})
-SOURCES = {
-    "metric_delay_s": "assumed; AWS measured 363 s from a load to the scaling of an ECS service",
-    "instance_warm_up_s": "set by the stack",
-    "idle_s": "15 datapoints of a minute, as in the alarm that AWS creates",
-}
+HOSTS = {"sagemaker": "SageMaker endpoint", "ecs": "ECS service with a capacity provider"}
 UNKNOWN = "unknown"
 POLICIES_NOTE = (
     "Means over seeds, for the whole trace; most: the most instances of any seed. The ideal fleet knows the future: in "
@@ -61,6 +55,8 @@ def simulation_report(name: str, simulation: Simulation, workload: Workload, inp
             "trace": trace.name,
             "sha256 of the trace": trace.sha256,
             "trace begins": trace.start,
+            "hosting": HOSTS[simulation.timing.hosts],
+            "times": ", ".join(f"{name} {value:g}" for name, value in timing.items() if isinstance(value, int | float)),
             "length": f"{trace.minutes:,.0f} minutes",
             "seeds": f"{simulation.seeds:,}, the first is {simulation.first_seed:,}",
             "simulated at": simulation.made_at,
@@ -165,7 +161,6 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
             f"{frontier[0].seeds} seeds; other seeds decide."
         )
         yield table("frontier", "Cost against risk", columns, [_figures(each) for each in frontier], note)
-    yield _assumptions(simulation)
 
 
 def _figures(each: SimulatedPolicy) -> tuple[Value, ...]:
@@ -208,24 +203,6 @@ def _notes(simulation: Simulation, workload: Workload) -> Iterator[str]:
 def _length(minutes: float) -> str:
     days = minutes / (24 * 60)
     return f"{days:g} day{'s' * (days != 1)}" if days >= 1 and days == int(days) else f"{minutes:,.0f} minutes"
-
-
-def _assumptions(simulation: Simulation) -> Table:
-    timing, curve = simulation.timing, simulation.curve
-    on_ecs = timing.hosts == "ecs"
-    rows: list[tuple[Value, ...]] = [
-        (each.name, getattr(timing, each.name), timing.known_by.get(each.name) or SOURCES.get(each.name, "assumed"))
-        for each in fields(timing)
-        if each.name not in ("hosts", "known_by") and (on_ecs or each.name not in OF_ECS)
-    ]
-    rows += [
-        ("capacity of an instance, invocations/min", curve.capacity * 60, curve.basis),
-        ("highest rate that an instance answers, invocations/min", curve.saturation * 60, curve.basis),
-        ("$ per hour and instance", simulation.price_per_hour_usd, simulation.cost_reason or "the recommendation"),
-    ]
-    hosts = "an ECS service with its capacity provider" if on_ecs else "a SageMaker endpoint"
-    note = f"The trace begins at {simulation.trace.start}; schedules use its hours. Simulated as {hosts}."
-    return table("assumptions", "Assumptions", ASSUMPTIONS, rows, note, detail=True)
 
 
 def _untested(simulation: Simulation) -> Iterator[str]:
