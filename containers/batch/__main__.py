@@ -112,7 +112,6 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> RunSumma
 
 
 def _answer(chunks: Sequence[Chunk], files: Mapping[str, Path], pool: WorkerPool) -> tuple[ChunkCounts, float, float]:
-    """Returns the counts, and the seconds of loading and of answering."""
     started = time.monotonic()
     counts = ChunkCounts()
     with closing(pool):

@@ -133,7 +133,6 @@ class WorkerPool:
 
 
 def _read_reply(number: int, worker: "subprocess.Popen[str]") -> dict[str, Any]:
-    """Returns the worker's next reply. Raises `Unavailable`."""
     assert worker.stdout
     if line := worker.stdout.readline():
         reply: dict[str, Any] = json.loads(line)

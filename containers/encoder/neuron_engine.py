@@ -58,7 +58,6 @@ def _load(files: Mapping[int, Path]) -> dict[int, Any]:
 
 
 def _over(neuron: Any, graphs: Mapping[int, Any], settings: Settings, cores: Sequence[int]) -> Engine:
-    """Returns an engine over `cores`, numbered within the process."""
     spread = {length: neuron.DataParallel(graph, device_ids=list(cores)) for length, graph in graphs.items()}
     for parallel in spread.values():
         parallel.disable_dynamic_batching()

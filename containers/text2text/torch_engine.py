@@ -108,7 +108,6 @@ class TorchProgram:
         self._answer.copy_(self._said, non_blocking=True)
 
     def _step(self, tokens: Tensor, position: Tensor, past: Tensor) -> Step:
-        """Returns next_tokens, logits, present and next_position."""
         return cast(Step, self._decoder(tokens, position, self._cross_bias, self._cross, past))
 
     def _captured(self, work: Callable[[], None]) -> Callable[[], None]:

@@ -93,8 +93,14 @@ def test_every_row_is_answered_once_in_input_order(uninterrupted: tuple[Path, En
     assert not [*whole.glob("bad-*"), *whole.glob(".*")]
     manifest = json.loads((whole / "manifest.json").read_text())
     sha256 = hashlib.sha256(source.read_bytes()).hexdigest()
-    counts = {"name": "pairs.jsonl", "bytes": source.stat().st_size, "sha256": sha256, "rows": ROWS, "blank_lines": 0}
-    assert manifest["input"] == [counts]
+    described = {
+        "name": "pairs.jsonl",
+        "bytes": source.stat().st_size,
+        "sha256": sha256,
+        "rows": ROWS,
+        "blank_lines": 0,
+    }
+    assert manifest["input"] == [described]
     assert [part["first_line"] for part in manifest["parts"]] == list(range(1, ROWS, 64))
     for part in manifest["parts"]:
         content = (whole / f"predictions-{part['chunk']:06}.jsonl").read_bytes()
@@ -156,7 +162,7 @@ def test_a_restart_with_another_model_input_or_option_is_refused(
 ) -> None:
     before = contents(whole)
     was = json.loads((whole / "job.json").read_text())
-    other = write_model(tmp_path / "other", seed=1)
+    other = write_model(tmp_path / "other", labels=("a", "b", "c"))
     write_rows(tmp_path / "in" / "pairs.jsonl", map(row, range(5)))
     arguments = job(other, tmp_path / "in", whole, "--chunk-rows", 65, "--batch-rows", 8)
     assert main(list(map(str, arguments))) == 2
