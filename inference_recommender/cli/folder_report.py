@@ -17,7 +17,7 @@ from inference_recommender.report.simulation_plots import worst_day_plot
 from inference_recommender.report.simulation_report import SIMULATION, Simulation, stored_report
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.tune.folder import PLAN, TuneFolder
-from inference_recommender.tune.tune_report import tune_figures, tune_report
+from inference_recommender.tune.tune_report import tune_figures
 from workloads import ProjectError, Proof
 from workloads.files import replace_text
 
@@ -47,7 +47,7 @@ def read_report(path: Path) -> Report:
         case "simulation":
             return stored_report(Simulation.from_json(path / SIMULATION))
         case "tune":
-            return tune_report(name, TuneFolder(path), inputs)
+            return TuneFolder(path).result()
         case "proof":
             workload = run_folder.workload() if (path / "workload.json").exists() else None
             return proof_report(name, Proof.from_json(path / PROOF), workload, inputs)
@@ -65,7 +65,8 @@ def write_page(path: Path) -> Path:
         case "run":
             draw(run_folder)
         case "tune":
-            run_folder.keep_report(page(read_report(path), tune_figures(TuneFolder(path))))
+            report = TuneFolder(path).result()
+            run_folder.keep_report(page(report, tune_figures(report)))
         case "simulation":
             figures = {"Worst day": worst_day_plot(Simulation.from_json(path / SIMULATION).day)}
             run_folder.keep_report(page(read_report(path), figures))

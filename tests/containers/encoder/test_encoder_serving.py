@@ -19,7 +19,7 @@ from containers.encoder.predictor import Predictor
 from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
 from local_aws.process.triton import TritonServer
-from model_build.encoder import repository
+from model_build.encoder import ensemble
 from model_build.triton.repository import TritonModel, contents, lay_out
 from tests.containers.encoder.encoder_miniature import (
     CLASSIFICATION,
@@ -97,10 +97,10 @@ def triton_models(settings: Settings, made: Path, graph: str) -> list[TritonMode
     tokenizer: Any = SimpleNamespace(tokenizer=made / "tokenizer.json")
     row = dict.fromkeys(settings.fields, "a")
     return [
-        TritonModel(config=repository._ensemble("tiny", settings, SERVING, target)),
-        repository._tokenise("tiny_tokenise", settings, SERVING, tokenizer, row),
-        repository._model("tiny_model", settings, SERVING, target, {graph: made / graph}),
-        repository._postprocess("tiny_postprocess", settings, SERVING),
+        TritonModel(config=ensemble._ensemble("tiny", settings, SERVING, target)),
+        ensemble._tokenise("tiny_tokenise", settings, SERVING, tokenizer, row),
+        ensemble._model("tiny_model", settings, SERVING, target, {graph: made / graph}),
+        ensemble._postprocess("tiny_postprocess", settings, SERVING),
     ]
 
 
