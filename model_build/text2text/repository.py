@@ -94,8 +94,8 @@ def _check_served(decoding: Settings, serving: Serving, target: Target) -> None:
     served = decoding.generation
     if served.num_beams > 1 and (reason := beams_refusal(target)):
         raise UsageError(
-            f"num_beams: the checkpoint or model.generation asks for {served.num_beams} beams, which '{target.runtime}' "
-            f"does not search. {reason}"
+            f"num_beams: the checkpoint or model.generation asks for {served.num_beams} beams, which "
+            f"'{target.runtime}' does not search. {reason}"
         )
     if serving.response_cache_mb and (served.settable or served.do_sample):
         raise UsageError(
