@@ -26,8 +26,7 @@ from inference_recommender.measure.system import (
 from inference_recommender.output import Commands, add_command, stdout_console, tell, warn
 from inference_recommender.payloads import payload_archive
 from inference_recommender.report.inputs import read_inputs
-from inference_recommender.report.rewrite import rewrite
-from inference_recommender.report.run_report import proof_report
+from inference_recommender.report.run_report import proof_report, rewrite
 from inference_recommender.report.text import show
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from workloads import (

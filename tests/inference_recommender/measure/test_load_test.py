@@ -98,7 +98,7 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run
         "region": "us-east-1",
         "run": "runs/spellcheck-quick-1",
     }
-    assert run_folder.report.read_text("utf-8").count("<svg") == 3
+    assert "<svg" in run_folder.report.read_text("utf-8")
     assert read_evidence(run_folder.path).measured == (measured,)
     assert {update.status for update in updates} == {"IN_PROGRESS"}
     assert recommendation.recommended is not None
