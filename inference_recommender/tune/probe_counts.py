@@ -11,9 +11,9 @@ from typing import Self
 
 import numpy as np
 
-from inference_recommender.capacity.limit import CONFIDENCE, Limit
 from inference_recommender.capacity.probe import IN_FLUX, Probe, ProbeRecords
 from inference_recommender.capacity.rate_at_limit import RateAtLimit, rate_at_limit
+from inference_recommender.capacity.statistics import CONFIDENCE, Limit
 from workloads.document import Document
 
 BLOCK_LIMITS, SHORTEST_BLOCK_S = 10.0, 0.25
