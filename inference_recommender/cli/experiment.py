@@ -265,7 +265,7 @@ def _plan_document(
         access = _access(None, source, experiment)
     planned, workload, now = batches(experiment, experiment.cells, ()), source.workload, datetime.now(UTC)
     plans = [job_plan(experiment, batch, workload, access.tested_model(workload.name, batch.name)) for batch in planned]
-    for warning in dict.fromkeys(warning for plan in plans for warning in (*plan.undocumented, *plan.warnings)):
+    for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
         warn(stderr, warning)
     return {
         "experiment": experiment.model_dump(mode="json"),

@@ -26,7 +26,8 @@ from inference_recommender.measure.run import RunSubject, Searching, run
 from inference_recommender.measure.system import UNKNOWN_TYPE, system_of_endpoint
 from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
 from inference_recommender.payload_lengths import known_lengths
-from inference_recommender.report.run_report import recommendation_report
+from inference_recommender.report.inputs import FolderInputs
+from inference_recommender.report.run_report import run_report
 from inference_recommender.report.text import show
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
@@ -160,8 +161,6 @@ def _run_job(
     plan = (_default if options.job == "default" else _advanced)(options, account, folder, stderr)
     if not account.is_on_this_machine():  # limits that only AWS enforces
         plan.check_drivers()
-        for warning in plan.undocumented:
-            warn(stderr, warning)
     for warning in plan.warnings:
         warn(stderr, warning)
     if options.dry_run:
@@ -256,7 +255,8 @@ def conclude(
     if options.json:
         print(recommendation.model_dump_json(indent=2))
     else:
-        show(recommendation_report(recommendation), stdout_console())
+        name = run_folder.path.resolve().name
+        show(run_report(name, folder.workload, recommendation, FolderInputs()), stdout_console())
     tell(stderr, f"Report: {from_here(run_folder.report)}")
     if recommendation.recommended is None:
         return NO_CANDIDATE
