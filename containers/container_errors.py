@@ -5,14 +5,12 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 UNFORESEEN = 70
 INTERRUPTED = 130
-READER_GONE = 141
-"""The exit code of a program that SIGPIPE ended."""
-FRAMES = 4
-"""Innermost calls in the sentence about an internal error: the log is lost with its container."""
+FRAMES = 4  # Innermost calls in the sentence about an internal error: the log is lost with its container
 LONGEST_MESSAGE = 300
 
 
@@ -38,20 +36,21 @@ def exit_code_of(main: Callable[[], int]) -> int:
     """Runs `main` and returns its exit code. Prints an error as one sentence on standard error."""
     try:
         code = main()
+        sys.stdout.flush()
+        return code
     except ContainerError as error:
         problem, code = str(error), error.exit_code
     except OSError as error:
         problem, code = f"{error}.", Unavailable.exit_code
+        with suppress(OSError):  # if it was standard output, the interpreter must not flush it again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except MemoryError:
         problem, code = "Out of memory. Give the container more, or less work.", Unavailable.exit_code
     except KeyboardInterrupt:
         problem, code = "Interrupted.", INTERRUPTED
     except Exception as error:
         problem, code = unforeseen(error), UNFORESEEN
-    else:
-        return _flush() or code
     print(problem, file=sys.stderr, flush=True)
-    _flush()
     return code
 
 
@@ -70,18 +69,3 @@ def unforeseen(error: Exception) -> str:
     except OSError:
         where = "No log can be written"
     return f"Unforeseen {type(error).__name__}: {message} (at {path}). {where}."
-
-
-def _flush() -> int:
-    """Flushes standard output. Returns 0, or the exit code if that fails, where the interpreter's own would be 120."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        code = READER_GONE
-    except OSError as error:
-        print(f"Standard output: {error}.", file=sys.stderr)
-        code = Unavailable.exit_code
-    else:
-        return 0
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return code

@@ -26,10 +26,7 @@ def dimensions(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def document(dimensions: Mapping[str, str], metrics: Sequence[LogMetric], at_s: float) -> dict[str, Any]:
-    """Returns the document of one line. `at_s` is Unix time in seconds. Raises ValueError for more than 100 values."""
-    for metric in metrics:
-        if isinstance(metric.value, Sequence) and len(metric.value) > MOST_VALUES:
-            raise ValueError(f"{metric.name}: {len(metric.value)} values; a line holds at most {MOST_VALUES}.")
+    """Returns the document of one line. `at_s` is Unix time in seconds."""
     directive = {
         "Namespace": NAMESPACE,
         "Dimensions": [list(dimensions)],

@@ -30,14 +30,8 @@ OUTSIDE = 3.0
 """A figure of the same test is never beyond CloudWatch's highest or lowest quantile by this factor."""
 
 
-FailureCode = Literal["generator-lagged", "too-many-errors", "too-few-samples"]
-"""Why the load generator refused a verdict."""
-_FAILURE_CODES: Mapping[str, FailureCode] = {
-    "generator lagged": "generator-lagged",
-    "machine stalled": "generator-lagged",
-    "too many errors": "too-many-errors",
-    "too few samples": "too-few-samples",
-}
+REFUSALS = ("generator lagged", "machine stalled", "too many errors", "too few samples")
+"""The first words of the load generator's reasons for no verdict."""
 
 
 class Measurement(Document):
@@ -86,12 +80,19 @@ class Measurement(Document):
     instance_count: int = 1
 
     @property
-    def failure_code(self) -> FailureCode | None:
-        """Set where the load generator refused a verdict, None for any other failure. Its reason comes as an API's
-        FailureReason, which has no field for a code.
-        """
-        reason = self.failure_reason or ""
-        return next((code for words, code in _FAILURE_CODES.items() if reason.startswith(words)), None)
+    def refused(self) -> str | None:
+        """The first words of the load generator's reason for no verdict; None for any other failure."""
+        return next((words for words in REFUSALS if (self.failure_reason or "").startswith(words)), None)
+
+
+def local_caution(measured_on: str | None, machine: str | None) -> tuple[str, ...]:
+    """Returns the caution about figures that SageMaker did not measure, or none."""
+    if measured_on != "local":
+        return ()
+    return (
+        f"Measured on this machine, not on SageMaker. {machine} stood in for every instance type. Size production "
+        "from a job on SageMaker.",
+    )
 
 
 def measurements(

@@ -59,14 +59,8 @@ class JobProgress:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._bar = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=12),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[latest]}"),
-            console=console,
-            disable=not console.is_terminal,
-        )
+        columns = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=12), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
         self._tasks: dict[str, TaskID] = {}
         self._shown: tuple[str, str] | None = None
 
@@ -83,32 +77,15 @@ class JobProgress:
         tell(self._bar.console, text, "yellow")  # rich prints it above the bar
 
     def update(self, update: ProgressUpdate) -> None:
-        place = "" if update.jobs == 1 else f"{update.number} of {update.jobs} "
-        self._tell(update, f" ({place.strip()})" if place else "")
-        self._bar.update(
-            self._task(update),
-            description=f"{place}{update.status}",
-            completed=min(update.elapsed_s, update.expected_s),
-            latest=_latest(update),
-        )
-
-    def _tell(self, update: ProgressUpdate, place: str) -> None:
-        """Prints the job's name, which is long: on a terminal once, on a line above the bar."""
-        shown = (update.job_name, update.status)
-        if self._console.is_terminal and update.job_name not in self._tasks:
-            tell(self._console, f"{update.job_name}{place}")
-        elif not self._console.is_terminal and shown != self._shown:
-            tell(self._console, f"{update.job_name}{place}: {update.status}")
-        self._shown = shown
-
-    def _task(self, update: ProgressUpdate) -> TaskID:
-        if update.job_name not in self._tasks:
-            self._tasks[update.job_name] = self._bar.add_task("", total=update.expected_s, latest="")
-        return self._tasks[update.job_name]
-
-
-def _latest(update: ProgressUpdate) -> str:
-    if update.users is None or update.invocations_per_minute is None:
-        return ""
-    latency = "" if update.latency_ms is None else f", {update.percentile} {update.latency_ms:.1f} ms"
-    return f"{update.users:.0f} users, {update.invocations_per_minute:,.0f}/min{latency}"
+        """Prints the job's name, which is long, once on a terminal, and for each status elsewhere."""
+        name, place = update.job_name, "" if update.jobs == 1 else f"{update.number} of {update.jobs}"
+        title = f"{name} ({place})" if place else name
+        if self._console.is_terminal and name not in self._tasks:
+            tell(self._console, title)
+        elif not self._console.is_terminal and (name, update.status) != self._shown:
+            tell(self._console, f"{title}: {update.status}")
+        self._shown = (name, update.status)
+        if name not in self._tasks:
+            self._tasks[name] = self._bar.add_task("", total=update.expected_s)
+        completed = min(update.elapsed_s, update.expected_s)
+        self._bar.update(self._tasks[name], description=f"{place} {update.status}".strip(), completed=completed)

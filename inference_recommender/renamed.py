@@ -15,91 +15,63 @@ COMMANDS = {
     "reports": "report --all",
 }
 """Old command → new command line."""
+KEYS = """
+run         recommender  role_arn parallel_tests generators generator_type generator_image_uri request_timeout_s
+size        sizing       headroom burst_factor spare_instances availability_zones
+tune        tune         targets threads model_instances max_batch_sizes preferred_batch_sizes max_queue_delays_ms
+tune        tune         max_duration_s
+experiment  recommender  role_arn host_ami
+simulate    simulation   fill_gaps region provisioning_s model_load_s metric_delay_s tolerance_minutes confidence
+simulate    policy       scale_out_cooldown_s scale_in_cooldown_s
+"""
+"""Command, table of workload.toml, and the keys that were flags of the same names."""
+OTHERS = """
+run         --with                          --endpoint NAME or --url URL
+run         --model-name                    --set recommender.model=NAME
+run         --model-package                 --set recommender.model=ARN
+run         --model                         --url with the path of the model's infer
+run         --instance-type                 --instances [Nx]TYPE
+run         --payload-bucket                --set recommender.bucket=NAME
+run         --subnet                        --set recommender.subnets=ID,ID
+run         --security-group                --set recommender.security_groups=ID,ID
+run         --kms-key                       --set recommender.kms_key_arn=ARN
+run         --tag                           --set recommender.tags.KEY=VALUE
+run         --job-name                      --name NAME
+size        --percentile                    --latency-limit-ms P99=N
+size        --throughput-per-second         --from FILE with rows_per_second and source, and --workload NAME
+experiment  --with                          --set recommender.load=sagemaker or load-test
+experiment  --payload-bucket                --set recommender.bucket=NAME
+experiment  --image-uri                     --set recommender.images.all=URI, or images.cpu, gpu, inf1 or inf2
+prove       --model                         --url with the path of the model's infer
+prove       --instance-type                 --instances [Nx]TYPE
+simulate    --from-cloudwatch               --trace cloudwatch:ENDPOINT
+simulate    --peak-invocations-per-minute   --set objective.peak_invocations_per_minute=N
+simulate    --first-seed                    --seeds N
+simulate    --policy                        --set policy.KEY=VALUE, with keys of autoscaling in recommendation.json
+simulate    --target-invocations            --set policy.target_invocations_per_instance=N
+simulate    --min-instances                 --set policy.min_capacity=N
+simulate    --max-instances                 --set policy.max_capacity=N
+register    --model-name                    --set recommender.model=NAME
+register    --payload-bucket                --set recommender.bucket=NAME
+"""
 FLAGS = {
-    "run": {
-        "--with": "--endpoint NAME or --url URL",
-        "--model-name": "--set recommender.model=NAME",
-        "--model-package": "--set recommender.model=ARN",
-        "--model": "--url with the path of the model's infer",
-        "--instance-type": "--instances [Nx]TYPE",
-        "--role-arn": "--set recommender.role_arn=ARN",
-        "--payload-bucket": "--set recommender.bucket=NAME",
-        "--parallel-tests": "--set recommender.parallel_tests=N",
-        "--subnet": "--set recommender.subnets=ID,ID",
-        "--security-group": "--set recommender.security_groups=ID,ID",
-        "--kms-key": "--set recommender.kms_key_arn=ARN",
-        "--tag": "--set recommender.tags.KEY=VALUE",
-        "--description": "the description of workload.toml",
-        "--job-name": "--name NAME",
-        "--generators": "--set recommender.generators=N",
-        "--generator-type": "--set recommender.generator_type=TYPE",
-        "--generator-image-uri": "--set recommender.generator_image_uri=URI",
-        "--request-timeout-s": "--set recommender.request_timeout_s=S",
+    **{
+        (command, f"--{key.replace('_', '-')}"): f"--set {table}.{key}=VALUE"
+        for command, table, *keys in map(str.split, KEYS.strip().splitlines())
+        for key in keys
     },
-    "size": {
-        "--percentile": "--latency-limit-ms P99=N",
-        "--headroom": "--set sizing.headroom=H",
-        "--burst-factor": "--set sizing.burst_factor=B",
-        "--spare-instances": "--set sizing.spare_instances=N",
-        "--availability-zones": "--set sizing.availability_zones=N",
-        "--throughput-per-second": "--from FILE with rows_per_second and source, and --workload NAME",
-    },
-    "tune": {
-        "--targets": "--set tune.targets=NAME,NAME",
-        "--threads": "--set tune.threads=N,N",
-        "--model-instances": "--set tune.model_instances=N,N",
-        "--max-batch-sizes": "--set tune.max_batch_sizes=N,N",
-        "--preferred-batch-sizes": "--set tune.preferred_batch_sizes=[[N,N]]",
-        "--max-queue-delays-ms": "--set tune.max_queue_delays_ms=MS,MS",
-        "--max-duration-s": "--set tune.max_duration_s=S",
-    },
-    "experiment": {
-        "--with": "--set recommender.load=sagemaker or load-test",
-        "--role-arn": "--set recommender.role_arn=ARN",
-        "--payload-bucket": "--set recommender.bucket=NAME",
-        "--image-uri": "--set recommender.images.all=URI, or images.cpu, gpu, inf1 or inf2",
-        "--host-ami": "--set recommender.host_ami=NAME",
-    },
-    "prove": {
-        "--model": "--url with the path of the model's infer",
-        "--instance-type": "--instances [Nx]TYPE",
-    },
-    "simulate": {
-        "--from-cloudwatch": "--trace cloudwatch:ENDPOINT",
-        "--fill-gaps": "--set simulation.fill_gaps=zero or last",
-        "--peak-invocations-per-minute": "--set objective.peak_invocations_per_minute=N",
-        "--region": "--set simulation.region=REGION",
-        "--first-seed": "--seeds N",
-        "--policy": "--set policy.KEY=VALUE, with keys of autoscaling in recommendation.json",
-        "--target-invocations": "--set policy.target_invocations_per_instance=N",
-        "--min-instances": "--set policy.min_capacity=N",
-        "--max-instances": "--set policy.max_capacity=N",
-        "--scale-out-cooldown-s": "--set policy.scale_out_cooldown_s=S",
-        "--scale-in-cooldown-s": "--set policy.scale_in_cooldown_s=S",
-        "--provisioning-s": "--set simulation.provisioning_s=S",
-        "--model-load-s": "--set simulation.model_load_s=S",
-        "--metric-delay-s": "--set simulation.metric_delay_s=S",
-        "--tolerance-minutes": "--set simulation.tolerance_minutes=M",
-        "--confidence": "--set simulation.confidence=SHARE",
-    },
-    "register": {
-        "--model-name": "--set recommender.model=NAME",
-        "--payload-bucket": "--set recommender.bucket=NAME",
-        "--description": "the description of workload.toml",
-    },
+    **{(line.split()[0], line.split()[1]): line.split(maxsplit=2)[2] for line in OTHERS.strip().splitlines()},
 }
-"""Command → old flag → new words."""
+"""Command and old flag → new words."""
 
 
 def renamed(arguments: Sequence[str]) -> str | None:
     """Returns what replaces an old command or flag, as a sentence; None if there is none."""
-    if not arguments:
-        return None
-    command, *rest = arguments
+    command = arguments[0] if arguments else ""
     if new := COMMANDS.get(command):
         return f"The command `{command}` was replaced. Use `python -m inference_recommender {new}`."
-    for argument in rest:
-        flag = argument.partition("=")[0]
-        if new := FLAGS.get(command, {}).get(flag):
-            return f"{command} {flag} was replaced. Use {new}."
-    return None
+    flags = [argument.partition("=")[0] for argument in arguments]
+    replaced = (
+        f"{command} {flag} was replaced. Use {FLAGS[command, flag]}." for flag in flags if (command, flag) in FLAGS
+    )
+    return next(replaced, None)

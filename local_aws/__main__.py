@@ -11,23 +11,20 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from inference_recommender.load_generator.process import COMMAND
 from local_aws import machine
 from local_aws.account import Account, AccountSettings
-from local_aws.process.neuron import NeuronStandIn
 from local_aws.process.triton import remove_leftovers
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from local_aws.sagemaker.processing_jobs import ContainerRunner
 from local_aws.server import AccountServer, as_shell, exports
 from local_aws.state_folder import PRIVATE, StateFolder
 from workloads import ROOT, ProjectError
 from workloads.program import exit_code, printable
 
 OPEN_FILES = 8192
-"""Enough for S3 in objects of 5 MiB and for the connections."""
 HIGHEST_PORT = 65535
 MOST_SERVERS = 64
 TOOLCHAIN_VARIABLE = "LOCAL_AWS_TRITON_VENV"
@@ -43,15 +40,8 @@ See docs/local-account.md.
 log = logging.getLogger("local_aws")
 
 
-def main(
-    arguments: list[str] | None = None,
-    generator: Sequence[str] = COMMAND,
-    neuron: NeuronStandIn | None = None,
-    processing: ContainerRunner | None = None,
-    *,
-    images_must_exist: bool = False,
-) -> int:
-    """Serves until Ctrl-C or SIGTERM. A rehearsal replaces the generator, Neuron's chips and processing containers."""
+def main(arguments: list[str] | None = None, **parts: Any) -> int:
+    """Serves until Ctrl-C or SIGTERM. `parts` are the fields of `AccountSettings` that a rehearsal replaces."""
     options = parser().parse_args(arguments)
     _log_to_stderr()
     os.umask(PRIVATE)  # logs, models and jobs are for their owner only
@@ -63,10 +53,7 @@ def main(
             region=options.region,
             toolchain=toolchain,
             most_servers=options.servers,
-            generator=generator,
-            neuron=neuron,
-            processing=processing,
-            images_must_exist=images_must_exist,
+            **parts,
         )
     )
     stop = threading.Event()
@@ -93,22 +80,20 @@ def _serve(account: Account, folder: StateFolder, port: int, stop: threading.Eve
         exported = as_shell(account.environment)
         folder.write_exports(exported)
         print(exported, flush=True)
-        _introduce(settings, server.port, folder.exports_file)
+        url = account.environment["AWS_ENDPOINT_URL"]
+        log.info(f"account {settings.account_id}, {settings.region}, {url}; state: {settings.state}")
+        log.info(f"measures on {machine.description()}; Ctrl-C stops it and its processes")
+        log.info(
+            f"use it: `source {folder.exports_file}` in another terminal, then `cdk deploy` or "
+            "`python -m inference_recommender`"
+        )
+        log.info("only the key of those exports can call it. See docs/local-account.md")
         stop.wait()
         log.info("stopping")
         server.close()
     finally:
         account.close()
     log.info("stopped; nothing is left running")
-
-
-def _introduce(settings: AccountSettings, port: int, exports_file: Path) -> None:
-    log.info(f"account {settings.account_id}, {settings.region}, http://localhost:{port}; state: {settings.state}")
-    log.info(f"measures on {machine.description()}; Ctrl-C stops it and its processes")
-    log.info(
-        f"use it: `source {exports_file}` in another terminal, then `cdk deploy` or `python -m inference_recommender`"
-    )
-    log.info("only the key of those exports can call it. See docs/local-account.md")
 
 
 def _allow_open_files() -> None:

@@ -17,7 +17,6 @@ from moto.codebuild.responses import CodeBuildResponse
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ecs.responses import EC2ContainerServiceResponse
 from moto.iam.models import iam_backends
-from moto.logs.models import LogsBackend, logs_backends
 from moto.s3 import urls as s3_urls
 from moto.s3.exceptions import S3ClientError
 from moto.s3.models import FakeKey, S3Backend, s3_backends
@@ -31,8 +30,7 @@ from local_aws.cloudformation import resource_types, template  # noqa: F401
 from local_aws.cloudformation.resource_types import LocalIamBackend
 from local_aws.cloudformation.stacks import LocalCloudFormationBackend
 from local_aws.cloudwatch import LocalCloudWatchBackend
-from local_aws.permissions.enforced import CALLS_FILE, PermissionLog
-from local_aws.permissions.service_roles import ServiceRoles
+from local_aws.permissions.enforced import CALLS_FILE, PermissionLog, ServiceRoles
 from local_aws.process.neuron import NeuronStandIn
 from local_aws.sagemaker.control_plane import LocalSageMakerBackend
 from local_aws.sagemaker.endpoint import LocalEndpoint
@@ -41,7 +39,7 @@ from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.processing_jobs import ContainerRunner, ProcessingJobs
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs
 from local_aws.scaling.scaler import Scaler
-from local_aws.scaling.service import LocalScalingBackend, VariantCapacity
+from local_aws.scaling.service import LocalScalingBackend
 
 REFUSED: Mapping[Any, Mapping[str, str]] = {
     CodeBuildResponse: {"start_build": "StartBuild, because no build runs here"},
@@ -54,13 +52,6 @@ REFUSED: Mapping[Any, Mapping[str, str]] = {
     },
 }
 """By moto's class: the operation, and what cannot be done."""
-
-
-def refuse_operations() -> None:
-    """Makes moto reject the operations of `REFUSED` in this process."""
-    for response, operations in REFUSED.items():
-        for name, reason in operations.items():
-            setattr(response, name, _refusal(reason))
 
 
 def _refusal(reason: str) -> Callable[[Any], NoReturn]:
@@ -124,7 +115,6 @@ class AccountSettings:
     region: str
     toolchain: Path
     most_servers: int = 1
-    """Most servers of a variant."""
     generator: Sequence[str] = COMMAND
     neuron: NeuronStandIn | None = None
     """Replaces Inferentia's chips. Without it, their instance types are rejected."""
@@ -153,78 +143,50 @@ class Account:
             roles=ServiceRoles(self.calls, settings.account_id, settings.region),
         )
         self._jobs: list[RecommendationJobs | ProcessingJobs] = []
-        self._metrics: InvocationMetrics | None = None
-        self._scaler: Scaler | None = None
+        self.metrics: InvocationMetrics
+        self._scaler: Scaler
 
     def install(self) -> None:
         template.install()
-        refuse_operations()
-        _replace(cloudwatch_backends, LocalCloudWatchBackend)
-        _replace(applicationautoscaling_backends, self._scaling)
-        _replace(cloudformation_backends, LocalCloudFormationBackend)
-        _replace(iam_backends, LocalIamBackend)
-        _replace(s3_backends, LocalS3Backend)
-        _replace(sagemaker_backends, self._sagemaker)
-        self._metrics = InvocationMetrics(self._cloudwatch(self.settings.region))
-        self._metrics.start()
-        scaling = applicationautoscaling_backends[self.settings.account_id][self.settings.region]
-        assert isinstance(scaling, LocalScalingBackend), "just installed"
-        self._scaler = Scaler(scaling, self._cloudwatch(self.settings.region))
+        for response, operations in REFUSED.items():
+            for name, reason in operations.items():
+                setattr(response, name, _refusal(reason))
+        replaced: list[tuple[Any, Callable[..., Any]]] = [
+            (cloudwatch_backends, LocalCloudWatchBackend),
+            (applicationautoscaling_backends, LocalScalingBackend),
+            (cloudformation_backends, LocalCloudFormationBackend),
+            (iam_backends, LocalIamBackend),
+            (s3_backends, LocalS3Backend),
+            (sagemaker_backends, self._sagemaker),
+        ]
+        for backends, make in replaced:
+            backends.clear()
+            backends.backend = make
+        account_id, region = self.settings.account_id, self.settings.region
+        cloudwatch: Any = cloudwatch_backends[account_id][region]
+        scaling: Any = applicationautoscaling_backends[account_id][region]
+        self.metrics = InvocationMetrics(cloudwatch)
+        self.metrics.start()
+        self._scaler = Scaler(scaling, cloudwatch)
         self._scaler.start()
 
-    @property
-    def metrics(self) -> InvocationMetrics:
-        assert self._metrics is not None, "install() comes first"
-        return self._metrics
-
     def find_endpoint(self, name: str) -> LocalEndpoint | None:
-        return self._endpoint(name, self.settings.region)
-
-    def _endpoint(self, name: str, region: str) -> LocalEndpoint | None:
-        endpoint = sagemaker_backends[self.settings.account_id][region].endpoints.get(name)
+        endpoint = sagemaker_backends[self.settings.account_id][self.settings.region].endpoints.get(name)
         return endpoint if isinstance(endpoint, LocalEndpoint) else None
 
     def close(self) -> None:
         """Stops jobs and endpoints, and returns when their processes have ended."""
-        if self._scaler is not None:
-            self._scaler.close()
+        self._scaler.close()
         for jobs in self._jobs:
             jobs.close()
         self.host.close()
         self.metrics.close()
 
     def _sagemaker(self, region_name: str, account_id: str) -> LocalSageMakerBackend:
-        jobs = RecommendationJobs(
-            self.host,
-            region_name,
-            lambda: self._cloudwatch(region_name),
-            lambda: self._logs(region_name),
-            self.settings.generator,
-        )
         settings = self.settings
+        jobs = RecommendationJobs(self.host, region_name, settings.generator)
         processing = ProcessingJobs(account_id, region_name, settings.state, settings.processing, self.environment)
         self._jobs += [jobs, processing]
         return LocalSageMakerBackend(
             region_name, account_id, self.host, jobs, processing, images_must_exist=settings.images_must_exist
         )
-
-    def _scaling(self, region_name: str, account_id: str) -> LocalScalingBackend:
-        def update(name: str, desired: list[dict[str, object]]) -> object:
-            return sagemaker_backends[account_id][region_name].update_endpoint_weights_and_capacities(name, desired)
-
-        capacity = VariantCapacity(lambda name: self._endpoint(name, region_name), update)
-        return LocalScalingBackend(region_name, account_id, capacity, lambda: self._cloudwatch(region_name))
-
-    def _logs(self, region: str) -> LogsBackend:
-        return logs_backends[self.settings.account_id][region]
-
-    def _cloudwatch(self, region: str) -> LocalCloudWatchBackend:
-        backend = cloudwatch_backends[self.settings.account_id][region]
-        assert isinstance(backend, LocalCloudWatchBackend), "install() comes first"
-        return backend
-
-
-def _replace(backends: Any, make: Callable[..., Any]) -> None:
-    """Makes moto call `make` for the backend of each region."""
-    backends.clear()
-    backends.backend = make

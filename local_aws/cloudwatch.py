@@ -1,9 +1,7 @@
 """moto's CloudWatch with percentiles and periods of one second, which reading a load test needs.
 
-Metric data is kept as distributions: values with counts, in buckets that are aligned on multiples of the period. A
-percentile is computed by nearest rank. moto keeps one object per value and knows no percentiles. Its own store gets one
-small datum per metric, so that ListMetrics works. moto still answers for the metrics that it derives itself, such as
-those of S3.
+Metric data is kept as values with counts, in buckets aligned on multiples of the period. A percentile is computed by
+nearest rank. moto's own store gets one small datum per metric, for ListMetrics, and has the metrics of S3.
 """
 
 import math
@@ -56,13 +54,15 @@ def statistic(name: str, data: Sequence[Distribution]) -> float:
     """Computes a statistic of a bucket. Raises ValueError for an unknown name."""
     if match := _PERCENTILE.match(name):
         return percentile(data, float(match[1]))
+    count = sum(sum(datum.counts) for datum in data)
+    total = sum(value * count for datum in data for value, count in zip(datum.values, datum.counts, strict=True))
     match name:
         case "SampleCount":
-            return _count(data)
+            return count
         case "Sum":
-            return _sum(data)
+            return total
         case "Average":
-            return _sum(data) / (_count(data) or math.nan)
+            return total / (count or math.nan)
         case "Minimum":
             return min(min(datum.values) for datum in data)
         case "Maximum":
@@ -76,24 +76,12 @@ def percentile(data: Iterable[Distribution], rank: float) -> float:
     for datum in data:
         for value, count in zip(datum.values, datum.counts, strict=True):
             weights[value] += count
-    return _nearest_rank(weights, rank)
-
-
-def _nearest_rank(weights: Mapping[float, float], rank: float) -> float:
     wanted, seen, value = rank / 100 * sum(weights.values()), 0.0, math.nan
     for value in sorted(weights):
         seen += weights[value]
         if seen >= wanted:
             break
     return value
-
-
-def _count(data: Iterable[Distribution]) -> float:
-    return sum(sum(datum.counts) for datum in data)
-
-
-def _sum(data: Iterable[Distribution]) -> float:
-    return sum(value * count for datum in data for value, count in zip(datum.values, datum.counts, strict=True))
 
 
 Key = tuple[str, str, frozenset[tuple[str, str]]]
@@ -146,7 +134,7 @@ class LocalCloudWatchBackend(CloudWatchBackend):
         answered = {
             query["Id"]: self._answer(query, window, scan_by)
             for query in queries
-            if "MetricStat" in query and self._knows(query["MetricStat"]["Metric"])
+            if "MetricStat" in query and self.knows(_key_of(query["MetricStat"]["Metric"]))
         }
         others = [query for query in queries if "MetricStat" in query and query["Id"] not in answered]
         if others:
@@ -158,36 +146,24 @@ class LocalCloudWatchBackend(CloudWatchBackend):
                 answered[query["Id"]] = _result(query["Id"], query.get("Label") or query["Id"], times, values)
         return [answered[query["Id"]] for query in queries if query.get("ReturnData", True)]
 
-    def statistics(
-        self, key: Key, start: datetime, end: datetime, period_s: int, names: Sequence[str], unit: str | None
-    ) -> list[dict[str, Any]]:
-        """Returns datapoints in the shape of GetMetricStatistics."""
-        by_second = self.by_period(key, _epoch(start), _epoch(end), period_s, unit)
-        return [_datapoint(second, data, names) for second, data in by_second.items()]
-
     def by_period(
         self, key: Key, start: float, end: float, period_s: int, unit: str | None = None
     ) -> dict[int, list[Distribution]]:
         """Returns the data of [start, end), Unix times, by the first second of their period."""
-        return buckets(self._data_of(key), start, end, period_s, unit)
+        with self._lock:
+            data = list(self._distributions.get(key, ()))
+        return buckets(data, start, end, period_s, unit)
 
     def knows(self, key: Key) -> bool:
         with self._lock:
             return key in self._distributions
-
-    def _knows(self, metric: Mapping[str, Any]) -> bool:
-        return self.knows(metric_key(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", [])))
-
-    def _data_of(self, key: Key) -> list[Distribution]:
-        with self._lock:
-            return list(self._distributions.get(key, ()))
 
     def _answer(self, query: Mapping[str, Any], window: tuple[float, float], scan_by: str) -> dict[str, Any]:
         wanted = query["MetricStat"]
         metric, name = wanted["Metric"], wanted["Stat"]
         if not is_statistic(name):
             raise ValidationError(f"Statistic {name} is none that this local account computes.")
-        key = metric_key(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", []))
+        key = _key_of(metric)
         by_second = self.by_period(key, *window, int(wanted["Period"]), wanted.get("Unit"))
         values = [statistic(name, data) for data in by_second.values()]
         times = [_moment(second) for second in by_second]
@@ -212,16 +188,19 @@ class LocalCloudWatchResponse(CloudWatchResponse):
         backend = self.cloudwatch_backend
         if not isinstance(backend, LocalCloudWatchBackend) or not backend.knows(key):
             return super().get_metric_statistics()
-        start, end = self._get_param("StartTime"), self._get_param("EndTime")
-        points = backend.statistics(key, start, end, int(self._get_param("Period")), names, self._get_param("Unit"))
-        return ActionResult({"Label": name, "Datapoints": points})
+        start, end = _epoch(self._get_param("StartTime")), _epoch(self._get_param("EndTime"))
+        found = backend.by_period(key, start, end, int(self._get_param("Period")), self._get_param("Unit"))
+        return ActionResult(
+            {"Label": name, "Datapoints": [_datapoint(second, data, names) for second, data in found.items()]}
+        )
+
+
+def _key_of(metric: Mapping[str, Any]) -> Key:
+    return metric_key(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", []))
 
 
 def distribution(metric: Mapping[str, Any]) -> Distribution:
-    """Reads a MetricDatum of the API.
-
-    StatisticValues become a few values with the same sum, count, minimum and maximum.
-    """
+    """Reads a MetricDatum. StatisticValues become a few values with the same sum, count, minimum and maximum."""
     at = _epoch(metric["Timestamp"]) if metric.get("Timestamp") else datetime.now(UTC).timestamp()
     unit = metric.get("Unit")
     if values := metric.get("Values"):

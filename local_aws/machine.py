@@ -1,18 +1,22 @@
 """Describes this machine, and decides which instance types it can replace.
 
 Its CPU replaces every type without a chip, and an NVIDIA GPU of this machine every type with a GPU. Types with an
-Inferentia chip are rejected, and so are types with a GPU if this machine has none.
+Inferentia chip are rejected, and so are types with a GPU if this machine has none. CPU usage is in percent of one core,
+memory usage in percent of the machine's memory, as in SageMaker's endpoint metrics.
 """
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import botocore.session
+import psutil
 
 from workloads.instances import Hardware, hardware
 
@@ -72,3 +76,97 @@ def _cpu_model() -> str:
 def tag_value(text: str) -> str:
     """Reduces `text` to the characters that a tag's value may have."""
     return re.sub(r"[^\w\s.:/=+\-@]", "", text)[:256].strip()
+
+
+SAMPLE_EVERY_S = 1.0
+SMOOTH_OVER = 5
+"""Number of samples averaged before the highest is taken: a single second is noise."""
+
+
+class UsageSampler:
+    """Samples a process and its descendants in a thread between `start` and `stop`."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._samples: list[tuple[float, float]] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    @property
+    def highest(self) -> tuple[float, float] | None:
+        """Returns the highest CPU and memory usage, or None before the first sample."""
+        if not (samples := list(self._samples)):
+            return None
+        cpu, memory = zip(*samples, strict=True)
+        return highest_average(cpu, SMOOTH_OVER), max(memory)
+
+    def _run(self) -> None:
+        known: dict[int, psutil.Process] = {}
+        with contextlib.suppress(psutil.NoSuchProcess):
+            while True:
+                self._know_all(known)
+                stopping = self._stopping.wait(SAMPLE_EVERY_S)
+                if not stopping or not self._samples:  # a run of less than a second has a sample, too
+                    self._samples.append(_usage(known.values()))
+                if stopping:
+                    return
+
+    def _know_all(self, known: dict[int, psutil.Process]) -> None:
+        root = known.get(self._pid) or psutil.Process(self._pid)
+        for process in [root, *root.children(recursive=True)]:
+            if process.pid not in known:
+                known[process.pid] = process
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.cpu_percent()  # the first call only starts the measurement
+
+
+class OtherWork:
+    """The CPU time that other programs than this account and its children take from a measurement."""
+
+    def __init__(self) -> None:
+        self._machine_s, self._own_s = _machine_cpu_s(), _own_cpu_s()
+
+    def seconds(self) -> float:
+        """Returns the CPU seconds of other programs since the last call, with the time that a hypervisor stole."""
+        machine_s, own_s = _machine_cpu_s(), _own_cpu_s()
+        before = sum(self._own_s.get(pid, 0.0) for pid in own_s)
+        others_s = machine_s - self._machine_s - (sum(own_s.values()) - before)
+        self._machine_s, self._own_s = machine_s, own_s
+        return max(others_s, 0.0)
+
+
+def _machine_cpu_s() -> float:
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
+
+
+def _own_cpu_s() -> dict[int, float]:
+    own: dict[int, float] = {}
+    root = psutil.Process()
+    for process in [root, *root.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            own[process.pid] = times.user + times.system
+    return own
+
+
+def highest_average(values: Sequence[float], width: int) -> float:
+    """Returns the highest mean of `width` values in a row, or of all values if there are fewer."""
+    width = min(width, len(values))
+    return max(sum(values[i : i + width]) / width for i in range(len(values) - width + 1))
+
+
+def _usage(processes: Iterable[psutil.Process]) -> tuple[float, float]:
+    cpu = memory = 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            cpu += process.cpu_percent()
+            memory += process.memory_percent()
+    return cpu, memory

@@ -31,17 +31,12 @@ from moto.sts.models import AssumedRole, sts_backends
 from local_aws.signature import HOW_TO_SIGN, S3_SERVICES, ReceivedRequest, RequestRefused, RequestSignature
 
 _ALPHABET = string.ascii_uppercase + string.digits
-# moto tells accounts apart by keys of exactly 20 of these characters. The prefix shows that it is no key of AWS.
-_PREFIX, _KEY_CHARACTERS = "LOCAL", 20
-
-
-def _access_key_id() -> str:
-    return _PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(_KEY_CHARACTERS - len(_PREFIX)))
+# moto tells accounts apart by keys of exactly 20 of these characters. LOCAL shows that it is no key of AWS.
 
 
 @dataclass(frozen=True, slots=True)
 class AccountKeys:
-    access_key_id: str = field(default_factory=_access_key_id)
+    access_key_id: str = field(default_factory=lambda: "LOCAL" + "".join(secrets.choice(_ALPHABET) for _ in range(15)))
     secret_access_key: str = field(default_factory=lambda: secrets.token_urlsafe(30), repr=False)
 
     def secret_of(self, access_key_id: str, token: str | None) -> str | None:
@@ -49,7 +44,14 @@ class AccountKeys:
         if hmac.compare_digest(access_key_id.encode(), self.access_key_id.encode()):
             return self.secret_access_key
         session = session_of(access_key_id, token or "")
-        return str(session.secret_access_key) if session else _secret_of_user(access_key_id)
+        if session:
+            return str(session.secret_access_key)
+        for backend in _backends(iam_backends):
+            key = backend.access_keys.get(access_key_id)
+            # A key without a user is a session's, which needs its token.
+            if key and key.user_name and key.status == "Active":
+                return str(key.secret_access_key)
+        return None
 
 
 def session_of(access_key_id: str, token: str) -> AssumedRole | None:
@@ -58,15 +60,6 @@ def session_of(access_key_id: str, token: str) -> AssumedRole | None:
         role: AssumedRole | None = backend.get_assumed_role_from_access_key(access_key_id)
         if role and role.expiration > utcnow() and hmac.compare_digest(role.session_token.encode(), token.encode()):
             return role
-    return None
-
-
-def _secret_of_user(access_key_id: str) -> str | None:
-    for backend in _backends(iam_backends):
-        key = backend.access_keys.get(access_key_id)
-        # A key without a user is a session's, which needs its token.
-        if key and key.user_name and key.status == "Active":
-            return str(key.secret_access_key)
     return None
 
 
@@ -82,7 +75,6 @@ CHUNK_BYTES = 1 << 20
 SIGNATURE = "local_aws.signature"
 """Key of a WSGI environment for the verified signature."""
 _SERVICE = "local_aws.service"
-"""Key of a WSGI environment for the service that the signature names."""
 
 WsgiApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 BodyLimit = Callable[[str], int | None]
@@ -171,8 +163,6 @@ class OwnerOnly:
 
 
 class _HeldBytes:
-    """Counts the bytes of all bodies in memory, and rejects more than its limit."""
-
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held = 0

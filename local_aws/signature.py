@@ -113,8 +113,12 @@ class RequestSignature:
         if match is None:
             text = f"The Authorization header holds no signature of {_ALGORITHM}. {HOW_TO_SIGN}"
             raise RequestRefused(400, _UNREADABLE, text)
-        token = headers.get("x-amz-security-token")
-        return cls._of(match, match["signed"], match["signature"], headers.get("x-amz-date", ""), token, None)
+        found = {
+            "Date": headers.get("x-amz-date", ""),
+            "SignedHeaders": match["signed"],
+            "Signature": match["signature"],
+        }
+        return cls._of(match, found, headers.get("x-amz-security-token"), None)
 
     @classmethod
     def _in_url(cls, query: Mapping[str, str]) -> Self:
@@ -123,25 +127,23 @@ class RequestSignature:
         if query["X-Amz-Algorithm"] != _ALGORITHM or match is None or not re.fullmatch("[0-9]{1,6}", expires):
             text = "The URL holds no signature that can be read."
             raise RequestRefused(400, "AuthorizationQueryParametersError", text)
-        signed, signature = query.get("X-Amz-SignedHeaders", ""), query.get("X-Amz-Signature", "")
-        token = query.get("X-Amz-Security-Token")
-        return cls._of(match, signed, signature, query.get("X-Amz-Date", ""), token, int(expires))
+        found = {name: query.get(f"X-Amz-{name}", "") for name in ("Date", "SignedHeaders", "Signature")}
+        return cls._of(match, found, query.get("X-Amz-Security-Token"), int(expires))
 
     @classmethod
-    def _of(
-        cls, scope: re.Match[str], signed: str, signature: str, timestamp: str, token: str | None, expires_s: int | None
-    ) -> Self:
+    def _of(cls, scope: re.Match[str], found: Mapping[str, str], token: str | None, expires_s: int | None) -> Self:
+        timestamp = found["Date"]
         if not re.fullmatch(r"[0-9]{8}T[0-9]{6}Z", timestamp) or not timestamp.startswith(scope["date"]):
             text = "X-Amz-Date is missing, or is not of the day that the credential names."
             raise RequestRefused(400, _UNREADABLE, text)
         return cls(
             access_key=scope["key"],
             token=token,
-            signature=signature,
+            signature=found["Signature"],
             timestamp=timestamp,
             region=scope["region"],
             service=scope["service"],
-            signed_headers=tuple(sorted(signed.split(";"))),
+            signed_headers=tuple(sorted(found["SignedHeaders"].split(";"))),
             expires_s=expires_s,
         )
 
@@ -179,7 +181,6 @@ class RequestSignature:
             raise RequestRefused(403, "AccessDenied", "Request has expired")
 
     def _payload(self, received: ReceivedRequest, body_sha256: str) -> str:
-        """Returns the signed value for the body. A hash is compared."""
         presigned_s3 = self.expires_s is not None and self.service in S3_SERVICES
         signed = received.headers.get(_SHA256) or received.query.get("X-Amz-Content-Sha256")
         payload = signed or (_UNSIGNED if presigned_s3 else body_sha256)

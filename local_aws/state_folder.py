@@ -3,12 +3,12 @@
 The lock is the kernel's (flock), so it ends with the account.
 """
 
+import contextlib
 import fcntl
 import os
 import shutil
 import stat
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from workloads import Unavailable
@@ -71,15 +71,17 @@ class StateFolder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def check_room(path: Path, *, max_state_bytes: int = MAX_STATE_BYTES, min_free_bytes: int = MIN_FREE_BYTES) -> None:
     """Raises `Unavailable` where the folder holds too much, or its disk has too little room, to start something."""
-    held = sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
+    held = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # of a model or job that ends meanwhile
+                held += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118  a state has many files
     if held > max_state_bytes:
         raise Unavailable(
             f"{path} holds {_gib(held)}, and may hold {_gib(max_state_bytes)}. Delete endpoints, or the folders of old "
@@ -93,7 +95,6 @@ def check_room(path: Path, *, max_state_bytes: int = MAX_STATE_BYTES, min_free_b
 
 
 def _locked(path: Path) -> int:
-    """Returns the descriptor that holds the lock; children do not inherit it."""
     lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -172,7 +172,7 @@ def _check_usage(options: argparse.Namespace) -> None:
     if options.target is None or bool(options.workload) == options.all:
         names = "--target" if options.target is None else "WORKLOAD or --all"
         raise UsageError(f"{options.command}: {names} is missing. Example: {example(options.command)}")
-    if options.command == "build" and options.dry_run and options.on == "local":
+    if options.command == "build" and options.dry_run and options.on != "sagemaker":
         raise UsageError("--dry-run requires --on sagemaker. `plan` prints what a build here does.")
 
 

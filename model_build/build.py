@@ -25,8 +25,8 @@ from model_build.library_log import libraries_logged
 from model_build.parity import GateFailed, ParityFailed
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
-from model_build.tensorrt.compile import Toolchain, no_bindings
 from model_build.tensorrt.rtx import builder_name
+from model_build.tensorrt.trtexec import Toolchain, no_bindings
 from model_build.triton import repository
 from workloads import (
     CudaTarget,

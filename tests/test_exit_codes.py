@@ -52,7 +52,7 @@ CHILDREN = {
     "containers/neuron/worker.py",
     "containers/triton/server_times.py",
     "local_aws/process/guard.py",
-    "local_aws/process/loadable_triton.py",
+    "local_aws/process/triton.py",
     "model_build/encoder/export.py",
     "scripts/rehearsal/stand_ins/container_entry.py",
     "scripts/rehearsal/stand_ins/processing_job.py",

@@ -8,13 +8,13 @@ that contain the truth. In the rows "with other work" every second point is half
 with 1 if fewer than 90 % of the intervals of a service contain the truth.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
+from benchmarks import harness
 from benchmarks.searches.simulated_service import SERVICES, Service, SimulatedService, true_capacity_per_minute
 from inference_recommender.capacity.flow_equivalent import records
 from inference_recommender.capacity.limit import Limit
@@ -29,9 +29,7 @@ OTHER_WORK, STALLED_S = 2.0, 0.5
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=100, metavar="N")
-    seeds = range(parser.parse_args().seeds)
+    seeds = range(harness.options(__doc__, seeds=(100, "of each service")).seeds)
     print(f"{'service':<26} {'truth/min':>10} {'ratio':>6} {'95 % of seeds':>14} {'holds':>6}")
     held = []
     for name, service in SERVICES.items():
@@ -39,9 +37,10 @@ def main() -> int:
         for words, disturbed in (("", False), (", with other work", True)):
             found = [estimate(service, seed, disturbed=disturbed) for seed in seeds]
             ratios = np.array([one.invocations_per_minute for one in found]) / truth
-            low, high = np.percentile(ratios, [2.5, 97.5])
-            holds = np.mean([one.interval[0] <= truth <= one.interval[1] for one in found])
+            intervals = [one.interval or (0.0, 0.0) for one in found]
+            holds = np.mean([low <= truth <= high for low, high in intervals])
             held.append(holds)
+            low, high = np.percentile(ratios, [2.5, 97.5])
             spread = f"{low:.2f} to {high:.2f}"
             print(f"{name + words:<26} {truth:10,.0f} {np.median(ratios):6.2f} {spread:>14} {holds:6.2f}", flush=True)
     return int(min(held) < HOLDS)

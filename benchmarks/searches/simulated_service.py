@@ -1,21 +1,16 @@
 """A service that answers requests in virtual time and whose true capacity is known, for searches and proofs.
 
-Requests wait in one queue in order of arrival. A free one of `workers` takes a batch from its head, as Triton's
-dynamic batcher does: the largest preferred size that waits, else all that waits as soon as the oldest request has
-waited for `queue_delay_ms` or the smallest preferred size is there, at most `max_batch`. Without preferred sizes
-`max_batch` is the only one. A batch takes
+Requests wait in one queue. A free one of `workers` takes a batch from its head, as Triton's dynamic batcher does: all
+that waits, at most `max_batch`, as soon as that many wait or the oldest request has waited for `queue_delay_ms`. A
+batch takes
 
     (fixed_ms + per_unit_ms * sum of its requests' lengths) * (1 + contention * (other busy workers)) * noise * drift
 
 - lengths are random: four in five of `BIMODAL` are 1 and the others 4; those of `EXPONENTIAL` have mean 1;
-- noise is log-normal for each batch, of mean 1 and deviation `jitter` of its logarithm; the share `slow_share` of
-  batches takes `slow_factor` times longer;
-- drift is other work on the machine: the exponential of an Ornstein-Uhlenbeck process of deviation `drift` and
-  correlation time `drift_s`. It makes one probe unlike the next;
-- a service just started is `cold_factor` times slower, which decays exponentially with `cold_s`.
-
-Stalls start at the instants of a Poisson process, one in `stall_every_s` on average. No worker does anything for
-`stall_ms`, times an exponential variable if `stalls_vary`.
+- noise is log-normal for each batch, of mean 1 and deviation `jitter`; `slow_share` of them take `slow_factor` times;
+- drift is other work on the machine: the exponential of an Ornstein-Uhlenbeck process (`drift`, `drift_s`);
+- a service just started is `cold_factor` times slower, which decays exponentially with `cold_s`;
+- at one instant in `stall_every_s`, a Poisson process, all workers stop for `stall_ms`, exponential if `stalls_vary`.
 
 The capacity of `MM1`, an M/M/1 queue, under a limit L is mu + ln(1 - q) / L. Others come from
 `true_capacity_per_minute`, which counts late requests in long runs. All is seeded.
@@ -66,7 +61,6 @@ class Service:
 
     workers: int = 1
     max_batch: int = 8
-    preferred: tuple[int, ...] = ()
     queue_delay_ms: float = 0.0
     fixed_ms: float = 4.0
     per_unit_ms: float = 0.5
@@ -121,10 +115,6 @@ class Requests:
     def latencies_ms(self) -> Floats:
         return (self.finished_s - self.sent_s) * 1000
 
-    def in_order_of_finish(self) -> "Requests":
-        order = np.argsort(self.finished_s, kind="stable")
-        return Requests(sent_s=self.sent_s[order], finished_s=self.finished_s[order])
-
 
 class SimulatedService:
     """A service that was started at time 0 of its clock; each run begins when the one before has been answered."""
@@ -173,7 +163,7 @@ class SimulatedService:
         `arrived` ascends. With `think_s`, each answer adds an arrival that many seconds later.
         """
         service, stalls, most = self.service, self._stalls, self.service.max_batch
-        plain = not service.queue_delay_ms and not service.preferred
+        plain = not service.queue_delay_ms
         noisy, drifting = bool(service.jitter or service.slow_share), bool(service.drift)
         free = [0.0] * service.workers
         work: list[float] = [0.0]
@@ -217,15 +207,12 @@ class SimulatedService:
 
     def _batch(self, arrived: list[float], first: int, start: float) -> tuple[float, int]:
         """Returns when the batch starts whose oldest request is `first`, and the request after its last."""
-        service = self.service
-        preferred = service.preferred or (service.max_batch,)
-        fills = first + min(preferred) - 1
-        filled = arrived[fills] if fills < len(arrived) else inf
-        start = max(start, min(arrived[first] + service.queue_delay_ms / 1000, filled))
+        most, delay_s = self.service.max_batch, self.service.queue_delay_ms / 1000
+        filled = arrived[first + most - 1] if first + most - 1 < len(arrived) else inf
+        start = max(start, min(arrived[first] + delay_s, filled))
         if start >= self._stalls.next_s:
             start = self._stalls.after(start)
-        waiting = bisect_right(arrived, start, first + 1, min(first + service.max_batch, len(arrived))) - first
-        return start, first + max((size for size in preferred if size <= waiting), default=waiting)
+        return start, bisect_right(arrived, start, first + 1, min(first + most, len(arrived)))
 
     def _next_noise(self) -> float:
         if not self._noise:

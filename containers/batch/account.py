@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,8 @@ def bad_name(number: int) -> str:
 def claim(storage: OutputStorage, described: Mapping[str, Any]) -> None:
     """Starts the output, or checks that the same job started it. Raises `ContainerError`."""
     present = json.loads(storage.create(JOB, _dump(described)))
-    if differences := [
-        _difference(key, present.get(key), described[key]) for key in described if present.get(key) != described[key]
-    ]:
+    if changed := [key for key in described if present.get(key) != described[key]]:
+        differences = [_difference(key, present.get(key), described[key]) for key in changed]
         raise ContainerError(
             f"{storage.location}/job.json: this output was made from something else: {'; '.join(differences)}. Use the "
             "same input, model and options, or another --output."
@@ -70,8 +69,8 @@ def write_manifest(storage: OutputStorage, described: Mapping[str, Any], chunks:
     return made
 
 
-def _dump(document: Mapping[str, Any]) -> bytes:
-    return (json.dumps(document, indent=2) + "\n").encode()
+def _dump(written: Mapping[str, Any]) -> bytes:
+    return (json.dumps(written, indent=2) + "\n").encode()
 
 
 def _part(storage: OutputStorage, chunk: Chunk, has_bad_rows: bool) -> dict[str, Any]:
@@ -102,19 +101,11 @@ def _difference(key: str, was: Any, now: Any) -> str:
     return f"the input differs in {', '.join(changed) or 'the order of its files'}"
 
 
-@dataclass(frozen=True)
-class BatchAccount:
-    """Counts of the whole output. `rows_per_second` is the sum of the shards' speeds; None without any summary."""
+def account(input_: str, output: str, rates: Sequence[float]) -> dict[str, Any]:
+    """Writes the manifest, and returns its counts and the sum of the shards' rows per second.
 
-    rows: int
-    answered: int
-    bad: int
-    bad_share: float
-    rows_per_second: "float | None"
-
-
-def account(input_: str, output: str, rates: Sequence[float]) -> BatchAccount:
-    """Writes the manifest. `rates` are the shards' rows per second. Raises `ContainerError`."""
+    The sum is None without any rate. Raises `ContainerError`.
+    """
     storage = open_storage(output)
     if JOB not in storage.names():
         raise ContainerError(f"--output {storage.location}: there is no job.json. Run the shards first.")
@@ -124,8 +115,9 @@ def account(input_: str, output: str, rates: Sequence[float]) -> BatchAccount:
     described["input"] = [asdict(source) for source in sources]
     claim(storage, described)
     made = write_manifest(storage, described, chunks)
-    rows, bad = made["rows"], made["bad"]
-    return BatchAccount(rows, made["answered"], bad, bad / rows if rows else 0.0, sum(rates) if rates else None)
+    counts = {key: made[key] for key in ("rows", "answered", "bad")}
+    share = made["bad"] / made["rows"] if made["rows"] else 0.0
+    return {**counts, "bad_share": share, "rows_per_second": sum(rates) if rates else None}
 
 
 def shard_rates(location: str) -> list[float]:
@@ -133,15 +125,6 @@ def shard_rates(location: str) -> list[float]:
     storage = open_storage(location)
     summaries = [json.loads(storage.read(name)) for name in sorted(storage.names()) if name.endswith(".json")]
     return [summary["rows_per_second"] for summary in summaries if summary["rows_per_second"] is not None]
-
-
-def report(done: BatchAccount, environment: Mapping[str, str], at_s: float) -> dict[str, Any]:
-    """Returns the account as a document, with embedded metrics if a stack requests them. `at_s` is Unix time."""
-    named = dimensions(environment)
-    metrics = [LogMetric("Rows", "Count", done.rows), LogMetric("BadRows", "Count", done.bad)]
-    if done.rows_per_second is not None:
-        metrics.append(LogMetric("RowsPerSecond", "Count/Second", done.rows_per_second))
-    return {**asdict(done), **(document(named, metrics, at_s) if named else {})}
 
 
 def add_max_bad_share(parser: argparse.ArgumentParser) -> None:
@@ -178,8 +161,12 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
     add_max_bad_share(parser)
     parsed = parser.parse_args(arguments)
     done = account(parsed.input, parsed.output, shard_rates(parsed.summaries) if parsed.summaries else [])
-    print(json.dumps(report(done, os.environ, time.time())))
-    return exit_code(done.bad_share, parsed.max_bad_share)
+    metrics = [LogMetric("Rows", "Count", done["rows"]), LogMetric("BadRows", "Count", done["bad"])]
+    if done["rows_per_second"] is not None:
+        metrics.append(LogMetric("RowsPerSecond", "Count/Second", done["rows_per_second"]))
+    named = dimensions(os.environ)
+    print(json.dumps({**done, **(document(named, metrics, time.time()) if named else {})}))
+    return exit_code(done["bad_share"], parsed.max_bad_share)
 
 
 if __name__ == "__main__":

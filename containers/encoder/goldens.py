@@ -7,8 +7,7 @@ parity.json    the allowed differences: the target's `parity` of workload.toml
 
 Before a model serves, `check` compares its NeuronCores with these rows: the numbers by max_logit_difference and
 max_mean_logit_difference, and the share of outputs with another largest number by max_metric_drop. The build chooses
-rows of which the original is sure, so rounding alone moves no largest number. This costs one batch on each core and
-length.
+rows of which the original is sure, so rounding alone moves no largest number.
 """
 
 import json
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..container_errors import Unavailable
 from .engine import Engine
@@ -43,10 +41,6 @@ class Golden:
     type_ids: "tuple[int, ...]"
     outputs: "dict[str, list[float]]"
 
-    @property
-    def encoding(self) -> Encoding:
-        return Encoding(self.token_ids, self.type_ids)
-
 
 @dataclass(frozen=True)
 class ParityLimits:
@@ -58,10 +52,6 @@ class ParityLimits:
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> "ParityLimits":
-        return cls(**json.loads(text))
 
 
 @dataclass(frozen=True)
@@ -86,16 +76,11 @@ def to_json(goldens: Iterable[Golden]) -> str:
     return f"[\n{lines}\n]\n"
 
 
-def from_json(text: str) -> "list[Golden]":
-    """Raises ValueError, TypeError or KeyError if the text is not goldens.json."""
-    return _goldens(json.loads(text))
-
-
 def load(folder: Path) -> "tuple[list[Golden], ParityLimits]":
     """Raises `Unavailable` if a file is missing or cannot be read."""
     try:
-        goldens = from_json((folder / GOLDENS).read_text("utf-8"))
-        return goldens, ParityLimits.from_json((folder / PARITY).read_text("utf-8"))
+        texts = [(folder / name).read_text("utf-8") for name in (GOLDENS, PARITY)]
+        return _goldens(json.loads(texts[0])), ParityLimits(**json.loads(texts[1]))
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise Unavailable(
             f"{folder}: {GOLDENS} and {PARITY}, which a NeuronCore is compared with before it serves, cannot be read "
@@ -131,11 +116,9 @@ def check(engine: Engine, settings: Settings, folder: Path) -> None:
     lengths = settings.pad_to or (settings.max_input_tokens,)
     if missing := [str(length) for length in lengths if not any(golden.length == length for golden in goldens)]:
         raise Unavailable(f"{folder}: {GOLDENS} has no row for {', '.join(missing)} tokens. Build the model again.")
-    compared = [
-        deviation
-        for length in lengths
-        for deviation in _compare(engine, settings, [each for each in goldens if each.length == length], copies)
-    ]
+    compared: list[Deviation] = []
+    for length in lengths:
+        compared += _compare(engine, settings, [each for each in goldens if each.length == length], copies)
     for copy in range(1, copies + 1):
         if problem := refusal([each for each in compared if each.copy == copy], limits):
             which = f"copy {copy} of {copies}, " if copies > 1 else ""
@@ -181,25 +164,16 @@ def _compare(engine: Engine, settings: Settings, goldens: Sequence[Golden], copi
     compared: list[Deviation] = []
     for start in range(0, len(rows), step):
         call = rows[start : start + step]
-        encodings = [golden.encoding for golden in call]
+        encodings = [Encoding(golden.token_ids, golden.type_ids) for golden in call]
         outputs = engine.run(tensors(encodings, settings.inputs, (call[0].length,), settings.pad_token_id))
-        compared += [
-            _deviation(golden, index // batch + 1, name, output[index])
-            for name, output in outputs.items()
-            for index, golden in enumerate(call)
-        ]
+        for index, golden in enumerate(call):
+            for name, output in outputs.items():
+                expected = np.array(golden.outputs[name], np.float64)
+                own = own_tokens(name, np.atleast_1d(output[index]), len(golden.token_ids))
+                actual = own.astype(np.float64).ravel()
+                differences = np.abs(actual - expected)
+                where = f"row {golden.row} of evaluation.jsonl on {golden.length} tokens, {name}"
+                moved = bool(actual.argmax() != expected.argmax())
+                sizes = float(differences.max()), float(differences.sum()), differences.size
+                compared.append(Deviation(index // batch + 1, where, *sizes, moved))
     return compared
-
-
-def _deviation(golden: Golden, copy: int, name: str, output: "NDArray[Any]") -> Deviation:
-    expected = np.array(golden.outputs[name], np.float64)
-    actual = own_tokens(name, np.atleast_1d(output), len(golden.token_ids)).astype(np.float64).ravel()
-    differences = np.abs(actual - expected)
-    return Deviation(
-        copy=copy,
-        where=f"row {golden.row} of evaluation.jsonl on {golden.length} tokens, {name}",
-        largest=float(differences.max()),
-        total=float(differences.sum()),
-        count=differences.size,
-        moved=bool(actual.argmax() != expected.argmax()),
-    )

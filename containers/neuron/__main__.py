@@ -32,8 +32,7 @@ from .http_server import bind
 from .placement import ServerSettings
 from .telemetry import TaskReports
 
-GRACE_S = 25.0
-"""Seconds between SIGTERM and SIGKILL for a worker."""
+GRACE_S = 25.0  # Seconds between SIGTERM and SIGKILL for a worker
 SILENT_S = 20.0
 """A serving worker writes a line every 2 s. One that is silent for this long hangs."""
 
@@ -150,7 +149,6 @@ async def run(plan: ServerPlan) -> None:
 
 
 async def _serve(plan: ServerPlan, workers: "list[WorkerProcess]") -> None:
-    """Starts the workers, waits until all have loaded, lets them accept connections, and waits for one to fail."""
     for number, listener in enumerate(_bind(plan)):
         workers.append(WorkerProcess(number, plan.groups[number], await _start(plan, number, listener)))
         listener.close()
@@ -164,7 +162,6 @@ async def _serve(plan: ServerPlan, workers: "list[WorkerProcess]") -> None:
 
 
 def _bind(plan: ServerPlan) -> list[socket.socket]:
-    """Returns a listening socket for each worker."""
     try:
         return [bind(plan.host, plan.port) for _ in plan.groups]
     except OSError as error:

@@ -45,8 +45,6 @@ class ErrorResponses:
         if len(sentence) > MAX_SENTENCE:
             sentence = sentence[:MAX_SENTENCE] + "…"
         if self._now() - self._began >= LINES_PERIOD_S:
-            if self._count > MAX_LINES:
-                self._write(f"{self._count - MAX_LINES} more requests failed")
             self._began, self._count = self._now(), 0
         self._count += 1
         if self._count <= MAX_LINES:
@@ -123,7 +121,6 @@ class InferenceRoutes:
         return HttpResponse(200, content, content_type, {kserve.JSON_SIZE: str(size)})
 
     def _read(self, request: HttpRequest) -> "tuple[kserve.InferRequest, Sequence[object]]":
-        """Returns the request and its tokenised rows. Raises `kserve.BadRequest`."""
         body = kserve.InferBody(request.body, kserve.json_size(request.headers))
         parsed = kserve.parse(body, self._fields, self._kind, self._serving.max_batch_size)
         rows = self._encode(parsed.rows)

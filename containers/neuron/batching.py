@@ -26,8 +26,7 @@ QUEUED_BATCHES = 32
 """Full batches that may wait for each running batch. Requests beyond them are refused at once."""
 STUCK_S = 20.0
 """A core that does not answer for this long counts as dead. SageMaker waits 60 s for an answer."""
-QUIET_S = 5.0
-"""An older answer is no evidence that the cores work."""
+QUIET_S = 5.0  # An older answer is no evidence that the cores work
 
 
 class Steps(Protocol):
@@ -219,7 +218,6 @@ class Batcher:
             start = end
 
     async def _form(self) -> list[QueuedRequest]:
-        """Waits until a batch may start, and takes its requests from the queue."""
         loop = asyncio.get_running_loop()
         while True:
             while not self._queue:

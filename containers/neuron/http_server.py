@@ -1,8 +1,7 @@
 """The HTTP/1.1 server of one process: answers requests within limits and in order, ends slow connections, drains.
 
-httptools (llhttp) parses strictly: it refuses two lengths, a length with chunks, bare line feeds and folded lines.
-`HttpLimits` bounds what a client may send in size, number and time. An error is answered and ends the connection.
-Requests of a client that hangs up are cancelled. Bodies are not decompressed.
+httptools (llhttp) parses strictly: it refuses two lengths, a length with chunks, bare line feeds and folded lines. An
+error is answered and ends the connection. Requests of a client that hangs up are cancelled.
 
 At the limit of connections, a new one replaces the one that has waited longest for its client, so that a health check
 always gets in. A new connection is refused only while all others wait for answers. The limit is below that of file
@@ -26,8 +25,7 @@ import httptools
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 CONTINUE = STATUS_LINES[100] + b"\r\n"
 CHECK_S = 0.5
-OTHER_DESCRIPTORS = 64
-"""Files and sockets of the process that are not connections."""
+OTHER_DESCRIPTORS = 64  # Files and sockets of the process that are not connections
 BACKLOG = 1024
 
 
@@ -54,7 +52,6 @@ class HttpRequest(NamedTuple):
     headers: Mapping[bytes, bytes]  # names in lower case
     body: bytes
     keep_alive: bool
-    http_1_0: bool
 
 
 class HttpResponse(NamedTuple):
@@ -75,17 +72,9 @@ class _Incoming:
         self.url = b""
         self.headers: dict[bytes, bytes] = {}
         self.header_count = self.header_size = 0
-        self.body: bytes | bytearray = b""
+        self.body = bytearray()  # a list of parts takes 40 times the size of one-byte chunks
         self.in_body = False
         self.wire_size = 0  # all bytes received for it, except the first piece
-
-    def add_body(self, part: bytes) -> None:
-        if not self.body:
-            self.body = part  # a body in one piece is not copied
-            return
-        if isinstance(self.body, bytes):
-            self.body = bytearray(self.body)  # a list of parts takes 40 times the size of one-byte chunks
-        self.body += part
 
 
 class ClientConnection(asyncio.Protocol):
@@ -195,7 +184,7 @@ class ClientConnection(asyncio.Protocol):
     def on_body(self, part: bytes) -> None:
         if not self._incoming:
             return
-        self._incoming.add_body(part)
+        self._incoming.body += part
         self._held += len(part)
         self._server.held += len(part)
         if len(self._incoming.body) > self._limits.body:
@@ -215,8 +204,7 @@ class ClientConnection(asyncio.Protocol):
             path=incoming.url.partition(b"?")[0].decode("latin-1"),
             headers=incoming.headers,
             body=bytes(incoming.body),
-            keep_alive=self._parser.should_keep_alive(),
-            http_1_0=self._parser.get_http_version() == "1.0",
+            keep_alive=self._parser.should_keep_alive() and self._parser.get_http_version() != "1.0",
         )
         self._incoming, self.due_s = None, inf
         self._last = not request.keep_alive
@@ -300,8 +288,6 @@ class ClientConnection(asyncio.Protocol):
         lines += [f"{name}: {value}\r\n".encode() for name, value in response.headers.items()]
         if not keep_alive:
             lines.append(b"Connection: close\r\n")
-        elif request and request.http_1_0:
-            lines.append(b"Connection: keep-alive\r\n")
         lines.append(b"\r\n")
         if not request or request.method != "HEAD":
             lines.append(response.body)

@@ -21,11 +21,8 @@ from typing import Any, NamedTuple
 from ..encoder.answers import OUTPUTS, VECTORS, Answer
 from ..encoder.row import Refusal
 
-LONGEST_ANSWER = 6_291_456
-"""Bytes, SageMaker's own limit. Answers are short; this bounds the effect of a fault."""
 LONGEST_ID = 256
-SHOWN = 64
-"""Characters of a name, and names of a list, that an error repeats."""
+SHOWN = 64  # Characters of a name, and names of a list, that an error repeats
 DATA_TYPES = {"TYPE_STRING": "BYTES", "TYPE_FP32": "FP32", "TYPE_INT64": "INT64"}
 JSON_SIZE = "Inference-Header-Content-Length"
 SAGEMAKER_BINARY = "application/vnd.sagemaker-triton.binary+json;json-header-size="
@@ -104,12 +101,12 @@ def parse(body: InferBody, fields: Sequence[str], kind: str, max_rows: int) -> I
 
 def check(encoded: Sequence[object]) -> None:
     """Raises `BadRequest` if a row was refused: like Triton's ensemble, the server answers all rows or none."""
-    if refused := [(index, row.message) for index, row in enumerate(encoded) if isinstance(row, Refusal)]:
-        raise _bad_rows([f"Row {index} {message}." for index, message in refused], len(encoded))
+    if refused := [f"Row {index} {row.message}." for index, row in enumerate(encoded) if isinstance(row, Refusal)]:
+        raise _bad_rows(refused, len(encoded))
 
 
 def answer(request: InferRequest, answers: Sequence[Answer], model: str, kind: str) -> InferBody:
-    """Returns the body of the answer. Raises `UnsendableAnswer` if a number is not finite, or the body too long."""
+    """Returns the body of the answer. Raises `UnsendableAnswer` if a number is not finite."""
     types = dict(OUTPUTS[kind])
     outputs: list[dict[str, object]] = []
     tensors: list[bytes] = []
@@ -130,10 +127,7 @@ def answer(request: InferRequest, answers: Sequence[Answer], model: str, kind: s
         header = _JSON.encode(document).encode()
     except ValueError as error:
         raise UnsendableAnswer(f"the model's answer is not JSON: {error}.") from None
-    content = b"".join((header, *tensors))
-    if len(content) > LONGEST_ANSWER:
-        raise UnsendableAnswer(f"the model's answer has {len(content)} bytes; at most {LONGEST_ANSWER} are sent.")
-    return InferBody(content, len(header) if tensors else None)
+    return InferBody(b"".join((header, *tensors)), len(header) if tensors else None)
 
 
 def error(message: str) -> bytes:
@@ -183,7 +177,6 @@ def _elements(name: str, raw: memoryview, rows: int, max_rows: int) -> "list[obj
 
 
 def _raw(kind: str, values: "Sequence[Any]") -> bytes:
-    """Returns the values as a binary tensor."""
     if kind == "TYPE_STRING":
         encoded = [value.encode() for value in values]
         return b"".join(part for value in encoded for part in (_LENGTH.pack(len(value)), value))
@@ -193,7 +186,6 @@ def _raw(kind: str, values: "Sequence[Any]") -> bytes:
 
 
 def _flag(table: Mapping[str, Any], name: str, default: bool) -> bool:
-    """Returns a parameter of a request or of an output."""
     parameters = table.get("parameters")
     value = parameters.get(name, default) if isinstance(parameters, dict) else default
     if not isinstance(value, bool):
@@ -218,12 +210,10 @@ def _check_text(rows: Sequence[Mapping[str, object]]) -> None:
     for index, row in enumerate(rows):
         for field, value in row.items():
             if not isinstance(value, (str, bytes)):
-                reason = f"a value of type {type(value).__name__} in {field}. Send text."
-            elif isinstance(value, str) and _SURROGATE.search(value):
-                reason = f"half of a character in {field}. Send UTF-8."
-            else:
-                continue
-            raise _bad_rows([f"Row {index} has {reason}"], len(rows))
+                reason = f"has a value of type {type(value).__name__} in {field}. Send text."
+                raise _bad_rows([f"Row {index} {reason}"], len(rows))
+            if isinstance(value, str) and _SURROGATE.search(value):
+                raise _bad_rows([f"Row {index} has half of a character in {field}. Send UTF-8."], len(rows))
 
 
 def _bad_rows(sentences: "list[str]", count: int) -> BadRequest:

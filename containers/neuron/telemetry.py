@@ -18,7 +18,6 @@ from ..embedded_metrics import MOST_VALUES, LogMetric, dimensions, document
 
 
 def period_s(environment: Mapping[str, str]) -> float:
-    """Returns the seconds between reports."""
     return float(environment.get("METRICS_PERIOD_S", "60"))
 
 
@@ -38,10 +37,10 @@ class RequestRecord:
 
     def take(self) -> "dict[str, Any]":
         """Returns the report for the launcher, and starts the next one."""
-        latencies_ms, self._latencies_ms = self._latencies_ms, []
-        errors, self._errors = self._errors, 0
-        sampled = [round(each, 3) for each in sample(latencies_ms, MOST_VALUES)]
-        return {"requests": len(latencies_ms) + errors, "errors": errors, "latencies_ms": sampled}
+        sampled = [round(each, 3) for each in sample(self._latencies_ms, MOST_VALUES)]
+        requests, errors = len(self._latencies_ms) + self._errors, self._errors
+        self._latencies_ms, self._errors = [], 0
+        return {"requests": requests, "errors": errors, "latencies_ms": sampled}
 
 
 class TaskReports:

@@ -50,9 +50,8 @@ def check_archives(run: Path, recorded: Mapping[str, str], artifacts: Mapping[st
 def deployed_workload(
     name: str, target: str | None, account: "SageMakerAccount | None", endpoint: str | None = None
 ) -> WorkloadFolder:
-    """Returns a workload on `target`, or on what its stack has deployed if `account` knows, or on hosting.target.
-
-    Raises `UsageError` for an unknown target.
+    """Returns a workload on `target`, on its stack's target if `account` reports it, or on hosting.target. Raises
+    `UsageError` for an unknown target.
     """
     folder = load_workload(name)
     if target is None and account is not None:
@@ -95,20 +94,3 @@ def whole(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"got {text}. Allowed: a whole number.")
     return int(text)
-
-
-def number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"got {text}. Allowed: a number from 0 on.")
-    return value
-
-
-def share(text: str) -> float:
-    value = number(text)
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"got {text}. Allowed: between 0 and 1.")
-    return value

@@ -15,7 +15,7 @@ from inference_recommender.measure.temporary_endpoint import EndpointSpec, tempo
 from inference_recommender.output import stdout_console, tell
 from inference_recommender.payloads import request_bodies
 from inference_recommender.report.document import Report, objective_text
-from inference_recommender.report.rewrite import rewrite
+from inference_recommender.report.run_report import rewrite
 from inference_recommender.report.sections import cold_start_table
 from inference_recommender.report.text import show
 from workloads import ColdStart, Interrupted, Recommendation, Unavailable, Workload, WorkloadFolder

@@ -39,7 +39,6 @@ from workloads import (
     load_workload,
 )
 from workloads.files import from_here
-from workloads.instances import needs_host_ami
 
 NO_CELL = 1
 TABLE_WIDTH = 190
@@ -88,7 +87,7 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
         experiment = folder.experiment()
     else:
         source, folder = _begun(options)
-        experiment = _planned(options, source, folder, local=account.is_on_this_machine())
+        experiment = _planned(options, source, folder, account)
     artifacts, missing = _artifacts(experiment, source)
     if options.dry_run:
         if missing:
@@ -164,7 +163,7 @@ def _source(workload: str, published: str | None) -> WorkloadFolder:
 
 
 def _planned(
-    options: argparse.Namespace, source: WorkloadFolder, folder: ExperimentFolder, *, local: bool
+    options: argparse.Namespace, source: WorkloadFolder, folder: ExperimentFolder, account: SageMakerAccount
 ) -> Experiment:
     """Raises `UsageError`, also for cells that no job could start."""
     published = source.workload.published.get(source.published_name or "")
@@ -178,11 +177,11 @@ def _planned(
     baseline = baseline_cell(options.baseline, chosen) if options.baseline else None
     if published and baseline is None:
         baseline = next((cell for cell in chosen if cell.variant == published.baseline), None)
-    old = [cell.instance_type for cell in chosen if needs_host_ami(cell.instance_type) and not local]
+    old = account.too_old_drivers(cell.instance_type for cell in chosen)
     load = source.workload.recommender.load or ("load-test" if old else "sagemaker")
     if old and load == "sagemaker":
         raise UsageError(
-            f"recommender.load: got 'sagemaker', but a job's hosts of {', '.join(dict.fromkeys(old))} start with "
+            f"recommender.load: got 'sagemaker', but a job's hosts of {', '.join(old)} start with "
             "NVIDIA driver 470, which no supported Triton image runs on. Set it to load-test, or leave it out."
         )
     return Experiment(
@@ -266,7 +265,7 @@ def _plan_document(
         access = _access(None, source, experiment)
     planned, workload, now = batches(experiment, experiment.cells, ()), source.workload, datetime.now(UTC)
     plans = [job_plan(experiment, batch, workload, access.tested_model(workload.name, batch.name)) for batch in planned]
-    for warning in dict.fromkeys(warning for plan in plans for warning in (*plan.undocumented, *plan.warnings)):
+    for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
         warn(stderr, warning)
     return {
         "experiment": experiment.model_dump(mode="json"),

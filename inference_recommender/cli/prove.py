@@ -26,8 +26,7 @@ from inference_recommender.measure.system import (
 from inference_recommender.output import Commands, add_command, stdout_console, tell, warn
 from inference_recommender.payloads import payload_archive
 from inference_recommender.report.inputs import read_inputs
-from inference_recommender.report.rewrite import rewrite
-from inference_recommender.report.run_report import proof_report
+from inference_recommender.report.run_report import proof_report, rewrite
 from inference_recommender.report.text import show
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from workloads import (
@@ -80,7 +79,6 @@ def add(commands: Commands) -> None:
     server.add_argument("--endpoint", metavar="NAME", help="endpoint to load; default: the stack's")
     server.add_argument("--url", metavar="URL", help="KServe v2 server to load, or the infer URL of its model")
     parser.add_argument("--instances", metavar="[Nx]TYPE", help="instances behind --url, such as 2xml.inf2.xlarge")
-    parser.add_argument("--fleet", action="store_true", help="require as many instances as the recommended fleet has")
     parser.add_argument(
         "--max-duration-s",
         type=arguments.positive,
@@ -110,8 +108,6 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
         )
     system = _system(options, workload, recommendation)
     check_artifact(system, recommendation, chosen, file)
-    if options.fleet:
-        check_fleet(system, chosen, recommendation.objective.peak_invocations_per_minute)
     longest_s = (options.max_duration_s + LONGEST_WARM_UP_S) * (1 + OVERHEAD_SHARE)
     check_endpoint_lifetime(system, longest_s, datetime.now(UTC))
     if system.archive_sha256 is None:
@@ -247,20 +243,6 @@ def check_artifact(system: SystemUnderTest, recommendation: Recommendation, chos
             f"{file}: recommended.instance_type: is {chosen.instance_type}, but {system.name} runs on "
             f"{system.instance_type}. Prove it on an endpoint of {chosen.instance_type}."
         )
-
-
-def check_fleet(system: SystemUnderTest, chosen: Candidate, peak_invocations_per_minute: float) -> None:
-    """Raises `UsageError` if the target has fewer instances than the recommended fleet."""
-    if system.instances >= (chosen.instance_count or 1):
-        return
-    has = f"{system.instances} instance{'s' if system.instances != 1 else ''}"
-    if system.stands_in:
-        has = "one server for all of its instances, as every endpoint of the local account does"
-    raise UsageError(
-        f"--fleet: {system.name} has {has}. {peak_invocations_per_minute:,} invocations/min need the "
-        f"{chosen.instance_count} recommended ones. Deploy the fleet, or omit --fleet: each instance then gets its "
-        "share."
-    )
 
 
 def check_endpoint_lifetime(system: SystemUnderTest, longest_s: float, now: datetime) -> None:

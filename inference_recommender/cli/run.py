@@ -26,13 +26,13 @@ from inference_recommender.measure.run import RunSubject, Searching, run
 from inference_recommender.measure.system import UNKNOWN_TYPE, system_of_endpoint
 from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
 from inference_recommender.payload_lengths import known_lengths
-from inference_recommender.report.run_report import recommendation_report
+from inference_recommender.report.inputs import FolderInputs
+from inference_recommender.report.run_report import run_report
 from inference_recommender.report.text import show
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
 from workloads.files import from_here
 from workloads.folder import with_settings
-from workloads.instances import needs_host_ami
 
 NO_CANDIDATE = 1
 DESCRIPTION = """Measures a workload and sizes its fleet.
@@ -144,12 +144,11 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _cannot_run_a_job(folder: WorkloadFolder, account: SageMakerAccount, stderr: Console) -> bool:
-    """Returns whether a job's hosts could not start the model. A local account has this machine's driver."""
-    types = [name for name in folder.workload.instance_types if needs_host_ami(name)]
-    if not types or account.is_on_this_machine():
-        return False
-    tell(stderr, f"A job's hosts of {', '.join(types)} cannot start the model. Measuring the stack's endpoint instead.")
-    return True
+    """Returns whether a job's hosts could not start the model."""
+    if types := account.too_old_drivers(folder.workload.instance_types):
+        names = ", ".join(types)
+        tell(stderr, f"A job's hosts of {names} cannot start the model. Measuring the stack's endpoint instead.")
+    return bool(types)
 
 
 def _run_job(
@@ -162,8 +161,6 @@ def _run_job(
     plan = (_default if options.job == "default" else _advanced)(options, account, folder, stderr)
     if not account.is_on_this_machine():  # limits that only AWS enforces
         plan.check_drivers()
-        for warning in plan.undocumented:
-            warn(stderr, warning)
     for warning in plan.warnings:
         warn(stderr, warning)
     if options.dry_run:
@@ -258,7 +255,8 @@ def conclude(
     if options.json:
         print(recommendation.model_dump_json(indent=2))
     else:
-        show(recommendation_report(recommendation), stdout_console())
+        name = run_folder.path.resolve().name
+        show(run_report(name, folder.workload, recommendation, FolderInputs()), stdout_console())
     tell(stderr, f"Report: {from_here(run_folder.report)}")
     if recommendation.recommended is None:
         return NO_CANDIDATE

@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -10,16 +11,15 @@ from aws_api.errors import AwsUnavailable
 from aws_api.processing_jobs import ProcessingJob
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli.run import conclude, run_name, run_subject
-from inference_recommender.measure.generator_fleet import FleetDrive, GeneratorInstances, default_image_uri, plan_fleet
-from inference_recommender.measure.load_test import LoadTest, alone
+from inference_recommender.measure.generator_fleet import FleetDrive, plan_fleet
+from inference_recommender.measure.load_test import LoadTest
 from inference_recommender.measure.open_loop import DURATION_S, OPEN_LOOP, OpenLoopSearch, search_system
 from inference_recommender.measure.run import run
 from inference_recommender.measure.system import SystemUnderTest, system_at_url, system_of_endpoint
 from inference_recommender.measurement import Measurement
 from inference_recommender.output import JobProgress
-from inference_recommender.progress import Progress
 from inference_recommender.run_folder import PAYLOADS, RunFolder
-from workloads import ROOT, UsageError, Workload, WorkloadFolder, load_artifact
+from workloads import ROOT, UsageError, Workload, WorkloadFolder, images, load_artifact
 
 
 def measure(options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console) -> int:
@@ -33,13 +33,17 @@ def measure(options: argparse.Namespace, account: SageMakerAccount, folder: Work
         print(_plans(options, folder, system, run_folder, job))
         return 0
     subject = run_subject(options, folder, traffic, stderr)
+    source: LoadTest | OpenLoopSearch = OpenLoopSearch(system=system, longest_s=options.max_duration_s or DURATION_S)
     searching: Callable[..., Measurement] | None = None
     with JobProgress(stderr) as progress:
         if options.traffic:
-            source: LoadTest | OpenLoopSearch = _load_test(options, account, folder, system, job, progress)
-            searching = None if job else search_system(system, folder.traffic(options.traffic).duration_s)
-        else:
-            source = OpenLoopSearch(system=system, longest_s=options.max_duration_s or DURATION_S)
+            test = _load_test(options, folder, system)
+            if job:
+                generators = f"{job.instances} × {job.instance_type}"
+                test = replace(test, drive=FleetDrive(job, account, ROOT, progress), generators=generators)
+            else:
+                searching = search_system(system, test.traffic.duration_s)
+            source = test
         recommendation = run(
             source, run_folder, progress, subject=subject, searching=searching, search_all=options.search
         )
@@ -63,21 +67,9 @@ def _region(account: SageMakerAccount) -> str:
         return "unknown"
 
 
-def _load_test(
-    options: argparse.Namespace,
-    account: SageMakerAccount,
-    folder: WorkloadFolder,
-    system: SystemUnderTest,
-    job: ProcessingJob | None,
-    progress: Progress,
-) -> LoadTest:
-    return LoadTest(
-        system=system,
-        traffic=folder.traffic(options.traffic),
-        request_timeout_s=folder.workload.recommender.request_timeout_s,
-        drive=FleetDrive(job, account, ROOT, progress) if job else alone,
-        generators=f"{job.instances} × {job.instance_type}" if job else None,
-    )
+def _load_test(options: argparse.Namespace, folder: WorkloadFolder, system: SystemUnderTest) -> LoadTest:
+    timeout_s = folder.workload.recommender.request_timeout_s
+    return LoadTest(system=system, traffic=folder.traffic(options.traffic), request_timeout_s=timeout_s)
 
 
 def _processing_job(
@@ -93,10 +85,14 @@ def _processing_job(
             "another system, or leave generators out."
         )
     instead = ", or set recommender.role_arn to a role that sagemaker.amazonaws.com may assume"
-    instances = GeneratorInstances(
+    image = settings.generator_image_uri
+    return plan_fleet(
+        workload.name,
+        name,
+        workload.traffic[options.traffic].duration_s,
         generators=settings.generators,
         instance_type=settings.generator_type,
-        image_uri=settings.generator_image_uri or default_image_uri(account.region),
+        image_uri=image or images.pytorch_cpu_image(account.region, "--set recommender.generator_image_uri"),
         role_arn=settings.role_arn or account.stack_output(workload.stack_name, "GeneratorRoleArn", instead),
         bucket=settings.bucket or account.default_bucket(),
         region=account.region,
@@ -104,7 +100,6 @@ def _processing_job(
         security_groups=settings.security_groups,
         subnets=settings.subnets,
     )
-    return plan_fleet(workload.name, name, workload.traffic[options.traffic].duration_s, instances)
 
 
 def _plans(
@@ -121,7 +116,9 @@ def _plans(
         target = {"url": system.url, "endpoint": None if system.url else system.name}
         limit = {"percentile": objective.percentile, "limit_ms": objective.model_latency_ms}
         return json.dumps({"search": {**target, **limit, "max_duration_s": longest_s}}, indent=2)
-    timeout_s = folder.workload.recommender.request_timeout_s
-    test = LoadTest(system=system, traffic=folder.traffic(options.traffic), request_timeout_s=timeout_s)
-    plan = test.plan(objective, run_folder.path / PAYLOADS).model_dump(mode="json", by_alias=True)
+    plan = (
+        _load_test(options, folder, system)
+        .plan(objective, run_folder.path / PAYLOADS)
+        .model_dump(mode="json", by_alias=True)
+    )
     return json.dumps({"plan": plan, **({"processing_job": job.request()} if job else {})}, indent=2)

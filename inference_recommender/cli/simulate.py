@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from rich.console import Console
@@ -13,9 +14,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from inference_recommender.cli import arguments
 from inference_recommender.output import Commands, add_command, stdout_console, tell
-from inference_recommender.report.inputs import FolderInputs
-from inference_recommender.report.simulation_report import simulation_report
+from inference_recommender.report.inputs import read_inputs
+from inference_recommender.report.simulation_report import (
+    FIXED,
+    RECOMMENDED,
+    SIMULATION,
+    CompletedSimulation,
+    simulation_document,
+)
 from inference_recommender.report.text import show
+from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate.policy import Policy, TrafficSource
 from inference_recommender.simulate.policy_search import (
     SEARCH_SEEDS,
@@ -26,13 +34,6 @@ from inference_recommender.simulate.policy_search import (
 )
 from inference_recommender.simulate.seeds import PolicyResult, SimulationCase, Tolerance, workers
 from inference_recommender.simulate.shapes import SHAPES, shape
-from inference_recommender.simulate.simulation_file import (
-    FIXED,
-    RECOMMENDED,
-    frontier_results,
-    simulation_of,
-    write_folder,
-)
 from inference_recommender.simulate.sized_service import (
     SizedService,
     given_minimums,
@@ -41,7 +42,7 @@ from inference_recommender.simulate.sized_service import (
     recommended_policy,
     sized_service,
 )
-from inference_recommender.simulate.trace import Trace, read_trace
+from inference_recommender.simulate.trace import Trace, read_trace, trace_csv
 from workloads import ROOT, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.files import from_here
 
@@ -129,17 +130,21 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     seeds = range(options.seeds or (SEEDS_OF_LONG if case.minutes > LONG_MINUTES else SEEDS))
     found = _searched(case, service.policy, seeds, workload, stderr) if options.optimise else None
     results = _results(case, service, policy, seeds, found, stderr)
-    simulation = simulation_of(case, service, workload, results, datetime.now(UTC), found)
-    recorded = traffic.load(0) if options.trace.startswith(CLOUDWATCH) else None
-    run = write_folder(options.runs, simulation, workload, recorded)
+    done = CompletedSimulation(case=case, service=service, workload=workload, results=results, search=found)
+    run, now = _new_folder(options.runs, workload), datetime.now(UTC)
+    run.keep_workload(workload)
+    if options.trace.startswith(CLOUDWATCH):
+        run.keep_text("trace.csv", trace_csv(traffic.load(0)))
+    simulation = simulation_document(run.path.name, done, read_inputs(run.path), now)
+    simulation.write_json(run.path / SIMULATION)
     if options.json:
         print(simulation.model_dump_json(indent=2))
     else:
-        show(simulation_report(run.path.name, simulation, workload, FolderInputs()), stdout_console())
+        show(simulation.report, stdout_console())
     tell(stderr, f"Kept in {run}. `python -m inference_recommender report {run}` draws it.")
     if found:
         _write(options.source or folder.recommendation_file, workload, case, service, found, stderr)
-    return 0 if simulation.safe else EXCEEDED
+    return 0 if done.safe else EXCEEDED
 
 
 def _searched(
@@ -168,7 +173,7 @@ def _results(
     found: PolicySearchResult | None,
     stderr: Console,
 ) -> dict[str, PolicyResult]:
-    """Returns the judged policy, the recommended one, a fixed fleet, and the frontier of a search, by name."""
+    """Returns the judged policy, the recommended one and a fixed fleet by name."""
     size = max(service.candidate.instance_count or 1, policy.min_capacity)
     fixed = replace(policy, min_capacity=size, max_capacity=size, scheduled_minimums=())
     policies = {REQUESTED: policy, RECOMMENDED: service.policy, FIXED: fixed}
@@ -184,7 +189,14 @@ def _results(
     results = {RECOMMENDED: found.today, **results}
     if found.chosen is not found.today:
         results = {"chosen" if found.safe else "nearest": found.chosen, **results}
-    return {**results, **frontier_results(found.frontier(), results)}
+    return results
+
+
+def _new_folder(runs: Path, workload: Workload) -> RunFolder:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    name = f"{workload.name}-simulation-{stamp}".replace("_", "-")
+    paths = (runs / (f"{name}-{number}" if number > 1 else name) for number in count(1))
+    return RunFolder(next(path for path in paths if not path.exists()))
 
 
 def _write(

@@ -42,22 +42,6 @@ DEFAULT_REGION = "us-east-1"
 OF_A_FLEET = ("peak_invocations_per_minute", "latency_limit_ms")
 OF_A_BATCH = ("baseline", "rows_per_run", "recommend")
 TYPED = re.compile(r"((?:ml\.)?[a-z0-9-]+\.[a-z0-9-]+)=(.+)")
-PRINTED = {
-    "instance_type",
-    "variant",
-    "environment",
-    "max_invocations_per_minute",
-    "capacity_basis",
-    "model_latency_ms",
-    "objective_latency_ms",
-    "instance_count",
-    "instance_count_parts",
-    "cost_per_hour_usd",
-    "cost_per_million_invocations_usd",
-    "meets_objective",
-}
-"""Fields of a candidate in the document of `size --json`."""
-
 DESCRIPTION = """Prints the instances that a peak needs, their cost, and the cheapest configuration that meets the
 objective. The file or folder decides what the evidence is.
 
@@ -189,7 +173,7 @@ def _demand(options: argparse.Namespace, workload: Workload | None) -> Demand:
 
 def _plain(candidate: Candidate) -> dict[str, Any]:
     reason = f"{candidate.reason} Price: {candidate.cost_reason}"
-    return {**candidate.model_dump(mode="json", include=PRINTED), "reason": reason}
+    return {**candidate.model_dump(mode="json"), "reason": reason}
 
 
 def _size_batch(options: argparse.Namespace, stderr: Console) -> int:

@@ -1,6 +1,8 @@
 """`tune`: searches the serving configuration with the highest capacity within the latency objective."""
 
 import argparse
+import contextlib
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,21 +15,18 @@ from inference_recommender.cli import arguments
 from inference_recommender.measure.system import cores, machine_description
 from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.payloads import payload_archive
-from inference_recommender.report.inputs import read_inputs
+from inference_recommender.report.document import Report, as_json
 from inference_recommender.report.text import show
 from inference_recommender.sizing.prices import listed_price
 from inference_recommender.tune.folder import ProbeLine, TuneFolder, TunePlan, resumed
 from inference_recommender.tune.race import EndReason, Race
-from inference_recommender.tune.result import TuneResult, patch, result
-from inference_recommender.tune.space import Space, default_targets, space
-from inference_recommender.tune.triton import SHORTEST_PROBE_S, Built, TritonProbe, TunedTriton
+from inference_recommender.tune.space import default_targets, space
+from inference_recommender.tune.triton import SHORTEST_PROBE_S, Builds, TunedTriton
 from inference_recommender.tune.tune_report import tune_report
 from workloads import (
     ROOT,
     Interrupted,
-    ModelArtifact,
     NeuronTarget,
-    NoVerdict,
     UsageError,
     Workload,
     WorkloadFolder,
@@ -35,8 +34,6 @@ from workloads import (
     load_artifact,
     load_workload,
 )
-from workloads.document import Document
-from workloads.serving import Tune
 
 NOTHING_KEEPS = 1
 PRICED_IN = "us-east-1"
@@ -44,8 +41,8 @@ PRICED_IN = "us-east-1"
 DESCRIPTION = """Searches batch size, queue delay, model instances, threads and targets for the configuration with the
 highest capacity within the objective. All configurations race in one search: each gets a short probe of Poisson
 arrivals at the best rate so far. Overloaded ones drop out, and the others get longer probes until the best is known.
-A Triton of this machine (`make triton`) serves them. It starts once and loads the built model with each configuration,
-so build the targets first.
+A Triton of this machine (`make triton`) serves them. It starts for each target and loads the built model with each
+configuration, so build the targets first.
 
 The values to try are those of [tune] in workload.toml, which --set replaces: --set tune.threads=1,2. Values that
 neither names are chosen for this machine. --dry-run prints what would be tried.
@@ -55,15 +52,6 @@ is the best for this machine: search on the one that will serve. Ctrl-C keeps ev
 
 Exit code 1: no configuration meets the objective. Exit code 4: the load generator was the bottleneck, or the time was
 over before the best was known to 15 %."""
-
-
-class DryRun(Document):
-    """The document that `--dry-run --json` prints."""
-
-    workload: str
-    configurations: tuple[str, ...]
-    left_out: dict[str, tuple[str, ...]]
-    """Labels by reason."""
 
 
 def add(commands: Commands) -> None:
@@ -89,12 +77,9 @@ def add(commands: Commands) -> None:
 
 
 def _tune(options: argparse.Namespace, stderr: Console) -> int:
-    if options.resume:
-        source, folder, plan = _resumed(options)
-    else:
-        source, folder, plan = _begun(options)
+    source, folder, plan = (_resumed if options.resume else _begun)(options)
     if options.dry_run:
-        _show_space(plan, as_json=options.json)
+        _show_space(plan, json_document=options.json)
         return 0
     artifacts = {each.target: load_artifact(ROOT, plan.workload, each.target) for each in plan.configurations}
     arguments.check_archives(folder.path, plan.archives, artifacts)
@@ -102,69 +87,62 @@ def _tune(options: argparse.Namespace, stderr: Console) -> int:
     rows = source.workload.latency_objective.rows_per_invocation
     folder.begin(plan, source.workload, payload_archive(source.payloads(), rows))
     tell(stderr, f"{len(plan.configurations)} configurations. Kept in {folder}")
-    return _search(plan, source.workload, folder, artifacts, stderr, as_json=options.json)
+    builds = {name: (_repository(plan, name), each.environment) for name, each in artifacts.items()}
+    race, report = _search(plan, source.workload, folder, builds, stderr)
+    if race.reason is EndReason.BOTTLENECK:
+        raise folder.no_verdict(f"{race.complaint}. Run it on a machine with more cores or without other work.")
+    if report.verdict == "unknown":
+        raise folder.no_verdict(
+            f"after {race.spent_s:,.0f} s of probes the best is not known to 15 %. Raise tune.max_duration_s, on a "
+            "machine without other work."
+        )
+    if options.json:
+        print(as_json(report))
+    else:
+        show(report, stdout_console())
+    return 0 if report.verdict == "met" else NOTHING_KEEPS
 
 
 def _search(
-    plan: TunePlan,
-    workload: Workload,
-    folder: TuneFolder,
-    artifacts: dict[str, ModelArtifact],
-    stderr: Console,
-    *,
-    as_json: bool,
-) -> int:
+    plan: TunePlan, workload: Workload, folder: TuneFolder, builds: Builds, stderr: Console
+) -> tuple[Race, Report]:
+    """Returns the race and its report, which it keeps. Raises `Interrupted`."""
     objective = workload.latency_objective
     limit = Limit(percentile=objective.percentile_rank, latency_ms=objective.model_latency_ms)
-    built = {
-        name: Built(repository=_repository(plan, name), environment=each.environment)
-        for name, each in artifacts.items()
-    }
 
     def print_probe(line: ProbeLine, number: int) -> None:
         tell(stderr, f"probe {number}: {_in_words(line, objective.percentile)}")
 
-    with TunedTriton(plan.workload, built, folder.path, lambda text: tell(stderr, text)) as triton:
+    with contextlib.closing(TunedTriton(plan.workload, builds, folder, limit)) as triton:
         race = Race(
             configurations=plan.configurations,
-            send=resumed(folder, TritonProbe(triton, folder, limit), print_probe),
+            send=resumed(folder, triton, print_probe),
             limit=limit,
             shortest_s=SHORTEST_PROBE_S,
             longest_s=plan.longest_s,
         )
-        try:
+        with contextlib.suppress(KeyboardInterrupt):
             race.run()
-        except KeyboardInterrupt:
-            _keep(race, plan, workload, folder)
-            raise Interrupted(
-                f"Interrupted: {len(folder.lines())} probes are kept in {folder}. Go on with "
-                f"`python -m inference_recommender tune --resume {folder}`."
-            ) from None
-    return _conclude(_keep(race, plan, workload, folder), race, folder, as_json=as_json)
+    report = tune_report(
+        folder,
+        race,
+        price_per_hour_usd=_price(plan.instance_type),
+        machine=machine_description(),
+        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    folder.keep_result(report)
+    if race.reason is EndReason.INTERRUPTED:
+        raise Interrupted(
+            f"Interrupted: {len(folder.lines())} probes are kept in {folder}. Go on with "
+            f"`python -m inference_recommender tune --resume {folder}`."
+        )
+    return race, report
 
 
 def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, TunePlan]:
     if options.workload is None:
         raise UsageError("WORKLOAD: missing. Name the workload to tune, or a search to go on with --resume RUN.")
     source = load_workload(options.workload)
-    workload = source.workload
-    tune = _tune_table(options, source)
-    found = _space(tune, source)
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    plan = TunePlan(
-        workload=workload.name,
-        configurations=found.configurations,
-        left_out=found.left_out,
-        archives={},
-        instance_type=options.instance_type,
-        longest_s=tune.max_duration_s,
-    )
-    folder = TuneFolder((options.runs or ROOT / "runs") / f"{workload.name}-tune-{stamp}")
-    return source, folder, plan
-
-
-def _tune_table(options: argparse.Namespace, source: WorkloadFolder) -> Tune:
-    """Returns `[tune]` with the settings of the command line, and with targets that run here."""
     workload = source.workload
     workload.latency_objective  # noqa: B018 - raises for a batch, which has no latency objective
     tune = arguments.with_settings(options.settings, "tune", workload.tune)
@@ -173,15 +151,20 @@ def _tune_table(options: argparse.Namespace, source: WorkloadFolder) -> Tune:
     for name in tune.targets:
         if isinstance(source.target(name), NeuronTarget):
             raise UsageError(f"tune.targets: {name} is for Inferentia, and tune loads configurations into Triton.")
-    return tune
-
-
-def _space(tune: Tune, source: WorkloadFolder) -> Space:
-    found = space(source.workload, tune, cores())
-    if not found.configurations:
-        reasons = "; ".join(each.reason for each in found.left_out) or "the values exclude each other"
+    configurations, left_out = space(workload, tune, cores())
+    if not configurations:
+        reasons = "; ".join(left_out) or "the values exclude each other"
         raise UsageError(f"{source.file}: tune: no configuration is left to try: {reasons}.")
-    return found
+    plan = TunePlan(
+        workload=workload.name,
+        configurations=configurations,
+        left_out=left_out,
+        archives={},
+        instance_type=options.instance_type,
+        longest_s=tune.max_duration_s,
+    )
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    return source, TuneFolder((options.runs or ROOT / "runs") / f"{workload.name}-tune-{stamp}"), plan
 
 
 def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, TunePlan]:
@@ -207,20 +190,6 @@ def _repository(plan: TunePlan, target: str) -> Path:
     return repository
 
 
-def _keep(race: Race, plan: TunePlan, workload: Workload, folder: TuneFolder) -> TuneResult:
-    found = result(
-        race,
-        workload,
-        plan.left_out,
-        instance_type=plan.instance_type,
-        price_per_hour_usd=_price(plan.instance_type),
-        machine=machine_description(),
-        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-    folder.keep_result(found, patch(workload, found) if found.is_known else None)
-    return found
-
-
 def _price(instance_type: str | None) -> float | None:
     if instance_type is None:
         return None
@@ -231,45 +200,23 @@ def _price(instance_type: str | None) -> float | None:
     return listed_price(instance_type, region).usd_per_hour
 
 
-def _conclude(found: TuneResult, race: Race, folder: TuneFolder, *, as_json: bool) -> int:
-    if race.reason is EndReason.BOTTLENECK:
-        raise NoVerdict(
-            f"No verdict: {race.complaint}. Run it on a machine with more cores or without other work. The "
-            f"measurements are kept in {folder}."
-        )
-    if race.reason is not EndReason.NOTHING_KEEPS and not found.is_known:
-        raise NoVerdict(
-            f"No verdict: after {found.load_s:,.0f} s of probes the best is not known to 15 %. Raise "
-            f"tune.max_duration_s, on a machine without other work. The measurements are kept in {folder}."
-        )
-    if as_json:
-        print(found.model_dump_json(indent=2))
-    else:
-        show(tune_report(folder.path.name, folder, read_inputs(folder.path)), stdout_console())
-    return 0 if found.best is not None else NOTHING_KEEPS
-
-
-def _show_space(plan: TunePlan, *, as_json: bool) -> None:
-    shown = DryRun(
-        workload=plan.workload,
-        configurations=tuple(each.label for each in plan.configurations),
-        left_out={each.reason: tuple(one.label for one in each.configurations) for each in plan.left_out},
-    )
-    if as_json:
-        print(shown.model_dump_json(indent=2))
+def _show_space(plan: TunePlan, *, json_document: bool) -> None:
+    labels = [each.label for each in plan.configurations]
+    if json_document:
+        shown = {"workload": plan.workload, "configurations": labels, "left_out": plan.left_out}
+        print(json.dumps(shown, indent=2, ensure_ascii=False))
         return
-    console = stdout_console()
-    for label in shown.configurations:
+    console, count = stdout_console(), len(labels)
+    for label in labels:
         tell(console, label)
-    count = len(shown.configurations)
     tell(console, f"{count} configuration{'s' * (count != 1)}.")
-    for reason, labels in shown.left_out.items():
-        tell(console, f"Left out: {len(labels)}, because {reason}.")
+    for reason, left_out in plan.left_out.items():
+        tell(console, f"Left out: {len(left_out)}, because {reason}.")
 
 
 def _in_words(line: ProbeLine, percentile: str) -> str:
-    asked = f"{line.label}: {line.invocations_per_minute:,.0f}/min for {line.duration_s:.0f} s"
+    rate = f"{line.label}: {line.invocations_per_minute:,.0f}/min for {line.duration_s:.0f} s"
     if line.counts is None:
-        return f"{asked}: not loaded"
+        return f"{rate}: not loaded"
     latency = "no answer" if line.counts.latency_ms is None else f"{line.counts.latency_ms:,.1f} ms"
-    return f"{asked}: {percentile} {latency}, {line.counts.late_share:.1%} late"
+    return f"{rate}: {percentile} {latency}, {line.counts.late_share:.1%} late"

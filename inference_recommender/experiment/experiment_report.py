@@ -8,6 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from inference_recommender.experiment.result import CellResult, ExperimentResult, ratio
+from inference_recommender.measurement import local_caution
 from inference_recommender.report.candidates import fleet_text, no_candidate
 from inference_recommender.report.configuration import configuration_table
 from inference_recommender.report.document import Plot, Report, Table, Value, objective_text, table
@@ -18,7 +19,6 @@ from inference_recommender.report.sections import (
     OTHER_PAYLOADS,
     fleet_highlights,
     generator_table,
-    local_caution,
     present,
 )
 from workloads import InstanceGroup, RandomWeights, Serving, Workload

@@ -9,13 +9,12 @@ because a job may succeed although its run has no verdict. The reason of a faile
 SageMaker shows its first kilobyte.
 
 Start: the first host listens. Every other host connects when it is ready and sends the token of the plan. Once all
-have done so, the first host sends each of them the start time. A peer that has no token, sends too much or sends
-nothing for `PEER_S` is disconnected. The hosts' clocks must agree; AWS keeps them within about a millisecond.
+have done so, the first host sends each of them the start time. A peer that sends no token within `PEER_S` is
+disconnected. The hosts' clocks must agree; AWS keeps them within about a millisecond.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import json
 import math
@@ -27,6 +26,7 @@ import subprocess
 import sys
 import time
 import traceback
+from contextlib import ExitStack
 from pathlib import Path
 
 from containers.archive_reader import ArchiveRefused, unpack  # uploaded with this program
@@ -38,18 +38,16 @@ MEETING_PORT = 29400
 MEETING_S = 1500
 NOTICE_S = 5.0
 """Seconds between the meeting and the start, in which the generators start and sign requests."""
-PEER_S = 5.0
+PEER_S = 2.0
 """Seconds in which a peer must have sent its token."""
 LINE_BYTES = 512
 """The longest line that is read of a peer."""
-MOST_PEERS = 256
-"""Connections at once, those that have not shown a token included; more are closed, and hosts try again."""
 TOKEN = "token"
 """The file beside the plan that holds the fleet's secret."""
 MESSAGE_BYTES = 1000
 UNAVAILABLE, UNFORESEEN = 3, 70
 RESULTS = ("generator.log", "summary.json", "records.npz", "exit.json")
-"""The files that are copied to the output. The last one tells that all are there."""
+"""The files that are copied to the output. The last one shows that all are there."""
 
 
 class StepFailed(Exception):
@@ -109,90 +107,71 @@ def meet(host: str, hosts: list[str], port: int, notice_s: float, token: str) ->
     deadline = time.monotonic() + MEETING_S
     try:
         if host == hosts[0]:
-            return asyncio.run(_host_meeting(hosts, port, MEETING_S, notice_s, token))
+            return _host_meeting(hosts, port, deadline, notice_s, token)
         return _join_meeting(host, hosts[0], port, deadline, token)
-    except (TimeoutError, asyncio.TimeoutError):  # two classes before Python 3.11
+    except TimeoutError:
         raise StepFailed(
             f"{host}: the {len(hosts)} generators did not meet on port {port} of {hosts[0]} within {MEETING_S} s. In a "
             "VPC, the security group must let its members speak to each other."
         ) from None
 
 
-async def _host_meeting(hosts: list[str], port: int, within_s: float, notice_s: float, token: str) -> float:
-    """Waits for the other hosts and tells each when to start; the first host does this."""
-    if len(hosts) == 1:
-        return time.time() + notice_s
-    arrived: dict[str, asyncio.StreamWriter] = {}
-    peers: set[asyncio.StreamWriter] = set()
-    complete = asyncio.Event()
-
-    async def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        name = None
-        if len(peers) < MOST_PEERS:
-            peers.add(writer)
-            name = _admitted(await _line(reader), hosts[1:], token)
-            peers.discard(writer)
-        if name is None:
-            writer.close()
-            return
-        if name in arrived:  # it has lost its first connection
-            arrived[name].close()
-        arrived[name] = writer
-        if len(arrived) == len(hosts) - 1:
-            complete.set()
-
-    where = hosts[0] if hosts[0].startswith("127.") else None
-    server = await asyncio.start_server(welcome, where, port, limit=LINE_BYTES)
-    try:
-        await asyncio.wait_for(complete.wait(), within_s)
+def _host_meeting(hosts: list[str], port: int, deadline: float, notice_s: float, token: str) -> float:
+    """Waits for the other hosts and sends each the start time; the first host does this."""
+    arrived: dict[str, socket.socket] = {}
+    with ExitStack() as open_sockets:
+        server = open_sockets.enter_context(
+            socket.create_server((hosts[0] if hosts[0].startswith("127.") else "", port))
+        )
+        while len(arrived) < len(hosts) - 1:
+            server.settimeout(max(deadline - time.monotonic(), 0.001))
+            peer = open_sockets.enter_context(server.accept()[0])
+            if (name := _admitted(_line(peer), hosts[1:], token)) is None:
+                peer.close()
+                continue
+            if name in arrived:  # it has lost its first connection
+                arrived[name].close()
+            arrived[name] = peer
         start_at = time.time() + notice_s
-        for writer in arrived.values():
-            writer.write(f"{start_at!r}\n".encode())
-        for writer in arrived.values():
-            await asyncio.wait_for(writer.drain(), PEER_S)
-    finally:
-        server.close()
-        for writer in (*arrived.values(), *peers):
-            writer.close()
+        for peer in arrived.values():
+            peer.sendall(f"{start_at!r}\n".encode())
     return start_at
 
 
-async def _line(reader: asyncio.StreamReader) -> str:
-    """Returns the first line that a peer sends, or nothing where it sends none in time or too long a one."""
+def _line(peer: socket.socket) -> str:
+    """Returns what a peer sends at once, or nothing if it sends nothing in time."""
+    peer.settimeout(PEER_S)
     try:
-        return (await asyncio.wait_for(reader.readline(), PEER_S)).decode("ascii").strip()
-    except (OSError, ValueError, asyncio.TimeoutError):  # a line over the limit is a ValueError, as is no ASCII
+        return peer.recv(LINE_BYTES).decode("ascii").strip()
+    except (OSError, ValueError):
         return ""
 
 
 def _admitted(line: str, expected: list[str], token: str) -> str | None:
-    """Returns the host that says `line`, its name and the token, if it is one of those that are `expected`."""
-    name, _, shown = line.partition(" ")
-    known = hmac.compare_digest(shown.encode(), token.encode())
-    return name if known and name in expected else None
+    """Returns the host that sends `line`, its name and the token, if it is one of the `expected`."""
+    name, _, sent = line.partition(" ")
+    return name if hmac.compare_digest(sent.encode(), token.encode()) and name in expected else None
 
 
 def _join_meeting(host: str, leader: str, port: int, deadline: float, token: str) -> float:
-    """Connects to the first host, trying again until it listens, and returns the start that it tells."""
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
+    """Connects to the first host, trying again until it listens, and returns the start time that it sends."""
+    while (left := deadline - time.monotonic()) > 0:
         try:
             with socket.create_connection((leader, port), timeout=left) as connection:
                 connection.sendall(f"{host} {token}\n".encode())
-                told = connection.makefile("rb").readline(LINE_BYTES)
+                received = connection.makefile("rb").readline(LINE_BYTES)
         except (ConnectionError, socket.gaierror):
-            told = b""
-        if (start_at := _start(told)) is not None:
+            received = b""
+        if (start_at := _start(received)) is not None:
             return start_at
         time.sleep(0.2)
+    raise TimeoutError
 
 
-def _start(told: bytes) -> float | None:
-    """Returns the moment that the first host told; None where it is no moment that a meeting could agree on."""
+def _start(received: bytes) -> float | None:
+    """Returns the start time; None if a meeting could not agree on it."""
     try:
-        start_at = float(told)
+        start_at = float(received)
     except ValueError:
         return None
     return start_at if math.isfinite(start_at) and abs(start_at - time.time()) < MEETING_S else None
@@ -204,8 +183,7 @@ def generate(python: str, work: Path, source: Path, output: Path, place: tuple[i
     measured.mkdir(parents=True)
     plan = json.loads((source / "plan.json").read_text("utf-8"))
     share = {"share": {"index": place[0], "of": place[1]}, "start_at": start_at}
-    with open(work / "plan.json", "w", encoding="utf-8", opener=_private) as file:
-        json.dump({**plan, **share, "payloads": f"{source}/payloads.tar.gz"}, file)
+    (work / "plan.json").write_text(json.dumps({**plan, **share, "payloads": f"{source}/payloads.tar.gz"}), "utf-8")
     command = [python, "-m", "inference_recommender.load_generator", f"{work}/plan.json", "--out", str(measured)]
     with (measured / "generator.log").open("w") as log:
         process = subprocess.Popen(
@@ -221,16 +199,6 @@ def generate(python: str, work: Path, source: Path, output: Path, place: tuple[i
         status = process.wait()
     reason = reason or (measured / "generator.log").read_text("utf-8", "replace")[-600:]
     (measured / "exit.json").write_text(json.dumps({"exit_code": status, "reason": reason}), "utf-8")
-    copy_results(measured, output)
-
-
-def _private(name: str, flags: int) -> int:
-    """Opens a file that only its owner may read: a plan may hold headers, and headers a password."""
-    return os.open(name, flags, 0o600)
-
-
-def copy_results(measured: Path, output: Path) -> None:
-    """Copies the result files."""
     output.mkdir(parents=True, exist_ok=True)
     for name in RESULTS:
         if (measured / name).exists():

@@ -12,7 +12,6 @@ import secrets
 import tarfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from inference_recommender.measure.generator_entry import TOKEN
 from inference_recommender.measure.load_test import OnEvent, Stopped
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS
-from workloads import Unavailable, images
+from workloads import Unavailable
 from workloads.files import replacing
 
 ENTRY = Path(__file__).with_name("generator_entry.py")
@@ -38,47 +37,26 @@ SETUP_S = 1800
 """Seconds for instances to start, install Python and meet, added to the traffic."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GeneratorInstances:
-    """The instances of the generators."""
-
-    generators: int
-    instance_type: str
-    image_uri: str
-    role_arn: str
-    bucket: str
-    region: str
-    kms_key: str | None = None
-    security_groups: tuple[str, ...] = ()
-    subnets: tuple[str, ...] = ()
-
-
-def plan_fleet(workload: str, name: str, duration_s: float, fleet: GeneratorInstances) -> ProcessingJob:
-    """Returns the Processing job called `name`. The stack's role may read below the prefix of the bucket."""
-    base = f"s3://{fleet.bucket}/inference-recommender/{workload}/load-test/{name}"
+def plan_fleet(
+    workload: str, name: str, duration_s: float, *, generators: int, bucket: str, region: str, **instances: Any
+) -> ProcessingJob:
+    """Returns the Processing job called `name`; `instances` are more members of it. The stack's role may read below the
+    prefix of the bucket.
+    """
+    base = f"s3://{bucket}/inference-recommender/{workload}/load-test/{name}"
     return ProcessingJob(
         name=name,
-        role_arn=fleet.role_arn,
-        image_uri=fleet.image_uri,
-        instance_type=fleet.instance_type,
-        instances=fleet.generators,
+        instances=generators,
         volume_gb=VOLUME_GB,
         source_url=f"{base}/source",
         output_name="measured",
         output_url=f"{base}/output",
-        upload="Continuous",  # a job that is stopped leaves what its generators wrote on their way out
+        upload="Continuous",  # a stopped job keeps what its generators wrote at their end
         max_runtime_s=int(duration_s) + SETUP_S,
-        environment={"AWS_DEFAULT_REGION": fleet.region},
+        environment={"AWS_DEFAULT_REGION": region},
         tags={"workload": workload},
-        kms_key=fleet.kms_key,
-        security_groups=fleet.security_groups,
-        subnets=fleet.subnets,
+        **instances,
     )
-
-
-def default_image_uri(region: str) -> str:
-    """Returns AWS's PyTorch image for CPUs; the generator installs its own packages. Raises `Unavailable`."""
-    return images.pytorch_cpu_image(region, "--set recommender.generator_image_uri")
 
 
 class FleetDrive:
@@ -100,7 +78,10 @@ class FleetDrive:
             self._account.create_processing_job(self._job.request())
             described = self._wait()
         except KeyboardInterrupt:
-            self._stop()
+            self._account.stop_processing_job(
+                self._job.name
+            )  # the generators end in good order and upload their results
+            self._wait()
             raise Stopped(self._merged_if_any(plan, folder)) from None
         if described["ProcessingJobStatus"] != "Completed":
             why = described.get("ExitMessage") or described.get("FailureReason") or "the service gave no reason."
@@ -127,22 +108,13 @@ class FleetDrive:
         while True:
             described = self._account.describe_processing_job(self._job.name)
             status = described["ProcessingJobStatus"]
+            elapsed_s, expected_s = time.monotonic() - began, float(self._job.max_runtime_s)
             self._progress.update(
-                ProgressUpdate(
-                    job_name=self._job.name,
-                    status=status,
-                    elapsed_s=time.monotonic() - began,
-                    expected_s=float(self._job.max_runtime_s),
-                )
+                ProgressUpdate(job_name=self._job.name, status=status, elapsed_s=elapsed_s, expected_s=expected_s)
             )
             if status in ENDED:
                 return described
             time.sleep(self._poll_s)
-
-    def _stop(self) -> None:
-        """Asked to stop, the generators end in good order and what they measured is uploaded."""
-        self._account.stop_processing_job(self._job.name)
-        self._wait()
 
     def _merged_if_any(self, plan: LoadPlan, folder: Path) -> Outcome:
         """A fleet that was stopped while its instances started has measured nothing."""

@@ -66,7 +66,7 @@ class JobSource:
 
         Raises `JobNameTaken`, `JobFailed`, `NoVerdict`, `Interrupted` or another `AwsUnavailable`.
         """
-        jobs, percentile = run_folder.jobs(), _percentile(run_folder)
+        jobs = run_folder.jobs()
         self.account.notify = progress.say
         described: list[dict[str, Any]] = []
         measured: list[Measurement] = []
@@ -75,7 +75,7 @@ class JobSource:
                 self._create(jobs, run_folder, number)
                 with _resumable(run_folder, AwsUnavailable):
                     place = (number, len(jobs.names))
-                    ended = wait_for_job(self.account, name, jobs.expected_s, progress, self.sleep, place, percentile)
+                    ended = wait_for_job(self.account, name, jobs.expected_s, progress, self.sleep, place)
             except KeyboardInterrupt:
                 ending = self._stop(name, jobs, run_folder, number, measured)
                 raise Interrupted(f"Interrupted: {ending}") from None
@@ -126,7 +126,7 @@ class JobSource:
         steps = self.account.job_steps(described["JobName"])
         run_folder.keep_job(number, described, steps)
         objective = run_folder.workload().latency_objective
-        series = job_series(self.account, described, steps, jobs.deployed, _percentile(run_folder))
+        series = job_series(self.account, described, steps, jobs.deployed, f"p{objective.percentile_rank:g}")
         for measured in measurements(described, steps, series, jobs.deployed, limit_of(objective)):
             explained = self._explained(measured, described["JobName"])
             advice = scaling_advice(self.account, described, measured.endpoint_name, objective)
@@ -135,7 +135,7 @@ class JobSource:
     def _explained(self, measured: Measurement, job_name: str) -> Measurement:
         """Adds the last lines of the container's log to a failed test's reason."""
         reason = measured.failure_reason
-        if reason is None or "\n" in reason or measured.failure_code:
+        if reason is None or "\n" in reason or measured.refused:
             return measured
         lines = self.account.container_log(job_name, measured.endpoint_name)
         if not lines:
@@ -184,10 +184,6 @@ def candidates_of(run_folder: RunFolder, workload: str) -> tuple[Configuration, 
         Configuration(instance_type=name, environment={key: (value,) for key, value in environment})
         for name, environment in dict.fromkeys(chosen)
     )
-
-
-def _percentile(run_folder: RunFolder) -> str:
-    return f"p{run_folder.workload().latency_objective.percentile_rank:g}"
 
 
 def _expiring(request: dict[str, Any]) -> dict[str, Any]:

@@ -49,12 +49,6 @@ FRAMEWORK = {"Framework": "PYTORCH", "FrameworkVersion": "2.13.0"}
 JSON = "application/json"
 SERVICE_DEFAULT = "service-default"
 """The name of a default job's traffic; no profile of a workload may have it."""
-DOCUMENTED = {
-    "initial_users": range(1, 4),
-    "spawn_rate_per_minute": range(0, 4),
-    "duration_s": range(120, 3601),
-}
-"""The values of a phase that AWS documents. AWS's own samples exceed them."""
 JOB_PERCENTILE = "P95"
 """An advanced job sends it, whatever the objective: "For custom load tests, specify the value as P95" says the API's
 reference. The objective's percentile is judged afterwards (`sizing.decision`)."""
@@ -69,11 +63,6 @@ class TestedModel:
     payload_url: str
     endpoint_name: str | None = None
     """An endpoint that a default job tests beside the instance types."""
-
-    def input_config(self) -> dict[str, Any]:
-        key = "ModelPackageVersionArn" if self.model.startswith("arn:") else "ModelName"
-        endpoints = {"Endpoints": [{"EndpointName": self.endpoint_name}]} if self.endpoint_name else {}
-        return {key: self.model, **endpoints}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,12 +98,8 @@ class JobPlan:
     traffic: PhasedTraffic | StairTraffic | None
     """None if the service chooses the traffic."""
     warnings: tuple[str, ...]
-    undocumented: tuple[str, ...] = ()
-    """Sentences about keys of workload.toml whose values are outside what AWS documents."""
     deployed: SystemUnderTest | None = None
     """An existing endpoint that the job tests."""
-    old_drivers: tuple[str, ...] = ()
-    """Instance types whose hosts start in a job with a driver that is too old for our images."""
 
     @property
     def request(self) -> dict[str, Any]:
@@ -135,10 +120,11 @@ class JobPlan:
         return self.traffic.duration_s if self.traffic else DEFAULT_JOB_S
 
     def check_drivers(self) -> None:
-        """Raises `UsageError` if a job's containers could not start on SageMaker."""
-        if self.old_drivers:
+        """Raises `UsageError` if the hosts of a job on SageMaker have a driver that is too old for our images."""
+        parts = (request["InputConfig"]["ContainerConfig"]["SupportedInstanceTypes"] for request in self.requests)
+        if types := [name for name in dict.fromkeys(itertools.chain(*parts)) if needs_host_ami(name)]:
             raise UsageError(
-                f"{', '.join(self.old_drivers)}: a job's hosts of these types start with NVIDIA driver 470, which no "
+                f"{', '.join(types)}: a job's hosts of these types start with NVIDIA driver 470, which no "
                 "supported Triton image runs on, and a job cannot select another (InferenceAmiVersion). Deploy an "
                 "endpoint and measure it: `python -m inference_recommender run WORKLOAD --endpoint NAME`."
             )
@@ -155,17 +141,24 @@ def plan_job(
     """Plans advanced jobs over `configurations`, by default the workload's. Raises `UsageError` with a line for each
     reason why the service would reject them.
     """
-    chosen = _configurations_of(workload) if configurations is None else tuple(configurations)
-    jobs = split_into_jobs(chosen)
+    environment = workload.recommender.environment
+    default = (Configuration(instance_type=name, environment=environment) for name in workload.instance_types)
+    chosen = tuple(default if configurations is None else configurations)
+    jobs, tests = split_into_jobs(chosen), _tests(chosen)
+    # The API's reference calls a staircase's duration that of each step, other documents that of the whole staircase.
+    longest_s = traffic.duration_s * (traffic.steps if isinstance(traffic, StairTraffic) else 1)
     names = [job_name] if len(jobs) == 1 else [f"{job_name}-{number}" for number in range(1, len(jobs) + 1)]
     requests = tuple(
         {
             **_request(name, "Advanced", workload, tested, traffic_name, f"traffic {traffic_name}"),
             "InputConfig": {
                 **_input(workload, tested, part),
-                "JobDurationInSeconds": min(_longest_s(traffic) + ALLOWANCE_S, LONGEST_JOB_S),
+                "JobDurationInSeconds": min(longest_s + ALLOWANCE_S, LONGEST_JOB_S),
                 "TrafficPattern": traffic_pattern(traffic),
-                "ResourceLimit": _resource_limit(part, workload.recommender.parallel_tests),
+                "ResourceLimit": {
+                    "MaxNumberOfTests": _tests(part),
+                    "MaxParallelOfTests": min(workload.recommender.parallel_tests, _tests(part)),
+                },
                 "EndpointConfigurations": [configuration.request() for configuration in part],
             },
             "StoppingConditions": stopping_conditions(traffic, workload.latency_objective, JOB_PERCENTILE),
@@ -182,18 +175,16 @@ def plan_job(
     return JobPlan(
         requests=requests,
         traffic=traffic,
-        warnings=tuple(_many_tests(jobs)),
-        undocumented=undocumented(traffic_name, traffic),
-        old_drivers=_old_drivers(chosen),
+        warnings=(f"{tests} tests exceed the {MOST_TESTS} of one job, so {len(jobs)} jobs run one after another.",)
+        if len(jobs) > 1
+        else (),
     )
 
 
 def plan_default_job(
     workload: Workload, tested: TestedModel, job_name: str, deployed: SystemUnderTest | None = None
 ) -> JobPlan:
-    """Plans a default job on the candidate instance types, and on `deployed`, the endpoint that `tested` names. Raises
-    `UsageError` like `plan_job`.
-    """
+    """Plans a default job on the instance types and on `deployed`, which `tested` names. Raises `UsageError`."""
     configurations = tuple(Configuration(instance_type=name) for name in workload.instance_types)
     request = {
         **_request(job_name, "Default", workload, tested, "default", "default job"),
@@ -205,7 +196,6 @@ def plan_default_job(
         traffic=None,
         warnings=tuple(_default_warnings(workload, tested)),
         deployed=deployed,
-        old_drivers=_old_drivers(configurations),
     )
 
 
@@ -214,7 +204,7 @@ def split_into_jobs(configurations: Sequence[Configuration]) -> list[list[Config
     jobs: list[list[Configuration]] = [[]]
     for configuration in configurations:
         for part in [configuration] if configuration.tests <= MOST_TESTS else configuration.split():
-            if sum(other.tests for other in jobs[-1]) + part.tests > MOST_TESTS:
+            if _tests(jobs[-1]) + part.tests > MOST_TESTS:
                 jobs.append([])
             jobs[-1].append(part)
     return jobs
@@ -224,15 +214,9 @@ def traffic_pattern(traffic: PhasedTraffic | StairTraffic) -> dict[str, Any]:
     """Returns the API's TrafficPattern."""
     match traffic:
         case PhasedTraffic():
-            phases = [
-                {
-                    "InitialNumberOfUsers": phase.initial_users,
-                    "SpawnRate": phase.spawn_rate_per_minute,
-                    "DurationInSeconds": phase.duration_s,
-                }
-                for phase in traffic.phases
-            ]
-            return {"TrafficType": "PHASES", "Phases": phases}
+            names = ("InitialNumberOfUsers", "SpawnRate", "DurationInSeconds")
+            values = [(phase.initial_users, phase.spawn_rate_per_minute, phase.duration_s) for phase in traffic.phases]
+            return {"TrafficType": "PHASES", "Phases": [dict(zip(names, each, strict=True)) for each in values]}
         case StairTraffic():
             stairs = {
                 "DurationInSeconds": traffic.duration_s,
@@ -246,33 +230,12 @@ def stopping_conditions(
     traffic: PhasedTraffic | StairTraffic, objective: LatencyObjective, percentile: str
 ) -> dict[str, Any]:
     """Returns the API's StoppingConditions with the objective's limit at `percentile`, rounded up to milliseconds."""
-    limit = traffic.stop.max_invocations_per_minute
+    limit, threshold_ms = traffic.stop.max_invocations_per_minute, math.ceil(objective.model_latency_ms)
     return {
         **({} if limit is None else {"MaxInvocations": limit}),
-        "ModelLatencyThresholds": [
-            {"Percentile": percentile, "ValueInMilliseconds": -int(-objective.model_latency_ms // 1)}
-        ],
+        "ModelLatencyThresholds": [{"Percentile": percentile, "ValueInMilliseconds": threshold_ms}],
         "FlatInvocations": traffic.stop.flat_invocations,
     }
-
-
-def undocumented(name: str, traffic: PhasedTraffic | StairTraffic) -> tuple[str, ...]:
-    """Returns a sentence for each value of a phase that AWS does not document."""
-    if not isinstance(traffic, PhasedTraffic):
-        return ()
-    return tuple(
-        f"traffic.{name}.phases.{number}.{key} is {getattr(phase, key)}; the service documents {allowed.start} to "
-        f"{allowed.stop - 1}."
-        for number, phase in enumerate(traffic.phases)
-        for key, allowed in DOCUMENTED.items()
-        if getattr(phase, key) not in allowed
-    )
-
-
-def _configurations_of(workload: Workload) -> tuple[Configuration, ...]:
-    """Returns every candidate instance type with the environment parameters that the workload varies."""
-    environment = workload.recommender.environment
-    return tuple(Configuration(instance_type=name, environment=environment) for name in workload.instance_types)
 
 
 def _request(
@@ -296,7 +259,8 @@ def _input(workload: Workload, tested: TestedModel, configurations: Sequence[Con
     vpc = {"SecurityGroupIds": list(account.security_groups), "Subnets": list(account.subnets)}
     types = list(dict.fromkeys(configuration.instance_type for configuration in configurations))
     return {
-        **tested.input_config(),
+        "ModelPackageVersionArn" if tested.model.startswith("arn:") else "ModelName": tested.model,
+        **({"Endpoints": [{"EndpointName": tested.endpoint_name}]} if tested.endpoint_name else {}),
         **({"VolumeKmsKeyId": account.kms_key_arn} if account.kms_key_arn else {}),
         **({"VpcConfig": vpc} if account.subnets or account.security_groups else {}),
         "ContainerConfig": {
@@ -328,32 +292,13 @@ def _problems(
             yield from service_model.problems("sagemaker", "CreateInferenceRecommendationsJob", request)
 
 
-def _old_drivers(configurations: Sequence[Configuration]) -> tuple[str, ...]:
-    types = dict.fromkeys(configuration.instance_type for configuration in configurations)
-    return tuple(name for name in types if needs_host_ami(name))
-
-
-def _resource_limit(part: Sequence[Configuration], parallel_tests: int) -> dict[str, int]:
-    tests = sum(configuration.tests for configuration in part)
-    return {"MaxNumberOfTests": tests, "MaxParallelOfTests": min(parallel_tests, tests)}
-
-
-def _longest_s(traffic: PhasedTraffic | StairTraffic) -> int:
-    """Returns the most seconds that the traffic can take. The API's reference calls a staircase's duration that of each
-    step, other documents that of the whole staircase. The job's limit allows for both.
-    """
-    return traffic.duration_s * traffic.steps if isinstance(traffic, StairTraffic) else traffic.duration_s
+def _tests(configurations: Sequence[Configuration]) -> int:
+    return sum(configuration.tests for configuration in configurations)
 
 
 def _raise(problems: Sequence[str]) -> None:
     if problems:
         raise UsageError("\n".join(problems))
-
-
-def _many_tests(jobs: Sequence[Sequence[Configuration]]) -> Iterator[str]:
-    if len(jobs) > 1:
-        tests = sum(configuration.tests for job in jobs for configuration in job)
-        yield f"{tests} tests exceed the {MOST_TESTS} of one job, so {len(jobs)} jobs run one after another."
 
 
 def _default_warnings(workload: Workload, tested: TestedModel) -> Iterator[str]:

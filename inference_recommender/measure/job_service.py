@@ -6,8 +6,7 @@ endpoint in CloudWatch. SageMaker publishes the endpoint's ModelLatency in µs.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from aws_api.errors import AwsRefused, AwsUnavailable
@@ -36,8 +35,6 @@ QUANTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9
 DAY_S = 86_400
 FINER_STEPS = {1: 60, 5: 900}
 """Period in s → longest test in s that has it. SageMaker publishes every 60 s, the local account more often."""
-LATEST = timedelta(seconds=30)
-"""Time span of the live view of a test."""
 
 
 def poll_interval_s(expected_s: float) -> float:
@@ -52,14 +49,23 @@ def wait_for_job(
     progress: Progress,
     sleep: Sleep = time.sleep,
     place: tuple[int, int] = (1, 1),
-    percentile: str = "p99",
 ) -> dict[str, Any]:
     """Returns the job's description when it has ended, whatever its status. `place` is the job's number in its run and
-    the number of jobs; `percentile` is that of the latency to show.
+    the number of jobs.
     """
     while True:
         described = account.describe_job(name)
-        progress.update(replace(_update(account, described, expected_s, percentile), number=place[0], jobs=place[1]))
+        ended = described.get("CompletionTime") or datetime.now(UTC)
+        progress.update(
+            ProgressUpdate(
+                job_name=name,
+                status=described["Status"],
+                elapsed_s=(ended - described["CreationTime"]).total_seconds(),
+                expected_s=expected_s,
+                number=place[0],
+                jobs=place[1],
+            )
+        )
         if described["Status"] in TERMINAL:
             return described
         sleep(poll_interval_s(expected_s))
@@ -81,30 +87,6 @@ def stop_and_wait(account: SageMakerAccount, name: str, sleep: Sleep = time.slee
         waited_s += 1.0
         described = account.describe_job(name)
     return described
-
-
-def _update(
-    account: SageMakerAccount, described: Mapping[str, Any], expected_s: float, percentile: str
-) -> ProgressUpdate:
-    name, status, now = described["JobName"], described["Status"], datetime.now(UTC)
-    elapsed = ((described.get("CompletionTime") or now) - described["CreationTime"]).total_seconds()
-    update = ProgressUpdate(job_name=name, status=status, elapsed_s=elapsed, expected_s=expected_s)
-    if status != "IN_PROGRESS":
-        return update
-    endpoints = _variants(described, account.job_steps(name), None)
-    latest = [_finest(account, name, endpoint, now - LATEST, now) for endpoint in endpoints]
-    if not (running := [one for one in latest if one.seconds]):
-        return update
-    one = running[-1]
-    at = -2 if len(one.seconds) > 1 else -1  # the last point may be incomplete
-    shown = percentile if percentile in one.latency_ms else "p99"
-    return replace(
-        update,
-        percentile=shown,
-        users=one.users[at],
-        invocations_per_minute=one.invocations_per_minute()[at],
-        latency_ms=one.latency_ms[shown][at],
-    )
 
 
 def scaling_advice(
@@ -163,34 +145,31 @@ def job_series(
     deployed: Mapping[str, Any] | None,
     percentile: str,
 ) -> dict[str, Series]:
-    """Returns the time series of every test of a job by endpoint name, with the model latency at `percentile` (p99)
-    and its quantiles over the whole test.
+    """Returns the time series of every test of a job by endpoint name, at the finest period that has points, with the
+    model latency at `percentile` (p99) and its quantiles over the whole test.
     """
     name, start = describe["JobName"], describe["CreationTime"]
     end = describe.get("CompletionTime") or datetime.now(UTC)
+    periods = [step for step, longest_s in FINER_STEPS.items() if (end - start).total_seconds() <= longest_s]
+    endpoints = [result["EndpointConfiguration"] for result in results(describe, steps, deployed)]
     found = {}
-    for endpoint, variant in _variants(describe, steps, deployed).items():
-        quantiles = account.metrics(quantile_queries(endpoint, variant), start, end)
-        one = _finest(account, name, endpoint, start, end, (variant, percentile))
-        found[endpoint] = one.model_copy(update={"model_latency_quantiles_ms": quantiles_ms(quantiles)})
+    for one in endpoints:
+        if "VariantName" in one and one["EndpointName"] not in found:
+            of_variant = {"EndpointName": one["EndpointName"], "VariantName": one["VariantName"]}
+            quantiles = quantiles_ms(account.metrics(quantile_queries(of_variant), start, end))
+            for period in (*periods, 60):
+                points = account.metrics(time_series_queries(name, of_variant, period, percentile), start, end)
+                if (columns := series(points, period, percentile)).seconds:
+                    break
+            found[one["EndpointName"]] = columns.model_copy(update={"model_latency_quantiles_ms": quantiles})
     return found
 
 
-def _variants(
-    describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: Mapping[str, Any] | None
-) -> dict[str, str]:
-    """Returns the variant's name by the endpoint's, for every test whose endpoint is known."""
-    endpoints = [result["EndpointConfiguration"] for result in results(describe, steps, deployed)]
-    return {endpoint["EndpointName"]: endpoint["VariantName"] for endpoint in endpoints if "VariantName" in endpoint}
-
-
 def time_series_queries(
-    job_name: str, endpoint_name: str, period_s: int, judged: tuple[str, str] | None = None
+    job: str, of_variant: Mapping[str, str], period_s: int, percentile: str
 ) -> list[dict[str, Any]]:
-    """Returns the MetricDataQueries of one test. `judged` is the endpoint's variant and a percentile of its model
-    latency.
-    """
-    dimensions = {"JobName": job_name, "EndpointName": endpoint_name}
+    """Returns the MetricDataQueries of one test, with a percentile of the model latency."""
+    of_job = {"JobName": job, "EndpointName": of_variant["EndpointName"]}
     statistics = {
         "users": ("NumberOfUsers", "Maximum"),
         "invocations": ("ClientInvocations", "Sum"),
@@ -198,49 +177,24 @@ def time_series_queries(
         "stalled": ("MachineStalledSeconds", "Sum"),
         **{name: ("ClientLatency", name) for name in LATENCIES},
     }
-    queries = [
-        _query(key, JOB_NAMESPACE, metric, dimensions, stat, period_s) for key, (metric, stat) in statistics.items()
+    return [
+        *(_query(key, JOB_NAMESPACE, metric, of_job, stat, period_s) for key, (metric, stat) in statistics.items()),
+        _query(MODEL_LATENCY, ENDPOINT_NAMESPACE, "ModelLatency", of_variant, percentile, period_s),
     ]
-    if judged is None:
-        return queries
-    variant, percentile = judged
-    of_variant = {"EndpointName": endpoint_name, "VariantName": variant}
-    return [*queries, _query(MODEL_LATENCY, ENDPOINT_NAMESPACE, "ModelLatency", of_variant, percentile, period_s)]
 
 
-def quantile_queries(endpoint_name: str, variant_name: str) -> list[dict[str, Any]]:
+def quantile_queries(of_variant: Mapping[str, str]) -> list[dict[str, Any]]:
     """Returns the MetricDataQueries for the quantiles of model latency over a day. A test that crosses midnight UTC has
     two points.
     """
-    dimensions = {"EndpointName": endpoint_name, "VariantName": variant_name}
     return [
-        _query(f"q{number}", ENDPOINT_NAMESPACE, "ModelLatency", dimensions, stat, DAY_S)
+        _query(f"q{number}", ENDPOINT_NAMESPACE, "ModelLatency", of_variant, stat, DAY_S)
         for number, stat in enumerate(("SampleCount", *QUANTILES))
     ]
 
 
-def _finest(
-    account: SageMakerAccount,
-    job: str,
-    endpoint: str,
-    start: datetime,
-    end: datetime,
-    judged: tuple[str, str] | None = None,
-) -> Series:
-    """Returns the time series at the finest period that has points."""
-    duration_s = (end - start).total_seconds()
-    for period in (*(step for step, longest_s in FINER_STEPS.items() if duration_s <= longest_s), 60):
-        points = account.metrics(time_series_queries(job, endpoint, period, judged), start, end)
-        one = series(points, period, judged[1] if judged else None)
-        if one.seconds:
-            break
-    return one
-
-
-def series(points: Points, period_s: int, judged: str | None = None) -> Series:
-    """Returns the columns at the timestamps that have invocations. `judged` is the percentile of the model latency,
-    which CloudWatch has in µs.
-    """
+def series(points: Points, period_s: int, percentile: str) -> Series:
+    """Returns the columns at the timestamps that have invocations. CloudWatch has the model latency in µs."""
     times = sorted(points.get("invocations", {}))
 
     def column(key: str, divisor: float = 1.0) -> tuple[float | None, ...]:
@@ -255,7 +209,7 @@ def series(points: Points, period_s: int, judged: str | None = None) -> Series:
         errors=column("errors"),
         stalled_s=column("stalled") if points.get("stalled") else (),
         latency_ms={name: column(name) for name in LATENCIES},
-        model_latency_ms={judged: column(MODEL_LATENCY, 1000)} if judged and points.get(MODEL_LATENCY) else {},
+        model_latency_ms={percentile: column(MODEL_LATENCY, 1000)} if points.get(MODEL_LATENCY) else {},
     )
 
 
@@ -270,14 +224,8 @@ def quantiles_ms(points: Points) -> dict[str, float]:
 
 
 def _query(
-    key: str, namespace: str, metric: str, dimensions: Mapping[str, str], stat: str, period_s: int
+    key: str, namespace: str, name: str, dimensions: Mapping[str, str], stat: str, period_s: int
 ) -> dict[str, Any]:
-    named = [{"Name": name, "Value": value} for name, value in dimensions.items()]
-    return {
-        "Id": key,
-        "MetricStat": {
-            "Metric": {"Namespace": namespace, "MetricName": metric, "Dimensions": named},
-            "Period": period_s,
-            "Stat": stat,
-        },
-    }
+    named = [{"Name": dimension, "Value": value} for dimension, value in dimensions.items()]
+    metric = {"Namespace": namespace, "MetricName": name, "Dimensions": named}
+    return {"Id": key, "MetricStat": {"Metric": metric, "Period": period_s, "Stat": stat}}

@@ -112,7 +112,7 @@ class LoadTest:
         objective = run_folder.workload().latency_objective
         plan, statistics = self.plan(objective, run_folder.path / PAYLOADS), TritonStatistics(self.system.url)
         before = statistics.read()
-        updates = _progress_updates(self.system.name, self.traffic.duration_s, objective, progress)
+        updates = _progress_updates(self.system.name, self.traffic.duration_s, progress)
         try:
             outcome = self.drive(plan, run_folder.path / LOAD, updates)
         except Stopped as stopped:
@@ -157,27 +157,16 @@ def provenance(system: SystemUnderTest, machine: str, run_folder: RunFolder) -> 
     )
 
 
-def _progress_updates(name: str, expected_s: float, objective: LatencyObjective, progress: Progress) -> OnEvent:
+def _progress_updates(name: str, expected_s: float, progress: Progress) -> OnEvent:
     """Returns a handler that turns each of the generator's windows into a progress update."""
-    began, percentile = time.monotonic(), f"p{objective.percentile_rank:g}"
+    began = time.monotonic()
 
     def on_event(event: Mapping[str, Any]) -> None:
-        if event["event"] != "window":
-            return
-        shown = percentile if percentile in event["latency_ms"] else "p99"
-        length_s = max(event["end_s"] - event["start_s"], 1e-9)
-        progress.update(
-            ProgressUpdate(
-                job_name=name,
-                status="IN_PROGRESS",
-                elapsed_s=time.monotonic() - began,
-                expected_s=expected_s,
-                users=event["users"],
-                invocations_per_minute=(event["invocations"] - event["errors"]) / length_s * 60,
-                latency_ms=event["latency_ms"].get(shown),
-                percentile=shown,
+        if event["event"] == "window":
+            elapsed_s = time.monotonic() - began
+            progress.update(
+                ProgressUpdate(job_name=name, status="IN_PROGRESS", elapsed_s=elapsed_s, expected_s=expected_s)
             )
-        )
 
     return on_event
 

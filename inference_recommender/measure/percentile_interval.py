@@ -63,16 +63,24 @@ def percentile_interval(
     """Judges the requests of runs at one rate; the beginning of each run is left out (`IN_FLUX`)."""
     blocks, allowed = _blocks(seen), 1 - percentile / 100
     ordered = np.sort(blocks.latencies_ms)
-    place = int(percentile / 100 * (len(ordered) - 1))
-    latency_ms = float(ordered[place]) if len(ordered) else np.inf
-    test = _Test(blocks, allowed, latency_ms, error)
-    low, high = test.first_not_shown_below(ordered), test.first_shown_above(ordered)
-    low_ms = float(ordered[low]) if low < len(ordered) and test.shown_below(-np.inf) else 0.0
+    latency_ms = float(ordered[int(percentile / 100 * (len(ordered) - 1))]) if len(ordered) else np.inf
+    burst = BURST_S * float(blocks.requests.sum()) / blocks.duration_s
+    least_effect = max(min(blocks.design_effect(latency_ms, error), burst), 1.0)
+
+    def shown(latency: float, *, below: bool) -> bool:
+        """Returns whether a latency is shown to be below (or above) the percentile: too many (or few) are later."""
+        share = blocks.share_later(latency, least_effect, error)
+        return share.shown_above(allowed, error) if below else share.shown_below(allowed, error)
+
+    places = range(len(ordered))
+    low = bisect_left(places, True, key=lambda place: not shown(float(ordered[place]), below=True))
+    high = bisect_left(places, True, key=lambda place: shown(float(ordered[place]), below=False))
+    low_ms = float(ordered[low]) if low < len(ordered) and shown(-np.inf, below=True) else 0.0
     high_ms = float(ordered[high]) if high < len(ordered) else np.inf
     verdict: Verdict = "unclear"
-    if test.shown_above(limit_ms):
+    if shown(limit_ms, below=False):
         verdict, high_ms = "kept", min(high_ms, limit_ms)
-    elif test.shown_below(limit_ms):
+    elif shown(limit_ms, below=True):
         verdict, low_ms = "missed", max(low_ms, limit_ms)
     return PercentileInterval(
         latency_ms=latency_ms,
@@ -95,6 +103,21 @@ class _Blocks:
     """Number of requests by block."""
     duration_s: float
 
+    def share_later(self, latency_ms: float, least_effect: float, error: float) -> EffectiveShare:
+        count, total = float(self._later(latency_ms).sum()), float(self.requests.sum())
+        effect = max(self.design_effect(latency_ms, error), least_effect)
+        known = len(self.requests) > 1
+        return EffectiveShare(share=count / max(total, 1.0), requests=total / effect if known else 0.0)
+
+    def design_effect(self, latency_ms: float, error: float) -> float:
+        events = self._later(latency_ms)
+        if len(events) < 2 or not events.any():
+            return 0.0
+        return design_effect(events, self.requests) * few_blocks_effect(len(events), error)
+
+    def _later(self, latency_ms: float) -> Floats:
+        return per_block(self.block_of_request, self.latencies_ms > latency_ms, len(self.requests))
+
 
 def _blocks(seen: Sequence[ProbeRecords]) -> _Blocks:
     kept_s = [run.duration_s * (1 - IN_FLUX) for run in seen]
@@ -116,43 +139,3 @@ def _blocks(seen: Sequence[ProbeRecords]) -> _Blocks:
         requests=np.bincount(block_of_request, minlength=count).astype(np.float64),
         duration_s=sum(kept_s),
     )
-
-
-class _Test:
-    """Tests on which side of the percentile a latency is."""
-
-    def __init__(self, blocks: _Blocks, allowed: float, estimate_ms: float, error: float) -> None:
-        self._blocks = blocks
-        self._allowed = allowed
-        self._error = error
-        burst = BURST_S * float(blocks.requests.sum()) / blocks.duration_s
-        self._effect = max(min(self._design_effect(self._later(estimate_ms)), burst), 1.0)
-
-    def shown_below(self, latency_ms: float) -> bool:
-        """Returns whether a latency is shown to be below the percentile: too many requests are later."""
-        return self._share(latency_ms).shown_above(self._allowed, self._error)
-
-    def shown_above(self, latency_ms: float) -> bool:
-        return self._share(latency_ms).shown_below(self._allowed, self._error)
-
-    def first_not_shown_below(self, ordered: Floats) -> int:
-        return bisect_left(range(len(ordered)), True, key=lambda place: not self.shown_below(float(ordered[place])))
-
-    def first_shown_above(self, ordered: Floats) -> int:
-        return bisect_left(range(len(ordered)), True, key=lambda place: self.shown_above(float(ordered[place])))
-
-    def _share(self, latency_ms: float) -> EffectiveShare:
-        events, total = self._later(latency_ms), float(self._blocks.requests.sum())
-        effect = max(self._design_effect(events), self._effect)
-        known = len(self._blocks.requests) > 1
-        return EffectiveShare(share=float(events.sum()) / max(total, 1.0), requests=total / effect if known else 0.0)
-
-    def _later(self, latency_ms: float) -> Floats:
-        return per_block(
-            self._blocks.block_of_request, self._blocks.latencies_ms > latency_ms, len(self._blocks.requests)
-        )
-
-    def _design_effect(self, events: Floats) -> float:
-        if len(events) < 2 or not events.any():
-            return 0.0
-        return design_effect(events, self._blocks.requests) * few_blocks_effect(len(events), self._error)

@@ -18,7 +18,6 @@ FINGERPRINT_DIGITS = 16
 class _GeneratorWatch(BaseModel):
     cpu_share: float
     lag_ms: float
-    peak_per_second: float
 
 
 class GeneratorSummary(BaseModel):

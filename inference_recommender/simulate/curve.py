@@ -1,19 +1,14 @@
 """The share of late requests of an instance by its load, from measurements. Pure.
 
 With the probes of a search the curve goes through their late shares, made monotonic by isotonic regression, and through
-the capacity, where by definition the share is late that the percentile allows. Between them the logarithm of the late
-share is linear in the rate.
-
-Without probes the instance is modelled as an M/M/1 queue with capacity c at the limit L, whose time in system is
-exponential with rate mu - lambda:
+the capacity. Between them the logarithm of the late share is linear in the rate. Without probes the instance is
+modelled as an M/M/1 queue with capacity c at the limit L, whose time in system is exponential with rate mu - lambda:
 
     P(latency > L) = exp(-(mu - rate) * L),   mu = c - ln(1 - percentile) / L
 
 An instance answers at most its highest probed rate with most requests in time, or its capacity without probes. Other
-requests wait in a queue.
-
-Each seed draws a capacity from a log-normal distribution with the measured 95 % interval, and stretches the curve to
-it.
+requests wait in a queue. Each seed stretches the curve to a capacity from a log-normal distribution with the measured
+95 % interval.
 """
 
 import math

@@ -23,6 +23,7 @@ class Policy:
     max_capacity: int
     scale_out_cooldown_s: int = 300
     scale_in_cooldown_s: int = 600
+    """The defaults are those of `stacks/ecs/scaling.py`."""
     scale_in: bool = True
     scheduled_minimums: tuple[ScheduledMinimum, ...] = ()
 

@@ -1,18 +1,13 @@
 """Searches the cheapest policy within a tolerance. Pure, except for the processes that simulate.
 
-A policy is a choice of six values: the target as a share of an instance's capacity, the minimum, the maximum, both
-cooldowns, and scheduled minimums (their margin over the hour's usual load, and spare instances). A descent starts from
-several policies and changes one value at a time while that improves the policy: fewer seeds over the tolerance first,
-then fewer minutes over the objective, then fewer instance hours. All policies see the same seeds.
+A descent starts from several policies and changes one value at a time while that improves the policy: fewer seeds over
+the tolerance first, then fewer minutes over the objective, then fewer instance hours. All policies see the same seeds.
 
 Policies within the tolerance, the cheapest first, are then simulated on the seeds that decide, and the ones that are
-within it there on held-out seeds. Each policy has its own held-out seeds, so that trying several is no search for luck.
-A seed fails there with more than half of the tolerated minutes. If the recommended policy is within the tolerance, none
-may fail. Else failures are allowed that still show, with 95 % confidence, a smaller share than the tolerance leaves.
-There are enough held-out seeds that none failing shows a third of that share: (1 - p)^n = 0.05.
-
-The first confirmed policy is chosen. The recommended policy stays if none is cheaper. If that one exceeds the tolerance
-too, the nearest policy is shown and not written.
+within it there on held-out seeds, each on its own. A seed fails there with more than half of the tolerated minutes. If
+the recommended policy is within the tolerance, none may fail. Else failures are allowed that still show, with 95 %
+confidence, a smaller share than the tolerance leaves. There are enough held-out seeds that none failing shows a third
+of that share: (1 - p)^n = 0.05. Without a confirmed policy the nearest one is shown and not written.
 """
 
 import math
@@ -30,12 +25,9 @@ from workloads import Autoscaling, Recommendation, ScheduledMinimum, SimulatedOn
 
 SEARCH_SEEDS = 24
 FIRST_SEARCH_SEED, FIRST_HELD_OUT_SEED = 1_000_000, 2_000_000
-"""The first seeds of the search and the first held-out ones; the seeds that decide are below."""
 HELD_OUT_MINUTES = 0.5
 """Share of the tolerated minutes that a held-out seed may have."""
-HELD_OUT_SHARE = 1 / 3
-"""The share of failing seeds that no failure must rule out, as a part of the share that the tolerance leaves."""
-HELD_OUT_CONFIDENCE = 0.95
+HELD_OUT_SHARE, HELD_OUT_CONFIDENCE = 1 / 3, 0.95
 HELD_OUT_AT_ONCE = 100
 """Held-out seeds between two checks for too many failures."""
 DECIDED_APART = 1.02
@@ -44,6 +36,8 @@ USUAL_PERCENTILE = 95
 """An hour's usual load is this percentile of its minutes, the mean over days and seeds."""
 RISES_BEFORE_MINUTES = 15
 """How long before its hour a higher minimum begins, because instances take minutes to start."""
+FRONTIER = 12
+"""A longer frontier is thinned evenly; both ends are kept."""
 HOURS = 24
 DIMENSIONS: dict[str, tuple[Any, ...]] = {
     "target_share": (0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9),
@@ -89,12 +83,18 @@ class PolicySearchResult:
         """Whether the choice is confirmed, or is the recommended policy within the tolerance."""
         return self.held_out is not None or self.today.is_within_tolerance
 
-    def frontier(self) -> tuple[PolicyResult, ...]:
-        """Returns the policies that no other beats in both hours and minutes over the objective, the cheapest first."""
+    def frontier(self, others: Sequence[PolicyResult]) -> tuple[PolicyResult, ...]:
+        """Returns at most `FRONTIER` policies that no other beats in both hours and minutes over the objective, the
+        cheapest first, without those of `others`.
+        """
         best: list[PolicyResult] = []
         for each in sorted(self.tried, key=lambda result: (result.instance_hours, result.minutes_over)):
             if not best or each.minutes_over < best[-1].minutes_over:
                 best.append(each)
+        taken = {each.policy for each in others}
+        best = [each for each in best if each.policy not in taken]
+        if len(best) > FRONTIER:
+            best = [best[round(place)] for place in np.linspace(0, len(best) - 1, FRONTIER)]
         return tuple(best)
 
 

@@ -28,8 +28,6 @@ from workloads import (
 )
 from workloads.files import from_here
 
-ECS_COOLDOWNS_S = (300, 600)
-"""Out and in, those of `stacks/ecs/scaling.py`."""
 LEAST_IN_PRODUCTION = 2
 """The minimum of an ECS service in production."""
 ECS_PROVISIONING_S = 180.0
@@ -159,20 +157,19 @@ def recommended_policy(workload: Workload, scaling: Autoscaling) -> Policy:
     An ECS service on CPUs tracks the CPU, which is assumed to grow with the invocations.
     """
     hosting, least = workload.hosting, least_instances(workload)
-    default_out_s, default_in_s = ECS_COOLDOWNS_S
-    scale_in = True
-    if isinstance(hosting, SageMakerEndpointHosting):
-        rules = hosting.scaling
-        default_out_s, default_in_s, scale_in = rules.scale_out_cooldown_s, rules.scale_in_cooldown_s, rules.scale_in
-    out_s, in_s = scaling.scale_out_cooldown_s, scaling.scale_in_cooldown_s
-    return Policy(
+    policy = Policy(
         target_invocations_per_instance=scaling.target_invocations_per_instance,
         min_capacity=max(scaling.min_capacity, least),
         max_capacity=max(scaling.max_capacity, least),
-        scale_out_cooldown_s=default_out_s if out_s is None else out_s,
-        scale_in_cooldown_s=default_in_s if in_s is None else in_s,
-        scale_in=scale_in,
         scheduled_minimums=(*given_minimums(workload), *scaling.scheduled_minimums),
+    )
+    rules = hosting.scaling if isinstance(hosting, SageMakerEndpointHosting) else policy  # a policy has those of ECS
+    out_s, in_s = scaling.scale_out_cooldown_s, scaling.scale_in_cooldown_s
+    return replace(
+        policy,
+        scale_out_cooldown_s=rules.scale_out_cooldown_s if out_s is None else out_s,
+        scale_in_cooldown_s=rules.scale_in_cooldown_s if in_s is None else in_s,
+        scale_in=rules.scale_in,
     )
 
 

@@ -11,7 +11,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -76,6 +76,13 @@ def parse_trace(file: str, text: str, sha256: str, name: str, fill: Fill | None 
         raise UsageError(f"{name}: is shorter than a minute: record for longer.")
     values = values[: minutes * lines_per_minute].reshape(minutes, lines_per_minute).mean(axis=1)
     return Trace(name=name, sha256=sha256, start=datetime.fromtimestamp(lines[0].at_s, UTC), rates=values)
+
+
+def trace_csv(load: TrafficLoad) -> str:
+    """Returns the traffic in the format of `--trace`."""
+    times = (load.start + timedelta(minutes=number) for number in range(len(load.rates)))
+    lines = (f"{at.isoformat()},{rate:.6g}" for at, rate in zip(times, load.rates.tolist(), strict=True))
+    return "\n".join(("time,requests_per_second", *lines)) + "\n"
 
 
 def _lines(file: str, text: str) -> list[_Line]:

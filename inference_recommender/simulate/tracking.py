@@ -40,36 +40,21 @@ def instances_for(instances: int, value: float, target: float) -> int:
 
 
 class TrackingAlarms:
-    """The high and the low alarm of one policy, fed with one datapoint after the other."""
+    """The high and the low alarm of one policy, fed with one datapoint a minute."""
 
-    __slots__ = ("_above", "_below", "_in_datapoints", "_low", "_repeat", "in_low", "target")
+    __slots__ = ("_above", "_below", "_low", "target")
 
-    def __init__(self, target: float, period_s: int = MINUTE_S) -> None:
-        self.target = target
-        self.in_low = False
-        """Whether the low alarm is in ALARM."""
-        self._low = target * SCALE_IN_BELOW
+    def __init__(self, target: float) -> None:
+        self.target, self._low = target, target * SCALE_IN_BELOW
         self._above = self._below = 0
-        self._in_datapoints = IN_MINUTES * MINUTE_S // period_s
-        self._repeat = MINUTE_S // period_s
 
     def observe(self, value: float | None) -> int:
         """Takes the next datapoint; None if it is missing. Returns 1 for a scale-out, -1 for a scale-in, else 0."""
-        if value is not None and value > self.target:
-            self._above += 1
-            self._below = 0
-            self.in_low = False
-            late = self._above - OUT_DATAPOINTS
-            return 1 if late >= 0 and late % self._repeat == 0 else 0
-        self._above = 0
-        if value is None or value >= self._low:
-            self._below = 0
-            self.in_low = False
-            return 0
-        self._below += 1
-        late = self._below - self._in_datapoints
-        self.in_low = late >= 0
-        return -1 if late >= 0 and late % self._repeat == 0 else 0
+        self._above = self._above + 1 if value is not None and value > self.target else 0
+        self._below = self._below + 1 if value is not None and value < self._low else 0
+        if self._above >= OUT_DATAPOINTS:
+            return 1
+        return -1 if self._below >= IN_MINUTES else 0
 
 
 @dataclass(slots=True)

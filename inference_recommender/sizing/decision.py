@@ -153,8 +153,8 @@ def cheapest(candidates: Iterable[Candidate]) -> Candidate | None:
 def why_refused(measured: Sequence[Measurement]) -> str | None:
     """Returns why the load generator refused a verdict, as a sentence, or None where it did not."""
     for measurement in measured:
-        if measurement.failure_code:
-            advice = f" {MEASURE_LONGER}" if measurement.failure_code == "too-few-samples" else ""
+        if measurement.refused:
+            advice = f" {MEASURE_LONGER}" if measurement.refused == "too few samples" else ""
             return f"{measurement.instance_type}: {measurement.failure_reason}.{advice}"
     return None
 

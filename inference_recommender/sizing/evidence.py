@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from inference_recommender.measurement import Measurement, latency_unit, measurements
+from inference_recommender.measurement import Measurement, latency_unit, local_caution, measurements
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import Evidence
 from workloads import UsageError
@@ -51,13 +51,12 @@ def _from_folder(path: Path) -> Evidence:
     elif (path / "recommendation.json").exists():
         origin = dict(folder.recommendation().provenance)
     profile = workload.traffic.get(origin.get("traffic") or "")
-    caution = f"Measured on this machine ({origin.get('machine')}), not on SageMaker."
     return Evidence(
         measured=folder.measurements(),
         region=origin.get("region"),
         job_limit_per_minute=profile.stop.max_invocations_per_minute if profile else None,
         workload=workload,
-        cautions=(caution,) if origin.get("measured_on") == "local" else (),
+        cautions=local_caution(origin.get("measured_on"), origin.get("machine")),
     )
 
 

@@ -1,17 +1,8 @@
 """The instance count for a load with headroom, the bounds of its autoscaling, and cost per million. Pure.
 
-    load             = peak · burst factor · (1 + headroom)
-    n                = ceil(load / max invocations)
-    n + spare        any `spare_instances` of them may fail, and the rest sustain the load
-    n + ceil(n / (zones - 1))   one zone of an even spread may fail, and the rest sustain the load
-    instance count   = the largest of these and min_instances
-    target value     = max invocations · safety factor    (per minute and instance; AWS: max_rps · factor · 60)
-    max capacity     = the same with ceil(load / target value) for n, at least the instance count
-    min capacity     = the same for the trough, with ceil(load / target value) for n
-
-The instances left after a failure still sustain burst factor and headroom. A zone and single instances are not assumed
-to fail together. Target tracking keeps each instance at the target value, so max capacity follows from that value.
-Numbers count as they are written (0.2 is a fifth), so an exact division needs no extra instance.
+docs/capacity.md has the formulas. The instances left after a failure still sustain burst factor and headroom. A zone
+and single instances are not assumed to fail together. Numbers count as they are written (0.2 is a fifth), so an exact
+division needs no extra instance.
 """
 
 import math

@@ -4,15 +4,14 @@ The search depends only on the results of its probes. To continue, it runs again
 returns the recorded probes before it sends new ones.
 """
 
-import json
 from collections.abc import Callable
-from pathlib import Path
+from itertools import count
 
-from inference_recommender.run_folder import RunFolder
+from inference_recommender.report.document import Report
+from inference_recommender.run_folder import PAYLOADS, RunFolder
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import ConfigurationRefused, SendProbe
-from inference_recommender.tune.result import TuneResult
-from inference_recommender.tune.space import LeftOut, ServingConfiguration
+from inference_recommender.tune.space import ServingConfiguration
 from workloads import UsageError, Workload
 from workloads.document import Document
 from workloads.errors import InvalidDocument
@@ -26,7 +25,8 @@ class TunePlan(Document):
 
     workload: str
     configurations: tuple[ServingConfiguration, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: dict[str, tuple[str, ...]]
+    """Labels of configurations that are not tried, by reason."""
     archives: dict[str, str]
     """sha256 of each target's archive."""
     instance_type: str | None
@@ -49,7 +49,7 @@ class TuneFolder(RunFolder):
 
     def begin(self, plan: TunePlan, workload: Workload, payloads: bytes) -> None:
         self.keep_workload(workload)
-        self.keep_bytes("payloads.tar.gz", payloads)
+        self.keep_bytes(PAYLOADS, payloads)
         plan.write_json(self.path / PLAN)
 
     def plan(self) -> TunePlan:
@@ -58,34 +58,24 @@ class TuneFolder(RunFolder):
             raise UsageError(f"--resume: {self} is not a folder of tune: it has no {PLAN}.")
         return TunePlan.from_json(self.path / PLAN)
 
-    @property
-    def payload_file(self) -> Path:
-        return self.path / "payloads.tar.gz"
-
     def lines(self) -> list[ProbeLine]:
         """Returns the probes, without an incomplete last line."""
         file = self.path / PROBES
-        if not file.exists():
-            return []
-        texts = file.read_text("utf-8").splitlines()
-        try:
-            json.loads(texts[-1] if texts else "{}")
-        except ValueError:
-            texts.pop()
-        return [ProbeLine.from_json_text(file, text) for text in texts]
+        text = file.read_text("utf-8") if file.exists() else ""
+        return [ProbeLine.from_json_text(file, line) for line in text.split("\n")[:-1]]
 
-    def append(self, line: ProbeLine) -> None:
-        with (self.path / PROBES).open("a", encoding="utf-8") as file:
-            file.write(line.model_dump_json() + "\n")
+    def keep_result(self, report: Report) -> None:
+        report.write_json(self.path / RESULT)
+        if report.patch is not None:
+            replace_text(self.path / PATCH, report.patch)
 
-    def rewrite(self, lines: list[ProbeLine]) -> None:
-        """Replaces the file of probes."""
-        replace_text(self.path / PROBES, "".join(each.model_dump_json() + "\n" for each in lines))
-
-    def keep_result(self, result: TuneResult, patch: str | None) -> None:
-        result.write_json(self.path / RESULT)
-        if patch is not None:
-            replace_text(self.path / PATCH, patch)
+    def result(self) -> Report:
+        """Raises `UsageError` if the search has no result, or `InvalidDocument`."""
+        if not (self.path / RESULT).exists():
+            raise UsageError(
+                f"{self} has no result yet. Continue with `python -m inference_recommender tune --resume {self}`."
+            )
+        return Report.from_json(self.path / RESULT)
 
 
 def resumed(folder: TuneFolder, send: SendProbe, on_probe: Callable[[ProbeLine, int], None]) -> SendProbe:
@@ -94,32 +84,27 @@ def resumed(folder: TuneFolder, send: SendProbe, on_probe: Callable[[ProbeLine, 
     `on_probe` receives each new probe and its number. Raises `InvalidDocument` if the recorded probes differ from
     those of the search.
     """
-    known = folder.lines()
-    folder.rewrite(known)
-    count = 0
+    known, numbers = folder.lines(), count(1)
+    replace_text(folder.path / PROBES, "".join(each.model_dump_json() + "\n" for each in known))
 
     def probe(configuration: ServingConfiguration, rate: float, duration_s: float) -> ProbeCounts:
-        nonlocal count
-        count += 1
-        if count <= len(known):
-            line = known[count - 1]
+        number = next(numbers)
+        if number <= len(known):
+            line = known[number - 1]
             if (line.label, line.invocations_per_minute, line.duration_s) != (configuration.label, rate, duration_s):
-                problem = f"probe {count} is not the one that this version of tune makes there; start a new search."
+                problem = f"probe {number} is not the one that this version of tune makes there; start a new search."
                 raise InvalidDocument(folder.path / PROBES, [problem])
         else:
-            line = _send(send, configuration, rate, duration_s)
-            folder.append(line)
-            on_probe(line, count)
+            line = ProbeLine(label=configuration.label, invocations_per_minute=rate, duration_s=duration_s)
+            try:
+                line = line.model_copy(update={"counts": send(configuration, rate, duration_s)})
+            except ConfigurationRefused as refused:
+                line = line.model_copy(update={"refused": str(refused)})
+            with (folder.path / PROBES).open("a", encoding="utf-8") as file:
+                file.write(line.model_dump_json() + "\n")
+            on_probe(line, number)
         if line.counts is None:
             raise ConfigurationRefused(line.refused or "")
         return line.counts
 
     return probe
-
-
-def _send(send: SendProbe, configuration: ServingConfiguration, rate: float, duration_s: float) -> ProbeLine:
-    line = ProbeLine(label=configuration.label, invocations_per_minute=rate, duration_s=duration_s)
-    try:
-        return line.model_copy(update={"counts": send(configuration, rate, duration_s)})
-    except ConfigurationRefused as refused:
-        return line.model_copy(update={"refused": str(refused)})

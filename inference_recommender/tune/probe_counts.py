@@ -7,7 +7,6 @@ answers is then the maximum that the server can answer, whatever the limit.
 
 from collections.abc import Sequence
 from math import inf, log
-from statistics import NormalDist
 from typing import Self
 
 import numpy as np
@@ -23,7 +22,6 @@ LAST, BACKLOG = 0.25, 0.8
 """A server is overloaded if at least the share `BACKLOG` of the requests in the `LAST` part of a probe is late."""
 NEAR = 2.0
 """The estimate uses probes within this factor of the one nearest to the limit."""
-QUANTILE = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 
 class ProbeCounts(Document):
@@ -43,6 +41,9 @@ class ProbeCounts(Document):
     @property
     def late_share(self) -> float:
         return sum(self.late) / max(sum(self.requests), 1)
+
+    def as_probe(self) -> Probe:
+        return Probe(**self.model_dump(exclude={"sent", "ceiling_per_minute"}), late_share=self.late_share)
 
     @classmethod
     def of(cls, rate_per_minute: float, records: ProbeRecords, limit: Limit) -> Self:
@@ -87,29 +88,16 @@ def estimate(probes: Sequence[ProbeCounts], limit: Limit) -> RateAtLimit | None:
     counted = [probe for probe in probes if sum(probe.requests)]
     if not counted:
         return None
-    edge = _edge(counted, limit)
+
+    def distance(probe: ProbeCounts) -> tuple[float, float]:
+        return abs(log((probe.late_share + limit.allowed / 10) / limit.allowed)), -probe.invocations_per_minute
+
+    # The rate of the probe whose late share is nearest to the allowed one; of several the highest.
+    edge = min(counted, key=distance).invocations_per_minute
     return rate_at_limit(
-        [_as_probe(probe) for probe in counted if 1 / NEAR <= probe.invocations_per_minute / edge <= NEAR],
+        [probe.as_probe() for probe in counted if 1 / NEAR <= probe.invocations_per_minute / edge <= NEAR],
         limit.allowed,
         CONFIDENCE,
         limit=limit.latency_ms / 60_000,
         saturation=max((probe.ceiling_per_minute for probe in counted if probe.ceiling_per_minute), default=None),
     )
-
-
-def deviation(rate: RateAtLimit) -> float:
-    """Returns the standard deviation of the rate's logarithm. Infinite if an end of the interval is unknown."""
-    return log(rate.high / rate.low) / (2 * QUANTILE) if rate.low > 0 and rate.high < inf else inf
-
-
-def _edge(probes: Sequence[ProbeCounts], limit: Limit) -> float:
-    """Returns the rate of the probe whose late share is nearest to the allowed one; of several the highest."""
-
-    def distance(probe: ProbeCounts) -> tuple[float, float]:
-        return abs(log((probe.late_share + limit.allowed / 10) / limit.allowed)), -probe.invocations_per_minute
-
-    return min(probes, key=distance).invocations_per_minute
-
-
-def _as_probe(counts: ProbeCounts) -> Probe:
-    return Probe(**counts.model_dump(exclude={"sent", "ceiling_per_minute"}), late_share=counts.late_share)

@@ -43,23 +43,20 @@ ROUGHLY, WELL = 0.1, 0.05
 """Half the interval over the capacity at which a new leader, and the winner, is known."""
 PROMISING = 1.05
 """A challenger may lead if its capacity seems higher than the leader's by this factor."""
-COARSE, FINE, LEAST_STEP = 4.0, 1.5, 1.1
-"""Factors of the rate while a configuration keeps the limit: far from it, near it, and the smallest one if the
-generator cannot follow."""
+COARSE, FINE, LEAST_STEP, FAR = 4.0, 1.5, 1.1, 3.0
+"""Factors of the rate while a configuration keeps the limit: with a latency below it by the factor `FAR`, near it, and
+the smallest one if the generator cannot follow."""
 NARROW = 2.0
 """The bracket within which probes go to the estimate."""
-FAR = 3.0
-"""Steps are coarse if the latency is below the limit by this factor."""
-AROUND = 0.03
-"""Probes alternate above and below the capacity by this share."""
+SIDES = 1 - 0.03, 1 + 0.03
+"""Probes alternate below and above the capacity."""
 NOT_BELOW = 1.08
 """A configuration is not probed further than this factor below the leader's capacity."""
 WHILE_S, FAST = 60.0, 1.25
 """A leader probed for less than `WHILE_S` rules out others by its rate over `FAST` only."""
 BOUND_MARGIN = 0.05
 """Share by which a server's maximum may exceed the measured one."""
-SLOWEST_PER_MINUTE = 60.0
-MOST_PER_MINUTE = 6e7
+START_PER_MINUTE, SLOWEST_PER_MINUTE, MOST_PER_MINUTE = 600.0, 60.0, 6e7
 
 
 class EndReason(Enum):
@@ -68,7 +65,6 @@ class EndReason(Enum):
     RESOLVED = "the best is known"
     UNRESOLVED = "all rounds were over"
     TIME = "the time was over"
-    REQUESTS = "the requests were used up"
     NOTHING_KEEPS = "no configuration keeps the limit, at 60 a minute or more"
     BOTTLENECK = "the generator was the bottleneck"
     INTERRUPTED = "it was interrupted"
@@ -85,12 +81,8 @@ class Entrant:
     estimate: RateAtLimit | None = None
 
     @property
-    def requests(self) -> int:
-        return sum(each.sent for each in self.probes)
-
-    @property
     def duration_s(self) -> float:
-        return sum(each.duration_s for each in self.probes)
+        return sum((each.duration_s for each in self.probes), 0.0)
 
     @property
     def rate(self) -> float:
@@ -105,14 +97,18 @@ class Entrant:
             return self.rate / FAST
         return max(self.estimate.low, self.rate / NOT_BELOW)
 
+    def drop_below(self, leader: "Entrant") -> None:
+        """Drops out if it is clearly below the leader."""
+        if self.estimate is not None and self.estimate.high < leader.cautious:
+            self.out = f"lower: its capacity is at most {self.estimate.high:,.0f} a minute"
+
     def is_known_within(self, share: float) -> bool:
         """Returns whether half the interval is at most this share of the capacity."""
         return self.estimate is not None and self.estimate.high - self.estimate.low <= 2 * share * self.rate
 
 
 class _Ended(Exception):
-    def __init__(self, reason: EndReason) -> None:
-        self.reason = reason
+    """Its argument is the `EndReason`."""
 
 
 @dataclass(slots=True)
@@ -122,22 +118,17 @@ class Race:
     configurations: Sequence[ServingConfiguration]
     send: SendProbe
     limit: Limit
-    start: float = 600.0
     shortest_s: float = 0.0
     """Seconds of the shortest probe."""
     longest_s: float = inf
     """Seconds of all probes together."""
-    most_requests: float = inf
     entrants: list[Entrant] = field(init=False)
     leader: Entrant | None = None
     requests: int = 0
     spent_s: float = 0.0
-    visits: int = 0
-    """Number of times that another configuration was loaded."""
     reason: EndReason = EndReason.INTERRUPTED
     complaint: str = ""
     """Why the generator was the bottleneck, if it was."""
-    _loaded: Entrant | None = None
 
     def __post_init__(self) -> None:
         self.entrants = [Entrant(configuration=each) for each in self.configurations]
@@ -148,15 +139,11 @@ class Race:
             self._screen()
             self.reason = self._halve()
         except _Ended as ended:
-            self.reason = ended.reason
+            (self.reason,) = ended.args
         except Bottleneck as bottleneck:
             self.complaint = str(bottleneck)
             self.reason = EndReason.BOTTLENECK
         return self.reason
-
-    @property
-    def contenders(self) -> list[Entrant]:
-        return [each for each in self.entrants if not each.out]
 
     def _screen(self) -> None:
         for entrant in self._families_first():
@@ -176,7 +163,9 @@ class Race:
 
     def _challenge(self, entrant: Entrant, leader: Entrant) -> None:
         """Probes an entrant at a rate that the leader sustains, unless a bound rules it out."""
-        ceiling = self._ceiling_over(entrant.configuration)
+        family = (each for each in self.entrants if each.configuration.family == entrant.configuration.family)
+        ceilings = (seen.ceiling_per_minute for each in family for seen in each.probes)
+        ceiling = max(filter(None, ceilings), default=inf)
         if ceiling * (1 + BOUND_MARGIN) < leader.cautious:
             entrant.out = f"bounded: its family answered at most {ceiling:,.0f} a minute when overloaded"
             return
@@ -186,23 +175,22 @@ class Race:
 
     def _families_first(self) -> list[Entrant]:
         """Returns the first configuration of all, then one of each family, then the others."""
-        first, *others = self.entrants
-        seen = {first.configuration.family}
-        heads: list[Entrant] = []
-        rest: list[Entrant] = []
-        for entrant in others:
-            family = entrant.configuration.family
-            (rest if family in seen else heads).append(entrant)
-            seen.add(family)
-        return [first, *sorted(heads, key=lambda each: -each.configuration.parallelism), *rest]
+        heads = {each.configuration.family: each for each in reversed(self.entrants)}
+
+        def place(entrant: Entrant) -> tuple[bool, bool, int]:
+            is_head = entrant is heads[entrant.configuration.family]
+            return entrant is not self.entrants[0], not is_head, -entrant.configuration.parallelism * is_head
+
+        return sorted(self.entrants, key=place)
 
     def _first(self, entrant: Entrant) -> None:
         """Searches the capacity from the start rate on. The entrant leads if it has one."""
-        rate = self.start
+        rate = START_PER_MINUTE
         seen = self._look(entrant, rate, 1.0)
         step = COARSE
         while self._keeps(seen) and rate * step <= MOST_PER_MINUTE and step >= LEAST_STEP:
-            step = step if self._is_far(seen) else min(step, FINE)
+            is_far = seen.latency_ms is not None and seen.latency_ms * FAR <= self._limit_s * 1000
+            step = step if is_far else min(step, FINE)
             try:
                 seen = self._look(entrant, rate * step, 1.0)
             except Bottleneck:  # the server may reach the limit before the generator does
@@ -223,48 +211,59 @@ class Race:
         for look in range(LOOKS):
             if entrant.out or entrant.is_known_within(ROUGHLY):
                 break
-            self._look(entrant, self._aim(entrant) * self._side(look), LENGTH)
+            self._look(entrant, self._aim(entrant) * SIDES[look % 2], LENGTH)
         if not entrant.out and (self.leader is None or entrant.rate > self.leader.rate):
             self.leader = entrant
 
     def _halve(self) -> EndReason:
         """Probes the contenders in longer and longer rounds, and drops the lower ones."""
         for number in range(MOST_ROUNDS):
-            for entrant in self.contenders[:: -1 if number % 2 else 1]:
-                self._look_twice(entrant, FIRST_ROUND * 2**number)
-            self._drop(number + 1)
-            if len(self.contenders) <= 2 and self.leader is not None and self.leader.is_known_within(WELL):
+            contenders = [each for each in self.entrants if not each.out]
+            for entrant in contenders[:: -1 if number % 2 else 1]:
+                try:
+                    for side in SIDES:
+                        if not entrant.out:
+                            self._look(entrant, self._aim(entrant) * side, FIRST_ROUND * 2**number)
+                except Bottleneck as bottleneck:
+                    if entrant is self.leader:
+                        raise
+                    entrant.out = f"not judged: {bottleneck}"
+            # Those clearly below the leader drop out, then the lower half; two stay.
+            ranked = sorted((each for each in contenders if not each.out), key=lambda each: each.rate, reverse=True)
+            self.leader = leader = ranked[0]
+            for place, entrant in enumerate(ranked[1:], start=1):
+                entrant.drop_below(leader)
+                if not entrant.out and place >= max(2, (len(ranked) + 1) // 2):
+                    entrant.out = f"lower: in the lower half of round {number + 1}, with {entrant.rate:,.0f} a minute"
+            if sum(not each.out for each in ranked) <= 2 and leader.is_known_within(WELL):
                 return EndReason.RESOLVED
         return EndReason.UNRESOLVED
-
-    def _look_twice(self, entrant: Entrant, length: float) -> None:
-        """Probes a contender below and above its capacity."""
-        for look in range(2):
-            try:
-                if not entrant.out:
-                    self._look(entrant, self._aim(entrant) * self._side(look), length)
-            except Bottleneck as bottleneck:
-                if entrant is self.leader:
-                    raise
-                entrant.out = f"not judged: {bottleneck}"
-
-    @staticmethod
-    def _side(look: int) -> float:
-        return 1 + AROUND if look % 2 else 1 - AROUND
 
     def _look(self, entrant: Entrant, rate: float, length: float) -> ProbeCounts:
         """Sends a probe, and drops the entrant if it is clearly below the leader."""
         screening_s = max(LATE_EXPECTED / self.limit.allowed / rate * 60, LIMITS * self._limit_s)
-        seen = self._see(entrant, rate, max(screening_s * length, self.shortest_s))
+        duration_s = max(screening_s * length, self.shortest_s)
+        if self.spent_s + duration_s > self.longest_s:
+            raise _Ended(EndReason.TIME)
+        try:
+            seen = self.send(entrant.configuration, rate, duration_s)
+        except Bottleneck:  # perhaps only for a moment
+            seen = self.send(entrant.configuration, rate, duration_s)
+        self.spent_s += seen.duration_s
+        self.requests += seen.sent
+        entrant.probes.append(seen)
         entrant.estimate = estimate(entrant.probes, self.limit)
         if self.leader is not None and entrant is not self.leader:
-            entrant.out = self._why_out(entrant, self.leader, seen)
+            ceiling = inf if seen.ceiling_per_minute is None else seen.ceiling_per_minute
+            if ceiling * (1 + BOUND_MARGIN) < self.leader.cautious:
+                entrant.out = f"overloaded: at {rate:,.0f} a minute it answered {ceiling:,.0f}"
+            else:
+                entrant.drop_below(self.leader)
         return seen
 
     def _aim(self, entrant: Entrant) -> float:
         """Returns the most informative rate: between a rate within the limit and one above it, then the estimate."""
-        rates = [each.invocations_per_minute for each in entrant.probes if self._keeps(each)]
-        under = max(rates, default=0.0)
+        under = max((each.invocations_per_minute for each in entrant.probes if self._keeps(each)), default=0.0)
         failed = [each.invocations_per_minute for each in entrant.probes if not self._keeps(each)]
         over = min((rate for rate in failed if rate > under), default=inf)
         if under and over == inf:
@@ -273,60 +272,8 @@ class Race:
             return sqrt(under * over)
         return max(entrant.rate, self.leader.rate / NOT_BELOW) if self.leader else entrant.rate
 
-    def _drop(self, round_: int) -> None:
-        """Drops those clearly below the leader, then the lower half, but keeps two."""
-        ranked = sorted(self.contenders, key=lambda each: each.rate, reverse=True)
-        self.leader = leader = ranked[0]
-        for place, entrant in enumerate(ranked[1:], start=1):
-            if entrant.estimate is not None and entrant.estimate.high < leader.cautious:
-                entrant.out = f"lower: its capacity is at most {entrant.estimate.high:,.0f} a minute"
-            elif place >= max(2, (len(ranked) + 1) // 2):
-                entrant.out = f"lower: in the lower half of round {round_}, with {entrant.rate:,.0f} a minute"
-
-    def _ceiling_over(self, configuration: ServingConfiguration) -> float:
-        """Returns the maximum rate of answers of a configuration's family, or infinity if none was overloaded."""
-        return max(
-            (
-                seen.ceiling_per_minute
-                for each in self.entrants
-                if each.configuration.family == configuration.family
-                for seen in each.probes
-                if seen.ceiling_per_minute is not None
-            ),
-            default=inf,
-        )
-
-    def _see(self, entrant: Entrant, rate: float, duration_s: float) -> ProbeCounts:
-        if self._loaded is not entrant:
-            self._loaded = entrant
-            self.visits += 1
-        if self.spent_s + duration_s > self.longest_s:
-            raise _Ended(EndReason.TIME)
-        if self.requests + rate * duration_s / 60 > self.most_requests:
-            raise _Ended(EndReason.REQUESTS)
-        try:
-            seen = self.send(entrant.configuration, rate, duration_s)
-        except Bottleneck:  # perhaps only for a moment
-            seen = self.send(entrant.configuration, rate, duration_s)
-        self.spent_s += seen.duration_s
-        self.requests += seen.sent
-        entrant.probes.append(seen)
-        return seen
-
-    @staticmethod
-    def _why_out(entrant: Entrant, leader: Entrant, seen: ProbeCounts) -> str:
-        if seen.ceiling_per_minute is not None and seen.ceiling_per_minute * (1 + BOUND_MARGIN) < leader.cautious:
-            rate = seen.invocations_per_minute
-            return f"overloaded: at {rate:,.0f} a minute it answered {seen.ceiling_per_minute:,.0f}"
-        if entrant.estimate is not None and entrant.estimate.high < leader.cautious:
-            return f"lower: its capacity is at most {entrant.estimate.high:,.0f} a minute"
-        return ""
-
     def _keeps(self, seen: ProbeCounts) -> bool:
         return seen.late_share <= self.limit.allowed
-
-    def _is_far(self, seen: ProbeCounts) -> bool:
-        return seen.latency_ms is not None and seen.latency_ms * FAR <= self._limit_s * 1000
 
     @property
     def _limit_s(self) -> float:

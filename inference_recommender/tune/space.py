@@ -5,16 +5,13 @@ without batching, preferred sizes and delays have no effect.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 from workloads import Serving, Workload
 from workloads.document import Document
 from workloads.instances import NEURON_FAMILIES, hardware
 from workloads.serving import Tune
-
-T = TypeVar("T")
 
 BATCHES = (1, 4, 16)
 DELAYS = (0.0, 0.02, 0.1)
@@ -50,56 +47,40 @@ class ServingConfiguration(Document):
     @property
     def label(self) -> str:
         """A unique name in its space, such as "cpu, 2 × 1 thread, batch 16 (4, 8), delay 1 ms"."""
-        serving = self.serving
-        threads = "" if self.threads is None else f" × {self.threads} thread{'s' if self.threads != 1 else ''}"
-        copies = (
-            f"{serving.model_instances}{threads or (' instances' if serving.model_instances != 1 else ' instance')}"
-        )
+        serving, count = self.serving, self.serving.model_instances
+        threads = "" if self.threads is None else f" × {self.threads} thread{'s' * (self.threads != 1)}"
+        copies = f"{count}{threads or ' instance' + 's' * (count != 1)}"
         if self.batch == 1:
             return f"{self.target}, {copies}, no batching"
         sizes = f" ({', '.join(map(str, serving.preferred_batch_sizes))})" if serving.preferred_batch_sizes else ""
         return f"{self.target}, {copies}, batch {self.batch}{sizes}, delay {serving.max_queue_delay_ms:g} ms"
 
 
-class LeftOut(Document):
-    """Configurations that are not tried, and the reason."""
+def space(
+    workload: Workload, tune: Tune, cores: int
+) -> tuple[tuple[ServingConfiguration, ...], dict[str, tuple[str, ...]]]:
+    """Returns the configurations to search on a machine with `cores` cores, and labels of those left out by reason.
 
-    configurations: tuple[ServingConfiguration, ...]
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Space:
-    """Configurations of one repository are neighbours. The workload's own one comes first if it is among them."""
-
-    configurations: tuple[ServingConfiguration, ...]
-    left_out: tuple[LeftOut, ...]
-
-
-def space(workload: Workload, tune: Tune, cores: int) -> Space:
-    """Returns the configurations to search on a machine with `cores` cores."""
+    Configurations of one repository are neighbours. The workload's own one comes first if it is among them.
+    """
     all_of = dict.fromkeys(_combinations(workload, _completed(workload, tune, cores)))
     limit, rows = workload.latency_objective.model_latency_ms, workload.latency_objective.rows_per_invocation
     named = bool(tune.threads and tune.model_instances)
-    tried, small, slow, crowded = [], [], [], []
+    tried: list[ServingConfiguration] = []
+    left_out: dict[str, tuple[str, ...]] = {}
     for each in all_of:
         if each.serving.max_batch_size < rows:
-            small.append(each)
+            why = f"their batches do not hold the {rows} rows of a request"
         elif each.serving.max_queue_delay_ms >= limit and each.batch > 1:
-            slow.append(each)
+            why = f"a request that waits for a queue delay of {limit:g} ms misses the limit"
         elif not named and each.serving.model_instances * (each.threads or 0) > cores:
-            crowded.append(each)
+            why = f"model instances times threads are more than the {cores} cores"
         else:
             tried.append(each)
-    reasons = (
-        (small, f"their batches do not hold the {rows} rows of a request"),
-        (slow, f"a request that waits for a queue delay of {limit:g} ms misses the limit"),
-        (crowded, f"model instances times threads are more than the {cores} cores"),
-    )
-    return Space(
-        configurations=tuple(sorted(tried, key=lambda each: each != own(workload, each.target))),
-        left_out=tuple(LeftOut(configurations=tuple(out), reason=reason) for out, reason in reasons if out),
-    )
+            continue
+        left_out[why] = (*left_out.get(why, ()), each.label)
+    tried.sort(key=lambda each: each != own(workload, each.target))
+    return tuple(tried), left_out
 
 
 def own(workload: Workload, target: str) -> ServingConfiguration:
@@ -118,20 +99,18 @@ def default_targets(workload: Workload, *, gpu: bool) -> tuple[str, ...]:
 
 def _completed(workload: Workload, tune: Tune, cores: int) -> Tune:
     """Fills in the keys that `[tune]` leaves empty."""
-    own_serving = [own(workload, target).serving for target in tune.targets]
-    limit = workload.latency_objective.model_latency_ms
+    serving = [own(workload, target).serving for target in tune.targets]
+    limit, powers = workload.latency_objective.model_latency_ms, [2**power for power in range(cores.bit_length())]
     on_cpu = not any(_on_gpu(workload, target) for target in tune.targets)
-    powers = _powers_of_two(cores)
-    defaults: dict[str, Any] = {
+    defaults: dict[str, Iterable[Any]] = {
         "threads": powers,
         "model_instances": powers if on_cpu else GPU_INSTANCES,
-        "max_batch_sizes": _with(BATCHES, (each.max_batch_size for each in own_serving)),
-        "preferred_batch_sizes": _with(((),), (each.preferred_batch_sizes for each in own_serving)),
-        "max_queue_delays_ms": _with(
-            (share * limit for share in DELAYS), (each.max_queue_delay_ms for each in own_serving)
-        ),
+        "max_batch_sizes": (*BATCHES, *(each.max_batch_size for each in serving)),
+        "preferred_batch_sizes": ((), *(each.preferred_batch_sizes for each in serving)),
+        "max_queue_delays_ms": (*(share * limit for share in DELAYS), *(each.max_queue_delay_ms for each in serving)),
     }
-    return tune.model_copy(update={key: value for key, value in defaults.items() if not getattr(tune, key)})
+    values = {key: tuple(dict.fromkeys(value)) for key, value in defaults.items() if not getattr(tune, key)}
+    return tune.model_copy(update=values)
 
 
 def _combinations(workload: Workload, tune: Tune) -> Iterator[ServingConfiguration]:
@@ -177,11 +156,3 @@ def _threads(workload: Workload, target: str) -> int | None:
 def _on_gpu(workload: Workload, target: str) -> bool:
     known = workload.targets[target]
     return known.runtime in GPU_RUNTIMES or "GPU" in map(hardware, known.instance_types)
-
-
-def _powers_of_two(most: int) -> tuple[int, ...]:
-    return tuple(2**power for power in range(most.bit_length()))
-
-
-def _with(defaults: Iterable[T], own: Iterable[T]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys([*defaults, *own]))

@@ -1,7 +1,7 @@
-"""Runs a Triton server for `tune`, and loads its models with one configuration after another.
+"""Runs a Triton server for `tune`, loads its models with one configuration after another, and sends probes.
 
 Triton loads a model again with a configuration that overrides its config.pbtxt (model repository extension). An
-encoder's threads are in settings.json, which changes in a copy of the repository while the model is unloaded. Large
+encoder's threads are in settings.json, which changes in a copy of the repository while the model is unloaded. The other
 files of the copy are links. This package may not import local_aws, so the server is a program (`COMMAND`).
 """
 
@@ -14,8 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,14 @@ from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.load_generator import unix_socket
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.system import system_at_url
+from inference_recommender.run_folder import PAYLOADS
 from inference_recommender.tune.folder import TuneFolder
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import ConfigurationRefused
 from inference_recommender.tune.space import ServingConfiguration
 from workloads import ROOT, Serving, Unavailable
 
-COMMAND = (sys.executable, "-m", "local_aws.process.loadable_triton")
+COMMAND = (sys.executable, "-m", "local_aws.process.triton")
 """Takes a repository, --model and --log."""
 UNLOADED_S = 60.0
 """Time limit for unloading: active requests end first."""
@@ -42,40 +42,40 @@ SHORTEST_PROBE_S = 2.0
 """Shorter probes are dominated by the start of the generator's process."""
 WARM_UP_S = 2.0
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Built:
-    """The build of a target."""
-
-    repository: Path
-    environment: Mapping[str, str]
+Builds = Mapping[str, tuple[Path, Mapping[str, str]]]
+"""The repository and the environment of each target."""
 
 
 class TunedTriton:
-    """Loads configurations into a Triton server, which starts with the first one. A context manager."""
+    """A `SendProbe`: loads a configuration if another one is loaded, warms it up, and sends arrivals. A server starts
+    for each target.
+    """
 
-    def __init__(self, model: str, built: Mapping[str, Built], folder: Path, say: Callable[[str], None]) -> None:
-        self._model = model
-        self._built = built
-        self._folder = folder
-        self._say = say
+    def __init__(self, model: str, builds: Builds, folder: TuneFolder, limit: Limit) -> None:
+        self._model, self._builds, self._folder, self._limit = model, builds, folder, limit
+        self._count = len(folder.lines())
+        self.repository = folder.path / "repository"
+        """The copy that Triton reads."""
         self._process: _Process | None = None
         self._target: str | None = None
         self._configs: dict[str, Mapping[str, Any]] = {}
-        """Triton's own configurations of the current target's models."""
-        self.loaded: ServingConfiguration | None = None
-        self.starts = 0
-        self.loads = 0
+        """Triton's own configurations of the current target's models, an ensemble's members first."""
+        self._loaded: ServingConfiguration | None = None
 
-    @property
-    def url(self) -> str:
+    def __call__(self, configuration: ServingConfiguration, rate: float, duration_s: float) -> ProbeCounts:
+        self._count += 1
+        warm_up = 0
+        if self._loaded != configuration:
+            self.load(configuration)
+            warm_up = len(self._send("warm-up", rate / 2, WARM_UP_S).intended_s)
+        counts = ProbeCounts.of(rate, self._send("probe", rate, duration_s), self._limit)
+        return counts.model_copy(update={"sent": counts.sent + warm_up})
+
+    def _send(self, name: str, rate: float, duration_s: float) -> ProbeRecords:
         assert self._process is not None, "a configuration is loaded first"
-        return self._process.address["url"]
-
-    @property
-    def repository(self) -> Path:
-        """The copy that Triton reads."""
-        return self._folder / "repository"
+        folder, system = self._folder.path, system_at_url(self._process.address["url"], "")
+        probe = GeneratorProbe(folder / PAYLOADS, folder / f"probes/{self._count:04}-{name}", system, seed=self._count)
+        return probe(rate, duration_s)
 
     def config(self, model: str) -> Mapping[str, Any]:
         """Returns the configuration with which Triton serves a model."""
@@ -84,60 +84,41 @@ class TunedTriton:
 
     def load(self, configuration: ServingConfiguration) -> None:
         """Serves a configuration. Raises `ConfigurationRefused` or, without a Triton, `Unavailable`."""
-        self.loaded = None
+        self._loaded = None
         if self._target != configuration.target:
-            self._put_in_place(configuration.target)
-        process = self._process
-        assert process is not None
-        members = [name for name in self._configs if name != self._model]
-        process.unload([self._model, *members])
+            self._start(configuration.target)
+        assert self._process is not None
+        self._process.unload([*reversed(self._configs)])
         self._set_threads(configuration.threads)
-        for name in (*members, self._model):
-            changed = overridden(self._configs[name], configuration.serving, configuration.threads)
-            if problem := process.load(name, changed):
+        for name, config in self._configs.items():
+            changed = overridden(config, configuration.serving, configuration.threads)
+            if problem := self._process.load(name, changed):
                 raise ConfigurationRefused(f"Triton does not load {name}: {problem}")
-        self.loads += 1
-        self.loaded = configuration
+        self._loaded = configuration
 
-    def _put_in_place(self, target: str) -> None:
-        """Copies a target's repository to Triton's, loads it as built, and reads its models' configurations."""
-        built, place = self._built[target], self.repository
-        if self._process is not None and self._process.environment != built.environment:
-            self._process.stop()
-            self._process = None
-        if self._process is not None:
-            self._process.unload([self._model, *(name for name in self._configs if name != self._model)])
-        shutil.rmtree(place, ignore_errors=True)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(built.repository, place, copy_function=_link)
-        names = sorted(each.parent.name for each in place.glob("*/config.pbtxt"))
-        if self._process is None:
-            self._say(f"Starting Triton with {target}")
-            self._process = _Process(place, self._model, built.environment, self._folder / "triton.log")
-            self.starts += 1
-        elif problem := self._process.load(self._model, None):
-            raise Unavailable(
-                f"Triton does not load {self._model} for {target}: {problem} Its log is {self._process.log}."
-            )
+    def _start(self, target: str) -> None:
+        """Copies a target's repository to Triton's, starts Triton with it, and reads its models' configurations."""
+        self.close()
+        repository, environment = self._builds[target]
+        shutil.rmtree(self.repository, ignore_errors=True)
+        shutil.copytree(repository, self.repository, copy_function=os.symlink)
+        names = sorted(each.parent.name for each in self.repository.glob("*/config.pbtxt"))
+        self._process = _Process(self.repository, self._model, environment, self._folder.path / "triton.log")
+        self._configs = {name: self.config(name) for name in sorted(names, key=lambda name: name == self._model)}
         self._target = target
-        self._configs = {name: self._process.config(name) for name in names}
 
     def _set_threads(self, threads: int | None) -> None:
-        if threads is None:
-            return
-        for file in self.repository.glob(f"*/1/{SETTINGS}"):
+        for file in self.repository.glob(f"*/1/{SETTINGS}") if threads is not None else ():
             settings = json.loads(file.read_text("utf-8"))
             if settings.get("threads", threads) != threads:
-                file.unlink()  # it may be a link to the file of the build
+                file.unlink()  # it may be a link to the build
                 file.write_text(json.dumps({**settings, "threads": threads}, indent=2) + "\n", "utf-8")
 
-    def __enter__(self) -> "TunedTriton":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Ends the server if it runs."""
         if self._process is not None:
             self._process.stop()
-            self._process = None
+        self._process = self._target = None
 
 
 def overridden(config: Mapping[str, Any], serving: Serving, threads: int | None) -> dict[str, Any]:
@@ -171,8 +152,7 @@ class _Process:
     """The server program, and Triton's HTTP API on its socket."""
 
     def __init__(self, repository: Path, model: str, environment: Mapping[str, str], log: Path) -> None:
-        self.environment = environment
-        self.log = log
+        self._log = log
         self._child = subprocess.Popen(
             [*COMMAND, str(repository.resolve()), "--model", model, "--log", str(log.resolve())],
             stdin=subprocess.PIPE,
@@ -189,13 +169,11 @@ class _Process:
             self._child.stdin.write(json.dumps(dict(environment)) + "\n")
             self._child.stdin.flush()
             line = self._child.stdout.readline()
+            if not line:
+                raise Unavailable(self._child.stderr.read().strip() or f"Triton did not start. Its log is {log}.")
         except BaseException:
             self.stop()
             raise
-        if not line:
-            errors = self._child.stderr.read().strip()
-            self.stop()
-            raise Unavailable(errors or f"Triton did not start. Its log is {log}.")
         self.address: Mapping[str, str] = json.loads(line)
 
     def config(self, model: str) -> Mapping[str, Any]:
@@ -204,9 +182,9 @@ class _Process:
             raise Unavailable(f"Triton returned no configuration of {model}: {answer.get('error', status)}.")
         return dict(answer)
 
-    def load(self, model: str, config: Mapping[str, Any] | None) -> str:
+    def load(self, model: str, config: Mapping[str, Any]) -> str:
         """Loads a model, and returns Triton's error, or "" on success."""
-        body = {} if config is None else {"parameters": {"config": json.dumps(config)}}
+        body = {"parameters": {"config": json.dumps(config)}}
         status, answer = self._call("POST", f"/v2/repository/models/{model}/load", body, LOAD_S)
         return "" if status == http.HTTPStatus.OK else str(answer.get("error", f"status {status}"))
 
@@ -215,16 +193,16 @@ class _Process:
         for model in models:
             self._call("POST", f"/v2/repository/models/{model}/unload", {})
         deadline = time.monotonic() + UNLOADED_S
-        while ready := [name for name in models if self._is_ready(name)]:
+        while ready := [name for name in self._ready() if name in models]:
             if time.monotonic() > deadline:
                 raise Unavailable(
-                    f"Triton did not unload {', '.join(ready)} in {UNLOADED_S:g} s. Its log is {self.log}."
+                    f"Triton did not unload {', '.join(ready)} in {UNLOADED_S:g} s. Its log is {self._log}."
                 )
             time.sleep(0.02)
 
-    def _is_ready(self, model: str) -> bool:
+    def _ready(self) -> list[str]:
         _, index = self._call("POST", "/v2/repository/index", {})
-        return any(each["name"] == model and each.get("state") not in (None, "UNAVAILABLE") for each in index)
+        return [each["name"] for each in index if each.get("state") not in (None, "UNAVAILABLE")]
 
     def _call(self, method: str, path: str, body: Any = None, timeout_s: float = 60.0) -> tuple[int, Any]:
         url = unix_socket.socket_url(self.address["socket"], path)
@@ -232,7 +210,7 @@ class _Process:
         try:
             response = unix_socket.request(method, url, json=body, headers=headers, timeout=timeout_s, retries=False)
         except HTTPError as error:
-            raise Unavailable(f"Triton closed the connection or ended: {error}. Its log is {self.log}.") from error
+            raise Unavailable(f"Triton closed the connection or ended: {error}. Its log is {self._log}.") from error
         return response.status, json.loads(response.data) if response.data else {}
 
     def stop(self) -> None:
@@ -243,35 +221,3 @@ class _Process:
             self._child.wait(15)
         self._child.kill()
         self._child.wait()
-
-
-def _link(source: str, destination: str) -> None:
-    try:
-        os.link(source, destination)
-    except OSError:  # another file system
-        shutil.copyfile(source, destination)
-
-
-class TritonProbe:
-    """A `SendProbe`: loads a configuration if another one is loaded, warms it up, and sends arrivals."""
-
-    def __init__(self, triton: TunedTriton, folder: TuneFolder, limit: Limit) -> None:
-        self._triton = triton
-        self._folder = folder
-        self._limit = limit
-        self._count = len(folder.lines())
-
-    def __call__(self, configuration: ServingConfiguration, rate: float, duration_s: float) -> ProbeCounts:
-        self._count += 1
-        warm_up = 0
-        if self._triton.loaded != configuration:
-            self._triton.load(configuration)
-            warm_up = len(self._send("warm-up", rate / 2, WARM_UP_S).intended_s)
-        counts = ProbeCounts.of(rate, self._send("probe", rate, duration_s), self._limit)
-        return counts.model_copy(update={"sent": counts.sent + warm_up})
-
-    def _send(self, name: str, rate: float, duration_s: float) -> ProbeRecords:
-        folder = self._folder.path / "probes" / f"{self._count:04}-{name}"
-        return GeneratorProbe(self._folder.payload_file, folder, system_at_url(self._triton.url, ""), seed=self._count)(
-            rate, duration_s
-        )

@@ -1,22 +1,21 @@
-"""The report of `tune`: the capacity of each configuration, the one to serve, and those without probes."""
+"""The report of `tune`, which is its result: the capacity of each configuration, the one to serve, and its patch."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
+from math import inf, isfinite, log, sqrt
+from statistics import NormalDist
+from typing import Any
 
-from inference_recommender.report.document import Plot, Report, ReportVerdict, Table, Value, table
-from inference_recommender.report.inputs import FolderInputs
-from inference_recommender.report.plots import BLUE, GREY, INK, ORANGE, RED, drawn, legend, new_figure
-from inference_recommender.report.sections import (
-    CHANGING_TRAFFIC,
-    COLD_START,
-    OTHER_PAYLOADS,
-    generator_table,
-    present,
-)
-from inference_recommender.tune.folder import PATCH, RESULT, TuneFolder
-from inference_recommender.tune.probe_counts import ProbeCounts
-from inference_recommender.tune.race import EndReason
-from inference_recommender.tune.result import TunedConfiguration, TuneResult, decision
-from workloads import LatencyObjective, UsageError
+from inference_recommender.capacity.limit import CONFIDENCE
+from inference_recommender.capacity.rate_at_limit import RateAtLimit
+from inference_recommender.report.document import Plot, Report, ReportVerdict, table
+from inference_recommender.report.inputs import read_inputs
+from inference_recommender.report.plots import BLUE, GREY, ORANGE, drawn, legend, new_figure
+from inference_recommender.report.sections import CHANGING_TRAFFIC, COLD_START, OTHER_PAYLOADS, generator_table, present
+from inference_recommender.sizing.fleet import cost_per_million_usd
+from inference_recommender.tune.folder import TuneFolder
+from inference_recommender.tune.race import EndReason, Entrant, Race
+from workloads import Workload
 
 CONFIGURATIONS = (
     ("configuration", "configuration", ""),
@@ -29,149 +28,165 @@ CONFIGURATIONS = (
     ("cost_per_million_usd", "$/1M", ",.3f"),
     ("outcome", "outcome", ""),
 )
+LEFT_OUT = (("reason", "not tried, because", ""), ("configurations", "configurations", ",d"))
+MOST_UNSURE = 0.15
+"""Half the winner's interval over its capacity above which the best is unknown."""
+QUANTILE = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+VARIANT = "tuned"
+TUNED_KEYS = ("max_batch_size", "dynamic_batching", "preferred_batch_sizes", "max_queue_delay_ms", "model_instances")
 MOST_DRAWN = 16
 """Maximum number of configurations in the figure; the table has all of them."""
 ROW_IN, LEAST_IN, WIDTH_IN = 0.3, 2.4, 10.6
 
 
-def tune_report(name: str, folder: TuneFolder, inputs: FolderInputs) -> Report:
-    """Reads a search. Raises `UsageError` if it has no result, or `InvalidDocument`."""
-    result, workload, plan = _result(folder), folder.workload(), folder.plan()
-    objective, patch = result.objective, folder.path / PATCH
+def tune_report(
+    folder: TuneFolder, race: Race, *, price_per_hour_usd: float | None, machine: str, measured_at: str
+) -> Report:
+    """Returns the report of a race so far, the best first."""
+    plan, workload, inputs = folder.plan(), folder.workload(), read_inputs(folder.path)
+    # The runner-up is the one that stayed longest in the race.
+    others = [each for each in race.entrants if each is not race.leader]
+    others.sort(key=lambda each: (each.rate > 0, not each.out, each.duration_s, each.rate), reverse=True)
+    ranked = [*([race.leader] if race.leader else []), *others]
+    objective = workload.latency_objective
+    within = f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms"
+    is_known = race.leader is not None and race.leader.is_known_within(MOST_UNSURE)
+    verdict: ReportVerdict = "missed" if race.reason is EndReason.NOTHING_KEEPS else "met" if is_known else "unknown"
+    if race.leader and verdict == "met":
+        better = _better(race.leader, others[0]) if others else None
+        order = "" if better is None else f" It beats the runner-up with {better:.0%} confidence."
+        best = race.leader.configuration.label
+        decision = f"Serve with {best}: {race.leader.rate:,.0f} invocations/min within {within}.{order}"
+    elif verdict == "missed":
+        decision = f"Serve none of them: {race.reason.value}."
+    else:
+        why = race.complaint.removesuffix(".") or race.reason.value
+        decision = f"Inconclusive: the best is not known to 15 %, and the search ended because {why}."
     archives = {f"archive of {target}": sha256 for target, sha256 in plan.archives.items()}
-    labels = (each.label for each in result.ranked)
+    note = f"Capacity within {within}. Figures of configurations that dropped out early are rough, and rather too high."
+    left_out = [(reason, len(labels)) for reason, labels in plan.left_out.items()]
+    rows = [_row(each, race, price_per_hour_usd) for each in ranked]
+    head = f"# {decision}\n# Measured {measured_at} on {machine}.\n"
     return Report(
         kind="tune",
-        name=name,
-        workload=result.workload,
+        name=folder.path.resolve().name,
+        workload=workload.name,
         description=workload.description,
-        objective=f"highest rate within {objective.percentile} ≤ {objective.model_latency_ms:g} ms",
-        verdict=_verdict(result),
-        decision=decision(result),
+        objective=f"highest rate within {within}",
+        verdict=verdict,
+        decision=decision,
         cautions=(
-            f"Measured on {result.machine}, together with the load generator. Another machine may have another best "
+            f"Measured on {machine}, together with the load generator. Another machine may have another best "
             "configuration.",
         ),
-        tables=present((_configurations(result), _left_out(result), generator_table(inputs))),
-        patch=patch.read_text("utf-8") if patch.exists() else None,
-        not_tested=tuple(_untested(result)),
+        tables=present(
+            (
+                table("configurations", "Configurations", CONFIGURATIONS, rows, note),
+                table("left-out", "Left out", LEFT_OUT, left_out, detail=True) if left_out else None,
+                generator_table(inputs),
+            )
+        ),
+        patch=head + patch(workload, race.leader) if race.leader and verdict == "met" else None,
+        not_tested=(
+            f"{sum(not each.probes for each in ranked)} of {len(ranked)} configurations, which had no probe. The table "
+            "has the reasons.",
+            "No fleet was sized or proven, and nothing was measured behind an endpoint.",
+            OTHER_PAYLOADS,
+            COLD_START,
+            CHANGING_TRAFFIC,
+        ),
         environment={
-            "fingerprint": inputs.fingerprint(result.machine, *archives.values(), *labels),
-            "measured on": result.machine,
-            "measured at": result.measured_at,
-            "represents": result.instance_type or "unknown",
+            "fingerprint": inputs.fingerprint(
+                machine, *archives.values(), *(each.configuration.label for each in ranked)
+            ),
+            "measured on": machine,
+            "measured at": measured_at,
+            "represents": plan.instance_type or "unknown",
             **archives,
             **inputs.facts(),
         },
     )
 
 
-def _verdict(result: TuneResult) -> ReportVerdict:
-    if result.reason == EndReason.NOTHING_KEEPS.value:
-        return "missed"
-    return "met" if result.is_known else "unknown"
+def _row(entrant: Entrant, race: Race, price_per_hour_usd: float | None) -> tuple[str | float | None, ...]:
+    known = entrant.estimate
+    outcome = "best" if entrant is race.leader else entrant.out or "still in the race"
+    return (
+        entrant.configuration.label,
+        known.rate if known else None,
+        (known.low or None) if known else None,
+        known.high if known and isfinite(known.high) else None,
+        len(entrant.probes),
+        entrant.duration_s,
+        sum(each.sent for each in entrant.probes),
+        cost_per_million_usd(price_per_hour_usd, known.rate) if known and price_per_hour_usd else None,
+        outcome if entrant.probes or entrant.out else "not tried: the search ended before",
+    )
 
 
-def tune_figures(folder: TuneFolder) -> dict[str, Plot]:
-    """Returns the figures of a search by title. Raises the errors of `tune_report`."""
-    result = _result(folder)
-    known = [each for each in result.ranked if each.invocations_per_minute][:MOST_DRAWN]
+def _better(best: Entrant, other: Entrant) -> float | None:
+    """Returns the probability that `best` has the higher capacity, from two independent normal logarithms."""
+    if best.estimate is None or other.estimate is None:
+        return None
+    spread = sqrt(_deviation(best.estimate) ** 2 + _deviation(other.estimate) ** 2)
+    return None if spread in (0.0, inf) else NormalDist().cdf(log(best.rate / other.rate) / spread)
+
+
+def _deviation(rate: RateAtLimit) -> float:
+    """Returns the standard deviation of the rate's logarithm. Infinite if an end of the interval is unknown."""
+    return log(rate.high / rate.low) / (2 * QUANTILE) if rate.low > 0 and rate.high < inf else inf
+
+
+def patch(workload: Workload, best: Entrant) -> str:
+    """Returns tables for workload.toml: `[variants.tuned]`, and a target if the best has other threads."""
+    chosen, tables = best.configuration, []
+    target = workload.targets[chosen.target]
+    name, variant = chosen.target, _free(VARIANT, workload.deployables)
+    if chosen.threads is not None and chosen.threads != getattr(target, "threads", None):
+        name = _free(f"{chosen.target[:20]}-{chosen.threads}threads", workload.deployables)
+        changed = {**target.model_dump(mode="json", exclude_defaults=True), "threads": chosen.threads}
+        tables.append((f"targets.{name}", changed))
+    serving = chosen.serving.model_dump(mode="json")
+    tables.append((f"variants.{variant}", {"target": name, "serving": {key: serving[key] for key in TUNED_KEYS}}))
+    return "\n".join(_table(header, values) for header, values in tables)
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    """Returns the name, with the first number that makes it new if it is taken."""
+    names = [name, *(f"{name}-{number}" for number in range(2, len(taken) + 3))]
+    return next(each for each in names if each not in taken)
+
+
+def _table(header: str, values: Mapping[str, Any]) -> str:
+    return "\n".join([f"[{header}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]) + "\n"
+
+
+def _toml(value: Any) -> str:
+    match value:
+        case dict():
+            return f"{{ {', '.join(f'{key} = {_toml(each)}' for key, each in value.items())} }}"
+        case list() | tuple():
+            return f"[{', '.join(map(_toml, value))}]"
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def tune_figures(report: Report) -> dict[str, Plot]:
+    """Returns a figure of each capacity with its interval, the best at the top, by its title."""
+    known = [row for row in report.tables[0].rows if row["invocations_per_minute"]][:MOST_DRAWN]
     if not known:
         return {}
-    probes: dict[str, list[ProbeCounts]] = {}
-    for line in folder.lines():
-        if line.counts is not None:
-            probes.setdefault(line.label, []).append(line.counts)
-    return {
-        "Capacity of each configuration": _intervals(known),
-        "Latency against load": _latencies(known, probes, result.objective),
-    }
-
-
-def _result(folder: TuneFolder) -> TuneResult:
-    if not (folder.path / RESULT).exists():
-        raise UsageError(
-            f"{folder} has no result yet. Continue with `python -m inference_recommender tune --resume {folder}`."
-        )
-    return TuneResult.from_json(folder.path / RESULT)
-
-
-def _configurations(result: TuneResult) -> Table:
-    rows: list[tuple[Value, ...]] = [
-        (
-            each.label,
-            each.invocations_per_minute,
-            *each.interval,
-            each.probes,
-            each.load_s,
-            each.requests,
-            each.cost_per_million_usd,
-            each.outcome,
-        )
-        for each in result.ranked
-    ]
-    note = (
-        f"Capacity within {result.objective.percentile} ≤ {result.objective.model_latency_ms:g} ms. Figures of "
-        "configurations that dropped out early are rough, and rather too high."
-    )
-    return table("configurations", "Configurations", CONFIGURATIONS, rows, note)
-
-
-def _left_out(result: TuneResult) -> Table | None:
-    rows: list[tuple[Value, ...]] = [(each.reason, len(each.configurations)) for each in result.left_out]
-    heads = (("reason", "not tried, because", ""), ("configurations", "configurations", ",d"))
-    return table("left-out", "Left out", heads, rows, detail=True) if rows else None
-
-
-def _untested(result: TuneResult) -> Iterator[str]:
-    if unprobed := sum(not each.probes for each in result.ranked):
-        yield f"{unprobed} of {len(result.ranked)} configurations had no probe. The table has the reasons."
-    yield "No fleet was sized or proven, and nothing was measured behind an endpoint."
-    yield OTHER_PAYLOADS
-    yield COLD_START
-    yield CHANGING_TRAFFIC
-
-
-def _intervals(ranked: Sequence[TunedConfiguration]) -> Plot:
-    """Draws each capacity with its interval, the best at the top."""
-    figure, axes = new_figure((WIDTH_IN, max(LEAST_IN, ROW_IN * len(ranked) + 1.0)))
-    rates = [each.invocations_per_minute or 0.0 for each in ranked]
-    highest = max(rates)
-    for place, each in enumerate(ranked):
-        low, high = each.interval
-        ends = (low or 0.0, min(high or highest * 2, highest * 2))
-        label = "_" if place else "95 % interval"
+    figure, axes = new_figure((WIDTH_IN, max(LEAST_IN, ROW_IN * len(known) + 1.0)))
+    names = ("invocations_per_minute", "interval_low", "interval_high")
+    rates, lows, highs = ([float(row[name] or 0.0) for row in known] for name in names)
+    for place, (low, high) in enumerate(zip(lows, highs, strict=True)):
+        ends, label = (low, min(high or inf, max(rates) * 2)), "_" if place else "95 % interval"
         axes.plot(ends, (place, place), color=GREY, linewidth=1.6, marker="|", label=label)
-    colours = [BLUE if place else ORANGE for place in range(len(ranked))]
-    axes.scatter(rates, range(len(ranked)), s=30, color=colours, zorder=3, label="capacity")
-    axes.set_yticks(range(len(ranked)), [each.label for each in ranked])
-    axes.set_ylim(len(ranked) - 0.5, -0.5)
+    colours = [BLUE if place else ORANGE for place in range(len(known))]
+    axes.scatter(rates, range(len(known)), s=30, color=colours, zorder=3, label="capacity")
+    axes.set_yticks(range(len(known)), [str(row["configuration"]) for row in known])
+    axes.set_ylim(len(known) - 0.5, -0.5)
     axes.set(xlabel="invocations per minute within the objective", xlim=(0, None))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     legend(figure, axes, columns=2)
-    return drawn(figure)
-
-
-def _latencies(
-    ranked: Sequence[TunedConfiguration], probes: Mapping[str, Sequence[ProbeCounts]], objective: LatencyObjective
-) -> Plot:
-    """Draws the latency of each probe over its rate: the best, the runner-up, and the others."""
-    figure, axes = new_figure((WIDTH_IN, 3.4))
-    names = ((ranked[2:], GREY, "o", "others"), (ranked[1:2], INK, "s", "runner-up"), (ranked[:1], ORANGE, "D", "best"))
-    limit_ms = objective.model_latency_ms
-    for some, colour, marker, name in names:
-        points = [
-            (one.invocations_per_minute, min(one.latency_ms, 3 * limit_ms))
-            for each in some
-            for one in probes.get(each.label, ())
-            if one.latency_ms is not None
-        ]
-        if points:
-            rates, latencies = zip(*points, strict=True)
-            axes.scatter(rates, latencies, s=18, color=colour, marker=marker, alpha=0.8, label=name)
-    axes.axhline(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=f"limit {limit_ms:g} ms")
-    axes.set(xlabel="invocations per minute", ylabel=f"{objective.percentile} of a probe, ms", xlim=(0, None))
-    axes.set_ylim(0, 3.1 * limit_ms)
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    legend(figure, axes, columns=4)
-    return drawn(figure)
+    return {"Capacity of each configuration": drawn(figure)}

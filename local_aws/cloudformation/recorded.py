@@ -32,7 +32,6 @@ RECORDED = (
     "AWS::Scheduler::",
     "AWS::StepFunctions::",
 )
-"""Beginnings of the types' names."""
 _ARN_SERVICES = {"elasticloadbalancingv2": "elasticloadbalancing", "stepfunctions": "states"}
 _ARN_ENDINGS = {
     "AWS::ElasticLoadBalancingV2::Listener": "listener/net/{name}/{id}/{id}",
@@ -60,14 +59,11 @@ class RecordedResource:
         self, kind: "RecordedType", name: str, properties: Mapping[str, Any], account: str, region: str
     ) -> None:
         self._kind = kind
-        self._properties = properties
+        self.properties = properties
         self._name = str(properties.get(kind.name_property, name))
         self._id = f"{kind.word.replace('-', '')}-{secrets.token_hex(8)}"
         self._arn_ending = kind.arn_ending.format(name=self._name, id=self._id.rpartition("-")[2])
         self._arn = f"arn:aws:{kind.service}:{region}:{account}:{self._arn_ending}"
-
-    def replace_properties(self, properties: Mapping[str, Any]) -> None:
-        self._properties = properties
 
     @property
     def physical_resource_id(self) -> str:
@@ -76,7 +72,7 @@ class RecordedResource:
     def get_cfn_attribute(self, attribute_name: str) -> str:
         if not self._kind.has_cfn_attr(attribute_name):
             raise UnformattedGetAttTemplateException()
-        if isinstance(value := self._properties.get(attribute_name), (str, int)):
+        if isinstance(value := self.properties.get(attribute_name), (str, int)):
             return str(value)
         if attribute_name.lower().endswith("arn"):
             return self._arn
@@ -121,7 +117,7 @@ class RecordedType:
     def update_from_cloudformation_json(
         self, original_resource: RecordedResource, new_resource_name: str, cloudformation_json: Any, *where: str
     ) -> RecordedResource:
-        original_resource.replace_properties(cloudformation_json.get("Properties", {}))
+        original_resource.properties = cloudformation_json.get("Properties", {})
         return original_resource
 
 
@@ -137,7 +133,7 @@ class ResourceSchema:
     def problems(self, properties: Mapping[str, Any]) -> list[str]:
         """Returns everything that the schema does not allow, each with its path below Properties."""
         errors = _Validator(dict(self.document)).iter_errors(dict(properties))
-        return sorted({f"Properties{_path(error.absolute_path)}: {error.message}" for error in errors})
+        return sorted({f"Properties{error.json_path[1:]}: {error.message}" for error in errors})
 
     def replaced_by(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
         """Tells whether CloudFormation would make a new resource rather than change the old one."""
@@ -166,10 +162,6 @@ def _at(value: Any, steps: list[str]) -> Any:
             return _ABSENT
         value = value[step]
     return value
-
-
-def _path(steps: Any) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
 
 
 def _is_number(text: object) -> bool:

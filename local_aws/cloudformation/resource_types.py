@@ -33,7 +33,12 @@ class BucketResource(Resource, kind="AWS::S3::Bucket", name="BucketName"):
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
         if name not in s3_backends[scope.account_id]["aws"].buckets:
-            call("s3", "CreateBucket", _bucket_request(name, properties, scope), scope.region)
+            request: dict[str, Any] = {"Bucket": name}
+            if scope.region != "us-east-1":
+                request["CreateBucketConfiguration"] = {"LocationConstraint": scope.region}
+            if access := properties.get("AccessControl"):  # LogDeliveryWrite is log-delivery-write in the API
+                request["ACL"] = re.sub("(?<!^)(?=[A-Z])", "-", access).lower()
+            call("s3", "CreateBucket", request, scope.region)
         for operation, parameter, settings in _bucket_settings(properties):
             call_with("s3", operation, {"Bucket": name, parameter: settings}, scope.region)
         attributes = {
@@ -44,17 +49,7 @@ class BucketResource(Resource, kind="AWS::S3::Bucket", name="BucketName"):
         return cls(name, attributes)
 
 
-def _bucket_request(name: str, properties: Mapping[str, Any], scope: StackScope) -> dict[str, Any]:
-    request: dict[str, Any] = {"Bucket": name}
-    if scope.region != "us-east-1":
-        request["CreateBucketConfiguration"] = {"LocationConstraint": scope.region}
-    if access := properties.get("AccessControl"):  # LogDeliveryWrite is log-delivery-write in the API
-        request["ACL"] = re.sub("(?<!^)(?=[A-Z])", "-", access).lower()
-    return request
-
-
 def _bucket_settings(properties: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
-    """Returns the operation, its parameter and the value of each setting."""
     found: list[tuple[str, str, Any]] = []
     if encryption := properties.get("BucketEncryption"):
         rules = [
@@ -76,7 +71,6 @@ def _bucket_settings(properties: Mapping[str, Any]) -> list[tuple[str, str, Any]
 
 
 def _lifecycle_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
-    """Turns the template's flat days into the API's nested ones."""
     made: dict[str, Any] = {"Status": rule["Status"], "Filter": {"Prefix": rule.get("Prefix", "")}}
     if "Id" in rule:
         made["ID"] = rule["Id"]
@@ -95,20 +89,14 @@ class BucketPolicyResource(Resource, kind="AWS::S3::BucketPolicy"):
         s3 = s3_backends[scope.account_id]["aws"]
         s3.put_bucket_policy(properties["Bucket"], json.dumps(document).encode())
         bucket: Any = s3.get_bucket(properties["Bucket"])
-        bucket.get_permission = IAMPolicy(json.dumps(_enforceable(document))).is_action_permitted
+        # moto ignores conditions, and the usual conditional statement denies requests without TLS.
+        enforced = [each for each in document["Statement"] if "Condition" not in each]
+        bucket.get_permission = IAMPolicy(json.dumps({**document, "Statement": enforced})).is_action_permitted
         return cls(properties["Bucket"], {})
 
     @classmethod
     def _delete(cls, identifier: str, scope: StackScope) -> None:
         s3_backends[scope.account_id]["aws"].delete_bucket_policy(identifier)
-
-
-def _enforceable(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the policy without conditional statements, whose conditions moto ignores.
-
-    The usual one denies requests without TLS, and would deny every request on loopback.
-    """
-    return {**document, "Statement": [each for each in document["Statement"] if "Condition" not in each]}
 
 
 class KeyResource(Resource, kind="AWS::KMS::Key"):
@@ -309,7 +297,6 @@ def _of_aws() -> dict[str, Any]:
 
 
 def _with_texts(properties: dict[str, Any]) -> dict[str, Any]:
-    """Returns a role's properties with its documents as the texts that IAM keeps."""
     policies = [{**each, "PolicyDocument": _text(each["PolicyDocument"])} for each in properties.get("Policies", [])]
     trust = _text(properties["AssumeRolePolicyDocument"])
     return {**properties, "AssumeRolePolicyDocument": trust, **({"Policies": policies} if policies else {})}

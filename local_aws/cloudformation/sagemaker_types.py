@@ -75,10 +75,7 @@ class EndpointResource(Resource, kind="AWS::SageMaker::Endpoint"):
 
 
 class ScalableTargetResource(Resource, kind="AWS::ApplicationAutoScaling::ScalableTarget"):
-    """AWS::ApplicationAutoScaling::ScalableTarget: its Ref is resource, dimension and namespace joined by |.
-
-    Targets other than SageMaker's are recorded only.
-    """
+    """AWS::ApplicationAutoScaling::ScalableTarget. Targets other than SageMaker's are recorded only."""
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
@@ -130,13 +127,11 @@ class ScalingPolicyResource(Resource, kind="AWS::ApplicationAutoScaling::Scaling
 
 
 def _target(identifier: str) -> dict[str, str]:
-    """Returns the API's parameters for a scalable target."""
     resource, dimension, namespace = identifier.split("|")
     return {"ServiceNamespace": namespace, "ResourceId": resource, "ScalableDimension": dimension}
 
 
 def _schedule(identifier: str, actions: list[Mapping[str, Any]], scope: StackScope) -> None:
-    """Makes `actions` the scheduled actions of a scalable target."""
     target = _target(identifier)
     present = call(SCALING, "DescribeScheduledActions", target, scope.region)["ScheduledActions"]
     names = {action["ScheduledActionName"] for action in actions}

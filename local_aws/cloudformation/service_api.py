@@ -1,12 +1,8 @@
 """The base of CloudFormation resources, and calls of this account's own API from within this process.
 
-botocore builds and checks a request, and moto answers without a network.
-
-CloudFormation's handlers call the API of the service whose resource they make, and so do ours. `as_request` turns a
-resource's properties into such a request. CloudFormation and the services name most things alike but for the case of
-the first letter (`ContainerDefinitions`, `containerDefinitions`); `renames` holds the other differences. A property
-that the request has no place for is refused, because it would be lost silently. A refusal of the API is botocore's
-`ClientError` or `ParamValidationError`.
+botocore builds and checks a request, and moto answers without a network. CloudFormation and the services name most
+things alike but for the case of the first letter; `renames` has the other differences. A property that the request has
+no place for is rejected, because it would be lost silently.
 """
 
 import json
@@ -84,11 +80,7 @@ def as_request(
     partial: bool = False,
     path: str = "Properties",
 ) -> dict[str, Any]:
-    """Returns the request. Raises ValueError for a property without a parameter.
-
-    `renames` maps properties of this level to parameters. `partial` leaves out properties without a parameter: a call
-    that changes a resource takes fewer of them than the call that makes it.
-    """
+    """Returns a request. Raises ValueError for a property without a parameter, which `partial` leaves out."""
     names = {name.lower(): name for name in shape.members}  # type: ignore[attr-defined]
     request: dict[str, Any] = {}
     for key, value in properties.items():
@@ -137,15 +129,11 @@ class StackScope(NamedTuple):
 
 
 class Resource:
-    """Reduces moto's interface to `_create`, `_update` and `_delete`. A subclass replaces moto's own class of its type.
-
-    The three are private because moto would call a public `delete` itself.
-    """
+    """Reduces moto's interface to `_create`, `_update` and `_delete`; moto would call a public `delete` itself."""
 
     deletion: tuple[str, str, str]
     """The service, the operation, and the parameter that takes the identifier, or the last part of its ARN."""
     status_reason: str | None = None
-    """Why the account only records the resource, if so."""
 
     def __init_subclass__(cls, kind: str, name: str = "") -> None:
         """Registers the type `kind`, whose property `name` has the resource's name."""
@@ -164,7 +152,6 @@ class Resource:
 
     @classmethod
     def _update(cls, old: Self, properties: Mapping[str, Any], scope: StackScope) -> Self:
-        """Overwrites the resource, and deletes the old one if the identifier changed."""
         new = cls._create(old.name, properties, scope)
         if new.physical_resource_id != old.physical_resource_id:
             cls._delete(old.physical_resource_id, scope)

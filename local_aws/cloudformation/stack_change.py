@@ -1,18 +1,16 @@
 """Brings a moto stack to a template: creates, updates with replacement, cleans up, or rolls back.
 
-moto updates only resources whose own text changed, in no order, and cannot roll back. CloudFormation decides by the
-*resolved* properties: a replaced model has a new name, to which its endpoint configuration refers, so the configuration
-is replaced too and the endpoint updated. Here resources are visited in order of dependence, and each is compared with
-what it was resolved to last time. Resources that a change replaces or drops are deleted only after everything
-succeeded. The schema of each type (`recorded.schema_of`) tells which properties are allowed and which changes replace a
-resource. This module knows no resource type and no stack status.
+moto updates only resources whose own text changed, in no order, and cannot roll back. CloudFormation compares resolved
+properties: a replaced model has a new name, so its endpoint configuration is replaced too. Here resources are visited
+in order of dependence. Resources that a change replaces or drops are deleted after everything succeeded.
 """
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Self
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 from moto.cloudformation.exceptions import ValidationError
 from moto.cloudformation.parsing import (
@@ -61,9 +59,9 @@ class DeployedResource:
 class ChangeFailed(Exception):
     """A change that failed. What it had done before is undone."""
 
-    @classmethod
-    def of_resource(cls, logical_id: str, reason: str) -> Self:
-        return cls(f"The following resource(s) failed: [{logical_id}]. {reason}")
+
+def _failed(logical_id: str, reason: str) -> ChangeFailed:
+    return ChangeFailed(f"The following resource(s) failed: [{logical_id}]. {reason}")
 
 
 @dataclass(slots=True)
@@ -79,25 +77,35 @@ class StackChange:
     _retired: list[DeployedResource] = field(default_factory=list)
 
     def apply(self, template: dict[str, Any], parameters: Mapping[str, Any]) -> OutputMap:
-        """Brings the stack to the template and returns its outputs.
-
-        Raises `ChangeFailed` once the stack's resources are as before.
-        """
+        """Brings the stack to the template and returns its outputs. Raises `ChangeFailed` after the rollback."""
         before = {name: getattr(self.map, name) for name in _TEMPLATE_STATE if hasattr(self.map, name)}
         self.map.resolved_parameters = dict(self.map.resolved_parameters)
         try:
             with _failing("The template cannot be evaluated"):
-                _retarget(self.map, template, parameters)
+                self.map._template = template
+                self.map._resource_json_map = template["Resources"]
+                self.map.input_parameters = dict(parameters)
+                self.map.load_mapping()
+                self.map.load_parameters()
+                self.map.load_conditions()
                 ordered = in_order(template["Resources"])
             for logical_id in ordered:
                 self._converge(logical_id, template["Resources"][logical_id])
             outputs = self._evaluate_outputs(template)
         except ChangeFailed:
-            self._roll_back()
+            for undo in reversed(self._undo):
+                try:
+                    undo()
+                except Exception as error:  # the rest must still be undone
+                    self.on_event("", "", "", "ROLLBACK_FAILED", repr(error))
             for name, value in before.items():
                 setattr(self.map, name, value)
             raise
-        self._clean_up(template["Resources"])
+        for logical_id in [name for name in reversed(list(self.deployed)) if name not in template["Resources"]]:
+            self._delete(logical_id, self.deployed.pop(logical_id))
+            self.map._parsed_resources.pop(logical_id, None)
+        for old in reversed(self._retired):
+            self._delete(old.resource.logical_resource_id, old)
         return outputs
 
     def _evaluate_outputs(self, template: dict[str, Any]) -> OutputMap:
@@ -118,41 +126,39 @@ class StackChange:
             self.map._parsed_resources.pop(logical_id, None)
 
     def _converge(self, logical_id: str, definition: dict[str, Any]) -> None:
-        kind = definition["Type"]
-        if kind in _INERT or not _wanted(definition, self.map):
+        kind, condition = definition["Type"], definition.get("Condition")
+        if kind in _INERT or (condition and not self.map.lazy_condition_map[condition]):
             return
         if kind not in get_model_map():
-            raise ChangeFailed.of_resource(logical_id, refusal(kind))
+            raise _failed(logical_id, refusal(kind))
         try:
             self._make(logical_id, definition)
         except Exception as error:  # moto raises errors of many classes; each means a failed resource
             reason = _reason(error)
             verb = "UPDATE" if logical_id in self.deployed else "CREATE"
             self.on_event(logical_id, kind, "", f"{verb}_FAILED", reason)
-            raise ChangeFailed.of_resource(logical_id, reason) from error
+            raise _failed(logical_id, reason) from error
 
     def _make(self, logical_id: str, definition: dict[str, Any]) -> None:
         _, resolved, kind = parse_resource(definition, self.map)
-        _check(kind, resolved)
+        schema, new = schema_of(kind), resolved.get("Properties", {})
+        if schema and (problems := schema.problems(new)):
+            raise ValidationError(message=f"Properties validation failed: {'; '.join(problems)}")
         old = self.deployed.get(logical_id)
+        before = old.resolved.get("Properties", {}) if old else {}
         if old is None:
-            self._create(logical_id, definition, resolved, "CREATE")
-        elif old.resolved["Type"] != kind or _is_replaced(kind, old.resolved, resolved):
+            self._create(logical_id, definition, resolved)
+        elif old.resolved["Type"] != kind or (schema and schema.replaced_by(before, new)):
             del self.map._parsed_resources[logical_id]
             self._retired.append(old)
-            self._create(logical_id, definition, resolved, "UPDATE", old)
-        elif _changed(old.resolved, resolved):
+            self._create(logical_id, definition, resolved, old)
+        elif before != new:
             self._update(logical_id, definition, resolved, old)
 
     def _create(
-        self,
-        logical_id: str,
-        definition: dict[str, Any],
-        resolved: dict[str, Any],
-        verb: str,
-        old: DeployedResource | None = None,
+        self, logical_id: str, definition: dict[str, Any], resolved: dict[str, Any], old: DeployedResource | None = None
     ) -> None:
-        kind = definition["Type"]
+        kind, verb = definition["Type"], "UPDATE" if old else "CREATE"
         self.on_event(logical_id, kind, "", f"{verb}_IN_PROGRESS", None)
         # Registered before the creation can fail: a replaced resource is restored after those that depend on it.
         self._undo.append(lambda: self._restore(logical_id, old))
@@ -195,20 +201,6 @@ class StackChange:
             self.map._parsed_resources[logical_id] = old.resource
             self.deployed[logical_id] = old
 
-    def _roll_back(self) -> None:
-        for undo in reversed(self._undo):
-            try:
-                undo()
-            except Exception as error:  # the rest must still be undone
-                self.on_event("", "", "", "ROLLBACK_FAILED", repr(error))
-
-    def _clean_up(self, wanted: Mapping[str, Any]) -> None:
-        for logical_id in [name for name in reversed(list(self.deployed)) if name not in wanted]:
-            self._delete(logical_id, self.deployed.pop(logical_id))
-            self.map._parsed_resources.pop(logical_id, None)
-        for old in reversed(self._retired):
-            self._delete(old.resource.logical_resource_id, old)
-
     def _delete(self, logical_id: str, item: DeployedResource) -> None:
         kind = item.resolved["Type"]
         if item.resolved.get("DeletionPolicy", "Delete").startswith("Retain"):
@@ -219,7 +211,7 @@ class StackChange:
             self._delete_resource(item)
         except Exception as error:
             self.on_event(logical_id, kind, item.physical_id, "DELETE_FAILED", str(error))
-            raise ChangeFailed.of_resource(logical_id, str(error)) from error
+            raise _failed(logical_id, str(error)) from error
         self.on_event(logical_id, kind, item.physical_id, "DELETE_COMPLETE", None)
 
     def _delete_resource(self, item: DeployedResource) -> None:
@@ -235,7 +227,6 @@ class StackChange:
 
 @contextlib.contextmanager
 def _failing(what: str) -> Iterator[None]:
-    """Raises every error of moto within as a `ChangeFailed`."""
     try:
         yield
     except Exception as error:
@@ -257,23 +248,12 @@ def refusal(kind: str) -> str:
 
 def in_order(resources: Mapping[str, Any]) -> list[str]:
     """Orders logical ids so that each comes after all it refers to. Raises moto's `ValidationError` for a circle."""
-    ordered: list[str] = []
-    visiting: list[str] = []
-
-    def visit(name: str) -> None:
-        if name in ordered:
-            return
-        if name in visiting:
-            raise ValidationError(message=f"Circular dependency between resources: [{', '.join(visiting)}]")
-        visiting.append(name)
-        for other in sorted(set(references(resources[name])) & set(resources)):
-            visit(other)
-        visiting.pop()
-        ordered.append(name)
-
-    for name in resources:
-        visit(name)
-    return ordered
+    referred = {name: sorted(set(references(each)) & set(resources)) for name, each in resources.items()}
+    try:
+        return list(TopologicalSorter(referred).static_order())
+    except CycleError as error:
+        circle = ", ".join(sorted(set(error.args[1])))
+        raise ValidationError(message=f"Circular dependency between resources: [{circle}]") from error
 
 
 def references(node: Any) -> Iterator[str]:
@@ -297,32 +277,3 @@ def references(node: Any) -> Iterator[str]:
                 yield from references(named)
             case _:
                 yield from references(value)
-
-
-def _retarget(resources: ResourceMap, template: dict[str, Any], parameters: Mapping[str, Any]) -> None:
-    resources._template = template
-    resources._resource_json_map = template["Resources"]
-    resources.input_parameters = dict(parameters)
-    resources.load_mapping()
-    resources.load_parameters()
-    resources.load_conditions()
-
-
-def _wanted(definition: Mapping[str, Any], resources: ResourceMap) -> bool:
-    condition = definition.get("Condition")
-    return not condition or bool(resources.lazy_condition_map[condition])
-
-
-def _check(kind: str, resolved: Mapping[str, Any]) -> None:
-    schema = schema_of(kind)
-    if schema and (problems := schema.problems(resolved.get("Properties", {}))):
-        raise ValidationError(message=f"Properties validation failed: {'; '.join(problems)}")
-
-
-def _is_replaced(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    schema = schema_of(kind)
-    return bool(schema and schema.replaced_by(old.get("Properties", {}), new.get("Properties", {})))
-
-
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    return bool(old.get("Properties") != new.get("Properties"))

@@ -1,8 +1,4 @@
-"""moto's CloudFormation with changes that run as the service's do: in a thread, with events, statuses and rollback.
-
-`stack_change` changes the resources. This module has the stack's statuses and events, and the operations that start a
-change.
-"""
+"""moto's CloudFormation with changes that run as the service's do: in a thread, with events, statuses and rollback."""
 
 import contextlib
 import logging
@@ -14,7 +10,6 @@ from typing import Any
 from moto.cloudformation import urls
 from moto.cloudformation.exceptions import AlreadyExistsException, ValidationError
 from moto.cloudformation.models import ChangeSet, CloudFormationBackend, Event, Stack
-from moto.cloudformation.parsing import ResourceMap
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, EmptyResult
@@ -43,37 +38,19 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         mine = {"{0}/$": LocalCloudFormationResponse.dispatch}
         return SimpleNamespace(url_bases=urls.url_bases, url_paths=urls.url_paths | mine)
 
-    def create_stack(
-        self,
-        name: str,
-        template: str,
-        parameters: dict[str, Any],
-        notification_arns: list[str] | None = None,
-        tags: dict[str, str] | None = None,
-        role_arn: str | None = None,
-        *arguments: Any,
-        **named: Any,
-    ) -> Stack:
+    def create_stack(self, name: str, template: str, parameters: dict[str, Any], *_: Any, **named: Any) -> Stack:
         """Returns at once with the stack CREATE_IN_PROGRESS, like the service."""
         if any(stack.name == name for stack in self.stacks.values()):
             raise AlreadyExistsException(f"Stack {name} already exists")
-        change_set, stack_id = self.create_change_set(
-            name, "create", template, parameters, "", "CREATE", notification_arns, tags, role_arn
-        )
+        more = (named.get(each) for each in ("notification_arns", "tags", "role_arn"))
+        change_set, stack_id = self.create_change_set(name, "create", template, parameters, "", "CREATE", *more)
         self.stacks[stack_id].events.clear()  # those of the review that a change set begins with
         self.execute_change_set(change_set)
         self.change_sets.pop(change_set, None)
         return self.stacks[stack_id]
 
-    def update_stack(
-        self,
-        name: str,
-        template: str,
-        role_arn: str | None,
-        parameters: list[dict[str, Any]],
-        tags: dict[str, str] | None,
-    ) -> Stack:
-        recorded.register(each["Type"] for each in templates.parse(template)["Resources"].values())
+    def update_stack(self, name: str, template: str, role_arn: str | None, parameters: Any, tags: Any) -> Stack:
+        _register_types(template)
         stack = self.get_stack(name)
         resolved = self._resolve_update_parameters(instance=stack, incoming_params=parameters)
         self._start(stack, "UPDATE", lambda: self._apply(stack, "UPDATE", template, resolved))
@@ -83,7 +60,7 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         self, stack_name: str, change_set_name: str, template: str, *arguments: Any, **named: Any
     ) -> tuple[str, str]:
         """Parses the template first: moto would leave a stack in REVIEW_IN_PROGRESS behind."""
-        recorded.register(each["Type"] for each in templates.parse(template)["Resources"].values())
+        _register_types(template)
         return super().create_change_set(stack_name, change_set_name, template, *arguments, **named)
 
     def validate_template(self, template: str) -> list[Any]:
@@ -156,7 +133,7 @@ class LocalCloudFormationBackend(CloudFormationBackend):
             outputs = self._change(stack).apply(templates.parse(template), parameters)
         except ChangeFailed as error:
             rollback = "ROLLBACK" if verb == "CREATE" else "UPDATE_ROLLBACK"
-            self._add_event(stack, f"{rollback}_IN_PROGRESS", str(error))
+            stack._add_stack_event(f"{rollback}_IN_PROGRESS", resource_status_reason=str(error))
             self._set(stack, f"{rollback}_COMPLETE", str(error))
             return
         stack.template = template
@@ -180,30 +157,27 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
 
     def _change(self, stack: Stack) -> StackChange:
-        resources = stack.resource_map
-        assert isinstance(resources, ResourceMap)
         return StackChange(
-            map=resources,
+            map=stack.resource_map,
             deployed=self._deployed.setdefault(stack.stack_id, {}),
             account_id=self.account_id,
             region=self.region_name,
-            on_event=lambda *event: self._add_resource_event(stack, *event),
+            on_event=lambda logical_id, kind, physical_id, status, reason: stack.events.append(
+                Event(stack.stack_id, stack.name, logical_id, physical_id, kind, status, reason, "{}")
+            ),
         )
 
     def _set(self, stack: Stack, status: str, reason: str | None = None) -> None:
         # The event comes first, because a caller that waits for the status reads the events next.
-        self._add_event(stack, status, reason)
+        stack._add_stack_event(status, resource_status_reason=reason)
         stack.status = status
         stack.status_reason = reason  # type: ignore[attr-defined]  # read by moto's serializer
         log.info(f"stack {stack.name}: {status}{f' ({reason})' if reason and reason != 'User Initiated' else ''}")
 
-    def _add_event(self, stack: Stack, status: str, reason: str | None) -> None:
-        stack._add_stack_event(status, resource_status_reason=reason)
 
-    def _add_resource_event(
-        self, stack: Stack, logical_id: str, kind: str, physical_id: str, status: str, reason: str | None
-    ) -> None:
-        stack.events.append(Event(stack.stack_id, stack.name, logical_id, physical_id, kind, status, reason, "{}"))
+def _register_types(template: str) -> None:
+    """Raises moto's `ValidationError` for a template that cannot be read."""
+    recorded.register(each["Type"] for each in templates.parse(template)["Resources"].values())
 
 
 class LocalCloudFormationResponse(CloudFormationResponse):
@@ -255,6 +229,4 @@ class LocalCloudFormationResponse(CloudFormationResponse):
 
     @property
     def _backend(self) -> LocalCloudFormationBackend:
-        backend = self.cloudformation_backend
-        assert isinstance(backend, LocalCloudFormationBackend), "installed before the server starts"
-        return backend
+        return self.cloudformation_backend  # type: ignore[return-value]  # installed before the server starts

@@ -24,19 +24,11 @@ PREFIXES = {
     "stepfunctions": "states",
 }
 """IAM's name of a service, if it is not botocore's."""
-_SAME_NAME = [
-    "application-autoscaling",
-    "cloudformation",
-    "codebuild",
-    "codepipeline",
-    "events",
-    "sagemaker",
-    "scheduler",
-]
 PASSED_TO = {
     "ecs": "ecs-tasks.amazonaws.com",
     "stepfunctions": "states.amazonaws.com",
-    **{service: f"{service}.amazonaws.com" for service in _SAME_NAME},
+    **{name: f"{name}.amazonaws.com" for name in ("application-autoscaling", "cloudformation", "codebuild")},
+    **{name: f"{name}.amazonaws.com" for name in ("codepipeline", "events", "sagemaker", "scheduler")},
 }
 """The receiver of a role that a request names, by service. A request to another service passes no role."""
 PUBLIC = "parameter/aws/service/"
@@ -56,7 +48,6 @@ class UnknownCall(Exception):
 @dataclass(frozen=True, slots=True)
 class ApiCall:
     service: str
-    """botocore's name."""
     operation: str
     parameters: Mapping[str, Any]
 
@@ -77,13 +68,11 @@ class AccountRegion:
 
 
 def needed(call: ApiCall, scope: AccountRegion) -> list[Permission]:
-    """Returns every permission that a call needs. Raises `UnknownCall`.
-
-    The context has the keys that the request itself provides; the caller adds those of the principal.
-    """
+    """Returns every permission that a call needs, without the principal's condition keys. Raises `UnknownCall`."""
     parameters = _prepared(call)
+    versioned = "VersionId" in call.parameters or "?versionId=" in str(call.parameters.get("CopySource", ""))
     permissions = [
-        Permission(_action(call, action), resource, _context(call, scope))
+        Permission(_OF_VERSIONS.get(action, action) if versioned else action, resource, _context(call, scope))
         for action, template in _rows(call)
         for resource in _resources(call.service, template, parameters, scope)
     ]
@@ -117,7 +106,6 @@ def _rows(call: ApiCall) -> list[tuple[str, str]]:
 
 
 def _prepared(call: ApiCall) -> Mapping[str, Any]:
-    """Returns the parameters as they occur in ARNs."""
     parameters = dict(call.parameters)
     if "CopySource" in parameters:
         source = unquote(str(parameters["CopySource"]).partition("?versionId=")[0])
@@ -164,11 +152,6 @@ def _values(parameters: Any, path: list[str]) -> list[str]:
     if not path:
         return [str(parameters)] if parameters not in (None, "") else []
     return _values(parameters[path[0]], path[1:]) if isinstance(parameters, Mapping) and path[0] in parameters else []
-
-
-def _action(call: ApiCall, action: str) -> str:
-    versioned = "VersionId" in call.parameters or "?versionId=" in str(call.parameters.get("CopySource", ""))
-    return _OF_VERSIONS.get(action, action) if versioned else action
 
 
 def _for_content(call: ApiCall, permissions: list[Permission]) -> Iterator[Permission]:

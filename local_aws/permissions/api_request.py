@@ -80,10 +80,7 @@ def settle(environ: dict[str, Any], signature: RequestSignature) -> None:
 
 
 def read_call(environ: Mapping[str, Any], signed_for: str) -> ApiCall:
-    """Reads a request with a whole body, which can be read again afterwards. Raises `UnknownCall`.
-
-    It does not read the bodies of uploads: the address alone decides who may upload.
-    """
+    """Reads a call, but no upload's body. The body can be read again. Raises `UnknownCall`."""
     body: io.BytesIO = environ["wsgi.input"]
     request = Request({**environ, "wsgi.input": body})
     try:

@@ -123,12 +123,9 @@ class Statement:
 def parsed(text: str) -> tuple[Statement, ...]:
     """Returns the statements of a JSON document. Raises `PolicyError`."""
     try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise PolicyError(f"a policy is no JSON: {error}") from error
-    if not isinstance(document, Mapping) or "Statement" not in document:
-        raise PolicyError("a policy has a Statement")
-    return tuple(_statement(each) for each in as_list(document["Statement"]))
+        return tuple(_statement(each) for each in as_list(json.loads(text)["Statement"]))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise PolicyError(f"a policy is malformed: {type(error).__name__}: {error}") from error
 
 
 def decide(
@@ -158,17 +155,13 @@ def decide(
 
 def trusts(policy: tuple[Statement, ...], permission: Permission, principals: Mapping[str, frozenset[str]]) -> bool:
     """Returns whether a role's trust policy lets a caller assume it. `principals` are the caller's names by kind."""
-    named = [
-        each
-        for each in policy
-        if any(
-            value == "*" or value in principals.get(kind, ())
-            for kind, values in each.principals.items()
-            for value in values
-        )
-        and each.applies(permission)
-    ]
-    return bool(named) and all(each.allows for each in named)
+
+    def named(statement: Statement) -> bool:
+        kinds = statement.principals.items()
+        return any(value == "*" or value in principals.get(kind, ()) for kind, values in kinds for value in values)
+
+    applying = [each for each in policy if named(each) and each.applies(permission)]
+    return bool(applying) and all(each.allows for each in applying)
 
 
 def as_list(value: Any) -> Sequence[Any]:
@@ -178,10 +171,7 @@ def as_list(value: Any) -> Sequence[Any]:
 
 @lru_cache(maxsize=4096)
 def glob(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:
-    """Returns a pattern of IAM as a regular expression: `*` matches any characters and `?` one.
-
-    Raises `PolicyError` for a policy variable, which this local account does not fill in.
-    """
+    """Returns a pattern of IAM (`*`, `?`) as a regular expression. Raises `PolicyError` for a policy variable."""
     for name in re.findall(r"\$\{([^}]*)\}", pattern):
         if name not in ("*", "?", "$"):
             raise PolicyError(f"the policy variable ${{{name}}} {_UNKNOWN}")
@@ -191,61 +181,38 @@ def glob(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:
     return re.compile(text, re.DOTALL | (re.IGNORECASE if ignore_case else re.NOFLAG))
 
 
-def _statement(raw: Any) -> Statement:
-    if not isinstance(raw, Mapping):
-        raise PolicyError("a Statement is a map")
+def _statement(raw: Mapping[str, Any]) -> Statement:
     if unknown := sorted(set(raw) - _ELEMENTS):
         raise PolicyError(f"the element {unknown[0]} of a statement {_UNKNOWN}")
-    if raw.get("Effect") not in ("Allow", "Deny"):
-        raise PolicyError(f"an Effect is Allow or Deny, and not {raw.get('Effect')!r}")
-    actions = _patterns(raw, "Action", ignore_case=True)
-    if actions is None:
-        raise PolicyError("a statement has an Action or a NotAction")
-    resources = _patterns(raw, "Resource", ignore_case=False)
-    if resources is None and "Principal" not in raw:
-        raise PolicyError("a statement of an identity's policy has a Resource or a NotResource")
+    if raw["Effect"] not in ("Allow", "Deny"):
+        raise PolicyError(f"an Effect is Allow or Deny, and not {raw['Effect']!r}")
     return Statement(
         allows=raw["Effect"] == "Allow",
-        actions=actions,
-        resources=resources,
-        conditions=_conditions(raw.get("Condition") or {}),
+        actions=_patterns(raw, "Action", ignore_case=True),
+        resources=None if "Principal" in raw else _patterns(raw, "Resource", ignore_case=False),
+        conditions=tuple(
+            PolicyCondition(operator, key.lower(), tuple(_text(each) for each in as_list(values)))
+            for operator, keys in (raw.get("Condition") or {}).items()
+            for key, values in keys.items()
+        ),
         principals=_principals(raw.get("Principal", {})),
     )
 
 
-def _patterns(raw: Mapping[str, Any], element: str, *, ignore_case: bool) -> Patterns | None:
+def _patterns(raw: Mapping[str, Any], element: str, *, ignore_case: bool) -> Patterns:
     names = [name for name in (element, f"Not{element}") if name in raw]
-    if len(names) > 1:
-        raise PolicyError(f"a statement has {' or '.join(names)}, and not both")
-    if not names:
-        return None
-    values = as_list(raw[names[0]])
-    if not values or not all(isinstance(each, str) for each in values):
-        raise PolicyError(f"{names[0]} is a text, or a list of texts")
-    return Patterns(tuple(values), inverted=names[0] != element, ignore_case=ignore_case)
-
-
-def _conditions(block: Any) -> tuple[PolicyCondition, ...]:
-    if not isinstance(block, Mapping) or not all(isinstance(keys, Mapping) for keys in block.values()):
-        raise PolicyError("a Condition is a map of operators to maps of keys")
-    return tuple(
-        PolicyCondition(operator, key.lower(), tuple(_text(each) for each in as_list(values)))
-        for operator, keys in block.items()
-        for key, values in keys.items()
-    )
+    if len(names) != 1:
+        raise PolicyError(f"a statement has either {element} or Not{element}")
+    values = tuple(str(each) for each in as_list(raw[names[0]]))
+    return Patterns(values, inverted=names[0] != element, ignore_case=ignore_case)
 
 
 def _principals(raw: Any) -> dict[str, Values]:
-    if raw == "*":
-        return {"AWS": ("*",)}
-    if not isinstance(raw, Mapping):
-        raise PolicyError("a Principal is '*', or a map of kinds to names")
-    return {kind: tuple(str(each) for each in as_list(names)) for kind, names in raw.items()}
+    kinds = {"AWS": "*"} if raw == "*" else raw
+    return {kind: tuple(str(each) for each in as_list(names)) for kind, names in kinds.items()}
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, (bool, str, int, float)):
-        raise PolicyError(f"a condition's value is a text, a number or a boolean, and not {type(value).__name__}")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from moto.core.responses import ActionResult
 from moto.iam.exceptions import NotFoundException
-from moto.iam.models import IAMBackend, Role, iam_backends
+from moto.iam.models import Role, iam_backends
 from moto.iam.responses import IamResponse
-from moto.s3.models import S3Backend, s3_backends
+from moto.s3.models import s3_backends
 from moto.sts.models import AssumedRole
 
 from local_aws.permissions import policy
@@ -30,7 +30,7 @@ _VIA_S3 = {
 
 def find(account_id: str, arn: str) -> Role | None:
     try:
-        return _iam(account_id).get_role_by_arn(arn)
+        return iam_backends[account_id][PARTITION].get_role_by_arn(arn)
     except NotFoundException:
         return None
 
@@ -40,20 +40,21 @@ def decide(role: Role | None, permission: Permission, session_policy: str = "") 
     if role is None:
         return PolicyDecision.NOT_ALLOWED
     attached = (_default_version(each) for each in role.managed_policies.values())
+    boundary = None
+    if role.permissions_boundary_arn:
+        found = iam_backends[role.account_id][PARTITION].managed_policies.get(role.permissions_boundary_arn)
+        boundary = _parsed([_default_version(found)] if found else [])
     return policy.decide(
         permission,
         _parsed([*role.policies.values(), *attached]),
-        boundary=_boundary(role),
+        boundary=boundary,
         session=_parsed([session_policy]) if session_policy else None,
     )
 
 
 def may_be_assumed(role: Role, permission: Permission, session: AssumedRole, by_its_policies: PolicyDecision) -> bool:
-    """Returns whether a session of another role may assume `role`. Raises `PolicyError`.
-
-    A trust policy that names that role or session is enough. If it names the account, the other role's own policies
-    decide.
-    """
+    """Returns whether a session of another role may assume `role`. Raises `PolicyError`."""
+    # A trust policy that names that role or session is enough; if it names the account, that role's policies decide.
     trust = policy.parsed(_text(role.assume_role_policy_document))
     account = session.account_id
     as_account = {"AWS": frozenset({account, f"arn:{PARTITION}:iam::{account}:root"})}
@@ -85,21 +86,6 @@ def with_keys(permission: Permission, scope: AccountRegion) -> list[Permission]:
     return [permission, *(Permission(action, key, {**permission.context, **via}) for action in actions)]
 
 
-def _iam(account_id: str) -> IAMBackend:
-    return iam_backends[account_id][PARTITION]
-
-
-def _s3(account_id: str) -> S3Backend:
-    return s3_backends[account_id][PARTITION]
-
-
-def _boundary(role: Role) -> list[tuple[Statement, ...]] | None:
-    if not role.permissions_boundary_arn:
-        return None
-    found = _iam(role.account_id).managed_policies.get(role.permissions_boundary_arn)
-    return _parsed([_default_version(found)] if found else [])
-
-
 def _default_version(managed: Any) -> Any:
     return next(each.document for each in managed.versions if each.version_id == managed.default_version_id)
 
@@ -118,14 +104,18 @@ def _tags(permission: Permission, account_id: str) -> dict[str, tuple[str, ...]]
         return {f"iam:resourcetag/{each['Key']}".lower(): (each["Value"],) for each in found}
     if permission.action.startswith("s3:GetObject"):
         bucket, _, key = permission.resource.removeprefix("arn:aws:s3:::").partition("/")
-        stored = getattr(_s3(account_id).buckets.get(bucket), "keys", {}).get(key)
-        tags: Mapping[str, str] = _s3(account_id).tagger.get_tag_dict_for_resource(stored.arn) if stored else {}
+        stored = getattr(s3_backends[account_id][PARTITION].buckets.get(bucket), "keys", {}).get(key)
+        tags: Mapping[str, str] = (
+            s3_backends[account_id][PARTITION].tagger.get_tag_dict_for_resource(stored.arn) if stored else {}
+        )
         return {f"s3:existingobjecttag/{name}".lower(): (value,) for name, value in tags.items()}
     return {}
 
 
 def _key_of_bucket(resource: str, scope: AccountRegion) -> str | None:
-    bucket = _s3(scope.account_id).buckets.get(resource.removeprefix("arn:aws:s3:::").partition("/")[0])
+    bucket = s3_backends[scope.account_id][PARTITION].buckets.get(
+        resource.removeprefix("arn:aws:s3:::").partition("/")[0]
+    )
     rules: Any = getattr(bucket, "encryption", None) or {}
     rule = rules.get("Rule") or {}
     default = (rule[0] if isinstance(rule, list) else rule).get("ApplyServerSideEncryptionByDefault") or {}
@@ -136,7 +126,6 @@ def _key_of_bucket(resource: str, scope: AccountRegion) -> str | None:
 
 
 NOT_SIMULATED = ("PermissionsBoundaryPolicyInputList", "PolicyExclusionList", "PolicyInputList", "ResourcePolicy")
-"""Parameters that would change the policies."""
 
 
 class LocalIamResponse(IamResponse):

@@ -51,7 +51,6 @@ _stop_requested = False
 
 
 def _wake_on(*signals: signal.Signals) -> int:
-    """Returns a descriptor that becomes readable when one of `signals` arrives."""
     read, write = os.pipe()
     os.set_blocking(read, False)
     os.set_blocking(write, False)
@@ -67,7 +66,6 @@ def _note(number: int, frame: object) -> None:
 
 
 def _wait(child: "subprocess.Popen[bytes]", wake: int) -> None:
-    """Returns when the command has ended, our standard input is closed, or a signal asks us to stop."""
     with selectors.DefaultSelector() as selector:
         selector.register(0, selectors.EVENT_READ)
         selector.register(wake, selectors.EVENT_READ)
@@ -89,10 +87,7 @@ def _end(child: "subprocess.Popen[bytes]", grace_s: float) -> int:
 
 
 def _end_orphans(grace_s: float) -> None:
-    """Ends descendants outside the command's group:
-
-    SIGTERM first, so that a guard among them can end its own command.
-    """
+    """Sends SIGTERM first, so that a guard among them can end its own command."""
     deadline, asked = time.monotonic() + grace_s, set[str]()
     while orphans := Path("/proc/self/task", str(os.getpid()), "children").read_text().split():
         for pid in orphans:

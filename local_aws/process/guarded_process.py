@@ -1,7 +1,4 @@
-"""A child process that ends with us: a command run behind `guard.py`, which explains why a guard is needed.
-
-Knows nothing of the command. Linux only, like the guard.
-"""
+"""A child process that ends with us: a command run behind `guard.py`, which explains why a guard is needed."""
 
 import contextlib
 import os

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from subprocess import PIPE
-from types import TracebackType
 from typing import Any, Self
 
 import botocore.session
@@ -24,7 +23,6 @@ from workloads import ROOT, Unavailable
 SESSION_S = 43_200
 """AWS's longest session. No process of a rehearsal runs longer."""
 PASSED_ON = ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_EC2_METADATA_DISABLED")
-"""The account's exports without its owner's credentials."""
 
 
 def role_session(account: Mapping[str, str], role_arn: str, name: str = "AWSCodeBuild") -> dict[str, str]:
@@ -53,7 +51,6 @@ class LocalAccount:
     def __init__(self, process: GuardedProcess, environment: Mapping[str, str], log_file: Path) -> None:
         self._process = process
         self.environment = environment
-        """The environment in which tools talk to the account: its exports."""
         self.log_file = log_file
 
     @classmethod
@@ -67,10 +64,7 @@ class LocalAccount:
         servers: int = 1,
         program: str = "local_aws",
     ) -> "LocalAccount":
-        """Starts an account and returns when it is ready. Raises `Unavailable`.
-
-        `servers` are the most of a variant; `program` is the module to run, for one that gives the account other parts.
-        """
+        """Starts the account that module `program` serves, and returns when it is ready. Raises `Unavailable`."""
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         log_file = state / "account.log"
         log_file.touch(mode=0o600)
@@ -89,7 +83,13 @@ class LocalAccount:
                 working_directory=ROOT,
                 grace_s=30,
             )
-        exported = _read_exports(process)
+        exported: dict[str, str] = {}
+        for line in process.stdout:
+            name, _, value = line.decode().strip().removeprefix("export ").partition("=")
+            if value:
+                exported[name] = value
+            if name == "AWS_EC2_METADATA_DISABLED":  # the last export
+                break
         if not exported:
             status = process.wait()
             last_lines = log_file.read_bytes()[began_at:].decode("utf-8", "replace").strip()
@@ -122,19 +122,5 @@ class LocalAccount:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _read_exports(process: GuardedProcess) -> dict[str, str]:
-    """Reads the exports from the account's standard output; empty when it ended without them."""
-    exports: dict[str, str] = {}
-    for line in process.stdout:
-        name, _, value = line.decode().strip().removeprefix("export ").partition("=")
-        if value:
-            exports[name] = value
-        if name == "AWS_EC2_METADATA_DISABLED":  # the last export
-            break
-    return exports

@@ -1,7 +1,4 @@
-"""A running model server, which answers an endpoint's invocations and health checks.
-
-`triton` and `neuron` start one. This module knows neither endpoints, archives nor jobs.
-"""
+"""A running model server, which answers an endpoint's invocations and health checks."""
 
 import contextlib
 import http
@@ -10,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -29,9 +25,7 @@ PING_TIMEOUT_S = 2.0
 MAX_ANSWER_BYTES = 6_291_456
 """SageMaker's limit for an answer."""
 DEATH_REPORT_S = 5.0
-"""Seconds within which the guard reports that its server has ended."""
 GRACE_S = 5.0
-"""Seconds between SIGTERM and SIGKILL."""
 IDLE_CONNECTIONS = 64
 _NOISE = "NODELAY NOT SUPPORTED"
 """Triton's HTTP library logs this for each connection to its socket."""
@@ -52,16 +46,13 @@ class ModelServer:
     """A running server. A context manager: leaving it stops the server."""
 
     KIND = ""
-    """The server's name in messages."""
 
     def __init__(
         self, process: GuardedProcess, repository: Path, url: str, health_paths: Sequence[str], log_file: Path
     ) -> None:
         """The server is ready when it answers 200 to each of `health_paths`."""
         self.repository = repository
-        """The folder that has the model."""
         self.invocations_url = url
-        """The URL to which a load generator sends invocations."""
         self.pid = process.pid
         self.log_file = log_file
         self.preparations: tuple[tuple[float, str], ...] = ()
@@ -144,10 +135,7 @@ class ModelServer:
         self._process.stop()
 
     def wait_until_ready(self, model: str, timeout_s: float) -> None:
-        """Returns when the health check passes.
-
-        Raises `Unavailable` if the server ends before or takes too long, and stops it.
-        """
+        """Returns when the health check passes. Otherwise stops the server and raises `Unavailable`."""
         try:
             self._wait_until_ready(model, timeout_s)
         except BaseException:  # Ctrl-C, too, must not leave a server behind
@@ -177,9 +165,7 @@ class ModelServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

@@ -35,7 +35,6 @@ class NeuronStandIn:
     packages: Mapping[Hardware, Path]
     """The folder on whose path AWS's package for a chip is found, by the chip."""
     told: str
-    """Description of the machine in measurements."""
     note: Callable[[str, str], None] = lambda what, by: None
     """Logs a replaced part and its replacement when a server starts."""
 
@@ -59,13 +58,12 @@ class NeuronServer(ModelServer):
         log_file: Path,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> "NeuronServer":
-        """Starts the server on the model in `folder` and returns when it is ready.
-
-        Raises `Unavailable` where the model does not load or takes too long; nothing is left running then.
-        """
+        """Starts the server on the model in `folder`, and returns when it is ready. Raises `Unavailable`."""
         stand_in.note(f"the chips of {instance_type}", f"{stand_in.told}, for the unchanged containers/neuron")
         scratch = Path(tempfile.mkdtemp(prefix="local_aws_neuron_"))
-        port = _free_port()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
         process = launch(
             ["/bin/sh", str(SERVE)],
             cls.KIND,
@@ -100,9 +98,3 @@ def container_environment(
         "SAGEMAKER_BIND_TO_PORT": str(port),
         "TMPDIR": str(scratch),
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

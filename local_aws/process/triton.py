@@ -5,15 +5,21 @@ It takes a model repository and the container's environment. The toolchain is a 
 
 Triton listens only on a Unix socket in a private folder. No other user and no web page can connect to it. APIs that
 load code require a secret besides. Triton's own front end for SageMaker is off, because it listens on all interfaces.
+
+`python -m local_aws.process.triton REPOSITORY --model NAME --log FILE` runs a Triton whose models another process loads
+and unloads. Standard output gets one line once the model is ready: {"url": for invocations, "socket": of Triton's own
+HTTP API, "header" and "key": required there to load and unload}. The first line of standard input is a JSON object with
+the container's environment; the program serves until standard input is closed. Exit code 3: Triton does not start.
 """
 
+import argparse
 import contextlib
 import json
-import os
 import platform
 import re
 import secrets
 import shlex
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -25,19 +31,17 @@ from inference_recommender.load_generator.unix_socket import socket_url
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.model_server import MAX_ANSWER_BYTES, START_TIMEOUT_S, ModelAnswer, ModelServer, launch
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
-from workloads import Unavailable
+from workloads import ProjectError, Unavailable
+from workloads.program import exit_code
 
 LIFE_FLAGS: tuple[str, ...] = ("--exit-timeout-secs=3",)
 """Flags that say how a Triton starts and ends, and nothing of what it answers."""
 RESTRICTED_APIS = ("model-repository", "shared-memory", "logging", "trace")
 """They load code, read memory or write files, and no invocation needs them."""
 CONTROL_HEADER = "local-aws-key"
-SOCKET_PATH_BYTES = 107
-"""The most bytes that fit into struct sockaddr_un."""
 BINARY = "application/vnd.sagemaker-triton.binary+json;json-header-size="
 """The Content-Type of a body that is JSON and then tensors; the number of bytes of JSON follows."""
 JSON_SIZE = "Inference-Header-Content-Length"
-"""The header of Triton's own API with that number."""
 _NOT_JSON = b'{"error":"failed to parse the request JSON buffer'
 PYTHON_ENVIRONMENTS = Path("/tmp")
 _PREFIX = "SAGEMAKER_TRITON_"
@@ -87,11 +91,6 @@ class TritonServer(ModelServer):
         tools = TritonToolchain.locate(toolchain, platform.system(), platform.machine())
         scratch = Path(tempfile.mkdtemp(prefix="local_aws_triton_"))
         socket = scratch / "http"
-        if len(os.fsencode(socket)) > SOCKET_PATH_BYTES:
-            scratch.rmdir()
-            raise Unavailable(
-                f"Triton's socket cannot be made: {socket} is too long a name. Set TMPDIR to a shorter one."
-            )
         environment = environment or {}
         command = triton_command(tools, repository, default_model, scratch, environment)
         process = launch(
@@ -114,7 +113,8 @@ class TritonServer(ModelServer):
         try:
             binary = binary_headers(headers.get("Content-Type", ""), len(body))
         except ValueError as error:
-            return ModelAnswer(400, "application/json", _error(str(error)))
+            told = json.dumps({"error": str(error)}, separators=(",", ":"))
+            return ModelAnswer(400, "application/json", told.encode())
         answer = super().invoke(body, binary)
         by_model = answer.status == 500 and answer.content_type == "application/json"
         if by_model and not answer.body.startswith(_NOT_JSON):
@@ -133,10 +133,7 @@ class TritonServer(ModelServer):
 
 
 def binary_headers(content_type: str, length: int) -> dict[str, str]:
-    """Returns the header for Triton of a body that is JSON and then tensors, or none. Raises ValueError.
-
-    SageMaker's clients give the size of the JSON in the Content-Type.
-    """
+    """Returns Triton's header for a Content-Type that gives the size of a body's JSON. Raises ValueError."""
     at = content_type.find(BINARY)
     if at < 0:
         return {}
@@ -148,10 +145,6 @@ def binary_headers(content_type: str, length: int) -> dict[str, str]:
     if int(size) > length:
         raise ValueError(f"inference header size should be in range (0, {length}), got: {size}")
     return {JSON_SIZE: size}
-
-
-def _error(reason: str) -> bytes:
-    return json.dumps({"error": reason}, separators=(",", ":")).encode()
 
 
 def remove_leftovers(folder: Path = PYTHON_ENVIRONMENTS) -> None:
@@ -207,9 +200,8 @@ def private_flags(socket: Path, control_key: str | None = None) -> list[str]:
 def container_flags(environment: Mapping[str, str]) -> list[str]:
     """Turns the SageMaker Triton container's environment variables into tritonserver's flags.
 
-    Follows the container's start script (triton-inference-server/server, docker/sagemaker/serve): the same variables
-    and defaults but one, verbose logging, which the container leaves on and which would drown a local log. Variables
-    for GPUs and multi-model endpoints have no meaning here and are ignored.
+    Follows the container's start script (triton-inference-server/server, docker/sagemaker/serve), but for its verbose
+    logging. Variables for GPUs and multi-model endpoints are ignored.
     """
     verbose = environment.get(f"{_PREFIX}LOG_VERBOSE", "false")
     flags = [f"--log-verbose={_TRUTH.get(verbose.lower(), verbose)}"]
@@ -217,3 +209,27 @@ def container_flags(environment: Mapping[str, str]) -> list[str]:
         if (value := environment.get(f"{_PREFIX}{name}") or default) is not None:
             flags.append(flag.format(value))
     return flags + shlex.split(environment.get(f"{_PREFIX}ADDITIONAL_ARGS", ""))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m local_aws.process.triton", description=__doc__)
+    parser.add_argument("repository", type=Path)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--log", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    environment, key = json.loads(sys.stdin.readline() or "{}"), secrets.token_urlsafe(32)
+    about = {"default_model": options.model, "log_file": options.log, "control_key": key}
+    try:
+        server = TritonServer.start(options.repository, environment=environment, **about)
+    except ProjectError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    with server:
+        told = {"url": server.invocations_url, "socket": str(server.socket), "header": CONTROL_HEADER, "key": key}
+        print(json.dumps(told), flush=True)
+        sys.stdin.read()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

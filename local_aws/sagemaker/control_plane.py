@@ -74,9 +74,6 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         paths = dict.fromkeys(urls.url_paths, LocalSageMakerResponse.dispatch)
         return SimpleNamespace(url_bases=urls.url_bases, url_paths=paths)
 
-    def reset(self) -> None:
-        """Does nothing: moto would make a new backend and lose the running endpoints."""
-
     def create_model(self, model_name: str, *arguments: Any, **named: Any) -> Model:
         if model_name in self._models:
             raise ValidationError(f'Cannot create already existing model "{self._models[model_name].arn}".')
@@ -122,15 +119,8 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         variants = self._variants(endpoint_config_name)
         if endpoint_name in self.endpoints:
             raise ValidationError(f'Cannot create already existing endpoint "{self.endpoints[endpoint_name].arn}".')
-        endpoint = LocalEndpoint(
-            account_id=self.account_id,
-            region_name=self.region_name,
-            name=endpoint_name,
-            config_name=endpoint_config_name,
-            production_variants=variants,
-            tags=tags,
-            host=self.host,
-        )
+        about: Any = (endpoint_name, endpoint_config_name, variants, {}, tags)
+        endpoint = LocalEndpoint(self.host, self.account_id, self.region_name, *about)
         endpoint.guardrails = guardrails
         self.endpoints[endpoint_name] = endpoint
         endpoint.create(self._resolver(variants), variants)
@@ -164,10 +154,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
     def delete_endpoint(self, endpoint_name: str) -> None:
         endpoint = self.endpoint(endpoint_name)
         if endpoint.endpoint_status != "Deleting":
-            endpoint.delete(lambda: self._forget(endpoint_name))
-
-    def _forget(self, endpoint_name: str) -> None:
-        self.endpoints.pop(endpoint_name, None)
+            endpoint.delete(lambda: self.endpoints.pop(endpoint_name, None))
 
     def describe_endpoint(self, endpoint_name: str) -> dict[str, Any]:
         return self.endpoint(endpoint_name).response_object
@@ -194,8 +181,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
             )
 
     def _get_resource_from_arn(self, arn: str) -> Any:
-        job = self.jobs.by_arn(arn)
-        return job if job is not None else super()._get_resource_from_arn(arn)
+        return self.jobs.by_arn(arn) or super()._get_resource_from_arn(arn)
 
     def _variants(self, config_name: str) -> list[dict[str, Any]]:
         if config_name not in self.endpoint_configs:
@@ -212,12 +198,9 @@ class LocalSageMakerBackend(SageMakerModelBackend):
 class LocalSageMakerResponse(SageMakerResponse):
     @property
     def backend(self) -> LocalSageMakerBackend:
-        backend = self.sagemaker_backend
-        assert isinstance(backend, LocalSageMakerBackend), "installed before the server starts"
-        return backend
+        return self.sagemaker_backend  # type: ignore[return-value]  # installed before the server starts
 
     def _checked(self) -> dict[str, Any]:
-        """Returns the request's parameters, checked by botocore's service model."""
         request = dict(self._get_params())
         service_model.check("sagemaker", self._get_action(), request)
         return request
@@ -239,16 +222,14 @@ class LocalSageMakerResponse(SageMakerResponse):
     def create_endpoint_config(self) -> ActionResult:
         request = self._checked()
         answer = super().create_endpoint_config()
-        config = self.backend.endpoint_configs[request["EndpointConfigName"]]
-        assert isinstance(config, LocalEndpointConfig), "our backend makes no other"
+        config: Any = self.backend.endpoint_configs[request["EndpointConfigName"]]
         config.more = {name: request[name] for name in _NOT_IN_MOTO if name in request}
         return answer
 
     def create_endpoint(self) -> ActionResult:
         request = self._checked()
-        name, config, tags = request["EndpointName"], request["EndpointConfigName"], request.get("Tags", [])
-        endpoint = self.backend.create_endpoint(name, config, tags, self._guardrails(request))
-        return ActionResult({"EndpointArn": endpoint.arn})
+        about = (request["EndpointName"], request["EndpointConfigName"], request.get("Tags", []))
+        return ActionResult({"EndpointArn": self.backend.create_endpoint(*about, self._guardrails(request)).arn})
 
     def update_endpoint(self) -> ActionResult:
         request = self._checked()
@@ -305,6 +286,4 @@ def _without_empty(response: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def installed_in(backends: "BackendDict[SageMakerModelBackend]", account_id: str, region: str) -> LocalSageMakerBackend:
-    backend = backends[account_id][region]
-    assert isinstance(backend, LocalSageMakerBackend), "installed before the server starts"
-    return backend
+    return backends[account_id][region]  # type: ignore[return-value]  # installed before the server starts

@@ -7,7 +7,7 @@ the old one; if it fails, the old fleet keeps answering. Scaling starts or stops
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,7 +41,6 @@ class Guardrails:
     """
 
     config: Mapping[str, Any]
-    """The DeploymentConfig of the request."""
     cloudwatch: CloudWatchBackend
 
     @property
@@ -56,37 +55,19 @@ class Guardrails:
         known = self.cloudwatch.alarms
         return [name for name in self.alarm_names if name in known and known[name].state_value == "ALARM"]
 
-    def describe(self) -> str:
-        """Describes how AWS would shift the traffic."""
-        routing = self.config.get("BlueGreenUpdatePolicy", {}).get("TrafficRoutingConfiguration", {})
-        kind = str(routing.get("Type", "ROLLING" if "RollingUpdatePolicy" in self.config else "ALL_AT_ONCE"))
-        size = routing.get("CanarySize") or routing.get("LinearStepSize")
-        share = f" by {size['Value']}{' %' if size['Type'] == 'CAPACITY_PERCENT' else ' instance(s)'}" if size else ""
-        return f"{kind.lower().replace('_', ' ')}{share}"
-
 
 class LocalEndpoint(FakeEndpoint):
     """One endpoint. `settled` is set if no change is in progress."""
 
-    def __init__(
-        self,
-        *,
-        account_id: str,
-        region_name: str,
-        name: str,
-        config_name: str,
-        production_variants: list[dict[str, Any]],
-        tags: list[dict[str, str]],
-        host: ModelHost,
-    ) -> None:
-        super().__init__(account_id, region_name, name, config_name, production_variants, {}, tags)
+    def __init__(self, host: ModelHost, account_id: str, region_name: str, endpoint_name: str, *more: Any) -> None:
+        super().__init__(account_id, region_name, endpoint_name, *more)
         self.endpoint_status = "Creating"
         self.failure_reason: str | None = None  # type: ignore[assignment]  # moto infers None
         self.settled = threading.Event()
         self.update_failed = False
         self.guardrails: Guardrails | None = None
         self._host = host
-        self._log = EndpointLog(logs_backends[account_id][region_name], name)
+        self._log = EndpointLog(logs_backends[account_id][region_name], endpoint_name)
         self._fleet: Fleet | None = None
         self._lock = threading.Lock()
         self._deleted = False
@@ -102,7 +83,7 @@ class LocalEndpoint(FakeEndpoint):
         self._set("Updating")
         self._in_thread(lambda: self._switch(resolve, production_variants, config_name, retain))
 
-    def delete(self, forget: Callable[[], None]) -> None:
+    def delete(self, forget: Callable[[], object]) -> None:
         """Stops the fleet in a thread, then calls `forget`."""
         with self._lock:
             self._deleted = True
@@ -118,10 +99,7 @@ class LocalEndpoint(FakeEndpoint):
         self._in_thread(stop)
 
     def scale(self, desired: Mapping[str, Mapping[str, Any]]) -> None:
-        """Brings variants to the counts and weights of `desired`, by name, in a thread. The status shows the result.
-
-        The variants' current counts change when all servers answer, or have ended.
-        """
+        """Brings variants to the counts and weights of `desired`, by name, in a thread. The status shows the result."""
         self._set("Updating")
         for item in self.production_variants:
             if (count := desired.get(item["VariantName"], {}).get("DesiredInstanceCount")) is not None:
@@ -136,10 +114,7 @@ class LocalEndpoint(FakeEndpoint):
     def lease(self, variant: str | None) -> Iterator[Any]:
         """Picks a variant and one of its servers, which no change of the fleet stops before the block has ended."""
         fleet = self._fleet
-        if fleet is None:
-            yield None
-            return
-        with fleet.lease(variant) as picked:
+        with fleet.lease(variant) if fleet is not None else nullcontext() as picked:
             yield picked
 
     def instance_count(self, variant: str) -> int:
@@ -175,25 +150,26 @@ class LocalEndpoint(FakeEndpoint):
         fleet = Fleet(self._host, self._log, self._died)
         try:
             log.info(f"endpoint {self.endpoint_name}: starting")
-            fleet.start(self.endpoint_name, self._with_counts([resolve(each) for each in production_variants], retain))
-            if config_name is not None:
-                self._guard(fleet)
+            now = {each["VariantName"]: each.get("DesiredInstanceCount") for each in self.production_variants}
+            variants = [resolve(each) for each in production_variants]
+            variants = [replace(each, count=(retain and now.get(each.name)) or each.count) for each in variants]
+            fleet.start(self.endpoint_name, variants)
+            if config_name is not None and self.guardrails is not None:
+                self._guard(fleet, self.guardrails.alarmed())
         except Exception as error:  # every error: an endpoint must not stay Creating for ever
             self._failed(error, updating=config_name is not None)
             return
         with self._lock:
             old, self._fleet = self._fleet, None if self._deleted else fleet
         if config_name is not None:
-            self._adopt(config_name, [dict(variant) for variant in production_variants], retain)
+            retained = {variant["VariantName"]: variant for variant in self.production_variants} if retain else {}
+            self.endpoint_config_name = config_name
+            new = self._process_production_variants([dict(variant) for variant in production_variants])
+            self.production_variants = [variant | retained.get(variant["VariantName"], {}) for variant in new]
         self._announce()
         for unused in [old, fleet if self._deleted else None]:
             if unused is not None:
                 unused.stop()
-
-    def _with_counts(self, variants: list[EndpointVariant], retain: bool) -> list[EndpointVariant]:
-        """Returns the variants with the counts that they have now where those are retained."""
-        counts = {each["VariantName"]: each.get("DesiredInstanceCount") for each in self.production_variants}
-        return [replace(each, count=(retain and counts.get(each.name)) or each.count) for each in variants]
 
     def _scale(self, desired: Mapping[str, Mapping[str, Any]]) -> None:
         fleet = self._fleet
@@ -215,32 +191,25 @@ class LocalEndpoint(FakeEndpoint):
                 item["DesiredWeight"] = item["CurrentWeight"] = weights[item["VariantName"]]
         self._announce()
 
-    def _guard(self, fleet: Fleet) -> None:
-        """Stops the new fleet and raises `Unavailable` if an alarm is on."""
-        if self.guardrails is None:
-            return
-        if alarmed := self.guardrails.alarmed():
+    def _guard(self, fleet: Fleet, alarmed: Sequence[str]) -> None:
+        if alarmed:
             fleet.stop()
             raise Unavailable(
                 f"The update of endpoint {self.endpoint_name} was rolled back: of its AutoRollbackConfiguration, "
                 f"{', '.join(alarmed)} {'is' if len(alarmed) == 1 else 'are'} in ALARM."
             )
-        log.info(
-            f"endpoint {self.endpoint_name}: SageMaker would shift the traffic {self.guardrails.describe()} and watch "
-            f"{len(self.guardrails.alarm_names)} alarm(s). Here the new fleet takes all traffic at once."
-        )
-
-    def _adopt(self, config_name: str, production_variants: list[dict[str, Any]], retain: bool) -> None:
-        retained = {variant["VariantName"]: variant for variant in self.production_variants} if retain else {}
-        self.endpoint_config_name = config_name
-        new = self._process_production_variants(production_variants)
-        self.production_variants = [variant | retained.get(variant["VariantName"], {}) for variant in new]
+        log.info(f"endpoint {self.endpoint_name}: the new fleet takes all traffic at once, unlike on AWS")
 
     def _announce(self) -> None:
         if self._deleted:
             return
         self.update_failed = False
-        self._tag_address()
+        # The tag names a variant's only server. With several servers, one would get the load of all.
+        tags = {tag["Key"]: tag["Value"] for tag in self.tags if tag["Key"] != INVOCATIONS_URL}
+        picked = self.pick(None)
+        if self._fleet is not None and picked is not None and self._fleet.servers(picked[0]) == 1:
+            tags[INVOCATIONS_URL] = picked[1].invocations_url
+        self.tags = [{"Key": key, "Value": value} for key, value in tags.items()]
         self._set("InService")
         for variant in self.production_variants:
             name = variant["VariantName"]
@@ -250,16 +219,8 @@ class LocalEndpoint(FakeEndpoint):
                 f"{self.instance_count(name)} instance(s) of variant {name}"
             )
 
-    def _tag_address(self) -> None:
-        """Tags the address of a variant's only server. With several servers, one would get the load of all."""
-        tags = {tag["Key"]: tag["Value"] for tag in self.tags if tag["Key"] != INVOCATIONS_URL}
-        picked = self.pick(None)
-        if self._fleet is not None and picked is not None and self._fleet.servers(picked[0]) == 1:
-            tags[INVOCATIONS_URL] = picked[1].invocations_url
-        self.tags = [{"Key": key, "Value": value} for key, value in tags.items()]
-
     def _failed(self, error: Exception, *, updating: bool) -> None:
-        reason = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
+        reason = failure_reason(error)
         log.info(f"endpoint {self.endpoint_name}: {'update' if updating else 'creation'} failed: {reason}")
         # As after a rollback by the service, the old fleet is InService and the reason can still be read.
         self.update_failed = updating
@@ -292,6 +253,10 @@ class LocalEndpoint(FakeEndpoint):
                 self.settled.set()
 
         threading.Thread(target=run, name=f"endpoint-{self.endpoint_name}", daemon=True).start()
+
+
+def failure_reason(error: Exception) -> str:
+    return str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
 
 
 def shortened(reason: str | None) -> str | None:

@@ -33,7 +33,10 @@ class EndpointLog:
     def keep(self, variant: str, server: ModelServer) -> None:
         """Writes the stream of a server that answers now."""
         stream = f"{variant}/i-{server.pid:017x}"
-        events = [_event(moment, _line(moment, words)) for moment, words in server.preparations]
+        events = [
+            _event(moment, f'I{datetime.fromtimestamp(moment, UTC):%m%d %H:%M:%S.%f} 0 local_aws] "{words}"')
+            for moment, words in server.preparations
+        ]
         now = max([time.time(), *(moment for moment, _ in server.preparations)])
         events += [_event(now, line) for line in server.log_file.read_text("utf-8", "replace").splitlines() if line]
         with self._lock:
@@ -46,10 +49,6 @@ class EndpointLog:
 
 def _event(moment: float, message: str) -> dict[str, object]:
     return {"timestamp": round(moment * 1000), "message": message}
-
-
-def _line(moment: float, words: str) -> str:
-    return f'I{datetime.fromtimestamp(moment, UTC):%m%d %H:%M:%S.%f} 0 local_aws] "{words}"'
 
 
 LOG_LINES = 8
@@ -65,7 +64,6 @@ class EndpointVariant:
     weight: float
     container: ModelContainer
     count: int
-    """Instances."""
 
     @classmethod
     def of(cls, production_variant: Mapping[str, Any], model: Mapping[str, Any]) -> "EndpointVariant":
@@ -196,7 +194,6 @@ class Fleet:
             del self._leases[server]
 
     def _started(self, endpoint: str, variant: EndpointVariant, count: int) -> tuple[ModelServer, ...]:
-        """Starts `count` servers in parallel. Raises `Unavailable`, with none of them left running."""
         with ThreadPoolExecutor(count) as threads:
             starting = [threads.submit(self._start, endpoint, variant) for _ in range(count)]
         started = [each.result() for each in starting if each.exception() is None]

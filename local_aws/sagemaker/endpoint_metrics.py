@@ -10,7 +10,7 @@ took altogether, over 10 s and the instances. SageMaker does not document how it
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,6 @@ NAMESPACE = "AWS/SageMaker"
 JOBS_NAMESPACE = "/aws/sagemaker/InferenceRecommendationsJobs"
 PUBLISH_EVERY_S = 0.5
 WINDOW_S = 10
-"""Period of ConcurrentRequestsPerModel."""
 
 
 @dataclass(slots=True)
@@ -93,37 +92,28 @@ class InvocationMetrics:
 def publish_window(
     backend: LocalCloudWatchBackend, job: str, endpoint: str, variant: str, window: Mapping[str, Any]
 ) -> None:
-    """Puts the metrics of a window of a job's load test."""
-    for key, datum in window_metrics(job, endpoint, variant, window):
-        backend.put(key, datum)
+    """Puts the metrics that Inference Recommender publishes of a window of the load generator.
 
-
-def window_metrics(
-    job: str, endpoint: str, variant: str, window: Mapping[str, Any]
-) -> Iterator[tuple[Key, Distribution]]:
-    """Turns a window of the load generator into the metrics that Inference Recommender publishes.
-
-    Yields client metrics by job and endpoint, and ModelLatency in µs by endpoint and variant.
+    Client metrics are by job and endpoint, ModelLatency in µs is by endpoint and variant.
     """
     at = float(window["started_at"])
     dimensions = [{"Name": "JobName", "Value": job}, {"Name": "EndpointName", "Value": endpoint}]
 
-    def client(name: str, value: float, unit: str) -> tuple[Key, Distribution]:
-        return metric_key(JOBS_NAMESPACE, name, dimensions), Distribution(at, (float(value),), (1.0,), unit)
-
-    yield client("ClientInvocations", window["invocations"], "Count")
-    yield client("ClientInvocationErrors", window["errors"], "Count")
-    yield client("NumberOfUsers", window["users"], "Count")
-    yield client("MachineStalledSeconds", window.get("stalled_s", 0.0), "Seconds")
+    for name, value, unit in (
+        ("ClientInvocations", window["invocations"], "Count"),
+        ("ClientInvocationErrors", window["errors"], "Count"),
+        ("NumberOfUsers", window["users"], "Count"),
+        ("MachineStalledSeconds", window.get("stalled_s", 0.0), "Seconds"),
+    ):
+        datum = Distribution(at, (float(value),), (1.0,), unit)
+        backend.put(metric_key(JOBS_NAMESPACE, name, dimensions), datum)
     if histogram := [(float(latency), float(count)) for latency, count in window["histogram"] if count]:
         latencies, counts = zip(*histogram, strict=True)
-        yield (
-            metric_key(JOBS_NAMESPACE, "ClientLatency", dimensions),
-            Distribution(at, latencies, counts, "Milliseconds"),
-        )
+        datum = Distribution(at, latencies, counts, "Milliseconds")
+        backend.put(metric_key(JOBS_NAMESPACE, "ClientLatency", dimensions), datum)
         # The client runs on the same machine, without a network between, so it sees the model's latency.
         micros = tuple(latency * 1000 for latency in latencies)
-        yield _key("ModelLatency", endpoint, variant), Distribution(at, micros, counts, "Microseconds")
+        backend.put(_key("ModelLatency", endpoint, variant), Distribution(at, micros, counts, "Microseconds"))
 
 
 def _key(name: str, endpoint: str, variant: str) -> Key:

@@ -8,7 +8,6 @@ import dataclasses
 import json
 import logging
 import threading
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,14 +15,14 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any, Literal
 
+from local_aws.machine import OtherWork, UsageSampler
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.model_server import ModelServer
-from local_aws.process.usage import OtherWork, UsageSampler
-from local_aws.sagemaker.endpoint import shortened
+from local_aws.sagemaker.endpoint import failure_reason, shortened
 from local_aws.sagemaker.endpoint_fleet import death_notice
 from local_aws.sagemaker.model_host import ModelContainer, ModelHost
-from local_aws.sagemaker.recommendation_request import VARIANT, EndpointTest, InstanceTest, RecommendationPlan
-from workloads import ROOT, ProjectError, Unavailable
+from local_aws.sagemaker.recommendation_request import EndpointTest, InstanceTest, RecommendationPlan
+from workloads import ROOT, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -38,25 +37,20 @@ class JobStep:
     """A test and its results so far."""
 
     test: InstanceTest | EndpointTest
-    endpoint_name: str
     status: Status = "PENDING"
     metrics: dict[str, int | float] = field(default_factory=dict)
     failure_reason: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
 
-    @classmethod
-    def of(cls, test: InstanceTest | EndpointTest) -> "JobStep":
-        return cls(test, test.endpoint_name if isinstance(test, EndpointTest) else f"sm-epc-{uuid.uuid4()}")
+    @property
+    def endpoint_name(self) -> str:
+        return self.test.endpoint_name
 
     @property
     def name(self) -> str:
         """Name of the step in the account's log."""
         return f"endpoint {self.endpoint_name}" if isinstance(self.test, EndpointTest) else self.test.instance_type
-
-    @property
-    def variant(self) -> str:
-        return self.test.variant_name if isinstance(self.test, EndpointTest) else VARIANT
 
     def benchmark(self) -> dict[str, Any]:
         """Returns the shape of RecommendationJobInferenceBenchmark, which is InferenceRecommendation without its id."""
@@ -67,7 +61,7 @@ class JobStep:
             shown["ModelConfiguration"] = self.test.model_configuration()
             shown["EndpointConfiguration"] = {
                 "EndpointName": self.endpoint_name,
-                "VariantName": VARIANT,
+                "VariantName": self.test.variant_name,
                 "InstanceType": self.test.instance_type,
                 "InitialInstanceCount": 1,
             }
@@ -104,8 +98,7 @@ class LoadTestRunner:
         try:
             self._run(step, left_s, on_window)
         except Exception as error:  # every error: a step must not stay IN_PROGRESS for ever
-            reason = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
-            step.failure_reason = shortened(reason)
+            step.failure_reason = shortened(failure_reason(error))
         step.status = "FAILED" if step.failure_reason else "STOPPED" if self.stopped.is_set() else "COMPLETED"
         log.info(f"test on {step.name}: {': '.join(filter(None, (step.status, step.failure_reason)))}")
 
@@ -135,7 +128,17 @@ class LoadTestRunner:
         folder = self.folder / step.endpoint_name
         folder.mkdir(parents=True)
         plan_file = folder / "plan.json"
-        plan_file.write_text(json.dumps(self._generator_plan(server, left_s), indent=2), "utf-8")
+        plan = {
+            "url": server.invocations_url,
+            "headers": server.extra_headers(self.plan.content_type),
+            "payloads": str(self.payloads),
+            "content_type": self.plan.content_type,
+            "traffic_pattern": self.plan.traffic_pattern,
+            "stopping_conditions": self.plan.stopping_conditions,
+            "job_duration_s": left_s,
+            "window_s": WINDOW_S,
+        }
+        plan_file.write_text(json.dumps(plan, indent=2), "utf-8")
         usage = UsageSampler(server.pid)
         usage.start()
         step.started_at = datetime.now(UTC)
@@ -146,25 +149,12 @@ class LoadTestRunner:
             step.ended_at = datetime.now(UTC)
             usage.stop()
             step.metrics |= _metrics(folder / "summary.json", usage)
-        if (failure := _failure(status, reason, server, step.variant, folder)) and not (
+        if (failure := _failure(status, reason, server, step.test.variant_name, folder)) and not (
             self.stopped.is_set() and server.alive()
         ):
             step.failure_reason = shortened(failure)
 
-    def _generator_plan(self, server: ModelServer, left_s: float) -> dict[str, Any]:
-        return {
-            "url": server.invocations_url,
-            "headers": server.extra_headers(self.plan.content_type),
-            "payloads": str(self.payloads),
-            "content_type": self.plan.content_type,
-            "traffic_pattern": self.plan.traffic_pattern,
-            "stopping_conditions": self.plan.stopping_conditions,
-            "job_duration_s": left_s,
-            "window_s": WINDOW_S,
-        }
-
     def _generate(self, plan_file: Path, folder: Path, on_window: OnWindow) -> tuple[int, str]:
-        """Runs the generator, and returns its exit status and the reason it gave."""
         with (folder / "generator.log").open("ab") as log_file:
             process = GuardedProcess.start(
                 [*self.generator, plan_file, "--out", folder],
@@ -190,22 +180,17 @@ class LoadTestRunner:
 
 
 def _metrics(summary_file: Path, usage: UsageSampler) -> dict[str, int | float]:
-    """Returns RecommendationMetrics without costs, because this machine has no price."""
     metrics: dict[str, int | float] = {}
     if summary_file.exists():
         summary = json.loads(summary_file.read_text("utf-8"))
         named = {"MaxInvocations": "max_invocations_per_minute", "ModelLatency": "model_latency_ms"}
         metrics |= {name: round(summary[key]) for name, key in named.items() if summary.get(key) is not None}
     if (highest := usage.highest) is not None:
-        metrics |= {
-            "CpuUtilization": round(highest.cpu_percent, 1),
-            "MemoryUtilization": round(highest.memory_percent, 2),
-        }
+        metrics |= {"CpuUtilization": round(highest[0], 1), "MemoryUtilization": round(highest[1], 2)}
     return metrics
 
 
 def _failure(status: int, reason: str, server: ModelServer, variant: str, folder: Path) -> str | None:
-    """Returns why the test failed, or None if it did not."""
     if (ended := server.exit_status if status == 0 else server.exit_status_if_silent()) is not None:
         return death_notice(variant, ended, server)
     if status == 0:

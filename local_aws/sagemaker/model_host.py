@@ -1,13 +1,8 @@
 """Starts the server of a SageMaker model: fetches the archive, unpacks it, starts a Triton on its default model.
 
 Follows the SageMaker Triton container: the archive unpacks to the repository. A config.pbtxt at its root is an error. A
-single model folder is the default model; among several the environment must name it.
-
-Where something stands in for Inferentia, the Neuron server answers for its instance types; the plain account refuses
-them.
-
-Only here does a model of the control plane become a process. The host keeps a list of the servers it started, so that
-stopping the account stops them all. It knows nothing of endpoints and jobs.
+single model folder is the default model; among several the environment must name it. Where something stands in for
+Inferentia, the Neuron server answers for its instance types. The host stops all its servers with the account.
 """
 
 import io
@@ -26,7 +21,7 @@ from moto.s3.models import s3_backends
 
 from containers import archive_reader
 from local_aws import machine
-from local_aws.permissions.service_roles import ServiceRoles
+from local_aws.permissions.enforced import ServiceRoles
 from local_aws.process.local_account import role_session
 from local_aws.process.model_server import ModelServer
 from local_aws.process.neuron import NeuronServer, NeuronStandIn
@@ -107,7 +102,6 @@ class ModelContainer:
     environment: Mapping[str, str]
     image: str = ""
     role_arn: str | None = None
-    """The model's execution role, whose credentials its container has."""
 
     @classmethod
     def of(cls, definition: Mapping[str, Any], role_arn: str | None = None) -> "ModelContainer":
@@ -152,10 +146,7 @@ class ModelHost:
         return machine.description()
 
     def start(self, container: ModelContainer, name: str, instance_type: str) -> ModelServer:
-        """Starts the server that answers for `container` on an instance type that is not refused.
-
-        `name` begins the names of its folder and log. Raises `Unavailable`.
-        """
+        """Starts the server of `container` on an instance type that is not refused. Raises `Unavailable`."""
         check_room(self.state)
         if self.roles is not None and container.role_arn is not None:
             log_group = f"/aws/sagemaker/Endpoints/{name}"

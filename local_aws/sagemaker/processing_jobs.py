@@ -4,7 +4,6 @@ A `ContainerRunner`'s command gets the job's request in a file and a session of 
 fetches the inputs, runs the container, uploads, and writes `outcome.json`. Without a runner the account rejects jobs.
 """
 
-import contextlib
 import json
 import logging
 import subprocess
@@ -21,9 +20,9 @@ from moto.sagemaker.models import FakeProcessingJob
 
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.local_account import role_session
-from local_aws.sagemaker.endpoint import shortened
+from local_aws.sagemaker.endpoint import failure_reason, shortened
 from local_aws.state_folder import check_room
-from workloads import ROOT, ProjectError
+from workloads import ROOT
 
 REQUEST, OUTCOME = "request.json", "outcome.json"
 """The file that a runner reads, and the one that it writes: `exit_status`, `message` or `failure`."""
@@ -174,11 +173,9 @@ class ProcessingJobs:
         try:
             outcome = self._outcome(job, runner)
         except Exception as error:  # every error: a job must not stay InProgress for ever
-            reason = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
-            outcome = {"failure": f"InternalServerError: {reason}"}
+            outcome = {"failure": f"InternalServerError: {failure_reason(error)}"}
         job.end(outcome)
-        outcome_words = filter(None, (job.processing_job_status, job.failure_reason))
-        log.info(f"processing job {job.processing_job_name}: {', '.join(outcome_words)}")
+        log.info(f"processing job {job.processing_job_name}: {job.processing_job_status} {job.failure_reason or ''}")
 
     def _outcome(self, job: LocalProcessingJob, runner: ContainerRunner) -> Mapping[str, Any]:
         check_room(self._state)
@@ -205,18 +202,15 @@ class ProcessingJobs:
                     grace_s=GRACE_S,
                 )
             log.info(f"processing job {job.processing_job_name} runs as process {job.process.pid}, in {folder}")
-            status = self._wait(job, job.process)
+            limit = job.stopping_condition.get("MaxRuntimeInSeconds")
+            try:
+                status = job.process.wait(limit)
+            except subprocess.TimeoutExpired:
+                log.info(f"processing job {job.processing_job_name} ran for its {limit} s and is stopped")
+                job.stop()
+                status = job.process.wait()
         if (left := folder / OUTCOME).exists():
             found: dict[str, Any] = json.loads(left.read_text("utf-8"))
             return found
         last = (folder / "runner.log").read_text("utf-8", "replace").strip()[-600:]
         return {"failure": f"InternalServerError: what runs the container ended with exit status {status}: {last}"}
-
-    def _wait(self, job: LocalProcessingJob, process: GuardedProcess) -> int:
-        """Waits for the job's end, and stops it where it takes longer than it may."""
-        limit = job.stopping_condition.get("MaxRuntimeInSeconds")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(limit)
-        log.info(f"processing job {job.processing_job_name} ran for its {limit} s and is stopped")
-        job.stop()
-        return process.wait()

@@ -8,21 +8,21 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from moto.logs.models import LogsBackend
+from moto.cloudwatch.models import cloudwatch_backends
+from moto.logs.models import logs_backends
 from moto.sagemaker.exceptions import ResourceInUseException, ResourceNotFound, ValidationError
 
 from local_aws import machine
-from local_aws.cloudwatch import LocalCloudWatchBackend
 from local_aws.permissions.actions import ApiCall
-from local_aws.permissions.service_roles import RecommendationWork
-from local_aws.sagemaker import endpoint_metrics
-from local_aws.sagemaker.endpoint import shortened
+from local_aws.permissions.enforced import RecommendationWork
+from local_aws.sagemaker.endpoint import failure_reason, shortened
+from local_aws.sagemaker.endpoint_metrics import publish_window
 from local_aws.sagemaker.load_test import JobStep, LoadTestRunner
 from local_aws.sagemaker.model_host import ModelHost, fetch_object
 from local_aws.sagemaker.recommendation_request import (
@@ -33,8 +33,8 @@ from local_aws.sagemaker.recommendation_request import (
     package_of,
     plan,
 )
+from local_aws.service_model import page
 from local_aws.state_folder import check_room
-from workloads import ProjectError
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,10 @@ class RecommendationJob:
         echoed = ("JobName", "JobDescription", "JobType", "RoleArn", "InputConfig", "StoppingConditions")
         completed = [step for step in self.steps if step.status == "COMPLETED"]
         recommendations = [
-            {"RecommendationId": self._id(step), **step.benchmark()}
+            {
+                "RecommendationId": self.ids.setdefault(step.endpoint_name, f"{self.name}/{uuid.uuid4().hex[:8]}"),
+                **step.benchmark(),
+            }
             for step in completed
             if not isinstance(step.test, EndpointTest)
         ]
@@ -114,9 +117,6 @@ class RecommendationJob:
             for step in self.steps
         ]
 
-    def _id(self, step: JobStep) -> str:
-        return self.ids.setdefault(step.endpoint_name, f"{self.name}/{uuid.uuid4().hex[:8]}")
-
     def _state(self) -> dict[str, Any]:
         state = {
             "JobArn": self.arn,
@@ -134,19 +134,10 @@ class RecommendationJobs:
 
     plane: Any
 
-    def __init__(
-        self,
-        host: ModelHost,
-        region: str,
-        cloudwatch: Callable[[], LocalCloudWatchBackend],
-        logs: Callable[[], LogsBackend],
-        generator: Sequence[str],
-    ) -> None:
+    def __init__(self, host: ModelHost, region: str, generator: Sequence[str]) -> None:
         self._host = host
         self._generator = generator
         self._region = region
-        self._cloudwatch = cloudwatch
-        self._logs = logs
         self._jobs: dict[str, RecommendationJob] = {}
         self._lock = threading.Lock()
         self._turn = threading.Lock()
@@ -168,7 +159,7 @@ class RecommendationJobs:
             request={key: value for key, value in request.items() if value is not None},
             arn=f"arn:aws:sagemaker:{self._region}:{self._host.account_id}:inference-recommendations-job/{name}",
             runner=LoadTestRunner(self._host, planned, container, folder / "payloads.tar.gz", folder, self._generator),
-            steps=[JobStep.of(test) for test in tests],
+            steps=[JobStep(test) for test in tests],
             tags=tags_of({**tags, MEASURED_ON: machine.tag_value(measured_on)}),
         )
         with self._lock:
@@ -203,12 +194,12 @@ class RecommendationJobs:
         chosen = [item for item in chosen if _matches(item, request)]
         key = {"Name": "JobName", "Status": "Status"}.get(request.get("SortBy", ""), "CreationTime")
         chosen.sort(key=lambda item: item[key], reverse=request.get("SortOrder") == "Descending")
-        return _page("InferenceRecommendationsJobs", chosen, request)
+        return page("InferenceRecommendationsJobs", chosen, request)
 
     def list_steps(self, request: Mapping[str, Any]) -> dict[str, Any]:
         steps = self.get(request["JobName"]).shown_steps()
         wanted = request.get("Status")
-        return _page("Steps", [step for step in steps if wanted in (None, step["Status"])], request)
+        return page("Steps", [step for step in steps if wanted in (None, step["Status"])], request)
 
     def close(self) -> None:
         """Stops every job and waits until none runs."""
@@ -222,7 +213,7 @@ class RecommendationJobs:
             try:
                 self._run_steps(job)
             except Exception as error:  # every error: a job must not stay IN_PROGRESS for ever
-                job.set("FAILED", str(error) if isinstance(error, ProjectError) else repr(error))
+                job.set("FAILED", failure_reason(error))
         log.info(f"job {job.name}: {_ended(job.status, job.failure_reason)}")
         self._tell(job, _ended(job.status, job.failure_reason))
 
@@ -236,20 +227,21 @@ class RecommendationJobs:
                 self._host.roles.check_job(job.request["RoleArn"], _work(job))
             self._tell(job, job.status)
             log.info(f"job {job.name}: {len(job.steps)} test(s), one after another, on {machine.description()}")
-            _write(runner.payloads, fetch_object(runner.plan.payload_url, self._host.account_id))
+            runner.payloads.parent.mkdir(parents=True, exist_ok=True)
+            runner.payloads.write_bytes(fetch_object(runner.plan.payload_url, self._host.account_id))
         for step in job.steps:
             if runner.stopped.is_set():
                 step.status = "STOPPED" if step.status == "PENDING" else step.status
                 continue
-            publish = self._publisher(job.name, step)
+            backend: Any = cloudwatch_backends[self._host.account_id][self._region]
+            publish = partial(publish_window, backend, job.name, step.endpoint_name, step.test.variant_name)
             runner.run(step, deadline - time.monotonic(), publish)
             self._tell(job, f"test on {step.name}: {_ended(step.status, step.failure_reason)}")
         with self._lock:
             job.set(*_outcome(job.steps, runner.stopped.is_set()))
 
     def _tell(self, job: RecommendationJob, message: str) -> None:
-        """Writes a line into the job's log stream."""
-        logs, stream = self._logs(), f"{job.name}/execution"
+        logs, stream = logs_backends[self._host.account_id][self._region], f"{job.name}/execution"
         with self._lock:
             if LOG_GROUP not in logs.groups:
                 logs.create_log_group(LOG_GROUP, {})
@@ -258,19 +250,12 @@ class RecommendationJobs:
         event = {"timestamp": round(time.time() * 1000), "message": message}
         logs.put_log_events(LOG_GROUP, stream, [event])
 
-    def _publisher(self, job_name: str, step: JobStep) -> Callable[[Mapping[str, Any]], None]:
-        backend = self._cloudwatch()
-        return lambda window: endpoint_metrics.publish_window(
-            backend, job_name, step.endpoint_name, step.variant, window
-        )
-
 
 def tags_of(values: Mapping[str, str]) -> "list[dict[str, str]]":
     return [{"Key": key, "Value": value} for key, value in values.items()]
 
 
 def _work(job: RecommendationJob) -> RecommendationWork:
-    """Returns the job's work, as far as its role needs a permission for it."""
     configuration = job.request["InputConfig"]
     package = configuration.get("ModelPackageVersionArn")
     model = {"ModelPackageName": package} if package else {"ModelName": configuration["ModelName"]}
@@ -302,24 +287,12 @@ def _outcome(steps: "list[JobStep]", stopped: bool) -> tuple[str, str | None]:
 
 
 def _matches(item: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
-    equal = {"StatusEquals": "Status", "ModelNameEquals": "ModelName"}
-    equal["ModelPackageVersionArnEquals"] = "ModelPackageVersionArn"
+    equal = ("Status", "ModelName", "ModelPackageVersionArn")
     for name in ("CreationTime", "LastModifiedTime"):
         for key, sign in ((f"{name}Before", 1), (f"{name}After", -1)):
             if (limit := request.get(key)) is not None:
                 moment = limit if limit.tzinfo else limit.replace(tzinfo=UTC)
                 if (moment - item[name]).total_seconds() * sign <= 0:
                     return False
-    matching = all(request.get(key) in (None, item.get(name)) for key, name in equal.items())
+    matching = all(request.get(f"{name}Equals") in (None, item.get(name)) for name in equal)
     return matching and request.get("NameContains", "") in item["JobName"]
-
-
-def _page(name: str, items: "list[dict[str, Any]]", request: Mapping[str, Any]) -> dict[str, Any]:
-    first, most = int(request.get("NextToken") or 0), request.get("MaxResults") or 100
-    rest = {"NextToken": str(first + most)} if first + most < len(items) else {}
-    return {name: items[first : first + most], **rest}
-
-
-def _write(file: Path, content: bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content)

@@ -6,8 +6,9 @@ MaxParallelOfTests has no effect: on one machine, parallel tests would measure e
 """
 
 import itertools
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from moto.sagemaker.exceptions import ValidationError
@@ -33,6 +34,8 @@ class InstanceTest:
     instance_type: str
     inference_specification: str | None
     environment: Mapping[str, str]
+    endpoint_name: str = field(default_factory=lambda: f"sm-epc-{uuid.uuid4()}")
+    variant_name: str = VARIANT
 
     def model_configuration(self) -> dict[str, Any]:
         """Returns ModelConfiguration in the shape of a result."""
@@ -54,7 +57,6 @@ class EndpointTest:
     variant_name: str
     instance_type: str
     plane: Any
-    """The SageMaker backend."""
 
     @classmethod
     def of(cls, plane: Any, name: str) -> "EndpointTest":
@@ -85,7 +87,6 @@ class RecommendationPlan:
     stopping_conditions: Mapping[str, Any]
     duration_s: int
     endpoints: tuple[str, ...]
-    """Names of existing endpoints to test."""
     tests: tuple[InstanceTest, ...]
 
 

@@ -31,7 +31,6 @@ TIMED_OUT = (
     "each container in Amazon CloudWatch, resolve the issue, and try again."
 )
 ORIGINAL_CHARACTERS = 1024
-"""How much of a model's own error is passed on."""
 _ERROR_STATUS = {"ValidationError": 400, "ModelError": 424}
 
 
@@ -73,8 +72,10 @@ class InvocationMiddleware:
 
     def _invoke(self, name: str, environ: Mapping[str, Any]) -> RuntimeAnswer:
         started = time.perf_counter()
+        # The body may be anything.
+        given = {member: environ[key] for key, member in _header_members().items() if key in environ}
         try:
-            service_model.check("sagemaker-runtime", "InvokeEndpoint", _request(name, environ))
+            service_model.check("sagemaker-runtime", "InvokeEndpoint", {"EndpointName": name, "Body": b"", **given})
         except ValidationError as error:
             return _error("ValidationError", str(error.message))
         body = environ["wsgi.input"].read()
@@ -89,7 +90,10 @@ class InvocationMiddleware:
             sent = time.perf_counter()
             model = server.invoke(body, _forwarded(environ))
             answered = time.perf_counter()
-        answer = _answer(model, variant, server)
+        answer = _model_error(model, server)
+        if model.status == http.HTTPStatus.OK:
+            headers = {"Content-Type": model.content_type, "x-Amzn-Invoked-Production-Variant": variant}
+            answer = RuntimeAnswer(200, headers, model.body)
         self._metrics.record(
             name,
             variant,
@@ -122,14 +126,7 @@ def _header_members() -> dict[str, str]:
     return {key if key == "CONTENT_TYPE" else f"HTTP_{key}": name for key, name in headers.items()}
 
 
-def _request(name: str, environ: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the request as the service model has it, but for the body, which may be anything."""
-    given = {member: environ[key] for key, member in _header_members().items() if key in environ}
-    return {"EndpointName": name, "Body": b"", **given}
-
-
 def _forwarded(environ: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the headers that SageMaker passes on to a container."""
     headers = {"Content-Type": environ.get("CONTENT_TYPE") or "application/octet-stream"}
     if accept := environ.get("HTTP_ACCEPT"):
         headers["Accept"] = accept
@@ -137,14 +134,6 @@ def _forwarded(environ: Mapping[str, Any]) -> dict[str, str]:
         if name.startswith("HTTP_X_AMZN_SAGEMAKER_"):
             headers[name.removeprefix("HTTP_").replace("_", "-").title()] = value
     return headers
-
-
-def _answer(model: ModelAnswer, variant: str, server: ModelServer) -> RuntimeAnswer:
-    if model.status != http.HTTPStatus.OK:
-        return _model_error(model, server)
-    return RuntimeAnswer(
-        200, {"Content-Type": model.content_type, "x-Amzn-Invoked-Production-Variant": variant}, model.body
-    )
 
 
 def _model_error(model: ModelAnswer, server: ModelServer) -> RuntimeAnswer:

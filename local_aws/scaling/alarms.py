@@ -50,11 +50,6 @@ class AlarmCondition:
     threshold: float
     periods: int
 
-    @property
-    def range_periods(self) -> int:
-        """Periods of the evaluation range."""
-        return self.periods + MORE_PERIODS
-
     def breached_by(self, value: float) -> bool:
         return value > self.threshold if self.comparison == "GreaterThanThreshold" else value < self.threshold
 
@@ -117,7 +112,7 @@ class AlarmWatch:
         if end <= last.evaluated_s:
             return False
         last.evaluated_s = end
-        values = self._values(metric, condition.range_periods, end)
+        values = self._values(metric, condition.periods + MORE_PERIODS, end)
         last.value = next((each for each in reversed(values) if each is not None), None)
         before: AlarmState = alarm.state_value  # type: ignore[assignment]  # moto calls it a str
         state = condition.state(values, before)
@@ -138,7 +133,6 @@ class AlarmWatch:
         self._evaluations = {name: each for name, each in self._evaluations.items() if name in names}
 
     def _values(self, metric: TrackedMetric, periods: int, end: float) -> list[float | None]:
-        """Returns the datapoints of the periods before `end`, oldest first."""
         dimensions = [{"Name": name, "Value": value} for name, value in metric.dimensions]
         start, key = int(end) - periods * metric.period_s, metric_key(metric.namespace, metric.name, dimensions)
         found = self._cloudwatch.by_period(key, start, end, metric.period_s, metric.unit)
@@ -174,10 +168,7 @@ class TargetTracking:
 
 
 def target_tracking(resource_id: str, configuration: Mapping[str, Any]) -> TargetTracking:
-    """Reads a TargetTrackingScalingPolicyConfiguration. Raises NotImplementedError for an unsupported metric.
-
-    `resource_id` is endpoint/NAME/variant/NAME.
-    """
+    """Reads a policy's configuration. Raises NotImplementedError for an unsupported metric."""
     return TargetTracking(
         metric=_metric(resource_id, configuration),
         target=float(configuration["TargetValue"]),

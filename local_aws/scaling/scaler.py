@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Policy:
-    """A policy of a target, and which actions of its alarms are invoked now."""
-
     policy: FakeApplicationAutoscalingPolicy
     tracking: TargetTracking
     high_invoked: bool
@@ -99,26 +97,23 @@ class Scaler:
     def _targets(self) -> list[FakeScalableTarget]:
         return list(self._backend.targets.get(DIMENSION, {}).values())
 
-    def _cooldowns(self, target: FakeScalableTarget) -> Cooldowns:
-        return self._backend.cooldowns.setdefault(target.resource_id, Cooldowns())
+    def _cooldowns(self, resource_id: str) -> Cooldowns:
+        return self._backend.cooldowns.setdefault(resource_id, Cooldowns())
 
     def _end_activities(self, now: float) -> None:
         capacity = self._backend.capacity
-        for activity in [each for each in self._backend.activities if each.status == "InProgress"]:
+        for activity in [each for each in self._backend.activities if each.ended_at is None]:
             problem = capacity.problem(activity.resource_id)
             if capacity.count(activity.resource_id) is None and problem is None:
                 continue
             activity.end(now, problem)
             if problem is None and activity.cooldown_s:
-                cooldowns = self._backend.cooldowns.setdefault(activity.resource_id, Cooldowns())
-                if activity.added > 0:
-                    cooldowns.out_until_s = now + activity.cooldown_s
-                else:
-                    cooldowns.in_until_s = now + activity.cooldown_s
+                cooldowns = self._cooldowns(activity.resource_id)
+                name = "out_until_s" if activity.added > 0 else "in_until_s"
+                setattr(cooldowns, name, now + activity.cooldown_s)
             log.info(f"{activity.resource_id}: {activity.message}")
 
     def _run_schedules(self, now: float) -> None:
-        """Runs the scheduled actions of the minutes that have begun since the last call."""
         while self._minute < _minute(now):
             self._minute += timedelta(minutes=1)
             for action in list(self._backend.scheduled_actions):
@@ -137,7 +132,6 @@ class Scaler:
         )
 
     def _policies(self, target: FakeScalableTarget, now: float) -> list[_Policy]:
-        """Evaluates the alarms of a target's policies that track a metric."""
         found = []
         for policy in self._backend.policies_of(target.resource_id, DIMENSION):
             if len(policy.alarms) != 2 or policy.target_tracking_scaling_policy_configuration is None:
@@ -169,7 +163,7 @@ class Scaler:
             self._scale_in(target, [each for each in policies if each.tracking.scale_in], instances, now)
 
     def _scale_out(self, target: FakeScalableTarget, policies: list[_Policy], instances: int, now: float) -> None:
-        cooldowns = self._cooldowns(target)
+        cooldowns = self._cooldowns(target.resource_id)
         before = cooldowns.instances_before(now, instances)
         desired, largest = self._largest([(each, each.high) for each in policies], before)
         if desired > instances:
@@ -182,12 +176,11 @@ class Scaler:
         if invoked is None or any(each.low.state_value != "ALARM" for each in policies):
             return
         desired, largest = self._largest([(each, each.low) for each in policies], instances)
-        if desired < instances and self._cooldowns(target).allow_in(now):
+        if desired < instances and self._cooldowns(target.resource_id).allow_in(now):
             cause, cooldown_s = largest.cause(largest.low), largest.tracking.scale_in_cooldown_s
             self._change(target, instances, desired, cause, now, cooldown_s)
 
     def _largest(self, alarms: list[tuple[_Policy, Alarm]], instances: int) -> tuple[int, _Policy]:
-        """Returns the largest desired capacity and its policy."""
         desired = []
         for policy, alarm in alarms:
             value = self._watch.latest(alarm)
@@ -224,7 +217,6 @@ def _minute(now: float) -> datetime:
 
 
 def _runs(action: FakeScheduledAction, minute: datetime) -> bool:
-    """Returns whether the action runs in a minute between its start and its end."""
     begins, ends = (_moment(each) for each in (action.start_time, action.end_time))
     if (begins is not None and minute < begins) or (ends is not None and minute > ends):
         return False

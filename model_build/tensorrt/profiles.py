@@ -49,8 +49,11 @@ def encoder_profile(model: EncoderModel, serving: Serving) -> Profile:
     """Returns the profile of model.onnx: [batch, sequence] for all inputs but valid_length, which is [batch]."""
     longest, most = model.max_input_tokens, serving.max_batch_size
     shortest = longest if model.padding == "max_length" else 1
-    asked = ((1, shortest), (timed_rows(serving) or 1, longest), (most, longest))
-    return _ranges(*(_encoder_shapes(model, batch, length) for batch, length in asked))
+    sizes = ((1, shortest), (timed_rows(serving) or 1, longest), (most, longest))
+    shapes: list[dict[str, Shape]] = [
+        {name: size[:1] if name == "valid_length" else size for name in model.inputs} for size in sizes
+    ]
+    return _ranges(*shapes)
 
 
 def text2text_profiles(
@@ -76,10 +79,6 @@ def text2text_profiles(
 def timed_rows(serving: Serving) -> int | None:
     """Returns None where batches are not asked for."""
     return max(serving.preferred_batch_sizes, default=None) if serving.dynamic_batching else None
-
-
-def _encoder_shapes(model: EncoderModel, batch: int, length: int) -> dict[str, Shape]:
-    return {name: (batch,) if name == "valid_length" else (batch, length) for name in model.inputs}
 
 
 def _decoder_shapes(batch: int, source: int, places: int, channels: int, d_kv: int) -> dict[str, Shape]:

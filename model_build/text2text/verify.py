@@ -1,9 +1,9 @@
-"""Runs the original by Hugging Face `generate` and the compiled model by its own serving code, example by example.
+"""The backend of encoder–decoders: compiles both graphs and compares them with Hugging Face `generate`.
 
 In: a checkpoint, a `TextGenerator` over compiled graphs, the evaluation pairs. Out: a `ParityComparison` of each. The
-decoding loop is the container's, not a copy. Both look for answers as the model is served: greedily or with beams,
-under the same constraints. Where it is served with sampling, both are greedy: chance has no equal answers. Logits are
-compared by feeding the original's output tokens to the compiled decoder.
+decoding loop is the container's, not a copy. Both decode as the model is served: greedily or with beams, under the same
+constraints. A model that is served with sampling is compared greedily. Logits are compared by feeding the original's
+output tokens to the compiled decoder.
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,42 @@ from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.settings import Settings
 from model_build.checkpoint import loading
 from model_build.metrics import ScoredAnswer
-from model_build.parity import ParityComparison
+from model_build.parity import Compare, ParityComparison
+from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
+from model_build.text2text import export, repository
+from model_build.text2text.compile import check_engines, compile_graphs, layers
 from model_build.torch_threads import every_core
+from model_build.triton.repository import version_folder
 from workloads import Example
 from workloads.errors import InvalidDocument
 
-# Rows in a batch of the original model: `generate` is slow, and wide batches help it most.
+__all__ = ["check_engines", "comparer", "compile_graphs", "layers", "served_folder"]
+
 ORIGINAL_BATCH = 64
+"""Rows in a batch of the original model: `generate` is slow, and wide batches help it most."""
 ORIGINAL_LOGITS = 2**27
 """Numbers that such a batch may have as logits, half a gigabyte: a vocabulary of 250,000 takes smaller batches."""
+
+
+def served_folder(plan: BuildPlan, made: Path) -> Path:
+    """The folder of the repository `made` from which the serving code loads the graphs."""
+    return version_folder(made, plan.workload.name)
+
+
+def comparer(plan: BuildPlan, made: Path, progress: Progress) -> Compare:
+    """Loads the original. The serving code runs the compiled model with the tokenizer in its folder."""
+    progress("Loading the checkpoint")
+    original = Original.load(plan.checkpoint.folder, export.load(plan.checkpoint.folder))
+    known = repository.settings(plan.compile_inputs.text2text, plan.target, plan.checkpoint)
+    settings = replace(known, max_batch_size=plan.variant.serving.max_batch_size)
+
+    def compared(folder: Path, progress: Progress) -> list[ParityComparison]:
+        compiled, file = TextGenerator.load(folder, settings), plan.source.path / "evaluation.jsonl"
+        size = settings.max_batch_size
+        return compare(original, compiled, plan.examples, batch_size=size, file=file, progress=progress)
+
+    return compared
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,8 +87,8 @@ class Question(Protocol):
 
 def ask(question: Question, account: PreflightAccount) -> Answer:
     """Returns the answer, which is unknown if AWS refuses a call."""
-    if account.is_local and isinstance(question, Quota | Image | ServiceRole):
-        return Answer("unknown", "A local account has no quotas and no service-linked roles, and pulls no images.")
+    if account.is_local and (answer := _answer_of_local_account(question, account)):
+        return answer
     try:
         return question.answer(account)
     except AwsRefused as error:
@@ -283,8 +283,6 @@ class MayDo:
     def answer(self, account: PreflightAccount) -> Answer:
         if account.caller.endswith(":root"):
             return Answer("pass", "The account's root user may do everything. Deploy as a role instead.")
-        if account.is_local and "assumed-role/" not in account.caller:
-            return Answer("pass", "The owner of a local account may do everything.")
         source, partition = account.principal(), account.caller.split(":")[1]
         resource = self.resource.format(partition=partition, account=account.number, region=account.region)
         with translate_aws_errors("SimulatePrincipalPolicy"):
@@ -295,6 +293,16 @@ class MayDo:
             return Answer("pass", f"{source} may.")
         denied = "An explicit Deny forbids it" if result["EvalDecision"] == "explicitDeny" else "No policy allows it"
         return Answer("fail", f"{denied} to {source}.", f"Allow {self.action} on {resource} there.")
+
+
+def _answer_of_local_account(question: Question, account: PreflightAccount) -> Answer | None:
+    """Returns the answer to what a local account lacks, or does not check for its owner."""
+    match question:
+        case Quota() | Image() | ServiceRole():
+            return Answer("unknown", "A local account has no quotas and no service-linked roles, and pulls no images.")
+        case MayDo() if "assumed-role/" not in account.caller:
+            return Answer("pass", "The owner of a local account may do everything.")
+    return None
 
 
 def _parameter(account: PreflightAccount, name: str) -> str | None:

@@ -4,8 +4,7 @@ import gzip
 import io
 import tarfile
 
-OUTSIDE = "outside"
-"""The file beside the folder to unpack to that `leaves_the_folder` writes over."""
+OUTSIDE = "outside"  # The file beside the folder to unpack to that `leaves_the_folder` writes over
 
 FIELDS = {"name": 0, "mode": 100, "size": 124, "magic": 257, "prefix": 345, "extended": 482}
 """The places of a header's fields."""

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_aws.http_server import ConnectionLimits, Handler, LimitedServer
+from local_aws.server import ConnectionLimits, Handler, LimitedServer
 from tests.fuzz import examples
 from tests.local_aws.wsgi_calls import HOST, KEYS, Spy, ask, environ_of, guarded, signed_headers
 

@@ -2,7 +2,6 @@
 
 import io
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 
 from inference_recommender.__main__ import main
-from inference_recommender.cli import jobs
 from inference_recommender.client import InferenceClient
 from inference_recommender.output import JobProgress, stdout_console, warn
 from inference_recommender.progress import ProgressUpdate
@@ -46,13 +44,12 @@ def test_a_sentence_stays_whole_whatever_the_width() -> None:
     assert logged(update("job", "IN_PROGRESS"), text) == f"job: IN_PROGRESS\n{text}\n"
 
 
-def test_a_terminal_of_80_columns_shows_the_name_the_bar_and_the_latest_figures() -> None:
+def test_a_terminal_of_80_columns_shows_the_name_and_the_bar() -> None:
     stream = io.StringIO()
     name = "text-classification-production-20261121-061200"
     with JobProgress(Console(file=stream, width=80, force_terminal=True)) as progress:
         progress.update(update(f"{name}-1", "COMPLETED", 1, 2))
-        running = update(f"{name}-2", "IN_PROGRESS", 2, 2)
-        progress.update(replace(running, users=12.0, invocations_per_minute=123_456.0, latency_ms=21.3))
+        progress.update(update(f"{name}-2", "IN_PROGRESS", 2, 2))
         progress.say("AWS answers again.")
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
     lines = [line.strip() for line in re.split(r"[\r\n]+", shown)]
@@ -60,8 +57,7 @@ def test_a_terminal_of_80_columns_shows_the_name_the_bar_and_the_latest_figures(
     assert f"{name}-2 (2 of 2)" in lines
     assert "AWS answers again." in lines
     assert any(line.startswith("1 of 2 COMPLETED") for line in lines)
-    last = [line for line in lines if line.startswith("2 of 2 IN_PROGRESS")][-1]
-    assert last.endswith("12 users, 123,456/min, p99 21.3 ms")
+    assert any(line.startswith("2 of 2 IN_PROGRESS") for line in lines)
 
 
 def test_a_log_has_tables_without_trailing_blanks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,18 +67,6 @@ def test_a_log_has_tables_without_trailing_blanks(capsys: pytest.CaptureFixture[
     shown = capsys.readouterr().out
     assert "long enough to pad" in shown
     assert not re.search(r" $", shown, re.MULTILINE)
-
-
-def test_an_account_without_jobs_is_listed_in_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Account:
-        def list_jobs(self, *_: object) -> list[object]:
-            return []
-
-    monkeypatch.setattr(jobs, "SageMakerAccount", Account)
-    assert main(["jobs", "list"]) == 0
-    assert capsys.readouterr() == ("", "No jobs.\n")
 
 
 def test_progress_and_warnings_print_control_characters_as_escapes() -> None:

@@ -7,7 +7,6 @@ import pytest
 from inference_recommender import payload_lengths
 from inference_recommender.payload_lengths import PayloadTokenizer, built_tokenizer, known_lengths, token_counts
 from inference_recommender.report.candidates import lengths_text
-from inference_recommender.report.sections import lengths_table
 from workloads import TextClassification, UsageError, load_workload
 
 CHECKPOINTS = {"spellcheck": "spellcheck", "duplicates": "product_bert"}
@@ -45,10 +44,6 @@ def test_percentiles_are_by_nearest_rank() -> None:
 def test_a_recommendation_states_its_payload_lengths() -> None:
     lengths = payload_lengths.payload_lengths(tokenizer_of("spellcheck"), load_workload("spellcheck").payloads())
     assert lengths_text(lengths) == ("Payload length: 11 tokens at P50, 19 at P99, 20 at most (workload limit 64).")
-    table = lengths_table(lengths)
-    assert table is not None
-    assert [(row["of"], row["p50"]) for row in table.rows] == [("requests", 11)]
-    assert lengths_table(None) is None
 
 
 def test_a_build_without_a_tokenizer_gives_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

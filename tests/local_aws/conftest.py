@@ -2,7 +2,7 @@
 that starts in a second.
 
 The account's Tritons are real. Its jobs replay figures (`replayed_load`), so that no test depends on the machine's
-speed; `measuring` is an account whose jobs measure, for slow tests.
+speed.
 """
 
 import io
@@ -103,13 +103,6 @@ def echo_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def account(tmp_path_factory: pytest.TempPathFactory, toolchain: Path) -> Iterator[LocalAccount]:
     state = tmp_path_factory.mktemp("account")
     with LocalAccount.start(state=state, toolchain=toolchain, program=REPLAYING) as running:
-        upload(running)
-        yield running
-
-
-@pytest.fixture(scope="session")
-def measuring(tmp_path_factory: pytest.TempPathFactory, toolchain: Path) -> Iterator[LocalAccount]:
-    with LocalAccount.start(state=tmp_path_factory.mktemp("measuring"), toolchain=toolchain) as running:
         upload(running)
         yield running
 

@@ -1,9 +1,6 @@
 """A running account: what its owner's tools need works, and what others could reach or read is closed."""
 
 import http.client
-import json
-import resource
-import socket
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,9 +16,8 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
-from local_aws.__main__ import OPEN_FILES
 from local_aws.process.local_account import LocalAccount
-from tests.local_aws.conftest import BUCKET, Endpoints, echo_request
+from tests.local_aws.conftest import BUCKET, Endpoints
 
 pytestmark = pytest.mark.integration
 
@@ -70,14 +66,37 @@ def test_the_secret_is_in_no_command_line_no_childs_environment_and_no_log(
     assert not [log for log in logs if secret in log.read_text("utf-8", "replace")]
 
 
-def test_all_that_is_bounded_can_be_open_at_once(account: LocalAccount) -> None:
-    soft, hard = resource.prlimit(account.pid, resource.RLIMIT_NOFILE)
-    assert soft == hard or soft >= OPEN_FILES
-
-
 def test_the_exports_file_has_what_was_printed(account: LocalAccount) -> None:
     exported = (account.log_file.parent / "exports").read_text()
     assert all(f"export {name}={value}\n" in exported for name, value in account.environment.items())
+
+
+@pytest.mark.parametrize(
+    ("keys", "headers"),
+    [
+        ("own", {"Origin": "https://evil.example"}),
+        ("own", {"Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain"}),
+        ("own", {"Host": "evil.example"}),
+        (("local", "local"), {}),
+        (("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzEXAMPLEKEY"), {}),
+        (None, {}),
+    ],
+)
+def test_no_web_page_and_no_known_key_reaches_the_way_to_a_model(
+    keys: Any, headers: dict[str, str], account: LocalAccount, client: Callable[[str], Any]
+) -> None:
+    """These calls lead from a bucket to an endpoint that runs code."""
+    known = account.client_arguments()
+    own = (known["aws_access_key_id"], known["aws_secret_access_key"])
+    calls = [("s3", "PUT", "/evil", ""), ("s3", "GET", f"/{BUCKET}/echo.tar.gz", "")]
+    calls += [("sagemaker", "POST", "/", f"SageMaker.{name}") for name in ("CreateModel", "CreateEndpoint")]
+    for service, method, path, target in [*calls, ("s3", "POST", "/moto-api/reset", "")]:
+        request = AWSRequest(method, account.endpoint_url + path, {"X-Amz-Target": target} if target else {}, b"{}")
+        if keys is not None:
+            SigV4Auth(Credentials(*(own if keys == "own" else keys)), service, "us-east-1").add_auth(request)
+        sent = {**dict(request.headers.items()), **headers}
+        assert requests.request(method, str(request.url), data=b"{}", headers=sent, timeout=60).status_code == 403
+    assert "evil" not in [bucket["Name"] for bucket in client("s3").list_buckets()["Buckets"]]
 
 
 def test_no_answer_invites_web_pages(account: LocalAccount) -> None:
@@ -129,23 +148,3 @@ def test_an_upload_in_signed_headers_with_its_checksum_at_the_end_arrives_whole(
     assert connection.getresponse().status == 200
     connection.close()
     assert client("s3").get_object(Bucket=BUCKET, Key="chunked")["Body"].read() == b"hello world"
-
-
-def test_an_invocation_in_chunks_arrives_whole(account: LocalAccount, endpoint: str) -> None:
-    path, body = f"/endpoints/{endpoint}/invocations", echo_request("in chunks").encode()
-    headers = signed_headers(account, "POST", path, body, **{"Content-Type": "application/json"})
-    port = int(account.endpoint_url.rpartition(":")[2])
-    connection = http.client.HTTPConnection("localhost", port, timeout=60)
-    chunks = [body[start : start + 7] for start in range(0, len(body), 7)]
-    connection.request("POST", path, iter(chunks), headers, encode_chunked=True)
-    answer = connection.getresponse()
-    assert (answer.status, json.loads(answer.read())["outputs"][0]["data"]) == (200, ["got in chunks"])
-    connection.close()
-
-
-def test_a_length_that_is_none_is_400(account: LocalAccount) -> None:
-    headers = signed_headers(account, "POST", "/", b"") | {"Host": "localhost", "Content-Length": "four"}
-    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    with socket.create_connection(("127.0.0.1", int(account.endpoint_url.rpartition(":")[2])), 60) as connection:
-        connection.sendall(f"POST / HTTP/1.1\r\n{head}\r\n".encode())
-        assert connection.recv(4096).startswith(b"HTTP/1.1 400 ")

@@ -1,7 +1,6 @@
 """The account bounds what it keeps: objects, data points, and what is started where there is no room."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,6 @@ from moto.settings import get_s3_default_key_buffer_size
 from local_aws import account as local_account
 from local_aws.account import LocalS3Backend
 from local_aws.cloudwatch import Distribution, LocalCloudWatchBackend, metric_key
-from local_aws.sagemaker import model_host
-from local_aws.sagemaker.model_host import ModelContainer, ModelHost
-from workloads import Unavailable
 
 SMALL = get_s3_default_key_buffer_size() // 5
 
@@ -52,20 +48,7 @@ def test_a_metric_keeps_its_latest_data_points(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("local_aws.cloudwatch.MAX_DATA_POINTS", 10)
     for second in range(25):
         backend.put(key, Distribution(float(second), (1.0,), (1.0,)))
-    assert [datum.at for datum in backend._data_of(key)] == list(range(15, 25))
-
-
-def test_no_model_is_fetched_or_started_where_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path) -> None:
-        raise Unavailable(f"{path} is full.")
-
-    monkeypatch.setattr(model_host, "check_room", full)
-    host = ModelHost(account_id="123456789012", state=tmp_path, toolchain=tmp_path)
-    with pytest.raises(Unavailable, match="is full"):
-        host.start(
-            ModelContainer(model_data_url="s3://nowhere/model.tar.gz", environment={}), "endpoint", "ml.c5.xlarge"
-        )
-    assert list(tmp_path.iterdir()) == []
+    assert list(backend.by_period(key, 0, 100, 1)) == list(range(15, 25))
 
 
 @pytest.mark.integration

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from local_aws.http_server import ConnectionLimits, LimitedServer, listening_sockets
+from local_aws.server import ConnectionLimits, LimitedServer, listening_sockets
 from tests.local_aws.conftest import wait_until
 from tests.local_aws.wsgi_calls import Spy
 
@@ -128,18 +128,6 @@ def test_a_call_at_work_is_not_cut_off_and_one_too_many_is_told_to_come_again() 
         gate.set()
         assert [all_of(connection)[-4:] for connection in at_work] == [b"done", b"done"]
         wait_until(lambda: asked(server) == 200, every_s=0.01)
-
-
-def test_what_a_refused_caller_still_sends_is_read_for_a_moment_only() -> None:
-    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-        start_response("403 Forbidden", [("Content-Length", "2")])
-        return [b"no"]
-
-    with serving(application, rest_s=0.2) as server:
-        connection = connected(
-            server, b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 99
-        )
-        assert all_of(connection).endswith(b"no")
 
 
 @pytest.mark.parametrize(

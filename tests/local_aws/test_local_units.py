@@ -4,23 +4,23 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from moto.cloudformation.exceptions import ValidationError
 
 from local_aws import machine
 from local_aws.__main__ import main
 from local_aws.cloudformation.stack_change import in_order, references
-from local_aws.cloudwatch import Distribution, buckets, distribution, is_statistic, percentile, statistic
+from local_aws.cloudwatch import (
+    Distribution,
+    distribution,
+    is_statistic,
+    statistic,
+)
+from local_aws.machine import highest_average
 from local_aws.owner_only import AccountKeys
-from local_aws.process import usage
 from local_aws.process.triton import remove_leftovers
-from local_aws.process.usage import highest_average
 from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
-from local_aws.sagemaker.endpoint_metrics import window_metrics
 from local_aws.sagemaker.model_host import default_model, model_data_url, unpack_model
 from local_aws.sagemaker.recommendation_request import InstanceTest, plan
 from local_aws.server import as_shell, exports
@@ -36,11 +36,6 @@ def repository(tmp_path: Path, files: Mapping[str, str]) -> Path:
     return tmp_path / "repository"
 
 
-def test_an_archive_unpacks_to_a_repository_and_names_its_only_model(tmp_path: Path) -> None:
-    unpack_model(echo_archive(), URL, tmp_path / "repository")
-    assert default_model(tmp_path / "repository", {}) == "echo"
-
-
 def test_an_archive_whose_name_tells_another_sha256_is_refused(tmp_path: Path) -> None:
     """CDK names an asset in S3 by its sha256."""
     content = echo_archive()
@@ -49,13 +44,6 @@ def test_an_archive_whose_name_tells_another_sha256_is_refused(tmp_path: Path) -
     with pytest.raises(Unavailable, match="it is damaged, or another archive"):
         unpack_model(tar_gz({"echo/config.pbtxt": ""}), named, tmp_path / "repository")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("content", [b"this is no archive", echo_archive()[:100]], ids=["no archive", "truncated"])
-def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(Unavailable) as refused:
-        unpack_model(content, URL, tmp_path / "repository")
-    assert str(refused.value).startswith(f"{URL} cannot be unpacked: it")
 
 
 @pytest.mark.parametrize(
@@ -88,21 +76,9 @@ def test_a_repository_that_leaves_open_which_model_answers_is_refused(
     assert str(refused.value) == message
 
 
-@pytest.mark.parametrize(
-    ("container", "url"),
-    [
-        ({"ModelDataUrl": URL}, URL),
-        (
-            {"ModelDataSource": {"S3DataSource": {"S3Uri": URL, "S3DataType": "S3Object", "CompressionType": "Gzip"}}},
-            URL,
-        ),
-    ],
-)
-def test_a_model_may_be_named_in_either_way(container: dict[str, Any], url: str) -> None:
-    assert model_data_url(container) == url
-
-
-def test_a_model_of_many_archives_is_refused() -> None:
+def test_a_model_is_named_in_either_way_and_is_one_archive() -> None:
+    source = {"S3Uri": URL, "S3DataType": "S3Object", "CompressionType": "Gzip"}
+    assert model_data_url({"ModelDataUrl": URL}) == model_data_url({"ModelDataSource": {"S3DataSource": source}}) == URL
     with pytest.raises(Unavailable) as refused:
         model_data_url({"Mode": "MultiModel", "ModelDataUrl": "s3://bucket/models/"})
     assert str(refused.value) == (
@@ -123,9 +99,7 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 def test_a_gpu_of_this_machine_stands_in_for_every_type_with_one(nvidia_smi: Path) -> None:
-    nvidia_smi.write_text(
-        '#!/bin/sh\n[ "$*" = "--query-gpu=name --format=csv,noheader" ] && echo "NVIDIA GeForce RTX 3060"\n'
-    )
+    nvidia_smi.write_text('#!/bin/sh\necho "NVIDIA GeForce RTX 3060"\n')
     nvidia_smi.chmod(0o700)
     assert machine.refusal("ml.g5.xlarge") is None
     assert machine.refusal("ml.g4dn.xlarge") is None
@@ -153,14 +127,6 @@ def test_only_types_with_a_chip_are_refused(nvidia_smi: Path) -> None:
     assert not families & {"c5", "c6g", "m6g", "t2", "r7i"}, "the g of a Graviton is no GPU"
 
 
-@given(st.lists(st.integers(1, 1000), min_size=1), st.sampled_from([1.0, 50.0, 90.0, 99.0, 99.9, 100.0]))
-def test_a_percentile_is_the_smallest_value_that_enough_do_not_exceed(values: list[int], rank: float) -> None:
-    found = percentile([Distribution(0, tuple(map(float, values)), (1.0,) * len(values))], rank)
-    assert found in values
-    assert sum(value <= found for value in values) >= rank / 100 * len(values) - 1e-9
-    assert sum(value < found for value in values) < rank / 100 * len(values) + 1e-9
-
-
 def test_statistics_weigh_values_by_their_counts() -> None:
     data = [Distribution(0, (1.0, 10.0), (9.0, 1.0)), Distribution(1, (2.0,), (10.0,))]
     found = {name: statistic(name, data) for name in ("SampleCount", "Sum", "Average", "Minimum", "Maximum", "p50")}
@@ -168,30 +134,9 @@ def test_statistics_weigh_values_by_their_counts() -> None:
     assert not is_statistic("p101")
 
 
-def test_buckets_are_aligned_on_the_period() -> None:
-    data = [Distribution(second, (1.0,), (1.0,)) for second in (59.0, 61.5, 119.0, 120.0)]
-    assert [(second, len(found)) for second, found in buckets(data, 60, 120, 60).items()] == [(60, 2)]
-
-
 def test_statistic_values_keep_their_sum_count_and_extremes() -> None:
     kept = distribution({"StatisticValues": {"Minimum": 1, "Maximum": 9, "SampleCount": 4, "Sum": 20}})
     assert [statistic(name, [kept]) for name in ("Minimum", "Maximum", "SampleCount", "Sum")] == [1, 9, 4, 20]
-
-
-def test_a_window_becomes_client_metrics_in_ms_and_model_latency_in_us() -> None:
-    window = {"started_at": 100.0, "users": 2, "invocations": 3, "errors": 1, "histogram": [[1.5, 2], [2.0, 1]]}
-    found = {key[1]: datum for key, datum in window_metrics("job", "endpoint", "variant", window)}
-    assert set(found) == {
-        "ClientInvocations",
-        "ClientInvocationErrors",
-        "NumberOfUsers",
-        "MachineStalledSeconds",
-        "ClientLatency",
-        "ModelLatency",
-    }
-    assert found["ClientLatency"].values == (1.5, 2.0)
-    assert found["ModelLatency"].values == (1500.0, 2000.0)
-    assert found["ModelLatency"].counts == (2.0, 1.0)
 
 
 def test_resources_come_after_all_they_refer_to() -> None:
@@ -203,9 +148,6 @@ def test_resources_come_after_all_they_refer_to() -> None:
     }
     assert in_order(resources) == ["A", "B", "C", "D"]
     assert set(references(resources["C"])) == {"B", "AWS::Region"}
-
-
-def test_a_circle_of_resources_is_refused() -> None:
     with pytest.raises(ValidationError, match=r"Circular dependency between resources: \[A, B\]"):
         in_order({"A": {"DependsOn": "B"}, "B": {"Properties": {"a": {"Ref": "A"}}}})
 
@@ -221,10 +163,10 @@ def test_a_long_reason_keeps_its_beginning_and_its_end() -> None:
 def test_other_work_is_the_cpu_time_of_programs_that_are_not_this_process_or_its_children(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    machine, own = iter([100.0, 103.0, 104.0]), iter([{1: 10.0}, {1: 11.0, 2: 0.5}, {1: 12.5}])
-    monkeypatch.setattr(usage, "_machine_cpu_s", lambda: next(machine))
-    monkeypatch.setattr(usage, "_own_cpu_s", lambda: next(own))
-    other = usage.OtherWork()
+    whole, own = iter([100.0, 103.0, 104.0]), iter([{1: 10.0}, {1: 11.0, 2: 0.5}, {1: 12.5}])
+    monkeypatch.setattr(machine, "_machine_cpu_s", lambda: next(whole))
+    monkeypatch.setattr(machine, "_own_cpu_s", lambda: next(own))
+    other = machine.OtherWork()
     assert other.seconds() == 1.5
     assert other.seconds() == 0.0
 

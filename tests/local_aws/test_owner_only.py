@@ -9,8 +9,6 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
-from hypothesis import given
-from hypothesis import strategies as st
 
 from local_aws.signature import MAX_SKEW_S
 from tests.local_aws.wsgi_calls import HOST, KEYS, Spy, ask, environ_of, guarded, of_url, signed, signed_headers
@@ -32,62 +30,42 @@ def test_a_request_of_the_owner_is_passed_on_whole() -> None:
     assert spy.bodies == [b"the body"]
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Origin": "https://evil.example"},
-        {"Origin": "null"},
-        {"Origin": f"http://{HOST}"},
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-origin"},
-    ],
-)
-def test_a_web_page_is_refused_even_with_the_key(headers: dict[str, str]) -> None:
-    answer = ask(guarded(Spy()), environ_of("POST", INVOKE, {**signed_headers("POST", INVOKE), **headers}))
-    said = next(iter(headers.values()))
-    assert (answer.status, json.loads(answer.body)["message"]) == (
-        403,
-        f"This local account answers no web page (origin '{said}').",
-    )
+PAGE = {"Origin": "https://evil.example"}
+UNSIGNED = {"Host": HOST}
+REFUSED: list[tuple[str, str, dict[str, str] | None, str]] = [
+    *(("POST", INVOKE, signed_headers("POST", INVOKE) | {"Origin": each}, "AccessDenied") for each in ("null", HOST)),
+    ("POST", INVOKE, signed_headers("POST", INVOKE) | PAGE, "AccessDenied"),
+    ("POST", INVOKE, signed_headers("POST", INVOKE) | {"Sec-Fetch-Site": "cross-site"}, "AccessDenied"),
+    ("OPTIONS", "/bucket/key", UNSIGNED | PAGE | {"Access-Control-Request-Method": "PUT"}, "AccessDenied"),
+    *(
+        ("GET", "/", signed_headers("GET", "/") | {"Host": host}, "AccessDenied")
+        for host in ("evil.example", "localhost.evil.example", "127.0.0.2", "", "localhost, evil", "[::2]", "a@b")
+    ),
+    *(
+        ("GET", "/", {"Host": host}, "MissingAuthenticationToken")  # the name is no reason to refuse
+        for host in ("localhost", "127.0.0.1:80", "[::1]:5055", "a-bucket.localhost:5055", "LOCALHOST:1")
+    ),
+    *(
+        ("POST", path, signed_headers("POST", path), "AccessDenied")
+        for path in ("/moto-api/reset", "/moto-api/", "/moto-api/seed?a=1")
+    ),
+    *(("POST", path, UNSIGNED, "MissingAuthenticationToken") for path in ("/", "/favicon.ico", INVOKE)),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "headers", "code"), REFUSED)
+def test_a_web_page_a_foreign_host_motos_api_and_an_unsigned_request_are_refused(
+    method: str, path: str, headers: dict[str, str], code: str
+) -> None:
+    assert refused(environ_of(method, path, headers)) == (403, code)
+    answer = ask(guarded(Spy()), environ_of(method, path, headers))
     assert not [name for name in answer.headers if name.lower().startswith("access-control")]
-
-
-def test_a_preflight_of_a_web_page_is_refused() -> None:
-    headers = {"Host": HOST, "Origin": "https://evil.example", "Access-Control-Request-Method": "PUT"}
-    assert refused(environ_of("OPTIONS", "/bucket/key", headers)) == (403, "AccessDenied")
-
-
-@pytest.mark.parametrize(
-    "host",
-    ["evil.example", "localhost.evil.example", "evil.example:5055", "127.0.0.2", "", "localhost, evil", "[::2]", "a@b"],
-)
-def test_a_name_that_was_made_to_resolve_here_is_refused(host: str) -> None:
-    headers = {**signed_headers("GET", "/"), "Host": host}
-    assert refused(environ_of("GET", "/", headers)) == (403, "AccessDenied")
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:80", "[::1]:5055", "a-bucket.localhost:5055", "LOCALHOST:1"])
-def test_the_names_of_loopback_are_no_reason_to_refuse(host: str) -> None:
-    environ = environ_of("GET", "/", {"Host": host})
-    assert refused(environ) == (403, "MissingAuthenticationToken")
-
-
-@pytest.mark.parametrize("path", ["/moto-api/reset", "/moto-api/", "/moto-api/seed?a=1"])
-def test_motos_own_api_is_closed_even_to_the_owner(path: str) -> None:
-    assert refused(signed("POST", path)) == (403, "AccessDenied")
-
-
-@pytest.mark.parametrize("path", ["/", "/favicon.ico", "/latest/meta-data/iam/security-credentials/", INVOKE])
-def test_no_path_is_open_to_a_request_without_a_signature(path: str) -> None:
-    assert refused(environ_of("POST", path, {"Host": HOST})) == (403, "MissingAuthenticationToken")
 
 
 @pytest.mark.parametrize(
     ("options", "code"),
     [
         ({"secret": "another"}, "SignatureDoesNotMatch"),
-        ({"key": "LOCAL0000000000OTHER"}, "InvalidClientTokenId"),
-        ({"key": "local", "secret": "local"}, "InvalidClientTokenId"),
         ({"key": "AKIAIOSFODNN7EXAMPLE"}, "InvalidClientTokenId"),
         ({"key": "AKIAIOSFODNN7EXAMPLE", "service": "s3"}, "InvalidAccessKeyId"),
     ],
@@ -97,34 +75,30 @@ def test_another_key_is_refused(options: dict[str, Any], code: str) -> None:
 
 
 def test_a_body_is_not_read_for_a_key_that_is_none_of_the_accounts() -> None:
-    class Unread(io.BytesIO):
-        def read(self, *_: Any) -> bytes:
-            raise AssertionError("the body was read")
-
     headers = {**signed_headers("PUT", "/bucket/key", service="s3", key="AKIAIOSFODNN7EXAMPLE"), "Content-Length": "9"}
-    assert refused(environ_of("PUT", "/bucket/key", headers, stream=Unread()))[0] == 403
+    unread = Failing(AssertionError("the body was read"))
+    assert refused(environ_of("PUT", "/bucket/key", headers, stream=unread))[0] == 403
 
 
-@given(st.sampled_from(["method", "target", "query", "body", "signed header", "host"]), st.sampled_from(["s3", "sts"]))
-def test_a_request_that_was_changed_on_its_way_is_refused(changed: str, service: str) -> None:
-    headers = signed_headers("POST", "/a/b?x=1", b"body", service=service, headers={"X-Amz-Target": "Do"})
-    method, target, body = "POST", "/a/b?x=1", b"body"
-    match changed:
-        case "method":
-            method = "PUT"
-        case "target":
-            target = "/a/c?x=1"
-        case "query":
-            target = "/a/b?x=2"
-        case "body":
-            body = b"bode"
-        case "signed header":
-            headers["X-Amz-Target"] = "Undo"
-        case "host":
-            headers["Host"] = "127.0.0.1:5055"
-    status, code = refused(environ_of(method, target, headers, body))
+@pytest.mark.parametrize("service", ["s3", "sts"])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"method": "PUT"},
+        {"target": "/a/c?x=1"},
+        {"target": "/a/b?x=2"},
+        {"body": b"bode"},
+        {"X-Amz-Target": "Undo"},
+        {"Host": "127.0.0.1:5055"},
+    ],
+)
+def test_a_request_that_was_changed_on_its_way_is_refused(changed: dict[str, Any], service: str) -> None:
+    sent: dict[str, Any] = {"method": "POST", "target": "/a/b?x=1", "body": b"body"}
+    headers = signed_headers(*sent.values(), service=service, headers={"X-Amz-Target": "Do"})
+    sent |= {name: changed[name] for name in sent if name in changed}
+    headers |= {name: value for name, value in changed.items() if name in headers}
+    _, code = refused(environ_of(sent["method"], sent["target"], headers, sent["body"]))
     assert code in ("SignatureDoesNotMatch", "XAmzContentSHA256Mismatch")
-    assert status in (400, 403)
 
 
 @pytest.mark.parametrize("off", [MAX_SKEW_S + 60, -MAX_SKEW_S - 60])
@@ -167,8 +141,12 @@ def test_a_url_of_signature_version_2_is_refused_with_the_way_out() -> None:
 
 
 @pytest.mark.parametrize("name", ["x-amz-copy-source", "X-Amz-Acl", "x-amz-meta-a", "x-amz-security-token"])
-def test_a_presigned_url_takes_no_header_of_amazon_that_was_not_signed(name: str) -> None:
-    assert refused(of_url("PUT", presigned("put_object"), {name: "/secret/s"})) == (403, "AccessDenied")
+def test_a_header_of_amazon_that_was_not_signed_is_refused(name: str) -> None:
+    unsigned = {name: "/secret/s"}
+    assert refused(of_url("PUT", presigned("put_object"), unsigned)) == (403, "AccessDenied")
+    if name != "x-amz-security-token":  # of another session
+        headers = signed_headers("PUT", "/bucket/key", service="s3") | unsigned
+        assert refused(environ_of("PUT", "/bucket/key", headers)) == (403, "AccessDenied")
 
 
 def test_a_presigned_url_takes_the_headers_that_were_signed_and_the_bodys_hash() -> None:
@@ -176,11 +154,6 @@ def test_a_presigned_url_takes_the_headers_that_were_signed_and_the_bodys_hash()
     hashed = {"x-amz-content-sha256": "UNSIGNED-PAYLOAD", "Content-Type": "text/plain"}
     assert ask(guarded(Spy()), of_url("PUT", url, {"x-amz-acl": "public-read"} | hashed)).status == 200
     assert refused(of_url("PUT", url, {"x-amz-acl": "public-read-write"})) == (403, "SignatureDoesNotMatch")
-
-
-def test_a_signed_request_takes_no_header_of_amazon_that_was_not_signed() -> None:
-    headers = {**signed_headers("PUT", "/bucket/key", service="s3"), "x-amz-copy-source": "/secret/s"}
-    assert refused(environ_of("PUT", "/bucket/key", headers)) == (403, "AccessDenied")
 
 
 @pytest.mark.parametrize("length", ["-1", "x", "1,1", "+4", "4 4", "9" * 20, "٣"])

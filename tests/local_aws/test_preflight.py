@@ -1,17 +1,13 @@
 """`python -m stacks preflight` against the account on this machine: what it prints, and what it cannot ask there."""
 
 import json
-import re
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from local_aws.process.local_account import LocalAccount
 from stacks.__main__ import main
-from workloads import ROOT, UsageError
 
 pytestmark = pytest.mark.integration
 
@@ -20,13 +16,6 @@ pytestmark = pytest.mark.integration
 def _an_account(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in account.environment.items():
         monkeypatch.setenv(name, value)
-
-
-def copy_workload(root: Path) -> None:
-    """Copies spellcheck without the recommendation that `make run` leaves."""
-    folder = root / "workloads" / "spellcheck"
-    folder.mkdir(parents=True)
-    shutil.copy(ROOT / "workloads" / "spellcheck" / "workload.toml", folder)
 
 
 def test_a_check_that_fails_is_exit_code_1_and_what_the_account_lacks_is_said(
@@ -46,33 +35,6 @@ def test_a_check_that_fails_is_exit_code_1_and_what_the_account_lacks_is_said(
     assert checks["AMI of amazon-linux-2023/neuron"]["verdict"] == "pass"
     assert [name for name, check in checks.items() if check["verdict"] == "fail"] == ["cdk bootstrap"]
     assert all((check["what_to_do"] is not None) is (check["verdict"] == "fail") for check in checks.values())
-
-
-def test_the_table_has_every_check_and_counts_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    copy_workload(tmp_path)
-    shutil.copy(ROOT / "cdk.json", tmp_path)
-    assert main(["preflight", "SpellcheckStack"], tmp_path) == 1
-    printed = capsys.readouterr().out
-    assert "quota of sagemaker: ml.g5.xlarge" in printed
-    assert re.search(r"^5 pass, 1 fail, \d+ unknown$", printed, re.MULTILINE)
-
-
-def test_the_release_is_asked_for_where_cdk_json_names_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    connection = "arn:aws:codeconnections:us-east-1:123456789012:connection/01234567-89ab-cdef-0123-456789abcdef"
-    context = {"release-repository": "example/models", "release-connection": connection}
-    (tmp_path / "cdk.json").write_text(json.dumps({"context": context}))
-    copy_workload(tmp_path)
-    main(["preflight", "ReleasePipelineStack", "--json"], tmp_path)
-    first, *others = json.loads(capsys.readouterr().out)["checks"]
-    assert (first["check"], first["verdict"]) == (f"connection {connection}", "unknown")
-    assert first["found"].startswith("AWS refused GetConnection: ")
-    assert {stack for check in others for stack in check["stacks"]} == {"ReleasePipelineStack"}
-
-
-def test_a_stack_that_there_is_not_is_refused() -> None:
-    with pytest.raises(UsageError) as raised:
-        main(["preflight", "Spellcheck"])
-    assert str(raised.value).startswith("There is no stack 'Spellcheck'. Known: DuplicatesStack, ")
 
 
 def test_a_role_is_told_what_its_policies_do_not_allow(

@@ -92,15 +92,9 @@ GOOD = f"AWS4-HMAC-SHA256 Credential={SCOPE}, SignedHeaders=host, Signature={'a'
     [
         ("/", {}, "MissingAuthenticationToken"),
         ("/", {"authorization": ""}, "IncompleteSignature"),
-        ("/", {"authorization": "Bearer x"}, "IncompleteSignature"),
         ("/", {"authorization": f"AWS {KEY}:signature"}, "IncompleteSignature"),
         ("/", {"authorization": GOOD}, "IncompleteSignature"),
         ("/", {"authorization": GOOD, "x-amz-date": "20260102T000000Z"}, "IncompleteSignature"),
-        (
-            "/",
-            {"authorization": GOOD.replace("a" * 64, "a" * 63), "x-amz-date": "20260101T000000Z"},
-            "IncompleteSignature",
-        ),
         ("/?X-Amz-Algorithm=AWS4-HMAC-SHA256", {}, "AuthorizationQueryParametersError"),
         (f"/?X-Amz-Algorithm=none&X-Amz-Credential={SCOPE}&X-Amz-Expires=9", {}, "AuthorizationQueryParametersError"),
         (f"/?AWSAccessKeyId={KEY}&Expires=1&Signature=x", {}, "InvalidRequest"),

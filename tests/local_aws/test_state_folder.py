@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from local_aws.__main__ import main
-from local_aws.process.local_account import LocalAccount
 from local_aws.state_folder import StateFolder, check_room
 from workloads import ROOT, Unavailable
 
@@ -22,17 +21,6 @@ folder = StateFolder.take(Path(sys.argv[1])); print("locked", flush=True); time.
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
-
-
-def test_a_second_account_is_refused_and_told_which_is_the_first(tmp_path: Path) -> None:
-    folder = tmp_path / "state"
-    with StateFolder.take(folder), pytest.raises(Unavailable) as refused:
-        StateFolder.take(folder)
-    assert str(refused.value) == (
-        f"{folder} is in use by another account, process {os.getpid()}. Stop that one, or choose another folder with "
-        "--state DIR."
-    )
-    StateFolder.take(folder).close()
 
 
 def test_a_second_account_ends_with_3_before_it_touches_the_first_ones_models(
@@ -48,14 +36,6 @@ def test_a_second_account_ends_with_3_before_it_touches_the_first_ones_models(
         "--state DIR.\n"
     )
     assert (tmp_path / "models").exists()
-
-
-def test_an_account_that_does_not_start_tells_its_own_last_lines(tmp_path: Path) -> None:
-    (tmp_path / "account.log").write_text("what another account said before\n")
-    with pytest.raises(Unavailable) as refused:
-        LocalAccount.start(state=tmp_path, program="this_is_no_module")
-    assert str(refused.value).endswith(": No module named this_is_no_module")
-    assert "what another account said" not in str(refused.value)
 
 
 def test_the_lock_of_a_killed_account_does_not_outlive_it(tmp_path: Path) -> None:
@@ -123,8 +103,5 @@ def test_nothing_is_started_in_a_folder_that_is_full(tmp_path: Path) -> None:
         f"{tmp_path} holds 0.0 GiB, and may hold 0.0 GiB. Delete endpoints, or the folders of old jobs in "
         f"{tmp_path / 'jobs'}."
     )
-
-
-def test_nothing_is_started_on_a_disk_that_is_full(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="nothing is started with less than"):
         check_room(tmp_path, min_free_bytes=1 << 60)

@@ -6,11 +6,8 @@ import pytest
 from benchmarks.searches.simulated_service import (
     ALIKE,
     MM1,
-    NOISY,
     Service,
     SimulatedService,
-    mm1_capacity_per_minute,
-    true_capacity_per_minute,
 )
 
 
@@ -38,10 +35,6 @@ def test_a_batch_waits_for_its_size_or_the_delay() -> None:
     assert _finished_ms(_service(queue_delay_ms=50), 0, 1, 2, 3, 4) == [17, 17, 17, 17, 65]
 
 
-def test_a_preferred_size_goes_first() -> None:
-    assert _finished_ms(_service(preferred=(2,), queue_delay_ms=50), 0, 1, 2, 3, 4) == [13, 13, 25, 25, 65]
-
-
 def test_users_send_again_when_they_are_answered() -> None:
     run = SimulatedService(_service(), 0).closed_loop([0.0, 0.005], 0.06, think_ms=4)
     assert np.round(run.sent_s * 1000, 6).tolist() == [0, 5, 15, 26, 37]
@@ -56,17 +49,7 @@ def test_nothing_is_done_in_a_stall() -> None:
     assert (run.latencies_ms > 11 + 1e-6).mean() == pytest.approx(1 - np.exp(-21 / 20), abs=0.04)
 
 
-def test_a_seed_is_a_run() -> None:
-    one, same, other = (SimulatedService(NOISY, seed).open_loop(20_000, 5).latencies_ms for seed in (1, 1, 2))
-    assert one.tolist() == same.tolist() != other.tolist()
-
-
 def test_the_percentile_of_an_mm1_queue_is_the_one_of_theory() -> None:
     """Percentile q of the time in system is -ln(1 - q) / (mu - lambda): 48.0 ms at 9,240 a minute."""
     latencies = SimulatedService(MM1, 5).open_loop(9_240, 1_600).latencies_ms
     assert np.percentile(latencies, 99) == pytest.approx(-np.log(0.01) / (250 - 154) * 1000, rel=0.03)
-
-
-@pytest.mark.slow
-def test_the_true_capacity_of_an_mm1_queue_is_the_one_of_theory() -> None:
-    assert true_capacity_per_minute(MM1, 99, 50) == pytest.approx(mm1_capacity_per_minute(MM1, 99, 50), rel=0.005)

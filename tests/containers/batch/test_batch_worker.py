@@ -15,16 +15,14 @@ from numpy.typing import NDArray
 
 from containers.batch.answering import BatchPredictor
 from containers.batch.source import Chunk, cut
-from containers.batch.worker import answers
-from containers.batch.worker_pool import ChunkQueue
+from containers.batch.worker import WorkerPool, answers
 from containers.encoder import goldens, load_engine
 from containers.encoder.predictor import Predictor as Encoder
 from containers.encoder.preprocess import Preprocessor
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import install, run
 
-HANGS_S = 60.0
-"""Ends a hanging test."""
+HANGS_S = 60.0  # Ends a hanging test
 CHUNK_ROWS, BATCH_ROWS = 12, 4
 
 
@@ -113,8 +111,8 @@ def test_a_worker_whose_device_fails_ends_at_once(tmp_path: Path) -> None:
     """Its vocabulary is too small, which no check finds before a batch runs."""
     model = write_model(tmp_path / "model")
     graph = onnx.load(model / "model.onnx")
-    (words,) = (weight for weight in graph.graph.initializer if weight.name == "words")
-    words.CopyFrom(onnx.numpy_helper.from_array(np.zeros((2, 4), np.float32), "words"))
+    (words,) = (weight for weight in graph.graph.initializer if weight.name == "words.weight")
+    words.CopyFrom(onnx.numpy_helper.from_array(np.zeros((2, 16), np.float32), "words.weight"))
     onnx.save(graph, model / "model.onnx")
     source = write_rows(tmp_path / "in.jsonl", map(row, range(8)))
     ended = run(install(tmp_path / "program"), "--model", model, "--input", source, "--output", tmp_path / "out")
@@ -126,6 +124,8 @@ def test_a_worker_whose_device_fails_ends_at_once(tmp_path: Path) -> None:
 
 
 def test_a_worker_has_at_most_two_chunks_and_none_waits_while_another_worker_is_idle() -> None:
-    queue = ChunkQueue([Chunk(number, "in.jsonl", 0, 0, 1, 1, 1) for number in range(5)], workers=2)
-    taken = [queue.take(running) for running in (0, 1, 2, 0, 1, 0, 0)]
+    pool = WorkerPool([], [])
+    pool._chunks.extend(Chunk(number, "in.jsonl", 0, 0, 1, 1, 1) for number in range(5))
+    pool._workers = [None, None]  # type: ignore[list-item]
+    taken = [pool._take(running) for running in (0, 1, 2, 0, 1, 0, 0)]
     assert [chunk and chunk.number for chunk in taken] == [0, 1, None, 2, 3, 4, None]

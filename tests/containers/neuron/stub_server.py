@@ -47,8 +47,7 @@ SERVING = ServerSettings(
     pipeline_cores=1,
 )
 
-HANGS_S = 120.0
-"""Seconds that bound a hanging test; they are no expectation of the machine's speed."""
+HANGS_S = 120.0  # Seconds that bound a hanging test; they are no expectation of the machine's speed
 
 
 class StubSteps:

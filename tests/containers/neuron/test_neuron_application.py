@@ -60,20 +60,15 @@ def request(
     body: object = GOOD, path: str = "/invocations", method: str = "POST", headers: dict[bytes, bytes] | None = None
 ) -> HttpRequest:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return HttpRequest(method, path, headers or {}, raw, keep_alive=True, http_1_0=False)
+    return HttpRequest(method, path, headers or {}, raw, keep_alive=True)
 
 
 INPUT = GOOD["inputs"][0]
 MANY_INPUTS = [{"name": f"X{n}", "shape": [0, 1], "datatype": "BYTES", "data": []} for n in range(9999)]
 HOSTILE: list[tuple[HttpRequest, int]] = [
     (request({**GOOD, "outputs": [{"name": []}]}), 400),
-    (request({**GOOD, "outputs": [{"name": {}}]}), 400),
     (request({**GOOD, "outputs": [{"name": "LABEL"}] * 50_000}), 400),
-    (request({**GOOD, "id": {}}), 400),
-    (request(b'{"inputs": [], "id": NaN}'), 400),
-    (request(b"\xff\xfe\x00"), 400),
     (request(b"[" * 100_000), 400),
-    (request(b"1" * 10_000), 400),
     (request(b"\x1f\x8b\x08\x00garbage", headers={b"content-encoding": b"gzip"}), 415),
     (request({"inputs": [{"name": "X" * 100_000}]}), 400),
     (request({"inputs": MANY_INPUTS}), 400),
@@ -107,17 +102,13 @@ def test_an_error_of_the_model_is_500_with_its_traceback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "longest", "error"),
+    ("answers", "error"),
     [
-        ([{"LABEL": "buy", "SCORE": float("nan")}], 999, "UnsendableAnswer: the model's answer is not JSON: "),
-        (answer_all([0]), 50, "UnsendableAnswer: the model's answer has "),
-        ([], 999, "RuntimeError: the model gave 0 answers to 1 rows"),
+        ([{"LABEL": "buy", "SCORE": float("nan")}], "UnsendableAnswer: the model's answer is not JSON: "),
+        ([], "RuntimeError: the model gave 0 answers to 1 rows"),
     ],
 )
-def test_an_answer_that_cannot_be_sent_is_an_error_of_the_model(
-    answers: Sequence[Any], longest: int, error: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kserve, "LONGEST_ANSWER", longest)
+def test_an_answer_that_cannot_be_sent_is_an_error_of_the_model(answers: Sequence[Any], error: str) -> None:
     status, body = Answered(request(), predict=lambda rows: answers).only
     assert (status, body["error"].startswith(f"The model failed: {error}")) == (500, True), body
 
@@ -131,7 +122,7 @@ def test_repeated_errors_do_not_fill_the_log() -> None:
     assert lines == ['400 "no"'] * MAX_LINES
     now = LINES_PERIOD_S
     errors.answer(400, "line\nbreak")
-    assert lines[MAX_LINES:] == [f"{5000 - MAX_LINES} more requests failed", '400 "line\\nbreak"']
+    assert lines[MAX_LINES:] == ['400 "line\\nbreak"']
 
 
 def test_a_large_body_is_parsed_in_a_thread_and_a_small_one_in_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -321,23 +321,18 @@ class TestNeuron:
     def path(self, tmp_path: Path) -> str:
         return fake_neuron.write_package(tmp_path / "packages", "torch_neuron")
 
-    def test_one_worker_for_each_core(self, compiled: Path, path: str, tmp_path: Path) -> None:
+    def test_each_core_has_a_worker_and_one_that_differs_from_the_original_does_not_serve(
+        self, compiled: Path, path: str, tmp_path: Path
+    ) -> None:
         (compiled / "server.json").write_text(SERVING.to_json())
         with running(compiled, tmp_path / "server.log", PYTHONPATH=path, NEURON_RT_NUM_CORES="2") as server:
             assert [visible_cores(worker) for worker in server.workers()] == ["0", "1"]
             answers = asyncio.run(load(server.port, callers=8, requests_each=5))
         predictor = Predictor.load(compiled)
-        assert len(answers) == 40
         for text, status, label in answers:
             [expected] = predictor.predict([{"text": text}])
             assert isinstance(expected, dict)
             assert (status, label) == (200, expected["LABEL"])
-
-    @pytest.mark.slow
-    def test_a_core_that_differs_from_the_original_does_not_serve(
-        self, compiled: Path, path: str, tmp_path: Path
-    ) -> None:
-        (compiled / "server.json").write_text(SERVING.to_json())
         [first, *others] = json.loads((compiled / GOLDENS).read_text())
         (compiled / GOLDENS).write_text(json.dumps([{**first, "outputs": {"logits": [9.0, 0.0, 0.0]}}, *others]))
         environment = {"NEURON_RT_NUM_CORES": "1", "PORT": str(free_port()), "PYTHONPATH": path}

@@ -1,6 +1,5 @@
 """The Neuron server's metrics: requests of the task and a sample of latencies, if a stack requests them."""
 
-import asyncio
 import json
 import random
 import time
@@ -25,10 +24,6 @@ def test_a_sample_keeps_the_percentiles() -> None:
     assert sampled[98] <= ordered[11_880] <= sampled[99]
 
 
-def test_few_values_are_all_sampled() -> None:
-    assert sample([3.0, 1.0, 2.0], 100) == [1.0, 2.0, 3.0]
-
-
 def test_a_workers_record_is_empty_once_taken() -> None:
     record = RequestRecord()
     for latency in (2.0, 1.00049):
@@ -47,6 +42,10 @@ def test_the_requests_of_all_workers_are_one_number_also_when_it_is_0() -> None:
     reports.print(at_s=120)
     values = [{key: each for key, each in json.loads(line).items() if key != "_aws"} for line in lines]
     dimensions = {"Workload": "query_intent", "Stack": "QueryIntentStack"}
+    metrics = [{"Name": "Invocations", "Unit": "Count"}]
+    names = {"Namespace": "TransformersInProduction", "Dimensions": [["Workload", "Stack"]]}
+    directive = {**names, "Metrics": metrics}
+    assert json.loads(lines[0])["_aws"] == {"Timestamp": 60_000, "CloudWatchMetrics": [directive]}
     assert values == [
         {**dimensions, "Invocations": 7},
         {**dimensions, "ServerErrors": 1},
@@ -80,11 +79,3 @@ def metrics(log: Path) -> list[dict[str, Any]]:
 
 def latencies(log: Path) -> list[float]:
     return [latency for line in metrics(log) for latency in line.get("ResponseTime", [])]
-
-
-def test_without_a_request_for_metrics_none_are_printed() -> None:
-    lines: list[str] = []
-    reports = TaskReports({"METRICS_WORKLOAD": "query_intent"}, lines.append)
-    reports.add({"requests": 3, "errors": 0, "latencies_ms": [1.0, 2.0, 3.0]})
-    asyncio.run(reports.print_each_period())
-    assert lines == []

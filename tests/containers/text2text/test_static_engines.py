@@ -1,6 +1,10 @@
-"""The static graphs on PyTorch answer as Hugging Face `generate` does. The cases of `cuda` need a GPU."""
+"""The static graphs answer as Hugging Face `generate` does: one contract for PyTorch and for TensorRT.
 
-from collections.abc import Callable
+The cases of `cuda` need a GPU. TensorRT runs on a GPU in host memory, with ONNX Runtime.
+"""
+
+import ctypes
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +14,19 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from containers.text2text import torch_engine
+from containers.text2text import tensorrt_engine, torch_engine
 from containers.text2text.generator import TextGenerator
 from containers.text2text.settings import Settings
 from containers.text2text.static_cache import StaticEngine
+from containers.text2text.tensorrt_plan import plan_name
 from model_build.parity import ParityComparison
+from model_build.tensorrt.profiles import text2text_profiles
 from model_build.text2text import export
 from model_build.text2text.verify import Original, compare
+from tests.containers.fake_tensorrt import Gpu, install, write_plan
 from tests.model_build.miniatures.tiny_t5 import LIKELY_TOKEN, make_checkpoint, make_texts, make_tokenizer
-from workloads import Example
+from tests.model_build.tensorrt.tensorrt_graphs import T5, T5_CHANNELS, T5_D_KV, t5
+from workloads import Example, Serving
 
 ROWS = 6
 SETTINGS = Settings(
@@ -40,11 +48,21 @@ def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return Original.load(folder, export.load(folder))
 
 
-@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=needs_gpu), "tensorrt"])
 def engine(
     request: pytest.FixtureRequest, original: Original, tmp_path_factory: pytest.TempPathFactory
-) -> StaticEngine:
-    return on_torch(original, tmp_path_factory.mktemp("traced"), request.param)
+) -> Iterator[StaticEngine]:
+    folder = tmp_path_factory.mktemp("compiled")
+    if request.param != "tensorrt":
+        yield on_torch(original, folder, request.param)
+        return
+    gated = "gated-gelu" in (original.folder / "config.json").read_text()
+    profiles = text2text_profiles(T5, Serving(max_batch_size=ROWS), channels=T5_CHANNELS, d_kv=T5_D_KV)
+    for name, model in t5(gated).items():
+        write_plan(folder / plan_name(name, "7.5"), model, profiles[name], capability="7.5")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        install(monkeypatch, Gpu())
+        yield tensorrt_engine.load(folder)
 
 
 def on_torch(original: Original, folder: Path, device: str, *, half: bool = False) -> StaticEngine:
@@ -108,10 +126,24 @@ def test_an_earlier_batch_in_the_cache_changes_no_answer(engine: StaticEngine) -
     asked, live = (np.full((2, 9), 7), np.ones((2, 9), np.int64), 0), np.ones(2, np.bool_)
     state = engine.encode(*asked)
     expected = engine.step(state, live).tolist()
-    assert isinstance(state.program, torch_engine.TorchProgram)
-    with torch.inference_mode():
-        state.program.past.fill_(torch.nan)
+    if isinstance(program := state.program, torch_engine.TorchProgram):
+        with torch.inference_mode():
+            program.past.fill_(torch.nan)
+    else:
+        assert isinstance(program, tensorrt_engine.TensorRtProgram)
+        for cache in program.memory.caches:
+            np.ctypeslib.as_array((ctypes.c_uint8 * 256).from_address(cache)).fill(0xFF)
     assert engine.step(engine.encode(*asked), live).tolist() == expected
+
+
+def test_a_batch_that_is_too_large_or_gone_is_refused(engine: StaticEngine) -> None:
+    rows = np.ones((ROWS + 1, 4), np.int64)
+    with pytest.raises(ValueError, match=r"^a batch of 7 × 4 tokens, where 6 × 24 are the most$"):
+        engine.encode(rows, rows, 0)
+    earlier = engine.encode(rows[:2], rows[:2], 0)
+    engine.encode(rows[:2], rows[:2], 0)
+    with pytest.raises(RuntimeError, match=r"^this batch's caches were taken by a later one$"):
+        engine.step(earlier, np.ones(2, np.bool_))
 
 
 def test_fp16_changes_logits_little_and_the_checkpoint_not_at_all(original: Original, tmp_path: Path) -> None:

@@ -1,22 +1,20 @@
 """Texts in, texts out: batching changes no answer, and a bad row affects only its request."""
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import normalizers, processors
 
-from containers.text2text.generator import Refusal, TextGenerator, pad
-from containers.text2text.settings import Settings
-from tests.model_build.miniatures.tiny_t5 import LETTERS, make_texts, make_tokenizer
+from containers.text2text.generator import Refusal, TextGenerator
+from tests.model_build.miniatures.tiny_t5 import LETTERS, make_tokenizer
 
 BAD_ROWS = {
     b"abc\xff": "TEXT row 0 is not UTF-8: byte 3 is 0xff.",
     b"": "TEXT row 0 is empty or blank.",
     " \t\n\u3000".encode(): "TEXT row 0 is empty or blank.",
     b"a" * 30: "TEXT row 0 has 32 tokens, at most 24 are allowed.",
-    b"a" * 1000: "TEXT row 0 has 1000 characters; the first 768 are 770 tokens already, at most 24 are allowed.",
+    b"a"
+    * 6_000_000: "TEXT row 0 has 6000000 characters; the first 768 are 770 tokens already, at most 24 are allowed.",
 }
 
 
@@ -39,10 +37,6 @@ def test_a_request_with_several_rows_is_refused_as_a_whole_and_names_its_bad_row
     assert answers[1:] == generator.answer([[b"other"]])
 
 
-def test_a_batch_of_only_bad_rows_is_refused(generator: TextGenerator) -> None:
-    assert all(isinstance(answer, Refusal) for answer in generator.answer([[row] for row in BAD_ROWS]))
-
-
 def test_the_longest_row_allowed_is_not_cut(generator: TextGenerator) -> None:
     """tokenizer.json says to cut at 8 tokens; serving must not."""
     tokens = generator.tokenise(b"qwertyuiopasdfghjklzxc")
@@ -56,20 +50,6 @@ def test_batching_changes_no_answer(generator: TextGenerator, requests: list[lis
     batched = generator.answer([[text.encode() for text in rows] for rows in requests])
     singly = [[answer_alone(generator, text) for text in rows] for rows in requests]
     assert batched == singly
-
-
-def test_rows_end_at_different_steps_in_this_miniature(generator: TextGenerator) -> None:
-    """Rows of a batch of these texts end at different steps, which the tests above rely on."""
-    rows = [generator.tokenise(text.encode()) for text in make_texts(16)]
-    lengths = {len(output) for output in generator.generate([row for row in rows if not isinstance(row, Refusal)])}
-    assert len(lengths) > 3
-
-
-def test_a_text_that_would_take_seconds_to_tokenise_is_refused_at_once(generator: TextGenerator) -> None:
-    started = time.process_time()
-    answer = generator.tokenise(b"a" * 6_000_000)
-    assert time.process_time() - started < 0.5
-    assert isinstance(answer, Refusal)
 
 
 def test_a_long_text_of_few_tokens_is_answered(generator: TextGenerator) -> None:
@@ -86,24 +66,6 @@ def test_a_text_without_a_token_is_refused(generator: TextGenerator) -> None:
     tokenizer.normalizer = normalizers.Replace("-", "")
     tokenizer.post_processor = processors.TemplateProcessing(single="$A", special_tokens=[])
     assert TextGenerator(tokenizer, generator.engine, generator.settings).tokenise(b"---") == Refusal("has no tokens")
-
-
-def test_padding_is_on_the_right_and_masked() -> None:
-    token_ids, mask = pad([[5, 6, 7], [8]], 3)
-    assert token_ids.tolist() == [[5, 6, 7], [8, 3, 3]]
-    assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
-
-
-def test_settings_pass_through_config_pbtxt() -> None:
-    settings = Settings(
-        max_input_tokens=1,
-        max_output_tokens=2,
-        decoder_start_token_id=3,
-        eos_token_ids=(4, 5),
-        pad_token_id=6,
-        threads=7,
-    )
-    assert Settings.from_parameters(settings.to_parameters()) == settings
 
 
 def answer_alone(generator: TextGenerator, text: str) -> bytes:

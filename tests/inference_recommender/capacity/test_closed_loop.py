@@ -1,17 +1,13 @@
 """The highest sustained rate within a limit: on constructed runs, and on a simulated service of known capacity."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from benchmarks.searches.simulated_service import COLD, STALLING, Requests, SimulatedService
 from inference_recommender.capacity.closed_loop import SustainedLoad, capacity, sustained
 from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.statistics import samples_needed
 
 P99 = Limit(percentile=99, latency_ms=50)
 
@@ -75,12 +71,6 @@ def test_too_few_requests_are_no_evidence() -> None:
     assert _capacity(*_closed_loop([1] * 10, [30] * 10), end_s=10) is not None
 
 
-def test_nothing_at_all_is_no_evidence() -> None:
-    nothing = np.array([], dtype=float)
-    assert _capacity(nothing, nothing, 10) is None
-    assert _capacity(*_closed_loop([1], [30]), end_s=0) is None
-
-
 def test_a_load_with_failures_is_no_evidence() -> None:
     finished, latencies = _closed_loop([1] * 10, [100] * 10)
     assert _capacity(finished, latencies, 10, failed=10) is not None
@@ -120,34 +110,10 @@ def test_dependent_late_requests_count_for_less() -> None:
     assert sustained(finished, bursts, succeeded, P99, 100) is None
 
 
-def test_a_run_shorter_than_an_interval_is_one_load() -> None:
-    estimate = _capacity(*_closed_loop([2] * 3, [500] * 3), end_s=3)
-    assert estimate is not None
-    assert estimate.invocations_per_minute == pytest.approx(30_000)
-
-
-@pytest.mark.parametrize(("percentile", "needed"), [(50, 5), (90, 29), (95, 59), (99, 299), (99.9, 2995)])
-def test_enough_samples_are_asked_for_to_bound_the_percentile(percentile: float, needed: int) -> None:
-    assert samples_needed(percentile) == needed
-    assert (percentile / 100) ** needed <= 0.05 < (percentile / 100) ** (needed - 1)
-
-
-@settings(max_examples=50)
-@given(rate=st.integers(40, 400), seconds=st.integers(10, 40), latency=st.floats(1, 200))
-def test_a_steady_run_has_its_own_rate(rate: int, seconds: int, latency: float) -> None:
-    finished, _ = _closed_loop([1] * seconds, [rate] * seconds)
-    estimate = _capacity(finished, np.full(len(finished), latency), seconds)
-    assert estimate is not None
-    assert estimate.invocations_per_minute == pytest.approx(rate * 60, rel=0.02)
-    assert estimate.within_limit == (latency <= 50)
-
-
 def _stairs(users_per_step: int, steps: int, step_s: float) -> list[float]:
     return [step * step_s for step in range(steps) for _ in range(users_per_step)]
 
 
-TRUE_CLOSED_LOOP = {14: 26.5, 16: 26.5, 18: 37.5, 20: 37.5, 22: 39.0, 24: 39.0, 26: 48.5, 28: 50.0}
-"""P99 in ms by users, of 400 s of a warm STALLING service each: the full batches after a stall make it jump."""
 TRUE_SATURATION = 45_970
 """Invocations per minute from 8 users on, in the same runs."""
 
@@ -175,27 +141,6 @@ def test_stairs_find_the_rate_and_the_load_of_a_known_service() -> None:
 @pytest.mark.slow
 def test_the_interval_of_stairs_covers_the_truth_for_17_of_twenty_seeds() -> None:
     _check_stairs(range(20), covered=17)
-
-
-@pytest.mark.slow
-def test_the_known_service_is_known() -> None:
-    warm = replace(COLD, cold_factor=1.0)
-    for users, latency in TRUE_CLOSED_LOOP.items():
-        run = SimulatedService(warm, 7).closed_loop([0.0] * users, 400)
-        assert float(np.percentile(run.latencies_ms, 99)) == pytest.approx(latency, abs=0.6)
-        assert len(run.finished_s) / 400 * 60 == pytest.approx(TRUE_SATURATION, rel=0.005)
-
-
-def test_the_walk_of_a_minute_comes_to_a_capacity_with_an_interval() -> None:
-    """`make run`: one user for 20 s, then two and more, 24 a minute, for 40 s; a limit that is far away."""
-    joins = [0.0, 20.0] + [20 + 2.5 * k for k in range(1, 16)]
-    run = SimulatedService(COLD, 3).closed_loop(joins, 60)
-    estimate = _estimate(run, Limit(percentile=99, latency_ms=200), 60)
-    assert estimate is not None
-    assert estimate.interval is not None
-    assert estimate.within_limit
-    assert estimate.interval[0] <= estimate.invocations_per_minute <= estimate.interval[1]
-    assert estimate.invocations_per_minute == pytest.approx(TRUE_SATURATION, rel=0.05)
 
 
 def test_one_load_is_judged_as_a_whole() -> None:

@@ -5,7 +5,8 @@ from math import exp, factorial, log
 import numpy as np
 import pytest
 
-from benchmarks.searches.simulated_service import BATCHING, MM1, STALLING, Service, SimulatedService
+from benchmarks.searches.estimate import series
+from benchmarks.searches.simulated_service import BATCHING, MM1, STALLING, Service
 from inference_recommender.capacity.flow_equivalent import (
     SHARES,
     Dispersion,
@@ -19,8 +20,6 @@ from inference_recommender.capacity.statistics import Floats
 from inference_recommender.capacity.time_series import Series
 
 P99 = Limit(percentile=99.0, latency_ms=50.0)
-JOINS = (0.0, 20.0, *(20 + 2.5 * number for number in range(1, 16)))
-"""The times in seconds at which users join as in spellcheck's [traffic.quick]."""
 
 
 def _exponential(mean_ms: float) -> Floats:
@@ -86,33 +85,9 @@ def test_the_wait_is_as_long_as_the_completions_variance_makes_it(index: float, 
     assert other.latency_ms(rate, 99.0) / queue.latency_ms(rate, 99.0) == pytest.approx(factor, rel=0.05)
 
 
-def test_variance_over_minutes_counts_for_as_long_as_the_queue_lasts() -> None:
-    assert Dispersion(over_s=60.0, index=31.0).at(6.0) == 4.0
-    assert Dispersion(over_s=60.0, index=31.0).at(600.0) == 31.0
-    assert Dispersion(over_s=60.0, index=0.4).at(6.0) == 0.4
-
-
-def _series(model: Service, seed: int) -> Series:
-    """The time series of users who join at `JOINS`, in points of a second."""
-    run = SimulatedService(model, seed).closed_loop(JOINS, 60.0)
-    second = np.minimum(run.finished_s.astype(np.intp), 59)
-    latencies = [run.latencies_ms[second == number] for number in range(60)]
-    return Series(
-        period_s=1,
-        seconds=tuple(float(number) for number in range(60)),
-        users=tuple(float(np.searchsorted(JOINS, number, side="right")) for number in range(60)),
-        invocations=tuple(float(len(each)) for each in latencies),
-        errors=(0.0,) * 60,
-        latency_ms={
-            name: tuple(float(np.percentile(each, rank)) for each in latencies)
-            for name, rank in (("p50", 50), ("p90", 90), ("p95", 95), ("p99", 99))
-        },
-    )
-
-
 def _records(model: Service, seed: int) -> Records:
-    series = _series(model, seed)
-    found = records(series, series.latency_ms)
+    measured = series(model, seed, disturbed=False)
+    found = records(measured, measured.latency_ms)
     assert found is not None
     return found
 
@@ -152,9 +127,9 @@ def _half_as_fast(series: Series, periods: range) -> Series:
 
 
 def test_periods_in_which_the_machine_stalled_do_not_enter_the_estimate() -> None:
-    series = _series(MM1, 0)
+    measured = series(MM1, 0, disturbed=False)
     truth = _records(MM1, 0).estimate(P99).invocations_per_minute or 0.0
-    disturbed = _half_as_fast(series, range(30, 60, 2))
+    disturbed = _half_as_fast(measured, range(30, 60, 2))
     found = records(disturbed, disturbed.latency_ms)
     assert found is not None
     assert found.estimate(P99).invocations_per_minute == pytest.approx(truth, rel=0.05)
@@ -164,26 +139,19 @@ def test_periods_in_which_the_machine_stalled_do_not_enter_the_estimate() -> Non
     assert (unaware.estimate(P99).invocations_per_minute or 0.0) < 0.8 * truth
 
 
-def test_a_machine_that_stalled_nearly_all_the_time_is_measured_as_a_whole() -> None:
-    disturbed = _half_as_fast(_series(MM1, 0), range(58))
-    found = records(disturbed, disturbed.latency_ms)
-    assert found is not None
-    assert len(found.users) > 40
-
-
 def test_of_periods_without_a_percentile_or_a_user_nothing_is_told() -> None:
-    series = _series(MM1, 0)
-    assert records(series, {}) is None
-    assert records(series, {"p99": (None,) * 60}) is None
-    assert records(series.model_copy(update={"users": (None,) * 60}), series.latency_ms) is None
-    assert records(series.model_copy(update={"users": (1e12,) * 60}), series.latency_ms) is None
-    assert records(series, {"p99": (float("inf"),) * 60}) is None
+    measured = series(MM1, 0, disturbed=False)
+    assert records(measured, {}) is None
+    assert records(measured, {"p99": (None,) * 60}) is None
+    assert records(measured.model_copy(update={"users": (None,) * 60}), measured.latency_ms) is None
+    assert records(measured.model_copy(update={"users": (1e12,) * 60}), measured.latency_ms) is None
+    assert records(measured, {"p99": (float("inf"),) * 60}) is None
 
 
 def test_model_latency_has_the_clients_proportions() -> None:
-    series = _series(MM1, 0)
-    half = tuple(None if value is None else value / 2 for value in series.latency_ms["p99"])
-    found = model_latencies(series.model_copy(update={"model_latency_ms": {"p99": half}}), "p99")
-    assert found["p50"] == pytest.approx([(value or 0) / 2 for value in series.latency_ms["p50"]])
+    measured = series(MM1, 0, disturbed=False)
+    half = tuple(None if value is None else value / 2 for value in measured.latency_ms["p99"])
+    found = model_latencies(measured.model_copy(update={"model_latency_ms": {"p99": half}}), "p99")
+    assert found["p50"] == pytest.approx([(value or 0) / 2 for value in measured.latency_ms["p50"]])
     assert found["p99"] == half
-    assert model_latencies(series, "p99") == {}
+    assert model_latencies(measured, "p99") == {}

@@ -63,24 +63,18 @@ def test_noise_between_probes_widens_the_interval() -> None:
     assert noisy > 1.5 * plain
 
 
-def test_without_late_requests_only_the_low_end_is_known() -> None:
-    probe = _probe(10_000.0, [500] * 60, [0] * 60)
-    found = rate_at_limit([probe], 0.01, 0.95, limit=LIMIT)
-    assert 10_000 < found.low < 12_000
-    assert found.high == float("inf")
-    assert found.half_width == float("inf")
-
-
-def test_where_all_are_late_only_the_high_end_is_known() -> None:
-    probe = _probe(10_000.0, [500] * 60, [500] * 60)
-    found = rate_at_limit([probe], 0.01, 0.95, limit=LIMIT)
-    assert found.low == 0
-    assert found.high < 10_000
-
-
 def test_the_saturation_bounds_what_little_evidence_leaves_open() -> None:
     """A single short probe: the most that is answered is a tenth above it."""
     probe = _probe(40_000.0, [500, 500], [0, 0])
     found = rate_at_limit([probe], 0.01, 0.95, limit=LIMIT, saturation=44_000)
     assert 32_000 < found.low < found.rate < found.high < 46_000
     assert found.low < found.surely < found.rate
+
+
+def test_without_late_requests_or_others_only_one_end_is_known() -> None:
+    none, all_late = (
+        rate_at_limit([_probe(10_000.0, [500] * 60, [late] * 60)], 0.01, 0.95, limit=LIMIT) for late in (0, 500)
+    )
+    assert 10_000 < none.low < 12_000
+    assert (none.high, none.half_width) == (float("inf"), float("inf"))
+    assert (all_late.low, all_late.high < 10_000) == (0, True)

@@ -9,7 +9,6 @@ from benchmarks.searches.simulated_service import (
     COLD,
     EXPONENTIAL,
     MM1,
-    STALLING,
     Service,
     SimulatedService,
     mm1_capacity_per_minute,
@@ -32,16 +31,6 @@ def _search(service: Service, limit: Limit, seed: int) -> Capacity:
     return Search(send=SimulatedService(service, seed).probe, limit=limit, longest_s=3600).run()
 
 
-def _long_run_percentile_ms(
-    service: Service, rate_per_minute: float, percentile: float, requests: int, seed: int
-) -> tuple[float, float]:
-    """Returns the percentile of a warm service at a fixed rate and its standard error, over ten runs."""
-    duration_s = requests / 10 / (rate_per_minute / 60)
-    runs = [SimulatedService(service, seed + run).open_loop(rate_per_minute, duration_s) for run in range(10)]
-    percentiles = [float(np.percentile(run.latencies_ms, percentile)) for run in runs]
-    return float(np.mean(percentiles)), float(np.std(percentiles, ddof=1) / np.sqrt(10))
-
-
 def _rates(service: Service, limit: Limit, seeds: range) -> np.ndarray:
     return np.array([_search(service, limit, seed).invocations_per_minute or 0.0 for seed in seeds])
 
@@ -60,13 +49,6 @@ def test_95_of_a_hundred_seeds_are_within_5_percent_and_at_most_5_pass_falsely()
     rates = _rates(COLD, P99_80, range(1000, 1100))
     assert (np.abs(rates / TRUE_CAPACITY - 1) <= 0.05).sum() >= 95
     assert (rates > TRUE_FAR_OVER).sum() <= 5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("rate", "limit"), [(TRUE_CAPACITY, 80.0), (TRUE_FAR_OVER, 88.0)])
-def test_the_known_capacity_is_known(rate: int, limit: float) -> None:
-    result, error = _long_run_percentile_ms(STALLING, rate, 99, 4_000_000, 99)
-    assert abs(result / limit - 1) < 0.06 + 2 * error / limit
 
 
 def test_the_capacity_of_an_mm1_queue_is_the_one_of_theory() -> None:
@@ -97,12 +79,6 @@ def test_a_search_returns_interval_warm_up_and_probes() -> None:
     assert 4 < search.warm_up_s < 30
     assert result.latency_ms == pytest.approx(80, rel=0.5)
     assert 6 <= len(result.probes) <= 12
-
-
-def test_a_warm_service_has_no_warm_up() -> None:
-    search = Search(send=SimulatedService(MM1, 3).probe, limit=P99_50, longest_s=30)
-    search.run()
-    assert search.warm_up_s == 0
 
 
 def _independent(capacity: float, fail: float = 0.0) -> SendProbe:
@@ -165,13 +141,6 @@ def test_a_search_whose_time_is_over_keeps_the_interval_that_was_too_wide() -> N
     assert (result.reason, result.invocations_per_minute) == (Reason.TIME.value, None)
     assert result.interval is not None
     assert result.interval[0] < mm1_capacity_per_minute(MM1, 99, 50) < result.interval[1]
-
-
-def test_five_minutes_and_twelve_probes_are_enough_for_an_interval() -> None:
-    search = Search(send=SimulatedService(MM1, 1002).probe, limit=P99_50)
-    assert search.run().invocations_per_minute is not None
-    assert search.spent_s <= 300
-    assert search.count <= 12
 
 
 def test_a_service_that_the_start_rate_is_too_much_for_is_searched_below_it() -> None:

@@ -7,44 +7,6 @@ import pytest
 from inference_recommender.capacity.server_times import answered, read_counters, server_times, warm_up_s
 
 MS = 1_000_000
-WARMED_UP: dict[str, Any] = {
-    "model_stats": [
-        {
-            "name": "spellcheck",
-            "version": "1",
-            "last_inference": 1795425408401,
-            "inference_count": 29,
-            "execution_count": 4,
-            "inference_stats": {
-                "success": {"count": 29, "ns": 958233129},
-                "fail": {"count": 0, "ns": 0},
-                "queue": {"count": 29, "ns": 153631},
-                "compute_input": {"count": 29, "ns": 4605159},
-                "compute_infer": {"count": 29, "ns": 945244009},
-                "compute_output": {"count": 29, "ns": 8092053},
-                "cache_hit": {"count": 0, "ns": 0},
-                "cache_miss": {"count": 0, "ns": 0},
-            },
-            "response_stats": {},
-            "batch_stats": [
-                {
-                    "batch_size": size,
-                    "compute_input": {"count": 1, "ns": placed},
-                    "compute_infer": {"count": 1, "ns": ran},
-                    "compute_output": {"count": 1, "ns": taken},
-                }
-                for size, placed, ran, taken in (
-                    (1, 205955, 42423037, 127209),
-                    (4, 67149, 10773991, 158675),
-                    (8, 137824, 26057968, 188550),
-                    (16, 189251, 40703829, 363859),
-                )
-            ],
-            "memory_usage": [],
-        }
-    ]
-}
-"""Triton 2.51's answer for spellcheck right after its start, whose model_warmup has batches of 1, 4, 8 and 16."""
 
 
 def told(name: str, *, requests: int, queue_ms: float, compute_ms: tuple[float, float, float], batches: int) -> Any:
@@ -66,11 +28,6 @@ def told(name: str, *, requests: int, queue_ms: float, compute_ms: tuple[float, 
 
 def _named(compute_ms: tuple[float, float, float]) -> list[tuple[str, float]]:
     return list(zip(("input", "infer", "output"), compute_ms, strict=True))
-
-
-def test_the_warm_up_is_told_by_a_server_that_nobody_asked_yet() -> None:
-    """Triton's verbose log had 128 ms between the first sample and the loaded model, of the same start."""
-    assert warm_up_s(read_counters(WARMED_UP)) == pytest.approx(0.1214, abs=1e-4)
 
 
 def test_means_are_of_the_requests_between_two_readings() -> None:
@@ -110,3 +67,8 @@ def test_models_that_answered_nothing_do_not_count() -> None:
     restarted = read_counters({"model_stats": [told("m", requests=1, queue_ms=1, compute_ms=(0, 1, 0), batches=1)]})
     assert server_times(before, restarted) is None
     assert answered(before, restarted) == 0
+
+
+def test_the_warm_up_of_a_server_that_had_no_request_yet_is_what_it_executed() -> None:
+    counters = read_counters({"model_stats": [told("m", requests=4, queue_ms=1, compute_ms=(2, 97, 1), batches=4)]})
+    assert warm_up_s(counters) == pytest.approx(0.1)

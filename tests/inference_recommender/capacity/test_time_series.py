@@ -7,7 +7,6 @@ import pytest
 
 from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.time_series import Series, series_findings
-from inference_recommender.measurement import measurements
 
 P95 = Limit(percentile=95, latency_ms=50)
 NO_LIMIT = Limit(percentile=95, latency_ms=None)
@@ -56,12 +55,6 @@ def test_a_load_that_may_or_may_not_keep_the_limit_widens_the_interval() -> None
     assert interval[0] < 3000 < 4000 < interval[1]
 
 
-def test_without_a_limit_the_highest_load_counts() -> None:
-    interval = series_findings(_ramp(3), NO_LIMIT).interval
-    assert interval is not None
-    assert interval[0] <= 6000 <= interval[1]
-
-
 def test_where_no_load_keeps_the_limit_there_is_no_interval() -> None:
     assert series_findings(_series([1.0] * 10, [600.0] * 10, [80.0] * 10), P95).interval is None
 
@@ -88,28 +81,3 @@ def test_warm_up_is_detected_in_the_first_load_and_left_out() -> None:
     assert findings.interval is not None
     assert findings.interval[0] < 7500 < findings.interval[1]
     assert findings.interval[1] < 7700
-
-
-def test_a_measurement_has_both_per_instance() -> None:
-    """Two instances: the series is the fleet's."""
-    described = {
-        "StoppingConditions": {"ModelLatencyThresholds": [{"Percentile": "P95", "ValueInMilliseconds": 50}]},
-        "InferenceRecommendations": [
-            {
-                "EndpointConfiguration": {
-                    "EndpointName": "e",
-                    "InstanceType": "ml.c5.xlarge",
-                    "InitialInstanceCount": 2,
-                    "VariantName": "AllTraffic",
-                },
-                "Metrics": {"MaxInvocations": 6000, "ModelLatency": 20},
-                "ModelConfiguration": {},
-            }
-        ],
-    }
-    (measured,) = measurements(described, [], {"e": _ramp(4)})
-    assert measured.max_invocations_per_minute == 3000
-    assert measured.max_invocations_interval is not None
-    assert measured.max_invocations_interval[0] <= 3000 <= measured.max_invocations_interval[1]
-    assert measured.max_invocations_interval[1] < 3300
-    assert measured.warm_up_s is None

@@ -22,8 +22,8 @@ PROBES = (
     Probe(invocations_per_minute=36_000.0, duration_s=20.0, latency_ms=80.0, late_share=0.03),
 )
 SLOW = (Probe(invocations_per_minute=60.0, duration_s=20.0, latency_ms=61.5, late_share=0.9),)
-REFUSED_BY_FLEET = "--fleet: "
-"""`prove` has read the recommendation and compares the fleet with the target."""
+TOO_SHORT = "--max-duration-s: 1 s is too short"
+"""`prove` has read the recommendation and computes the duration of its proof."""
 NO_FILE = "does not exist"
 FAILED = "The test failed without a reason."
 
@@ -52,7 +52,7 @@ class Ending:
     candidates: tuple[Candidate, ...] = ()
     workload: str = "spellcheck"
     simulate: tuple[set[int], str]
-    prove: tuple[set[int], str] = ({2}, REFUSED_BY_FLEET)
+    prove: tuple[set[int], str] = ({2}, TOO_SHORT)
     compare: tuple[set[int], str] = ({0}, "No regression was found.")
     report: tuple[set[int], str] = ({0}, "")
 
@@ -171,7 +171,7 @@ def test_each_command_names_the_true_reason(name: str, tmp_path: Path, capsys: p
     of = [ending.workload, "--from", file, "--runs", str(tmp_path / "out")]
     commands = {
         "simulate": ["simulate", *of, "--trace", "flash-sale", "--seeds", "2"],
-        "prove": ["prove", *of, "--url", "http://127.0.0.1:9", "--fleet"],
+        "prove": ["prove", *of, "--url", "http://127.0.0.1:9", "--max-duration-s", "1"],
         "compare": ["compare", str(run.path), str(run.path)],
         "report": ["report", str(run.path), "--format", "json"],
     }

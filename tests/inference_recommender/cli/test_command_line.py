@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -75,27 +74,19 @@ def test_every_commands_help_has_an_example(command: str, capsys: pytest.Capture
     assert f"example:\n  python -m inference_recommender {command}" in capsys.readouterr().out
 
 
-OLD = [
-    *((command, (command,)) for command in renamed.COMMANDS),
-    *((flag, (command, "x", f"{flag}=1")) for command, flags in renamed.FLAGS.items() for flag in flags),
-]
-
-
-@pytest.mark.parametrize(("name", "arguments"), OLD, ids=[" ".join(arguments) for _, arguments in OLD])
-def test_an_old_name_is_answered_with_the_new_one(cli: Cli, name: str, arguments: tuple[str, ...]) -> None:
-    refused = cli(*arguments)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert f"{name} was replaced. Use " in refused.stderr.replace("`", "")
-
-
-def test_what_replaces_an_old_name_exists(cli: Cli) -> None:
+def test_an_old_name_is_answered_with_the_new_one_which_exists(cli: Cli) -> None:
+    helps = {command: cli(command, "--help").stdout for command in COMMANDS}
     for command, new in renamed.COMMANDS.items():
+        refused = cli(command)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert f"`{command}` was replaced. Use `python -m inference_recommender {new}`." in refused.stderr
         assert new.split()[0] in COMMANDS, command
-    for command, flags in renamed.FLAGS.items():
-        shown = cli(command, "--help").stdout
-        for flag, new in flags.items():
-            assert all(word in shown for word in new.split() if word.startswith("--")), flag
-            assert f" {flag} " not in shown, flag
+    for (command, flag), new in renamed.FLAGS.items():
+        refused = cli(command, "x", f"{flag}=1")
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert f"{command} {flag} was replaced. Use {new}." in refused.stderr
+        assert all(word in helps[command] for word in new.split() if word.startswith("--")), flag
+        assert f" {flag} " not in helps[command], flag
 
 
 def test_an_unknown_workload_and_profile_are_refused(cli: Cli) -> None:
@@ -138,13 +129,6 @@ def test_a_job_that_could_not_start_on_aws_is_rejected_when_it_is_planned(cli: C
     assert here.returncode == 0, here.stderr
 
 
-def test_aws_is_warned_of_traffic_that_it_does_not_document_and_a_local_account_is_not(cli: Cli) -> None:
-    command = ("run", "spellcheck", "--target", "cpu", "--traffic", "quick", "--dry-run")
-    message = "traffic.quick.phases.0.duration_s is 20; the service documents 120 to 3600."
-    assert message in cli(*command).stderr
-    assert message not in cli(*command, **LOCAL).stderr
-
-
 def test_a_dry_run_without_aws_prints_a_valid_request_with_placeholders(cli: Cli) -> None:
     shown = cli("run", "--job", "advanced", "--dry-run", "--target", "cpu")
     assert problems("sagemaker", "CreateInferenceRecommendationsJob", json.loads(shown.stdout)) == []
@@ -184,6 +168,7 @@ def test_a_dry_run_of_a_default_job_of_a_package_is_a_valid_request(cli: Cli) ->
             ("run", "--job", "advanced", "--from-default", "nowhere"),
             "nowhere is not a run folder: it has no request.json.\n",
         ),
+        (("report", "."), ". is not a run folder: it has no workload.json.\n"),
         (("jobs", "stop"), "jobs stop: needs the name of a job. `jobs list` shows the names.\n"),
     ],
 )
@@ -210,12 +195,6 @@ NO_CREDENTIALS = (
 def test_an_aws_that_is_not_there_says_what_to_do(cli: Cli, environment: dict[str, str], message: str) -> None:
     refused = cli("invoke", "spellcheck", "a", **environment)
     assert (refused.returncode, refused.stderr) == (3, f"{message}\n")
-
-
-def test_a_folder_that_is_no_run_is_refused(cli: Cli, tmp_path: Path) -> None:
-    refused = cli("report", str(tmp_path))
-    assert refused.returncode == 2
-    assert refused.stderr == f"{tmp_path} is not a run folder: it has no workload.json.\n"
 
 
 def test_a_reader_of_stdout_that_has_gone_is_no_traceback() -> None:

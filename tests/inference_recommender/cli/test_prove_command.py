@@ -13,7 +13,7 @@ import pytest
 
 from inference_recommender.__main__ import main
 from inference_recommender.cli import prove as command_line
-from inference_recommender.cli.prove import check_artifact, check_endpoint_lifetime, check_fleet
+from inference_recommender.cli.prove import check_artifact, check_endpoint_lifetime
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.requests import read_payloads
@@ -284,7 +284,6 @@ def test_what_could_not_be_proven_is_refused_before_any_load(
 RECOMMENDED = Path("recommendation.json")
 CHECKS: dict[str, Callable[[SystemUnderTest], None]] = {
     "artifact": lambda system: check_artifact(system, a_recommendation(), a_candidate(), RECOMMENDED),
-    "fleet": lambda system: check_fleet(system, a_candidate(10), 12_000),
     "lifetime": lambda system: check_endpoint_lifetime(system, 726, NOW),
 }
 
@@ -293,7 +292,6 @@ CHECKS: dict[str, Callable[[SystemUnderTest], None]] = {
     ("check", "changes", "problem"),
     [
         ("artifact", {"archive_sha256": None, "instance_type": "unknown"}, None),
-        ("fleet", {"instances": 10}, None),
         ("lifetime", {}, None),
         ("lifetime", {"expires_at": NOW + timedelta(seconds=726)}, None),
         (
@@ -309,19 +307,6 @@ CHECKS: dict[str, Callable[[SystemUnderTest], None]] = {
             "Prove it on an endpoint of ml.c5.xlarge.",
         ),
         (
-            "fleet",
-            {"instances": 4},
-            "--fleet: endpoint-1 has 4 instances. 12,000 invocations/min need the 10 recommended ones. Deploy the "
-            "fleet, or omit --fleet: each instance then gets its share.",
-        ),
-        (
-            "fleet",
-            {"stands_in": True},
-            "--fleet: endpoint-1 has one server for all of its instances, as every endpoint of the local account does. "
-            "12,000 invocations/min need the 10 recommended ones. Deploy the fleet, or omit --fleet: each instance "
-            "then gets its share.",
-        ),
-        (
             "lifetime",
             {"expires_at": NOW + timedelta(minutes=10)},
             "--max-duration-s: the proof may take 726 s, but endpoint-1 expires in 600 s, at "
@@ -329,9 +314,7 @@ CHECKS: dict[str, Callable[[SystemUnderTest], None]] = {
         ),
     ],
 )
-def test_a_proof_needs_the_measured_archive_enough_instances_and_time(
-    check: str, changes: dict[str, Any], problem: str | None
-) -> None:
+def test_a_proof_needs_the_measured_archive_and_time(check: str, changes: dict[str, Any], problem: str | None) -> None:
     if problem is None:
         CHECKS[check](a_system(**changes))
         return

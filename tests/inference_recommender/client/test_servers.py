@@ -1,4 +1,4 @@
-"""What each failure of a server becomes, over urllib3 and over boto3, against real servers on loopback."""
+"""The client turns each failure of a server into one of its errors, against real servers on loopback."""
 
 import json
 import re
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import numpy as np
 import pytest
 from botocore.exceptions import ClientError
 
@@ -170,19 +169,6 @@ def test_an_attempt_over_http_ends_with_the_deadline_of_its_call() -> None:
 
 
 @both
-def test_an_attempt_over_tls_has_a_timeout(
-    connect: Connect, name: str, certificate: tuple[Path, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, context = certificate
-    monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    monkeypatch.setenv("AWS_CA_BUNDLE", str(file))
-    with behaving(sending(b"", b""), context) as url, connect(url, 1.5) as place, pytest.raises(Unreachable):
-        place.send(REQUEST, LONG_S)  # the server closes the connection
-    with behaving(silent, context) as url, connect(url, 1.5) as place, pytest.raises(TimedOut):
-        place.send(REQUEST, LONG_S)
-
-
-@both
 @pytest.mark.parametrize(
     "conduct",
     [
@@ -201,37 +187,6 @@ def test_an_answer_over_the_limit_is_rejected(connect: Connect, name: str, condu
         pytest.raises(NotAnAnswer, match=message),
     ):
         place.send(REQUEST, LONG_S)
-
-
-def test_an_error_over_the_limit_is_rejected() -> None:
-    """Over HTTP only: botocore itself reads the body of an error."""
-    endless = sending(b"HTTP/1.1 503 Busy\r\n\r\n", bytes(65_536))
-    with (
-        behaving(endless) as url,
-        over_http(url, max_answer_bytes=1 << 20) as place,
-        pytest.raises(NotAnAnswer, match="larger than max_answer_bytes"),
-    ):
-        place.send(REQUEST, LONG_S)
-
-
-@both
-def test_threads_get_their_own_answers(connect: Connect, name: str) -> None:
-    def echo(body: bytes) -> tuple[int, bytes]:
-        value = json.loads(body)["inputs"][0]["data"][0]
-        return 200, OUTPUT.replace(b"7", str(value).encode())
-
-    def call(number: int) -> None:
-        client = InferenceClient(place, binary=False)
-        answers[number] = [client.infer({"A": [number * 100 + call]})["O"].tolist()[0] for call in range(10)]
-
-    answers: dict[int, list[int]] = {}
-    with serving(echo) as server, connect(server.root) as place:
-        threads = [threading.Thread(target=call, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert answers == {number: [number * 100 + call for call in range(10)] for number in range(8)}
 
 
 @both
@@ -322,18 +277,6 @@ def test_retry_after_is_read(connect: Connect, name: str) -> None:
 
 
 @both
-def test_a_large_request_and_answer_go_over_tls(
-    connect: Connect, name: str, certificate: tuple[Path, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, context = certificate
-    monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    monkeypatch.setenv("AWS_CA_BUNDLE", str(file))
-    body = np.random.default_rng(7).bytes(1 << 20)
-    with serving(lambda received: (200, received), tls=context) as server, connect(server.root) as place:
-        assert place.send(Body(content=body), LONG_S).content == body
-
-
-@both
 def test_a_false_size_of_the_binary_header_is_not_an_answer(connect: Connect, name: str) -> None:
     binary = b"Content-Type: application/vnd.sagemaker-triton.binary+json;json-header-size=x\r\n"
     answer = HEAD + binary + b"Inference-Header-Content-Length: x\r\nContent-Length: 2\r\n\r\n{}"
@@ -382,7 +325,7 @@ def test_a_model_of_a_multi_model_endpoint_is_named() -> None:
 
 
 class FailingContainer:
-    """A boto3 client whose container fails: 424, with the container's own status beside it."""
+    """A boto3 client whose container fails: 424, and the container's own status."""
 
     def __init__(self, status: int) -> None:
         self._status = status

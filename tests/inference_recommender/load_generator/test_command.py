@@ -7,8 +7,6 @@ import errno
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -137,13 +135,6 @@ def test_the_plan_that_help_shows_is_one(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(shown[shown.index("{") : shown.rindex("}") + 1], "utf-8")
     plan = LoadPlan.from_json(tmp_path / "plan.json")
     assert plan.stopping_conditions.latency is not None
-
-
-def test_only_a_run_that_is_over_imports_scipy() -> None:
-    """SciPy takes a few tenths of a second to import, which a generator would start later by."""
-    program = "import sys; import inference_recommender.load_generator.__main__; print('scipy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
 
 
 WITHOUT_FILES = packed()

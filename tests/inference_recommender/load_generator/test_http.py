@@ -6,16 +6,13 @@ A server may hang up, hang, talk out of turn, or not be there. Connections run i
 import gc
 import weakref
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
 from inference_recommender.load_generator import http
 from inference_recommender.load_generator.http_answer import MOST_ANSWER_BYTES, BadAnswer, ParsedAnswer, whole_head
-from inference_recommender.load_generator.load_run import DRAIN_S
-from inference_recommender.load_generator.loops import BACKLOG_S
-from inference_recommender.load_generator.plan import Arrivals, TrafficPattern, arrival_times
+from inference_recommender.load_generator.plan import Arrivals, TrafficPattern
 from tests.inference_recommender.load_generator.virtual_run import START_S, drive, users
 from tests.virtual_time import Network, Peer, Request, answering, http_answer
 
@@ -103,39 +100,7 @@ def test_a_server_that_hangs_up_between_requests_has_not_failed() -> None:
     assert virtual.network.connections == len(virtual.run.log) + 1
 
 
-IDLE_S = 0.3
 LOW_RATE = Arrivals(invocations_per_minute=60, duration_in_seconds=8, connections=8, seed=1)
-
-
-def _closing_idle_connections(closed: Callable[[], None] = lambda: None) -> Network:
-    """Returns servers that close a connection once it was idle for `IDLE_S`, also one that never had a request."""
-    last_s: dict[Peer, float] = {}
-
-    def watch(peer: Peer, now: Callable[[], float]) -> None:
-        last_s[peer] = now()
-
-        def look() -> None:
-            if now() - last_s[peer] >= IDLE_S - 1e-6:
-                closed()
-                peer.hang_up()
-
-        peer.call_later(IDLE_S, look)
-
-    def serve(request: Request, peer: Peer) -> None:
-        peer.send(OK, after_s=0.01)
-        watch(peer, peer.now)
-
-    return Network(serve, on_connect=lambda peer: watch(peer, peer.now))
-
-
-def test_connections_that_a_server_closes_when_idle_are_no_errors() -> None:
-    network = _closing_idle_connections()
-    virtual = drive(LOW_RATE, answering(), network=network)
-    assert virtual.ended == "traffic ended"
-    assert virtual.run.log.requests().errors == 0
-    assert len(virtual.run.log) == len(arrival_times(LOW_RATE)) > 3
-    assert len(virtual.run.log.requests().unfinished_intended_s) == 0
-    assert network.connections >= 8 * 8 / (IDLE_S + 0.1)
 
 
 def test_one_failed_request_at_a_low_rate_does_not_end_the_run() -> None:
@@ -208,21 +173,6 @@ def test_a_server_that_accepts_no_connection_is_given_up_after_five_seconds() ->
     virtual = drive(users((1, 60)), answering(), network=network, window_s=2.0)
     assert virtual.ended == "target failed: server accepts no connection within 5 s"
     assert network.attempts_s[1] - network.attempts_s[0] == pytest.approx(http.CONNECT_TIMEOUT_S + http.RECONNECT_S)
-
-
-@pytest.mark.parametrize(
-    "traffic", [ONE_USER, Arrivals(invocations_per_minute=1200, duration_in_seconds=1, connections=2)]
-)
-def test_requests_that_are_never_answered_are_kept_as_unfinished(traffic: TrafficPattern | Arrivals) -> None:
-    virtual = drive(traffic, lambda request, peer: None)
-    records = virtual.run.log
-    assert virtual.ended.startswith("target failed: server answered nothing for ")
-    assert len(records) == 0
-    expected = arrival_times(traffic) if isinstance(traffic, Arrivals) else [0.0]
-    assert sorted(records.requests().unfinished_intended_s) == pytest.approx(expected, abs=1e-6)
-    waited_s = virtual.loop.time() - START_S - 1
-    backlog_s = BACKLOG_S if isinstance(traffic, Arrivals) else 0
-    assert waited_s == pytest.approx(DRAIN_S + backlog_s, abs=0.03), "what drains is waited for, not for ever"
 
 
 @pytest.mark.parametrize(

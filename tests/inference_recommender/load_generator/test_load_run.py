@@ -93,15 +93,6 @@ def test_a_run_waits_for_its_start_on_the_common_clock(traffic: Arrivals) -> Non
     assert virtual.network.requests[0].at_s >= START_S + 7.5
 
 
-def test_a_run_that_is_stopped_before_its_start_sends_nothing() -> None:
-    virtual = drive(
-        users((2, 2)), answering(), start_at=EPOCH + START_S + 60, events={1.0: lambda virtual: virtual.run.stop()}
-    )
-    assert virtual.ended == "stopped"
-    assert virtual.network.requests == []
-    assert virtual.run.started_at == pytest.approx(EPOCH + START_S + 1)
-
-
 SLOW = Interval(users=1, invocations_per_minute=6000, latencies_ms=np.repeat([10.0, 60.0], [980, 20]))
 MEDIAN = [{"Percentile": "P50", "ValueInMilliseconds": 50}]
 

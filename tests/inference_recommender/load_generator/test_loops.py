@@ -106,25 +106,6 @@ def test_a_request_that_finds_no_connection_free_is_sent_when_one_comes_free(con
     assert _columns(virtual.run.log)["finished"] == pytest.approx(finished, abs=MICROSECOND)
 
 
-def test_a_stall_is_seen_by_all_that_should_have_been_sent_in_it() -> None:
-    """One answer takes a second on the only connection: from actual send one request is slow, from intended many."""
-    arrivals = Arrivals(invocations_per_minute=1800, duration_in_seconds=3, connections=1)
-    due = arrival_times(arrivals)
-    stalled: list[Request] = []
-
-    def service_s(request: Request) -> float:
-        if request.body == BODIES[13] and not stalled:
-            stalled.append(request)
-            return 1.0
-        return 0.001
-
-    rows = drive(arrivals, answering(service_s)).run.log.requests()
-    assert (rows.latencies_ms > 500).sum() == 1
-    in_the_stall = ((due >= due[13]) & (due < due[13] + 0.5)).sum()
-    assert (rows.from_intended_ms > 500).sum() == pytest.approx(in_the_stall, abs=1)
-    assert in_the_stall > 8
-
-
 def test_requests_that_no_connection_was_free_for_are_kept_as_unfinished() -> None:
     """Two connections of 150 ms serve 13.3 a second of the 150 that arrive."""
     arrivals = Arrivals(invocations_per_minute=9000, duration_in_seconds=1, connections=2)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -50,14 +49,6 @@ def test_an_exception_ends_the_child_and_keeps_what_was_measured(tmp_path: Path,
     assert outcome.summary is not None
     assert outcome.summary["invocations"] > 0
     assert set(psutil.Process().children()) <= set(before)
-
-
-def test_another_thread_may_stop_it(tmp_path: Path) -> None:
-    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url), tmp_path / "out") as generator:
-        assert next(generator.events())["event"] == "started"
-        threading.Thread(target=generator.request_stop).start()
-        outcome = generator.outcome()
-    assert (outcome.exit_code, outcome.reason) == (0, "stopped")
 
 
 def test_a_stop_before_the_load_began_is_told_as_one(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, ReadOnlyCredentials
 
-from containers.archive_reader import Limits
-from inference_recommender.load_generator import requests
 from inference_recommender.load_generator.load_run import Run
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, NamedEndpoint
 from inference_recommender.load_generator.requests import CYCLE_S, Outgoing, Signer, Target, outgoing, read_payloads
@@ -22,7 +20,7 @@ from inference_recommender.payloads import payload_archive
 from tests.inference_recommender.load_generator.virtual_run import drive
 from tests.inference_recommender.server import serving
 from tests.virtual_time import Network, VirtualLoop, answering
-from workloads import ProjectError, UsageError
+from workloads import ProjectError
 
 ARRIVALS = Arrivals(invocations_per_minute=3000, duration_in_seconds=0.5, connections=4)
 KEY, SECRET, TOKEN, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG", "a/session+token=", "eu-west-1"
@@ -52,22 +50,6 @@ def test_a_kserve_url_gets_its_path_query_and_headers() -> None:
         b"Host: server:8000\r\nContent-Type: application/json\r\nInference-Header-Content-Length: 100\r\n"
         b"Authorization: Bearer x\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
     ]
-
-
-def test_payloads_that_unpack_to_more_than_their_limit_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are held in memory."""
-    archive = tmp_path / "payloads.tar.gz"
-    archive.write_bytes(payload_archive([{"text": "a" * 100_000}]))
-    assert read_payloads(archive)
-    monkeypatch.setattr(requests, "PAYLOAD_LIMITS", Limits(bytes=1 << 16))
-    with pytest.raises(UsageError) as refused:
-        read_payloads(archive)
-    assert str(refused.value) == (
-        f"{archive}: cannot be read: it unpacks to more than 65,536 bytes. Give a tar.gz of request bodies, one file "
-        "each."
-    )
 
 
 @pytest.mark.integration

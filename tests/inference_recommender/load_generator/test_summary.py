@@ -39,17 +39,6 @@ def _summary(measured: MeasuredRun) -> LoadSummary:
     return summarise(measured, LIMIT)
 
 
-def test_the_rate_comes_with_its_interval_and_warm_up() -> None:
-    summary = _summary(_measured())
-    rate, interval = summary.max_invocations_per_minute, summary.max_invocations_interval
-    assert rate == pytest.approx(6000, rel=0.05)
-    assert rate is not None
-    assert interval is not None
-    assert interval[0] <= rate <= interval[1]
-    assert summary.warm_up_s is not None
-    assert why_invalid(summary) is None
-
-
 def test_an_open_loop_is_judged_from_intended_send_and_users_from_actual_send() -> None:
     assert _summary(_measured(held_ms=30)).model_latency_ms == pytest.approx(41.6, abs=1)
     assert _summary(_measured(held_ms=30, open_loop=False)).model_latency_ms == pytest.approx(11.6, abs=1)

@@ -5,17 +5,13 @@ In virtual time, so that a minute of silence takes none.
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.probe import Probe
 from inference_recommender.load_generator.http import SWEEP_S
 from inference_recommender.load_generator.load_run import DRAIN_S
 from inference_recommender.load_generator.plan import Arrivals, StoppingConditions
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.records import TIMED_OUT, SentRequests
-from inference_recommender.measure.probe import seen
 from tests.inference_recommender.load_generator.virtual_run import (
     START_S,
     drive,
@@ -103,31 +99,6 @@ def test_a_silent_server_ends_the_run_early(tmp_path: Path, traffic: Arrivals) -
     _accounted(outcome)
 
 
-def test_a_server_that_falls_silent_ends_the_run_and_what_was_measured_is_kept() -> None:
-    virtual = drive(
-        users((4, 300)),
-        lambda request, peer: peer.send(http_answer(), SERVICE_S) if request.at_s < START_S + 10 else None,
-        request_timeout_s=5.0,
-    )
-    assert virtual.ended == "target failed: server answered nothing for 5 s"
-    assert len(virtual.run.log.requests().successful_ms) == pytest.approx(4 * 10 / SERVICE_S, abs=4)
-    assert virtual.run.duration_s == pytest.approx(16)
-
-
-def test_one_silent_connection_of_a_quiet_load_does_not_end_it() -> None:
-    """Twelve requests a minute: most windows are empty, so that silence is judged by the time that a request has."""
-    arrivals = Arrivals(invocations_per_minute=12, duration_in_seconds=300, connections=4, seed=3)
-    serve = answering(SERVICE_S)
-    virtual = drive(
-        arrivals,
-        lambda request, peer: None if request.connection == 3 else serve(request, peer),
-        request_timeout_s=20.0,
-    )
-    rows = virtual.run.log.requests()
-    assert virtual.ended == "traffic ended"
-    assert (rows.status == TIMED_OUT).sum() == rows.errors == 1
-
-
 @pytest.mark.parametrize("timeout_s", [2.0, 60.0])
 def test_users_that_leave_with_a_request_under_way_are_counted(timeout_s: float) -> None:
     """Four users, of whom two hang; then one, so that both silent connections are to be left."""
@@ -181,18 +152,3 @@ def test_what_failed_while_the_run_drained_is_told_as_one_more_window(tmp_path: 
     assert last.start_s == pytest.approx(3)
     assert (last.users, last.errors) == (4, 2)
     assert last.end_s == pytest.approx(3 + DRAIN_S, abs=0.02)
-
-
-def test_a_capacity_search_takes_what_timed_out_for_infinitely_late(tmp_path: Path) -> None:
-    arrivals = Arrivals(invocations_per_minute=1200, duration_in_seconds=10, connections=20)
-    serve = answering(SERVICE_S)
-    outcome = run_command(
-        plan_of(arrivals, request_timeout_s=1.0),
-        lambda request, peer: None if request.connection >= 10 else serve(request, peer),
-        tmp_path,
-    )
-    _, late = seen(outcome.records, 10.0)
-    assert outcome.summary is not None
-    assert np.isinf(late.latencies_ms).sum() == outcome.summary["errors"] > 0
-    counted = Probe.of(1200, late, Limit(percentile=99.0, latency_ms=500.0))
-    assert counted.late_share > 0

@@ -1,6 +1,6 @@
 """Several generators as one Processing job: the request, what travels, the meeting, the merging, Ctrl-C.
 
-The instances run in virtual time; `test_load_test_measured.py` has real processes.
+The instances run in virtual time; `test_measured_load.py` has real processes.
 """
 
 import json
@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from aws_api.service_model import problems
 from inference_recommender.measure import generator_entry
 from inference_recommender.measure.generator_fleet import (
     FleetDrive,
-    GeneratorInstances,
-    default_image_uri,
     pack_source,
     plan_fleet,
     source_files,
@@ -36,16 +33,16 @@ from tests.inference_recommender.measure.virtual_load import VirtualFleet
 from workloads import ROOT, Interrupted, Unavailable, WorkloadFolder, load_workload
 
 
-def fleet(**changes: Any) -> GeneratorInstances:
-    three = GeneratorInstances(
-        generators=3,
-        instance_type="ml.c5.2xlarge",
-        image_uri="763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.10.0-cpu-py313",
-        role_arn="arn:aws:iam::123456789012:role/Generators",
-        bucket="bucket",
-        region="us-east-1",
-    )
-    return replace(three, **changes)
+def fleet(**changes: Any) -> dict[str, Any]:
+    three = {
+        "generators": 3,
+        "instance_type": "ml.c5.2xlarge",
+        "image_uri": "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.10.0-cpu-py313",
+        "role_arn": "arn:aws:iam::123456789012:role/Generators",
+        "bucket": "bucket",
+        "region": "us-east-1",
+    }
+    return {**three, **changes}
 
 
 @pytest.fixture
@@ -60,17 +57,12 @@ def source(edit_toml: EditToml) -> WorkloadFolder:
 
 def test_a_fleet_is_one_processing_job_that_the_service_would_take() -> None:
     vpc = fleet(subnets=("subnet-1",), security_groups=("sg-1",), kms_key="key")
-    request = plan_fleet("spellcheck", "spellcheck-production-1", 1800, vpc).request()
+    request = plan_fleet("spellcheck", "spellcheck-production-1", 1800, **vpc).request()
     assert problems("sagemaker", "CreateProcessingJob", request) == []
     assert request["ProcessingResources"]["ClusterConfig"]["InstanceCount"] == 3
     assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 3600}
     assert request["ProcessingInputs"][0]["S3Input"]["S3DataDistributionType"] == "FullyReplicated"
     assert request["NetworkConfig"] == {"VpcConfig": {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]}}
-
-
-def test_the_image_is_where_sagemaker_core_says() -> None:
-    uri = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:2.10.0-cpu-py313"
-    assert default_image_uri("eu-west-1") == uri
 
 
 def test_what_travels_is_the_same_bytes_for_the_same_files_and_enough_for_the_generator() -> None:
@@ -101,7 +93,7 @@ def test_what_a_generator_runs_on_is_installed_from_a_lock(monkeypatch: pytest.M
 
 def test_three_generators_merge_to_what_the_servers_saw(source: WorkloadFolder, run_folder: RunFolder) -> None:
     account = VirtualFleet()
-    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet())
+    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, **fleet())
     drive = FleetDrive(job, account, ROOT, Silent())
     measured = measured_by(a_test(drive=drive, users=6), source, run_folder)
     shares = [json.loads(file.read_text("utf-8")) for file in sorted((run_folder.path / "load").glob("*/summary.json"))]
@@ -121,35 +113,26 @@ def test_three_generators_merge_to_what_the_servers_saw(source: WorkloadFolder, 
     assert sent == {"source.tar.gz", "entry.py", "plan.json", "payloads.tar.gz", "token", *reader}
 
 
-def test_ctrl_c_stops_the_fleet_and_keeps_what_it_measured(source: WorkloadFolder, run_folder: RunFolder) -> None:
+@pytest.mark.parametrize("measures", [True, False])
+def test_ctrl_c_stops_the_fleet_and_keeps_what_it_measured(
+    source: WorkloadFolder, run_folder: RunFolder, measures: bool
+) -> None:
     account = VirtualFleet()
-    account.interrupted = True
-    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet(generators=2))
+    account.interrupted, account.measures = True, measures
+    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, **fleet(generators=2))
     with pytest.raises(Interrupted):
         measured_by(a_test(drive=FleetDrive(job, account, ROOT, Silent())), source, run_folder)
     assert account.stopped == ["spellcheck-quick-1"]
     (measured,) = run_folder.measurements()
-    assert measured.series is not None
-    assert sum(count or 0 for count in measured.series.invocations) > 50
-
-
-def test_ctrl_c_while_the_fleet_starts_is_an_interruption_like_any_other(
-    source: WorkloadFolder, run_folder: RunFolder
-) -> None:
-    account = VirtualFleet()
-    account.interrupted, account.measures = True, False
-    job = plan_fleet("spellcheck", "spellcheck-quick-1", 120, fleet(generators=2))
-    with pytest.raises(Interrupted):
-        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Silent())), source, run_folder)
-    (measured,) = run_folder.measurements()
-    assert measured.series is None
-    assert "has what 0 of 2 generators measured" in (measured.failure_reason or "")
+    if measured.series is None:
+        assert "has what 0 of 2 generators measured" in (measured.failure_reason or "")
+    assert measures == (measured.series is not None and sum(count or 0 for count in measured.series.invocations) > 50)
 
 
 def test_a_fleet_that_left_nothing_gives_no_rate(source: WorkloadFolder, run_folder: RunFolder) -> None:
     account = VirtualFleet()
     account.measures = False
-    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet())
+    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, **fleet())
     with pytest.raises(Unavailable) as caught:
         measured_by(a_test(drive=FleetDrive(job, account, ROOT, Silent())), source, run_folder)
     assert str(caught.value) == (
@@ -164,7 +147,7 @@ def test_a_job_that_fails_says_why(
     """The real program runs, in a process of its own."""
     account = LoopbackFleet(tmp_path / "instances")
     monkeypatch.setattr("inference_recommender.measure.generator_fleet.pack_source", lambda root: b"no archive")
-    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet(generators=1))
+    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, **fleet(generators=1))
     with pytest.raises(Unavailable) as caught:
         measured_by(a_test(drive=FleetDrive(job, account, ROOT, Silent(), 0.1)), source, run_folder)
     assert str(caught.value) == (
@@ -187,27 +170,14 @@ sys.exit(4)
 """
 
 
-def test_the_hosts_meet_and_agree_on_one_start() -> None:
-    port = _free_port()
-    with ThreadPoolExecutor(len(HOSTS)) as threads:
-        starts = list(threads.map(lambda host: generator_entry.meet(host, HOSTS, port, 5.0, SECRET), reversed(HOSTS)))
-    assert len(set(starts)) == 1
-
-
 @pytest.mark.parametrize(
     "said",
-    [
-        b"",
-        b"127.0.0.2 \n",
-        b"127.0.0.2 guessed\n",
-        b"127.0.0.9 secret\n",
-        b"\xff" * 20 + b"\n",
-        b"127.0.0.2 " + b"x" * 100_000,
-    ],
+    [b"", b"127.0.0.2 \n", b"127.0.0.2 guessed\n", b"127.0.0.9 secret\n", b"\xff\n", b"127.0.0.2 " + b"x" * 100_000],
 )
 def test_a_stranger_that_connects_is_no_generator(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sent away before the others come, and no one of them is missing then."""
     monkeypatch.setattr(generator_entry, "MEETING_S", 60)
+    monkeypatch.setattr(generator_entry, "PEER_S", 0.2)
     port = _free_port()
     with ThreadPoolExecutor(len(HOSTS)) as threads:
         first = threads.submit(generator_entry.meet, HOSTS[0], HOSTS, port, 5.0, SECRET)
@@ -228,11 +198,6 @@ def test_a_host_that_connects_again_is_still_one() -> None:
         assert float(again.recv(100)) == first.result(30) == third.result(30)
     before.close()
     again.close()
-
-
-@pytest.mark.parametrize("told", [b"", b"nan\n", b"inf\n", b"0\n", b"soon\n"])
-def test_a_start_that_no_meeting_would_agree_on_is_refused(told: bytes) -> None:
-    assert generator_entry._start(told) is None
 
 
 def _said(port: int, words: bytes) -> socket.socket:

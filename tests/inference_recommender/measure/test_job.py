@@ -15,7 +15,6 @@ from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import run as use_case
 from inference_recommender.measure.job import JobFailed, JobSource, candidates_of
 from inference_recommender.measure.job_requests import Configuration, TestedModel, plan_job
-from inference_recommender.measure.job_service import wait_for_job
 from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.payloads import request_bodies
 from inference_recommender.progress import ProgressUpdate
@@ -137,18 +136,6 @@ def test_a_payload_over_the_services_limit_is_rejected_before_anything_is_sent(r
     with pytest.raises(UsageError, match=r"request 2 is 6,291,538 bytes"):
         runs(service)
     assert (service.uploaded, service.created) == ({}, [])
-
-
-def test_the_wait_shows_the_latest_complete_point_at_the_objectives_percentile(runs: Runs) -> None:
-    runs(FakeService([description("PENDING"), description("IN_PROGRESS"), description()]))
-    assert [update.status for update in runs.watcher.updates] == ["PENDING", "IN_PROGRESS", "COMPLETED"]
-    running = runs.watcher.updates[1]
-    assert (running.users, running.invocations_per_minute) == (3.0, 10_800.0)
-    assert (running.percentile, running.latency_ms) == ("p99", 12.0)
-    watcher = Watcher()
-    service = FakeService([description("IN_PROGRESS"), description()])
-    wait_for_job(service, "job-1", 60.0, watcher, lambda seconds: None, percentile="p95")
-    assert (watcher.updates[0].percentile, watcher.updates[0].latency_ms) == ("p95", 8.0)
 
 
 def test_a_failed_job_is_reported_with_its_containers_log(runs: Runs) -> None:

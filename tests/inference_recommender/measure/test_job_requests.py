@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 from botocore.validate import ParamValidator
-from hypothesis import given
-from hypothesis import strategies as st
 
 from aws_api.service_model import input_shape
 from inference_recommender.cli.deployed import package_request
 from inference_recommender.measure.job_requests import (
-    MOST_TESTS,
     SERVICE_DEFAULT,
     TASKS,
     Configuration,
@@ -21,10 +18,8 @@ from inference_recommender.measure.job_requests import (
     plan_default_job,
     plan_job,
     split_into_jobs,
-    stopping_conditions,
-    undocumented,
 )
-from workloads import PhasedTraffic, StairTraffic, Unavailable, UsageError, WorkloadFolder, load_workload
+from workloads import StairTraffic, Unavailable, UsageError, WorkloadFolder, load_workload
 from workloads.folder import with_settings
 
 TESTED = TestedModel(
@@ -38,96 +33,65 @@ def _plan(folder: WorkloadFolder, traffic: str = "production") -> JobPlan:
     return plan_job(folder.workload, traffic, folder.traffic(traffic), TESTED, "spellcheck-production-1")
 
 
-def _complaints(request: dict[str, Any]) -> str:
-    """Returns what boto3 itself rejects."""
-    report = ParamValidator().validate(request, input_shape("sagemaker", "CreateInferenceRecommendationsJob"))
-    return str(report.generate_report())
+STAIRS = StairTraffic(type="stairs", users_per_step=2, steps=5, duration_s=600)
 
 
-@pytest.mark.parametrize("traffic", ["production", "quick"])
-def test_botocore_accepts_the_request(spellcheck: WorkloadFolder, traffic: str) -> None:
-    assert _complaints(_plan(spellcheck, traffic).request) == ""
+@pytest.mark.parametrize("name", ["production", "quick", "stairs"])
+def test_botocore_accepts_the_request_and_it_is_reproducible(spellcheck: WorkloadFolder, name: str) -> None:
+    traffic = STAIRS if name == "stairs" else spellcheck.traffic(name)
+    first, second = (plan_job(spellcheck.workload, name, traffic, TESTED, "job-1").request for _ in range(2))
+    shape = input_shape("sagemaker", "CreateInferenceRecommendationsJob")
+    assert ParamValidator().validate(first, shape).generate_report() == ""
+    assert json.dumps(first) == json.dumps(second)
 
 
-def test_botocore_accepts_stairs(spellcheck: WorkloadFolder) -> None:
-    stairs = StairTraffic(type="stairs", users_per_step=2, steps=5, duration_s=600)
-    plan = plan_job(spellcheck.workload, "stairs", stairs, TESTED, "spellcheck-stairs-1")
-    assert _complaints(plan.request) == ""
-    assert plan.request["InputConfig"]["TrafficPattern"] == {
-        "TrafficType": "STAIRS",
-        "Stairs": {"DurationInSeconds": 600, "NumberOfSteps": 5, "UsersPerStep": 2},
-    }
-    assert plan.request["InputConfig"]["JobDurationInSeconds"] == 5 * 600 + 7200, "whichever it is the duration of"
-
-
-def test_the_request_says_what_the_workload_says(spellcheck: WorkloadFolder) -> None:
+def test_the_request_has_the_workloads_traffic_types_and_limits(spellcheck: WorkloadFolder) -> None:
     request = _plan(spellcheck).request
     config = request["InputConfig"]
     assert request["JobType"] == "Advanced"
     assert config["ModelName"] == TESTED.model
     assert config["ContainerConfig"]["PayloadConfig"]["SamplePayloadUrl"] == TESTED.payload_url
     assert [one["InstanceType"] for one in config["EndpointConfigurations"]] == ["ml.c5.xlarge"]
-    assert config["TrafficPattern"]["Phases"][0] == {
-        "InitialNumberOfUsers": 1,
-        "SpawnRate": 1,
-        "DurationInSeconds": 600,
-    }
+    first = {"InitialNumberOfUsers": 1, "SpawnRate": 1, "DurationInSeconds": 600}
+    assert config["TrafficPattern"]["Phases"][0] == first
     assert config["JobDurationInSeconds"] == 1800 + 7200
     assert request["StoppingConditions"] == {
         "MaxInvocations": 30_000,
         "ModelLatencyThresholds": [{"Percentile": "P95", "ValueInMilliseconds": 50}],
         "FlatInvocations": "Stop",
     }
+    assert "MaxInvocations" not in _plan(spellcheck, "quick").request["StoppingConditions"]
+    stairs = plan_job(spellcheck.workload, "stairs", STAIRS, TESTED, "job-1").request["InputConfig"]
+    steps = {"DurationInSeconds": 600, "NumberOfSteps": 5, "UsersPerStep": 2}
+    assert stairs["TrafficPattern"] == {"TrafficType": "STAIRS", "Stairs": steps}
+    assert stairs["JobDurationInSeconds"] == 5 * 600 + 7200, "in whichever way the duration is meant"
 
 
-def test_the_same_workload_gives_the_same_request(spellcheck: WorkloadFolder) -> None:
-    assert json.dumps(_plan(spellcheck).request) == json.dumps(_plan(spellcheck).request)
-
-
-def test_an_objective_between_milliseconds_is_rounded_up(spellcheck: WorkloadFolder) -> None:
-    objective = spellcheck.workload.latency_objective.model_copy(update={"model_latency_ms": 9.2})
-    threshold = stopping_conditions(spellcheck.traffic("quick"), objective, "P95")["ModelLatencyThresholds"][0]
-    assert threshold["ValueInMilliseconds"] == 10
-
-
-@pytest.mark.parametrize("percentile", ["P50", "P95", "P99", "P99.9"])
-def test_an_advanced_job_sends_p95_whatever_the_objective(spellcheck: WorkloadFolder, percentile: str) -> None:
+@pytest.mark.parametrize(("percentile", "limit_ms", "threshold_ms"), [("P50", 9.2, 10), ("P99.9", 50.0, 50)])
+def test_an_advanced_job_sends_p95_in_whole_milliseconds_whatever_the_objective(
+    spellcheck: WorkloadFolder, percentile: str, limit_ms: float, threshold_ms: int
+) -> None:
     """The API's reference: "For custom load tests, specify the value as P95"."""
-    objective = spellcheck.workload.latency_objective.model_copy(update={"percentile": percentile})
+    changes = {"percentile": percentile, "model_latency_ms": limit_ms}
+    objective = spellcheck.workload.latency_objective.model_copy(update=changes)
     workload = spellcheck.workload.model_copy(update={"objective": objective})
     plan = plan_job(workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1")
-    assert plan.request["StoppingConditions"]["ModelLatencyThresholds"][0]["Percentile"] == "P95"
+    (threshold,) = plan.request["StoppingConditions"]["ModelLatencyThresholds"]
+    assert threshold == {"Percentile": "P95", "ValueInMilliseconds": threshold_ms}
 
 
-@pytest.mark.parametrize(("asked", "tests", "parallel"), [(3, 6, 3), (1, 6, 1), (9, 6, 6), (3, 2, 2)])
+@pytest.mark.parametrize(("allowed", "tests", "parallel"), [(3, 6, 3), (1, 6, 1), (9, 6, 6), (3, 2, 2)])
 def test_parallel_tests_are_as_many_as_the_account_allows(
-    spellcheck: WorkloadFolder, asked: int, tests: int, parallel: int
+    spellcheck: WorkloadFolder, allowed: int, tests: int, parallel: int
 ) -> None:
-    chosen = [Configuration(instance_type="ml.c5.xlarge", environment={"N": (str(n),)}) for n in range(tests)]
-    workload = with_settings(spellcheck, [f"recommender.parallel_tests={asked}"]).workload
-    plan = plan_job(workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1", chosen)
+    workload = with_settings(spellcheck, [f"recommender.parallel_tests={allowed}"]).workload
+    plan = plan_job(workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1", many(tests))
     limit = plan.request["InputConfig"]["ResourceLimit"]
     assert limit == {"MaxNumberOfTests": tests, "MaxParallelOfTests": parallel}
 
 
-def test_the_production_profile_keeps_the_documented_traffic_and_the_quick_one_says_where_it_is_steeper(
-    spellcheck: WorkloadFolder,
-) -> None:
-    assert _plan(spellcheck).undocumented == ()
-    plan = _plan(spellcheck, "quick")
-    assert "traffic.quick.phases.0.duration_s is 20; the service documents 120 to 3600." in plan.undocumented
-    assert "MaxInvocations" not in plan.request["StoppingConditions"]
-
-
-def test_every_documented_limit_is_watched() -> None:
-    traffic = PhasedTraffic.model_validate(
-        {"type": "phases", "phases": ({"initial_users": 4, "spawn_rate_per_minute": 9, "duration_s": 5_000},)}
-    )
-    assert undocumented("wild", traffic) == (
-        "traffic.wild.phases.0.initial_users is 4; the service documents 1 to 3.",
-        "traffic.wild.phases.0.spawn_rate_per_minute is 9; the service documents 0 to 3.",
-        "traffic.wild.phases.0.duration_s is 5000; the service documents 120 to 3600.",
-    )
+def many(tests: int) -> list[Configuration]:
+    return [Configuration(instance_type="ml.c5.xlarge", environment={"N": (str(n),)}) for n in range(tests)]
 
 
 @pytest.mark.parametrize("kind", ["default", "advanced"])
@@ -284,31 +248,23 @@ def test_environment_parameters_are_ranges_of_an_advanced_job_and_ignored_by_a_d
 
 
 def test_more_than_ten_tests_are_several_jobs(spellcheck: WorkloadFolder) -> None:
-    many = [Configuration(instance_type="ml.c5.xlarge", environment={"N": (str(n),)}) for n in range(23)]
-    plan = plan_job(spellcheck.workload, "quick", spellcheck.traffic("quick"), TESTED, "job", configurations=many)
+    plan = plan_job(spellcheck.workload, "quick", spellcheck.traffic("quick"), TESTED, "job", many(23))
     assert [request["JobName"] for request in plan.requests] == ["job-1", "job-2", "job-3"]
     assert [len(request["InputConfig"]["EndpointConfigurations"]) for request in plan.requests] == [10, 10, 3]
     assert plan.warnings == ("23 tests exceed the 10 of one job, so 3 jobs run one after another.",)
 
 
-CONFIGURATIONS = st.builds(
-    Configuration,
-    instance_type=st.sampled_from(["ml.c5.xlarge", "ml.m5.large"]),
-    environment=st.dictionaries(
-        st.sampled_from("ABCDE"),
-        st.lists(st.sampled_from("123"), min_size=1, max_size=3, unique=True).map(tuple),
-        max_size=4,
-    ),
-)
-
-
-@given(st.lists(CONFIGURATIONS, min_size=1, max_size=8))
-def test_splitting_into_jobs_loses_and_repeats_no_test(configurations: list[Configuration]) -> None:
-    jobs = split_into_jobs(configurations)
-    assert all(1 <= sum(one.tests for one in job) <= MOST_TESTS for job in jobs)
-    given = [(part.instance_type, dict(part.environment)) for one in configurations for part in one.split()]
-    split = [(part.instance_type, dict(part.environment)) for job in jobs for one in job for part in one.split()]
-    assert split == given
+def test_splitting_into_jobs_loses_and_repeats_no_test() -> None:
+    """One configuration has more tests than a job, one fits into what is left, one does not."""
+    values = [{"A": "1234", "B": "123"}, {"A": "12"}, {"C": "12345"}, {"D": "123", "E": "12"}]
+    given = [
+        Configuration(instance_type="ml.c5.xlarge", environment={key: tuple(text) for key, text in one.items()})
+        for one in values
+    ]
+    jobs = split_into_jobs(given)
+    assert [sum(one.tests for one in job) for job in jobs] == [10, 9, 6]
+    tests = [part for one in given for part in one.split()]
+    assert [part for job in jobs for one in job for part in one.split()] == tests
 
 
 @pytest.mark.parametrize(

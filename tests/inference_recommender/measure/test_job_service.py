@@ -96,7 +96,7 @@ def test_the_finest_period_that_the_service_publishes_is_read(published: int, se
 def test_values_that_are_not_published_are_unknown() -> None:
     nothing = fetched(CloudWatch())
     assert (nothing.seconds, nothing.model_latency_ms, nothing.model_latency_quantiles_ms) == ((), {}, {})
-    found = series({"invocations": {START: 1.0, LATER: 2.0}, "p99": {LATER: 9.0}}, 5)
+    found = series({"invocations": {START: 1.0, LATER: 2.0}, "p99": {LATER: 9.0}}, 5, "p99")
     assert (found.latency_ms["p99"], found.users) == ((None, 9.0), (None, None))
 
 

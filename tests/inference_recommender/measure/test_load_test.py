@@ -1,6 +1,6 @@
 """A load test by the generator: a job's traffic, conditions and result, here in virtual time.
 
-`test_load_test_result.py` measures with real processes.
+`test_measured_load.py` measures with real processes.
 """
 
 import stat
@@ -104,8 +104,7 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run
     }
     assert run_folder.report.read_text("utf-8").count("<svg") == 3
     assert read_evidence(run_folder.path).measured == (measured,)
-    assert updates[-1].users == 2
-    assert updates[-1].invocations_per_minute == pytest.approx(6_000, rel=0.05)
+    assert {update.status for update in updates} == {"IN_PROGRESS"}
     assert recommendation.recommended is not None
 
 

@@ -9,8 +9,8 @@ from inference_recommender.capacity.server_times import ComputeTimes, ServerTime
 from inference_recommender.measurement import Measurement
 from inference_recommender.tune.folder import TuneFolder, resumed
 from inference_recommender.tune.race import ConfigurationRefused, Race
-from inference_recommender.tune.result import patch, result
-from inference_recommender.tune.space import LeftOut, ServingConfiguration
+from inference_recommender.tune.space import ServingConfiguration
+from inference_recommender.tune.tune_report import tune_report
 from tests.builders import a_recommendation
 from tests.inference_recommender.cli.test_simulate_command import CHOSEN, OBJECTIVE
 from tests.inference_recommender.tune.builders import P99, Analytic, a_plan, configuration
@@ -20,7 +20,6 @@ SUMMARY = {
     "generator": {
         "cpu_share": 0.25,
         "lag_ms": 1.5,
-        "peak_per_second": 400,
     },
     "duration_s": 10.0,
     "invocations": 4000,
@@ -143,7 +142,9 @@ def a_tune_search(path: Path) -> Path:
     """Searches three configurations of an analytic service, and returns the search's folder."""
     spellcheck, space = load_workload("spellcheck").workload, [configuration(batch) for batch in (2, 4, 8)]
     folder = TuneFolder(path)
-    plan = a_plan(space).model_copy(update={"archives": {"cpu": "a" * 64}})
+    left_out = {"it is too much": (configuration(64).label,)}
+    changes = {"archives": {"cpu": "a" * 64}, "left_out": left_out, "instance_type": "ml.c5.xlarge"}
+    plan = a_plan(space).model_copy(update=changes)
     folder.begin(plan, spellcheck, b"payloads")
     race = Race(
         configurations=space,
@@ -151,14 +152,8 @@ def a_tune_search(path: Path) -> Path:
         limit=P99,
     )
     race.run()
-    found = result(
-        race,
-        spellcheck,
-        [LeftOut(configurations=(configuration(64),), reason="it is too much")],
-        instance_type="ml.c5.xlarge",
-        price_per_hour_usd=0.18,
-        machine="a CPU with 2 cores",
-        measured_at="2026-11-23T03:00:00+00:00",
+    report = tune_report(
+        folder, race, price_per_hour_usd=0.18, machine="a CPU with 2 cores", measured_at="2026-11-23T03:00:00+00:00"
     )
-    folder.keep_result(found, patch(spellcheck, found))
+    folder.keep_result(report)
     return folder.path

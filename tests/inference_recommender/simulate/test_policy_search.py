@@ -11,6 +11,7 @@ from inference_recommender.simulate.policy import FIRST_MONDAY, Policy, Timing, 
 from inference_recommender.simulate.policy_search import (
     FIRST_HELD_OUT_SEED,
     FIRST_SEARCH_SEED,
+    FRONTIER,
     PolicySearch,
     PolicySearchResult,
     as_schedule,
@@ -97,11 +98,26 @@ def test_a_cheaper_policy_within_the_tolerance_is_chosen(waves: PolicySearchResu
 
 
 def test_the_frontier_has_no_policy_that_another_beats_in_both(waves: PolicySearchResult) -> None:
-    frontier = waves.frontier()
+    frontier = waves.frontier([waves.chosen])
     hours, minutes = [[getattr(each, name) for each in frontier] for name in ("instance_hours", "minutes_over")]
     assert hours == sorted(hours)
     assert minutes == sorted(set(minutes), reverse=True)
-    assert {each.policy for each in frontier} <= {each.policy for each in waves.tried}
+    assert waves.chosen.policy not in {each.policy for each in frontier} < {each.policy for each in waves.tried}
+
+
+def test_a_long_frontier_keeps_its_ends(waves: PolicySearchResult) -> None:
+    outcome = waves.chosen.outcomes[0]
+    tried = tuple(
+        PolicyResult(
+            policy=replace(TODAY, max_capacity=20 + number),
+            outcomes=(replace(outcome, instance_hours=number, minutes_over_objective=40 - number),),
+            tolerance=QUICK,
+            allowed_minutes=2,
+        )
+        for number in range(40)
+    )
+    shown = replace(waves, tried=tried).frontier(())
+    assert (len(shown), shown[0], shown[-1]) == (FRONTIER, tried[0], tried[-1])
 
 
 def test_a_jump_that_the_recommended_policy_misses_needs_a_minimum(few_seeds: None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from containers.batch.job import RunSummary
+from containers.batch.__main__ import RunSummary
 from inference_recommender.__main__ import main
 from inference_recommender.cli import size
 from inference_recommender.sizing.batch import read_throughput

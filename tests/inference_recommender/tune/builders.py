@@ -30,7 +30,7 @@ def a_plan(configurations: Sequence[ServingConfiguration], workload: str = "spel
     return TunePlan(
         workload=workload,
         configurations=tuple(configurations),
-        left_out=(),
+        left_out={},
         archives={},
         instance_type=None,
         longest_s=1800.0,

@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from inference_recommender.payloads import payload_archive
 from inference_recommender.tune.folder import TuneFolder
 from inference_recommender.tune.race import ConfigurationRefused, EndReason, Race
 from inference_recommender.tune.space import ServingConfiguration, own
-from inference_recommender.tune.triton import Built, TritonProbe, TunedTriton, overridden
+from inference_recommender.tune.triton import TunedTriton, overridden
 from local_aws.process.triton import TritonServer
 from model_build.build import build
 from model_build.plan import plan
@@ -23,6 +24,7 @@ from tests.inference_recommender.tune.builders import a_plan
 from tests.model_build.miniatures.tiny_bert import make_workload
 from workloads import ModelArtifact, Serving, WorkloadFolder, load_workload
 
+LIMIT = Limit(percentile=90.0, latency_ms=200.0)
 TOLD = {
     "name": "spellcheck",
     "max_batch_size": 16,
@@ -86,8 +88,10 @@ def _told_by(server: TritonServer, model: str) -> Any:
 @pytest.fixture
 def triton(workload: WorkloadFolder, tmp_path: Path) -> Iterator[TunedTriton]:
     artifact, repository = _build(workload, "cpu")
-    built = {"cpu": Built(repository=repository, environment=artifact.environment)}
-    with TunedTriton("tiny", built, tmp_path / "run", lambda text: None) as triton:
+    folder = TuneFolder(tmp_path / "run")
+    folder.begin(a_plan([], workload="tiny"), workload.workload, payload_archive(workload.payloads()))
+    builds = {"cpu": (repository, artifact.environment)}
+    with closing(TunedTriton("tiny", builds, folder, LIMIT)) as triton:
         yield triton
 
 
@@ -116,7 +120,6 @@ def test_the_threads_of_an_encoder_are_changed_in_the_copy_alone(workload: Workl
         triton.load(ServingConfiguration(target="cpu", threads=threads, serving=serving))
     assert _threads(triton.repository) == {2}
     assert _threads(plan(workload, "cpu", workload.path.parent.parent).repository) == {1}
-    assert (triton.starts, triton.loads) == (1, 3)
 
 
 def _threads(repository: Path) -> set[int]:
@@ -139,7 +142,7 @@ def test_a_configuration_that_triton_rejects_is_refused_and_the_next_one_is_serv
 @pytest.mark.slow
 @pytest.mark.integration
 def test_a_search_on_a_real_triton_names_one_of_its_configurations(
-    workload: WorkloadFolder, triton: TunedTriton, tmp_path: Path
+    workload: WorkloadFolder, triton: TunedTriton
 ) -> None:
     serving = own(workload.workload, "cpu").serving
     space = [
@@ -150,15 +153,9 @@ def test_a_search_on_a_real_triton_names_one_of_its_configurations(
         )
         for batch in (2, 8)
     ]
-    folder = TuneFolder(tmp_path / "tune")
-    folder.begin(a_plan(space, workload="tiny"), workload.workload, payload_archive(workload.payloads()))
-    limit = Limit(percentile=90.0, latency_ms=200.0)
-    race = Race(
-        configurations=space, send=TritonProbe(triton, folder, limit), limit=limit, shortest_s=1.0, longest_s=45.0
-    )
+    race = Race(configurations=space, send=triton, limit=LIMIT, shortest_s=1.0, longest_s=45.0)
     if race.run() is EndReason.BOTTLENECK:
         pytest.skip(f"this machine is too busy: {race.complaint}")
     assert race.leader is not None
     assert race.leader.configuration in space
     assert race.requests > 1000
-    assert triton.starts == 1

@@ -107,12 +107,21 @@ def test_a_change_to_a_create_only_property_makes_a_new_resource_and_then_drops_
     assert topics() == set()
 
 
-def test_a_custom_resource_is_refused_in_one_sentence(stacks: Stacks) -> None:  # noqa: F811
-    body = {"Resources": {"Thing": {"Type": "Custom::Thing", "Properties": {"ServiceToken": "arn:aws:lambda:a:b:c"}}}}
-    assert stacks.create("custom", body)["StackStatusReason"] == (
-        "The following resource(s) failed: [Thing]. Custom::Thing is made by a Lambda function, and this local account "
-        "runs none: do without the custom resource."
-    )
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (
+            "Custom::Thing",
+            "Custom::Thing is made by a Lambda function, and this local account runs none: do without the custom "
+            "resource.",
+        ),
+        ("AWS::Strange::Thing", "This local account has no resource type AWS::Strange::Thing."),
+    ],
+)
+def test_a_type_that_cannot_be_made_fails_its_stack(kind: str, reason: str, stacks: Stacks) -> None:  # noqa: F811
+    stack = stacks.create("strange", {"Resources": {"Thing": {"Type": kind}}})
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
+    assert stack["StackStatusReason"] == f"The following resource(s) failed: [Thing]. {reason}"
 
 
 def test_scheduled_minimums_come_and_go_with_their_target(stacks: Stacks, client: Callable[[str], Any]) -> None:  # noqa: F811
@@ -157,16 +166,8 @@ def test_alarms_of_the_rollback_must_exist_and_one_that_is_on_keeps_the_old_flee
     assert refusal.value.response["Error"]["Message"] == (
         "AutoRollbackConfiguration names alarms that do not exist in us-east-1: slow. Create them first."
     )
-    cloudwatch.put_metric_alarm(
-        AlarmName="slow",
-        Namespace="AWS/SageMaker",
-        MetricName="ModelLatency",
-        Statistic="Average",
-        ComparisonOperator="GreaterThanThreshold",
-        Threshold=1,
-        EvaluationPeriods=1,
-        Period=60,
-    )
+    alarm = template()["Resources"]["Alarm"]["Properties"]
+    cloudwatch.put_metric_alarm(**{**alarm, "AlarmName": "slow", "Dimensions": []})
     cloudwatch.set_alarm_state(AlarmName="slow", StateValue="ALARM", StateReason="a test")
     sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=new, DeploymentConfig=guarded("slow"))
     described = endpoints.settled(name)
@@ -194,13 +195,8 @@ def test_an_endpoint_takes_the_first_type_of_its_pool_that_is_here(endpoints: En
 def test_a_configuration_tells_all_that_it_was_made_from(endpoints: Endpoints, sagemaker: Any) -> None:
     network = {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]}
     container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz"}
-    sagemaker.create_model(
-        ModelName="told",
-        ExecutionRoleArn=ROLE,
-        PrimaryContainer=container,
-        EnableNetworkIsolation=True,
-        VpcConfig=network,
-    )
+    about = {"ModelName": "told", "ExecutionRoleArn": ROLE, "PrimaryContainer": container}
+    sagemaker.create_model(**about, EnableNetworkIsolation=True, VpcConfig=network)
     told = sagemaker.describe_model(ModelName="told")
     assert (told["EnableNetworkIsolation"], told["VpcConfig"]) == (True, network)
     variant = {
@@ -223,16 +219,9 @@ def test_a_composite_alarm_is_told_apart_from_those_that_it_is_made_of(
     stacks: Stacks,  # noqa: F811
     client: Callable[[str], Any],
 ) -> None:
-    alarm: dict[str, Any] = {
-        "EvaluationPeriods": 1,
-        "ComparisonOperator": "GreaterThanThreshold",
-        "Threshold": 1,
-        "Namespace": "AWS/SageMaker",
-        "MetricName": "ModelLatency",
-        "Statistic": "Average",
-        "Period": 60,
-    }
-    body: dict[str, Any] = {"Resources": {"Alarm": {"Type": "AWS::CloudWatch::Alarm", "Properties": alarm}}}
+    alarm = template()["Resources"]["Alarm"]
+    del alarm["Properties"]["Dimensions"]
+    body: dict[str, Any] = {"Resources": {"Alarm": alarm}}
     rule = {"Fn::Join": ["", ['ALARM("', {"Ref": "Alarm"}, '")']]}
     body["Resources"]["Page"] = {"Type": "AWS::CloudWatch::CompositeAlarm", "Properties": {"AlarmRule": rule}}
     assert stacks.create("whole-paging", body)["StackStatus"] == "CREATE_COMPLETE"
@@ -242,11 +231,3 @@ def test_a_composite_alarm_is_told_apart_from_those_that_it_is_made_of(
     assert json.loads(json.dumps(composite["ActionsEnabled"])) is True
     wait_until(lambda: stacks.delete("whole-paging") == {"StackStatus": "GONE"})
     assert client("cloudwatch").describe_alarms()["CompositeAlarms"] == []
-
-
-def test_what_would_be_made_up_is_refused_in_one_sentence(stacks: Stacks, client: Callable[[str], Any]) -> None:  # noqa: F811
-    with pytest.raises(ClientError) as refusal:
-        client("codebuild").start_build(projectName="any")
-    assert refusal.value.response["Error"]["Message"] == (
-        "This local account cannot do this: StartBuild, because no build runs here."
-    )

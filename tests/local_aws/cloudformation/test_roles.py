@@ -68,13 +68,6 @@ def test_a_role_is_made_changed_and_unmade_as_its_template_says(client: Clients,
     assert role not in [each["RoleName"] for each in client("iam").list_roles()["Roles"]]
 
 
-def test_a_managed_policy_that_aws_does_not_have_fails_the_stack(stacks: Stacks) -> None:  # noqa: F811
-    unknown = "arn:aws:iam::aws:policy/SomeAccess"
-    stack = stacks.create(f"{NAME}-refused", template("ecs-tasks.amazonaws.com", {}, [unknown]))
-    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
-    assert f"Policy {unknown} does not exist or is not attachable." in stack["StackStatusReason"]
-
-
 def test_a_statement_that_a_condition_takes_away_is_none(client: Clients, stacks: Stacks) -> None:  # noqa: F811
     """CDK's bootstrap writes such statements into whom its roles trust."""
     body = template("ecs-tasks.amazonaws.com", {}, [])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from local_aws.permissions.actions import AccountRegion, ApiCall, needed
-from local_aws.permissions.policy import Permission, PolicyDecision, Statement, as_list, decide, parsed, trusts
+from local_aws.permissions.policy import PolicyDecision, as_list, decide, parsed
 
 WHERE = AccountRegion("123456789012", "us-east-1")
 PSEUDO = {
@@ -100,21 +100,9 @@ class Template:
         nothing = {"Effect": "Deny", "Action": "none:None", "Resource": "*"}
         return json.dumps({"Version": "2012-10-17", "Statement": statements or [nothing]})
 
-    def trusts(self, role_arn: str, service: str) -> bool:
-        trust = self.all_of("AWS::IAM::Role")[role_arn.rpartition("/")[2]]["AssumeRolePolicyDocument"]
-        asked = Permission("sts:AssumeRole", role_arn, WHERE.context())
-        return trusts(parsed(json.dumps(trust)), asked, {"Service": frozenset({service})})
 
-
-def refused(document: str, calls: list[ApiCall], more: list[Permission]) -> list[str]:
-    """Returns what a policy does not allow of what calls of the API need, and of what is needed beside, in words."""
-    statements: list[tuple[Statement, ...]] = [parsed(document)]
-    asked = [*(each for call in calls for each in needed(call, WHERE)), *more]
-    return [
-        f"{each.action} on {each.resource}" for each in asked if decide(each, statements) is not PolicyDecision.ALLOWED
-    ]
-
-
-def on(resource: str, *actions: str, **context: str) -> list[Permission]:
-    told = {key.replace("__", ":"): (value,) for key, value in context.items()}
-    return [Permission(action, resource, {**WHERE.context(), **told}) for action in actions]
+def refused(document: str, calls: list[ApiCall]) -> list[str]:
+    """Returns the permissions of API calls that a policy does not allow."""
+    needs = [each for call in calls for each in needed(call, WHERE)]
+    denied = [each for each in needs if decide(each, [parsed(document)]) is not PolicyDecision.ALLOWED]
+    return [f"{each.action} on {each.resource}" for each in denied]

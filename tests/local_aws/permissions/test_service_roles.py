@@ -1,7 +1,10 @@
-"""A model's execution role and an Inference Recommender job's role are held to what the work that they do needs."""
+"""Roles that SageMaker assumes, a model's execution role and a job's role, need what the work under them needs.
 
-import dataclasses
+The roles are those of the endpoint stacks' templates, put into the moto of this process.
+"""
+
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,26 +15,19 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.iam.models import iam_backends
 
 from local_aws.permissions.actions import ApiCall
-from local_aws.permissions.enforced import CALLS_FILE, PermissionLog
-from local_aws.permissions.service_roles import RecommendationWork, ServiceRoles
+from local_aws.permissions.enforced import CALLS_FILE, PermissionLog, RecommendationWork, ServiceRoles
 from local_aws.process.local_account import LocalAccount
-from tests.local_aws.conftest import BUCKET, IMAGE, wait_until
-from workloads import Unavailable
+from tests.local_aws.conftest import BUCKET, IMAGE, Endpoints
+from tests.local_aws.permissions.template_roles import WHERE, Template, refused
+from workloads import ROOT, Unavailable
 
+STACKS = ("SpellcheckStack", "TextClassificationStack", "QuestionAnsweringStack")
 URL = "s3://bucket/models/model.tar.gz"
 LOG_GROUP = "/aws/sagemaker/Endpoints/e"
-SAGEMAKER = "arn:aws:sagemaker:us-east-1:123456789012"
-KEY = "arn:aws:kms:us-east-1:123456789012:key/k"
-SERVING = "arn:aws:iam::123456789012:role/serves"
-Statement = dict[str, Any]
+ALL = {"Effect": "Allow", "Action": "*", "Resource": "*"}
 
 
-def allow(actions: list[str], resource: str = "*", **condition: Any) -> Statement:
-    conditional = {"Condition": condition} if condition else {}
-    return {"Effect": "Allow", "Action": actions, "Resource": resource, **conditional}
-
-
-def document(*statements: Statement) -> str:
+def document(*statements: dict[str, Any]) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
 
 
@@ -39,51 +35,25 @@ def trust(service: str = "sagemaker.amazonaws.com") -> str:
     return document({"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"})
 
 
-REPOSITORY = "arn:aws:ecr:us-east-1:007439368137:repository/sagemaker-tritonserver"
-OF_A_MODEL = {
-    "archive": allow(["s3:GetObject"], "arn:aws:s3:::bucket/models/*"),
-    "token": allow(["ecr:GetAuthorizationToken"]),
-    "image": allow(["ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage"], REPOSITORY),
-    "log": allow(["logs:*"], "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/Endpoints/*"),
-}
-OF_A_JOB = {
-    "payload": allow(["s3:GetObject"], "arn:aws:s3:::bucket/payloads/*"),
-    "model": allow(["sagemaker:DescribeModel"], f"{SAGEMAKER}:model/m"),
-    "configurations": allow(
-        ["sagemaker:CreateEndpointConfig", "sagemaker:DeleteEndpointConfig", "sagemaker:CreateEndpoint"],
-        f"{SAGEMAKER}:endpoint-config/sm-*",
-    ),
-    "endpoints": allow(
-        [
-            "sagemaker:CreateEndpoint",
-            "sagemaker:DescribeEndpoint",
-            "sagemaker:InvokeEndpoint",
-            "sagemaker:DeleteEndpoint",
-        ],
-        f"{SAGEMAKER}:endpoint/sm-*",
-    ),
-    "metrics": allow(["cloudwatch:GetMetricData"]),
-}
-JOB = RecommendationWork(
-    model=ApiCall("sagemaker", "DescribeModel", {"ModelName": "m"}),
-    passed_role_arn=SERVING,
-    payload_url="s3://bucket/payloads/p.tar.gz",
-    temporary_endpoints=["sm-epc-1"],
-    copies_model=False,
-    tested_endpoints=[],
-    key_id=None,
-)
+@pytest.fixture(params=STACKS)
+def template(request: pytest.FixtureRequest) -> Template:
+    return Template(ROOT / f"tests/stacks/snapshots/{request.param}.template.json")
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[..., str]]:
-    """Makes a role in the moto of this process."""
+def service(tmp_path: Path) -> ServiceRoles:
+    return ServiceRoles(PermissionLog(tmp_path / CALLS_FILE), WHERE.account_id, WHERE.region)
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[[str, str], str]]:
+    """Makes a role with a policy and a trust policy."""
     iam, names = iam_backends[DEFAULT_ACCOUNT_ID]["aws"], list[str]()
 
-    def made(*statements: Statement, trusted: str | None = None) -> str:
+    def made(policy: str, trusting: str = trust()) -> str:
         names.append(f"service-role-{len(names)}")
-        role = iam.create_role(names[-1], trusted or trust(), "/", None, "", [], None)
-        role.put_policy("inline", document(*statements or [{**allow(["*"]), "Effect": "Deny"}]))
+        role = iam.create_role(names[-1], trusting, "/", None, "", [], None)
+        role.put_policy("inline", policy)
         return role.arn
 
     yield made
@@ -93,22 +63,14 @@ def make() -> Iterator[Callable[..., str]]:
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> ServiceRoles:
-    return ServiceRoles(PermissionLog(tmp_path / CALLS_FILE), DEFAULT_ACCOUNT_ID, "us-east-1")
+def put(template: Template, make: Callable[..., str]) -> Callable[..., str]:
+    """Makes a role of the template, without the grants of one action."""
 
+    def made(name: str, without: str = "") -> str:
+        trusting = json.dumps(template.all_of("AWS::IAM::Role")[name]["AssumeRolePolicyDocument"])
+        return make(template.document(name, without=without), trusting)
 
-def lines(folder: Path) -> list[tuple[str, str, bool]]:
-    found = [json.loads(line) for line in (folder / CALLS_FILE).read_text().splitlines()]
-    assert {each["by"] for each in found} == {"sagemaker.amazonaws.com"}
-    return [(each["action"], each["resource"], each["allowed"]) for each in found]
-
-
-def no_access(role: str) -> str:
-    return (
-        f'Could not access model data at {URL}. Please ensure that the role "{role}" exists and that its trust '
-        'relationship policy allows the action "sts:AssumeRole" for the service principal "sagemaker.amazonaws.com". '
-        'Also ensure that the role has "s3:GetObject" permissions and that the object is located in us-east-1.'
-    )
+    return made
 
 
 def failure(call: Callable[..., None], *arguments: Any) -> str:
@@ -117,97 +79,124 @@ def failure(call: Callable[..., None], *arguments: Any) -> str:
     return str(caught.value)
 
 
-def test_a_role_with_all_that_a_model_needs_is_asked_for_each_of_it(
-    make: Callable[..., str], service: ServiceRoles, tmp_path: Path
+def no_access(role: str, url: str = URL) -> str:
+    return (
+        f'Could not access model data at {url}. Please ensure that the role "{role}" exists and that its trust '
+        'relationship policy allows the action "sts:AssumeRole" for the service principal "sagemaker.amazonaws.com". '
+        'Also ensure that the role has "s3:GetObject" permissions and that the object is located in us-east-1.'
+    )
+
+
+def test_the_serving_role_fetches_its_model_and_a_missing_grant_is_named(
+    template: Template, service: ServiceRoles, put: Callable[..., str], tmp_path: Path
 ) -> None:
-    service.check_model(make(*OF_A_MODEL.values()), URL, IMAGE, LOG_GROUP)
-    assert [action for action, _, allowed in lines(tmp_path) if allowed] == [
+    (model, *_) = template.all_of("AWS::SageMaker::Model").values()
+    container, name = model["PrimaryContainer"], model["ExecutionRoleArn"].rpartition("/")[2]
+    about = (container["ModelDataUrl"], container["Image"], LOG_GROUP)
+    service.check_model(put(name), *about)
+    assert failure(service.check_model, unreadable := put(name, "s3:GetObject*"), *about) == (
+        no_access(unreadable, container["ModelDataUrl"])
+    )
+    assert "does not have BatchGetImage permission for the image: " in failure(
+        service.check_model, put(name, "ecr:BatchGetImage"), *about
+    )
+    lines = [json.loads(line) for line in (tmp_path / CALLS_FILE).read_text().splitlines()]
+    assert {each["by"] for each in lines} == {"sagemaker.amazonaws.com"}
+    assert [each["action"] for each in lines if each["allowed"]][:5] == [
         "s3:GetObject",
         "ecr:GetAuthorizationToken",
         "ecr:BatchCheckLayerAvailability",
         "ecr:BatchGetImage",
         "ecr:GetDownloadUrlForLayer",
-        "logs:CreateLogGroup",
-        "logs:CreateLogStream",
-        "logs:PutLogEvents",
     ]
 
 
-def test_a_model_whose_archive_its_role_may_not_read_fails_in_the_services_words(
-    make: Callable[..., str], service: ServiceRoles, tmp_path: Path
+def test_a_role_that_is_missing_or_does_not_trust_sagemaker_has_no_access(
+    make: Callable[..., str], service: ServiceRoles
 ) -> None:
-    other = make(allow(["s3:GetObject"], "arn:aws:s3:::bucket/build/*"))
-    assert failure(service.check_model, other, URL, IMAGE, LOG_GROUP) == no_access(other)
-    assert lines(tmp_path) == [("s3:GetObject", "arn:aws:s3:::bucket/models/model.tar.gz", False)]
     unknown = "arn:aws:iam::123456789012:role/nowhere"
-    assert failure(service.check_model, unknown, URL, IMAGE, LOG_GROUP) == no_access(unknown)
-    for_tasks = make(allow(["*"]), trusted=trust("ecs-tasks.amazonaws.com"))
-    assert failure(service.check_model, for_tasks, URL, IMAGE, LOG_GROUP) == no_access(for_tasks)
+    for role in (unknown, make(document(ALL), trust("ecs-tasks.amazonaws.com"))):
+        assert failure(service.check_model, role, URL, IMAGE, LOG_GROUP) == no_access(role)
 
 
-def test_a_model_without_a_log_starts_and_the_file_of_calls_says_so(
-    make: Callable[..., str], service: ServiceRoles, tmp_path: Path
+def job(template: Template, **other: Any) -> RecommendationWork:
+    """Returns what a job of the stack's workload does, named as the service names it."""
+    (model, *_) = template.all_of("AWS::SageMaker::Model").values()
+    (variants,) = (each["ProductionVariants"] for each in template.all_of("AWS::SageMaker::EndpointConfig").values())
+    about = {
+        "model": ApiCall("sagemaker", "DescribeModel", {"ModelName": variants[0]["ModelName"]}),
+        "passed_role_arn": model["ExecutionRoleArn"],
+        "payload_url": f"s3://sagemaker-{WHERE.region}-{WHERE.account_id}/inference-recommender/w/payload.tar.gz",
+        "temporary_endpoints": ["sm-epc-uuid"],
+        "copies_model": True,
+        "tested_endpoints": [],
+        "key_id": None,
+    }
+    return RecommendationWork(**{**about, **other})
+
+
+def role_of(template: Template, beginning: str) -> str:
+    (name,) = (each for each in template.all_of("AWS::IAM::Role") if each.startswith(beginning))
+    return name
+
+
+MISSING = (
+    *("s3:GetObject*", "sagemaker:DescribeModel", "sagemaker:CreateModel", "sagemaker:CreateEndpoint"),
+    *("sagemaker:CreateEndpointConfig", "sagemaker:InvokeEndpoint", "sagemaker:DeleteEndpoint"),
+    *("cloudwatch:GetMetricData", "iam:PassRole"),
+)
+
+
+def test_the_recommenders_role_does_what_a_job_does_and_a_missing_grant_is_named(
+    template: Template, service: ServiceRoles, put: Callable[..., str]
 ) -> None:
-    service.check_model(make(*(OF_A_MODEL[name] for name in ("archive", "token", "image"))), URL, IMAGE, LOG_GROUP)
-    assert lines(tmp_path)[-1] == (
-        "logs:CreateLogGroup",
-        f"arn:aws:logs:us-east-1:123456789012:log-group:{LOG_GROUP}:log-stream:model",
-        False,
-    )
-
-
-def test_a_job_whose_role_lacks_a_grant_fails_and_names_it(make: Callable[..., str], service: ServiceRoles) -> None:
-    service.check_job(make(*OF_A_JOB.values()), JOB)
-    role = make(*(each for name, each in OF_A_JOB.items() if name != "payload"))
-    assert failure(service.check_job, role, JOB) == (
-        f"User: arn:aws:sts::123456789012:assumed-role/{role.rpartition('/')[2]}/SageMaker is not authorized to "
-        "perform: s3:GetObject on resource: arn:aws:s3:::bucket/payloads/p.tar.gz because no identity-based policy "
-        "allows the s3:GetObject action"
-    )
-
-
-def test_a_job_with_a_key_needs_to_grant_it_to_hosting(make: Callable[..., str], service: ServiceRoles) -> None:
-    job = dataclasses.replace(JOB, key_id=KEY)
-    assert "kms:CreateGrant on resource: arn:aws:kms:us-east-1:123456789012:key/k" in failure(
-        service.check_job, make(*OF_A_JOB.values(), allow(["kms:Decrypt"], KEY)), job
-    )
-    for_aws = allow(["kms:CreateGrant"], KEY, Bool={"kms:GrantIsForAWSResource": "true"})
-    service.check_job(make(*OF_A_JOB.values(), for_aws), job)
-    by_id = dataclasses.replace(JOB, key_id="k")
-    service.check_job(make(*OF_A_JOB.values(), for_aws), by_id)
+    name, planned = role_of(template, "RecommenderRole"), job(template)
+    service.check_job(put(name), planned)
+    for action in MISSING:
+        message = failure(service.check_job, put(name, action), planned)
+        assert f"is not authorized to perform: {action.rstrip('*')} on resource: " in message
+    by_key = job(template, key_id=f"arn:aws:kms:{WHERE.region}:{WHERE.account_id}:key/another")
+    assert "is not authorized to perform: kms:CreateGrant" in failure(service.check_job, put(name), by_key)
 
 
 def test_a_job_that_tests_an_endpoint_needs_that_one_alone(make: Callable[..., str], service: ServiceRoles) -> None:
-    job = dataclasses.replace(JOB, temporary_endpoints=[], tested_endpoints=["production"])
-    few = [OF_A_JOB[name] for name in ("payload", "model", "metrics")]
-    assert f"sagemaker:DescribeEndpoint on resource: {SAGEMAKER}:endpoint/production" in failure(
-        service.check_job, make(*few), job
+    template = Template(ROOT / "tests/stacks/snapshots/SpellcheckStack.template.json")
+    planned = job(template, temporary_endpoints=[], tested_endpoints=["production"])
+    endpoint = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/production"
+    few = [{**ALL, "Action": ["s3:*", "sagemaker:DescribeModel", "cloudwatch:*"]}]
+    assert f"sagemaker:DescribeEndpoint on resource: {endpoint}" in failure(
+        service.check_job, make(document(*few)), planned
     )
-    own = allow(["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], f"{SAGEMAKER}:endpoint/production")
-    service.check_job(make(*few, own), job)
+    own = {**ALL, "Action": ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], "Resource": endpoint}
+    service.check_job(make(document(*few, own)), planned)
+
+
+def test_a_shard_reads_its_model_and_no_other_asset() -> None:
+    template = Template(ROOT / "tests/stacks/snapshots/DuplicatesStack.template.json")
+    tasks = template.all_of("AWS::ECS::TaskDefinition")
+    (task,) = (each for name, each in tasks.items() if name.startswith("ShardTask"))
+    (url,) = re.findall(r"--model s3://(\S+)", task["ContainerDefinitions"][0]["Command"][2])
+    bucket, _, key = url.partition("/")
+    policy = template.document(task["TaskRoleArn"])
+    assert refused(policy, [ApiCall("s3", "GetObject", {"Bucket": bucket, "Key": key})]) == []
+    other = ApiCall("s3", "GetObject", {"Bucket": bucket, "Key": "template.json"})
+    assert refused(policy, [other]) == [f"s3:GetObject on arn:aws:s3:::{bucket}/template.json"]
 
 
 @pytest.mark.integration
-def test_an_endpoint_whose_model_cannot_be_read_is_failed(account: LocalAccount, client: Callable[[str], Any]) -> None:
+def test_an_endpoint_whose_model_cannot_be_read_is_failed(
+    account: LocalAccount, client: Callable[[str], Any], endpoints: Endpoints
+) -> None:
     role = client("iam").create_role(RoleName="reads-nothing", AssumeRolePolicyDocument=trust())["Role"]["Arn"]
     sagemaker = boto3.client("sagemaker", **account.client_arguments())
     container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz"}
     sagemaker.create_model(ModelName="unreadable", ExecutionRoleArn=role, PrimaryContainer=container)
-    variant: Any = {
-        "VariantName": "v",
-        "ModelName": "unreadable",
-        "InstanceType": "ml.c5.xlarge",
-        "InitialInstanceCount": 1,
-    }
-    sagemaker.create_endpoint_config(EndpointConfigName="unreadable", ProductionVariants=[variant])
-    sagemaker.create_endpoint(EndpointName="unreadable", EndpointConfigName="unreadable")
-    settled = wait_until(
-        lambda: (
-            (found := sagemaker.describe_endpoint(EndpointName="unreadable"))["EndpointStatus"] != "Creating" and found
-        )
+    variant: Any = {"VariantName": "v", "ModelName": "unreadable", "InstanceType": "ml.c5.xlarge"}
+    sagemaker.create_endpoint_config(
+        EndpointConfigName="unreadable", ProductionVariants=[{**variant, "InitialInstanceCount": 1}]
     )
-    assert (settled["EndpointStatus"], settled["FailureReason"]) == (
+    described = endpoints.settled(endpoints.create("unreadable", config="unreadable"))
+    assert (described["EndpointStatus"], described["FailureReason"]) == (
         "Failed",
-        no_access(role).replace(URL, container["ModelDataUrl"]),
+        no_access(role, container["ModelDataUrl"]),
     )
-    sagemaker.delete_endpoint(EndpointName="unreadable")

@@ -1,7 +1,7 @@
 """Invocations of a real Triton get the answers of Triton's own front end for SageMaker.
 
-`python -m tests.local_aws.process.record_front_end` recorded them in front_end.json. That front end listens on all
-addresses, so no test starts it.
+front_end.json has the requests and the answers of a Triton with `--allow-sagemaker=true` and the echo model. That front
+end listens on all addresses, so no test starts it.
 """
 
 import json

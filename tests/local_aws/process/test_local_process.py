@@ -6,17 +6,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 import requests
 
-from local_aws.__main__ import main
 from local_aws.process.local_account import LocalAccount
-from local_aws.process.model_server import ModelDidNotLoad
 from local_aws.process.triton import TritonServer, container_flags
 from local_aws.process.triton_toolchain import TritonToolchain
 from tests.local_aws.conftest import REPLAYING, Endpoints, clients, gone, upload, wait_until
@@ -94,15 +90,6 @@ def test_an_interrupt_ends_it_in_order_and_it_says_how_to_use_it(tmp_path: Path,
         account.stop()
 
 
-def test_its_help_has_three_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    shown = capsys.readouterr().out
-    examples = shown.partition("examples:\n")[2].partition("\n\n")[0]
-    assert len(examples.splitlines()) == 3
-    assert "docs/local-account.md" in shown
-
-
 @integration
 def test_the_account_ends_with_the_process_that_started_it(tmp_path: Path, toolchain: Path) -> None:
     program = (
@@ -144,22 +131,6 @@ def test_it_listens_on_loopback_only_and_prints_its_exports(account: LocalAccoun
     assert {connection.laddr.ip for connection in listening} <= {"127.0.0.1", "::1"}
 
 
-@integration
-def test_what_moto_cannot_do_is_one_sentence(client: Callable[[str], Any]) -> None:
-    with pytest.raises(client("sagemaker").exceptions.ClientError) as refused:
-        client("sagemaker").create_edge_packaging_job(
-            EdgePackagingJobName="a",
-            CompilationJobName="b",
-            ModelName="c",
-            ModelVersion="1",
-            RoleArn="arn:aws:iam::123456789012:role/serving",
-            OutputConfig={"S3OutputLocation": "s3://a/b"},
-        )
-    assert refused.value.response["Error"]["Message"] == (
-        "This local account cannot do this: The create_edge_packaging_job action has not been implemented."
-    )
-
-
 @pytest.mark.parametrize(
     ("system", "machine", "reason"),
     [
@@ -174,25 +145,6 @@ def test_a_missing_toolchain_says_what_to_do(system: str, machine: str, reason: 
         f"There is no Triton server to answer for an endpoint: {reason.format(venv=tmp_path)}. On Linux x86-64, "
         f"`make triton` installs one; elsewhere, use a running endpoint of a real AWS account (unset AWS_ENDPOINT_URL)."
     )
-
-
-@integration
-def test_triton_answers_and_stops_with_its_stub_and_shared_memory(
-    echo_repository: Path, toolchain: Path, tmp_path: Path
-) -> None:
-    with TritonServer.start(
-        echo_repository, default_model="echo", log_file=tmp_path / "log", toolchain=toolchain
-    ) as server:
-        pids = [server.pid, *(child.pid for child in psutil.Process(server.pid).children(recursive=True))]
-        assert len(pids) == 2
-        files = leftovers(pids)
-        assert len(files) == 2
-        assert server.is_ready()
-        os.kill(server.pid, signal.SIGKILL)
-        assert server.wait() == 128 + signal.SIGKILL
-        assert all(gone(pid) for pid in pids)
-    assert not server.alive()
-    assert not any(path.exists() for path in files)
 
 
 @integration
@@ -221,17 +173,6 @@ def test_tritons_own_load_api_is_closed_on_its_socket_too(
             assert (answer.status_code, path) == (403, path)
         ports = [at for at in psutil.Process(server.pid).net_connections("inet") if at.status == psutil.CONN_LISTEN]
         assert ports == [], "no flag of a model's opens one"
-
-
-@integration
-def test_a_model_that_does_not_load_is_told_with_the_last_log_lines(
-    echo_repository: Path, toolchain: Path, tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
-    with pytest.raises(ModelDidNotLoad) as failed:
-        TritonServer.start(echo_repository, default_model="nothing", log_file=log, toolchain=toolchain)
-    beginning = f"Triton could not load the model 'nothing' and ended with exit status 1. Its whole log is {log}. "
-    assert str(failed.value).startswith(f"{beginning}Its last lines:\n")
 
 
 @integration

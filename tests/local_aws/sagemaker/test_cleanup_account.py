@@ -7,13 +7,11 @@ from typing import Any
 import boto3
 import pytest
 
-from aws_api import session as aws_session
 from aws_api.errors import NotFound
 from aws_api.expiry import expiry_of, expiry_tag
 from aws_api.sagemaker import ExpiringResource, SageMakerAccount
 from inference_recommender.cli.jobs import CleanupResult, cleanup
 from local_aws.process.local_account import LocalAccount
-from tests.inference_recommender.measure.troubled_api import TroubledApi
 from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, wait_until
 
 NOW = datetime.now(UTC)
@@ -95,21 +93,6 @@ def test_what_is_gone_between_the_list_and_the_deletion_is_told_as_such(reached:
     for kind in ("endpoint", "endpoint-config", "model"):
         with pytest.raises(NotFound):
             SageMakerAccount(reached).delete_resource(ExpiringResource(kind=kind, name="never-was", expires_at=PAST))
-
-
-def test_a_throttled_account_is_asked_again(
-    account: LocalAccount, sagemaker: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(aws_session, "ATTEMPTS", 1)
-    monkeypatch.setattr(aws_session, "FIRST_PAUSE_S", 0.01)
-    _model(sagemaker, "throttled-1", expiry_tag(PAST))
-    said: list[str] = []
-    with TroubledApi(account.endpoint_url).serving() as api:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", api.url)
-        api.troubles = {"ListTags": ["throttled", "throttled"], "DeleteModel": ["throttled"], "ListModels": ["dropped"]}
-        found = tuple(cleanup(SageMakerAccount(_session(account), said.append), NOW, dry_run=False))
-    assert _outcomes(found, "throttled-") == {("model", "throttled-1"): "deleted"}
-    assert len([line for line in said if "ThrottlingException" in line]) == 2
 
 
 def test_what_an_experiment_takes_up_again_has_a_new_expiry(reached: boto3.Session, sagemaker: Any) -> None:

@@ -45,8 +45,6 @@ def published(monkeypatch: pytest.MonkeyPatch) -> Published:
 
 def test_an_invocation_counts_for_the_instances_that_were_in_service(published: Published) -> None:
     assert published("InvocationsPerInstance", "Sum", 60) == {0: pytest.approx(12 / 4 + 2 / 2)}
-
-
-def test_requests_at_once_are_the_time_that_they_took_over_ten_seconds_and_the_instances(published: Published) -> None:
+    # Requests at once are the time that they took, over ten seconds and the instances.
     found = published("ConcurrentRequestsPerModel", "Average", 10)
     assert found == {0: pytest.approx(10 * 0.25 / 10 / 4), 10: pytest.approx((2 * 0.25 / 4 + 2 * 1.0 / 2) / 10)}

@@ -29,21 +29,3 @@ def test_an_endpoint_is_measured_by_its_name(
     assert outcome.summary is not None
     assert outcome.summary["invocations"] > 0
     assert (outcome.summary["errors"], outcome.summary["first_error"]) == (0, None)
-
-
-def test_an_endpoint_that_is_not_there_fails_in_the_account_s_words(
-    account: LocalAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for variable, value in account.environment.items():
-        monkeypatch.setenv(variable, value)
-    (tmp_path / "payloads.tar.gz").write_bytes(payload_archive())
-    plan = LoadPlan(
-        endpoint=NamedEndpoint(name="nowhere"),
-        payloads=tmp_path / "payloads.tar.gz",
-        arrivals=Arrivals(invocations_per_minute=600, duration_in_seconds=10, connections=2),
-        window_s=0.5,
-    )
-    outcome = generate(plan, tmp_path / "out")
-    assert outcome.exit_code == 3
-    assert outcome.reason.startswith("target failed: HTTP 400: ")
-    assert "nowhere" in outcome.reason

@@ -46,13 +46,6 @@ def test_describe_shows_a_job_and_each_of_its_tests(
     assert all(len(line) <= 120 for line in shown.splitlines() if "NVIDIA" not in line)
 
 
-def test_describe_as_json_is_one_document_in_awss_shapes(finished: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["jobs", "describe", finished, "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["job"]["JobName"] == finished
-    assert [step["Status"] for step in shown["steps"]] == ["COMPLETED", "FAILED"]
-
-
 def test_list_shows_the_newest_first_and_only_the_workloads_own(
     finished: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,17 +1,16 @@
 """The plain account runs no container, and says so where moto would call a job Completed."""
 
-import contextlib
-import threading
-from concurrent.futures import ThreadPoolExecutor
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 from moto.sagemaker.exceptions import ResourceInUseException, ValidationError
-from moto.sagemaker.models import FakeProcessingJob
 
+from local_aws.sagemaker import processing_jobs
 from local_aws.sagemaker.processing_jobs import ContainerRunner, ProcessingJobs
+from tests.local_aws.conftest import wait_until
 from tests.scripts.rehearsal.test_processing_jobs import request
 
 ROLE = "arn:aws:iam::123456789012:role/jobs"
@@ -36,24 +35,17 @@ def test_a_job_on_several_instances_is_refused_before_it_starts(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-class AskedTogether(dict[str, FakeProcessingJob]):
-    """Lets nobody know whether a name is taken before another asks, too, or a moment has passed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._both = threading.Barrier(2)
-
-    def __contains__(self, name: object) -> bool:
-        taken = super().__contains__(name)
-        with contextlib.suppress(threading.BrokenBarrierError):
-            self._both.wait(0.2)
-        return taken
-
-
-def test_of_two_requests_at_once_with_one_name_one_is_refused(tmp_path: Path) -> None:
-    jobs = ProcessingJobs("123456789012", "us-east-1", tmp_path, ContainerRunner(command=["false"]), {})
-    jobs.all = AskedTogether()
-    with ThreadPoolExecutor(2) as callers:
-        ends = [caller.exception() for caller in [callers.submit(jobs.create, request("one", ROLE)) for _ in range(2)]]
-    jobs.close()
-    assert [type(end) for end in ends if end] == [ResourceInUseException]
+def test_a_runner_that_dies_fails_its_job_and_its_name_stays_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processing_jobs, "role_session", lambda *_: {})
+    runner = ContainerRunner(command=[sys.executable, "-c", "import sys; sys.exit('Traceback: no room')"])
+    jobs = ProcessingJobs("123456789012", "us-east-1", tmp_path, runner, {})
+    job = jobs.create(request("dies", ROLE))
+    with pytest.raises(ResourceInUseException):
+        jobs.create(request("dies", ROLE))
+    wait_until(lambda: job.processing_job_status != "InProgress")
+    assert (job.processing_job_status, job.failure_reason) == (
+        "Failed",
+        "InternalServerError: what runs the container ended with exit status 1: Traceback: no room",
+    )

@@ -1,10 +1,9 @@
 """Runs of the recommender against the local account, with boto3 unchanged: both kinds of job, an existing endpoint, and
-what may come between: a stop, a failure, throttling, lost answers, expired credentials, a kill.
+throttling, lost answers and expired credentials on the way.
 
 The account's jobs replay figures, so no test depends on the machine's speed.
 """
 
-import multiprocessing
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,8 +16,7 @@ import pytest
 from aws_api import session as aws_session
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli.deployed import group_request, package_request
-from inference_recommender.measure.job import JobFailed, JobSource, candidates_of
+from inference_recommender.measure.job import JobSource, candidates_of
 from inference_recommender.measure.job_requests import (
     SERVICE_DEFAULT,
     JobPlan,
@@ -27,15 +25,14 @@ from inference_recommender.measure.job_requests import (
     plan_job,
 )
 from inference_recommender.measure.run import RunSubject, run
-from inference_recommender.measure.system import system_of_endpoint
-from inference_recommender.progress import Progress, ProgressUpdate, Silent
+from inference_recommender.progress import Progress, Silent
 from inference_recommender.run_folder import RunFolder
 from local_aws.process.local_account import LocalAccount
 from tests.builders import an_artifact
 from tests.conftest import EditToml
 from tests.inference_recommender.measure.troubled_api import TroubledApi
-from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, wait_until
-from workloads import NoVerdict, Recommendation, WorkloadFolder, load_workload
+from tests.local_aws.conftest import BUCKET, ROLE, Endpoints
+from workloads import Recommendation, WorkloadFolder, load_workload
 
 pytestmark = pytest.mark.integration
 
@@ -43,11 +40,6 @@ TRAFFIC = """
 [traffic.short]
 type = "phases"
 phases = [{ initial_users = 1, duration_s = 1 }, { initial_users = 2, duration_s = 2 }]
-stop = { flat_invocations = "Continue" }
-
-[traffic.long]
-type = "phases"
-phases = [{ initial_users = 1, duration_s = 120 }]
 stop = { flat_invocations = "Continue" }
 
 [traffic.staircase]
@@ -139,19 +131,11 @@ def soon(seconds: float) -> None:
     time.sleep(min(seconds, 0.05))
 
 
-class Watcher:
-    """Keeps what a run says; `on_load` is called once, when a test's requests are seen."""
+class Watcher(Silent):
+    """Keeps what a run says."""
 
-    def __init__(self, on_load: Any = None) -> None:
+    def __init__(self) -> None:
         self.said: list[str] = []
-        self.names: list[str] = []
-        self._on_load = on_load
-
-    def update(self, update: ProgressUpdate) -> None:
-        self.names.append(f"{update.job_name} {update.number}/{update.jobs}")
-        if update.invocations_per_minute and self._on_load:
-            self._on_load, act = None, self._on_load
-            act()
 
     def say(self, text: str) -> None:
         self.said.append(text)
@@ -176,62 +160,6 @@ def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
     (measured,) = RunFolder(tmp_path / "runs" / "second").measurements()
     assert measured.series is not None
     assert {1.0, 2.0} <= set(measured.series.users), "a user more with the second step"
-
-
-def test_an_endpoint_that_exists_is_a_candidate_with_its_own_type_and_count(
-    service: SageMakerAccount,
-    folder: WorkloadFolder,
-    run_folder: RunFolder,
-    model: str,
-    endpoints: Endpoints,
-    tmp_path: Path,
-) -> None:
-    gate = tmp_path / "gate"
-    config = endpoints.config("visited-config", instance_type="ml.m5.large", count=2, GATE=str(gate))
-    endpoints.create("visited", config=config)
-    with pytest.raises(AwsUnavailable) as early:
-        system_of_endpoint(service.endpoint_description("visited"), "us-east-1")
-    assert str(early.value) == "Endpoint visited cannot be measured: it is Creating. Wait until it is InService."
-    gate.touch()
-    endpoints.settled("visited")
-    deployed = system_of_endpoint(service.endpoint_description("visited"), "us-east-1")
-    assert (deployed.variant, deployed.instance_type, deployed.instances) == ("AllTraffic", "ml.m5.large", 1)
-    bare = folder.workload.targets["cpu"].model_copy(update={"instance_types": ("ml.c5.xlarge",)})
-    workload = folder.workload.model_copy(update={"targets": {**folder.workload.targets, "cpu": bare}})
-    plan = plan_default_job(workload, subject(model, "visited"), "spellcheck-visited-1", deployed=deployed)
-    found = measured_by(shortened(plan, 4), folder, service, run_folder, Silent())
-    existing = next(one for one in found.candidates if one.instance_type == "ml.m5.large")
-    (performance,) = run_folder.description()["EndpointPerformances"]
-    assert existing.closed_loop_invocations_per_minute == performance["Metrics"]["MaxInvocations"], "of one server"
-    measured = next(one for one in run_folder.measurements() if one.endpoint_name == "visited")
-    assert measured.percentiles_ms.p99 is not None, "CloudWatch knows its variant"
-
-
-def test_a_job_stopped_midway_keeps_its_measurements_and_gives_no_verdict(
-    service: SageMakerAccount, folder: WorkloadFolder, run_folder: RunFolder, model: str
-) -> None:
-    planned = advanced(folder, "spellcheck-stopped-1", subject(model), "long")
-    watcher = Watcher(on_load=lambda: service.stop_job("spellcheck-stopped-1"))
-    with pytest.raises(NoVerdict) as caught:
-        measured_by(planned, folder, service, run_folder, watcher)
-    assert str(caught.value) == (
-        f"No verdict: Job spellcheck-stopped-1 was stopped before its traffic ended. Measurements: {run_folder.path}."
-    )
-    (measured,) = run_folder.measurements()
-    assert measured.series is not None
-    assert sum(count or 0 for count in measured.series.invocations) > 0
-
-
-def test_a_job_that_fails_is_told_with_the_last_lines_of_its_container(
-    service: SageMakerAccount, folder: WorkloadFolder, run_folder: RunFolder, sagemaker: Any
-) -> None:
-    broken = Endpoints(sagemaker).model("broken-echoes", BROKEN="1")
-    with pytest.raises(JobFailed) as caught:
-        measured_by(advanced(folder, "spellcheck-broken-1", subject(broken)), folder, service, run_folder, Silent())
-    assert str(caught.value).startswith("Job spellcheck-broken-1 failed: ")
-    assert "this model is broken on purpose" in str(caught.value)
-    (measured,) = run_folder.measurements()
-    assert "this model is broken on purpose" in (measured.failure_reason or "")
 
 
 def test_no_trouble_on_the_way_creates_a_job_twice_or_loses_one(
@@ -261,57 +189,3 @@ def test_no_trouble_on_the_way_creates_a_job_twice_or_loses_one(
     assert found.recommended is not None
     names = [job["JobName"] for job in SageMakerAccount(session(account)).list_jobs("spellcheck-troubled", 10)]
     assert names == ["spellcheck-troubled-1"]
-
-
-def _run_until_killed(account: dict[str, Any], workloads: Path, path: Path, model: str) -> None:
-    known = {name: value for name, value in account.items() if name != "endpoint_url"}
-    folder = load_workload("spellcheck", workloads)
-    planned = advanced(folder, "spellcheck-killed-1", subject(model))
-    measured_by(planned, folder, SageMakerAccount(boto3.Session(**known)), RunFolder(path), Silent())
-
-
-def test_a_run_that_is_killed_goes_on_with_its_own_job(
-    service: SageMakerAccount,
-    account: LocalAccount,
-    folder: WorkloadFolder,
-    run_folder: RunFolder,
-    sagemaker: Any,
-    tmp_path: Path,
-) -> None:
-    gate = tmp_path / "gate"  # the job does not end before the run is killed
-    gated = Endpoints(sagemaker).model("gated-echoes", GATE=str(gate))
-    arguments = (account.client_arguments(), folder.path.parent, run_folder.path, gated)
-    process = multiprocessing.get_context("spawn").Process(target=_run_until_killed, args=arguments)
-    process.start()
-    wait_until(lambda: service.list_jobs("spellcheck-killed", 1))
-    process.kill()
-    process.join()
-    gate.touch()
-    assert not (run_folder.path / "describe.json").exists()
-
-    found = resumed(service, run_folder, Silent())
-    assert found.provenance.job_name == "spellcheck-killed-1"
-    assert found.recommended is not None
-    assert [job["JobName"] for job in service.list_jobs("spellcheck-killed", 10)] == ["spellcheck-killed-1"]
-
-
-def test_a_model_is_registered_with_what_the_recommender_reads_from_the_registry(
-    service: SageMakerAccount, folder: WorkloadFolder, model: str, sagemaker: Any
-) -> None:
-    url = subject(model).payload_url
-    package = package_request(folder.workload, service.model(model), url)
-    arns = [service.register(group_request(folder.workload), package) for _ in range(2)]
-    assert [arn.rpartition("model-package/")[2] for arn in arns] == ["spellcheck/1", "spellcheck/2"]
-    groups = sagemaker.list_model_package_groups()["ModelPackageGroupSummaryList"]
-    assert [one["ModelPackageGroupName"] for one in groups].count("spellcheck") == 1
-
-
-def test_a_containers_last_lines_are_read_from_cloudwatch_logs(service: SageMakerAccount, client: Any) -> None:
-    logs, group = client("logs"), "/aws/sagemaker/Endpoints/sm-epc-logged"
-    logs.create_log_group(logGroupName=group)
-    logs.create_log_stream(logGroupName=group, logStreamName="AllTraffic/i-1")
-    now = int(time.time() * 1000)
-    events = [{"timestamp": now + number, "message": f"line {number}"} for number in range(12)]
-    logs.put_log_events(logGroupName=group, logStreamName="AllTraffic/i-1", logEvents=events)
-    assert service.container_log("job-1", "sm-epc-logged") == [f"line {number}" for number in range(4, 12)]
-    assert service.container_log("job-1", "sm-epc-unlogged") == []

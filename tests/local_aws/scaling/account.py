@@ -58,8 +58,8 @@ class Scaled:
         self.cloudwatch = LocalCloudWatchBackend("us-east-1", DEFAULT_ACCOUNT_ID)
         # moto's policies delete their alarms by way of its table of backends.
         cloudwatch_backends[DEFAULT_ACCOUNT_ID]["us-east-1"] = self.cloudwatch
-        capacity: Any = self.instances
-        self.service = LocalScalingBackend("us-east-1", DEFAULT_ACCOUNT_ID, capacity, lambda: self.cloudwatch)
+        self.service = LocalScalingBackend("us-east-1", DEFAULT_ACCOUNT_ID)
+        self.service.capacity = self.instances  # type: ignore[assignment]
         self.register(1, 10)
         self.put_policy(**tracking)
         self.scaler = Scaler(self.service, self.cloudwatch, now=lambda: START)
@@ -67,12 +67,20 @@ class Scaled:
         """The next minute that has no datapoints."""
 
     def register(self, low: int, high: int, suspended: dict[str, bool] | None = None) -> None:
-        self.service.register_scalable_target(NAMESPACE, RESOURCE, DIMENSION, low, high, "role", suspended)
+        about = {"min_capacity": low, "max_capacity": high, "role_arn": "role", "suspended_state": suspended}
+        self.service.register_scalable_target(NAMESPACE, RESOURCE, DIMENSION, **about)
 
     def put_policy(self, name: str = "Policy", metric: str = INVOCATIONS, target: float = 100, **more: Any) -> Any:
         specification = {"PredefinedMetricSpecification": {"PredefinedMetricType": metric}}
         tracking = {"TargetValue": target, **specification, **more}
-        return self.service.put_scaling_policy(name, NAMESPACE, RESOURCE, DIMENSION, tracking, "TargetTrackingScaling")
+        return self.service.put_scaling_policy(
+            policy_name=name,
+            service_namespace=NAMESPACE,
+            resource_id=RESOURCE,
+            scalable_dimension=DIMENSION,
+            policy_body=tracking,
+            policy_type="TargetTrackingScaling",
+        )
 
     def schedule(self, name: str, expression: str, bounds: dict[str, int], zone: str = "UTC") -> None:
         self.service.put_scheduled_action(NAMESPACE, expression, zone, name, RESOURCE, DIMENSION, "", "", bounds)  # type: ignore[arg-type]

@@ -31,10 +31,3 @@ def test_the_state_after_five_datapoints_of_an_alarm_of_three(datapoints: str, s
 @pytest.mark.parametrize("now", ["OK", "INSUFFICIENT_DATA"])
 def test_datapoints_that_are_beyond_the_threshold_and_too_young_change_nothing(now: AlarmState) -> None:
     assert ABOVE.state([None, None, None, 15.0, 15.0], now) == now
-
-
-def test_the_reason_tells_the_latest_datapoints_first() -> None:
-    assert ABOVE.reason([5.0, 15.0, None, 12.0, 11.0], "ALARM") == (
-        "Threshold Crossed: 3 of the last 3 datapoints [11.00, 12.00, 15.00] were greater than the threshold (10): "
-        "ALARM."
-    )

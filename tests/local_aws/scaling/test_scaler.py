@@ -38,13 +38,6 @@ def test_within_the_cooldown_only_a_larger_scale_out_adds_its_difference() -> No
     assert scaled.pass_minutes(130) == [13]
 
 
-def test_after_the_cooldown_a_lasting_alarm_adds_again() -> None:
-    """The change is complete ten seconds after it was asked for, so that the alarm is not heard in five minutes."""
-    scaled = Scaled(1, ScaleOutCooldown=300)
-    assert scaled.pass_minutes(*[200] * 8) == [1, 1, 2, 2, 2, 2, 2, 2]
-    assert scaled.pass_minutes(150) == [3]
-
-
 def test_a_cooldown_begins_when_the_change_is_complete() -> None:
     scaled = Scaled(1, ScaleOutCooldown=120)
     scaled.instances.updating = True
@@ -56,23 +49,12 @@ def test_a_cooldown_begins_when_the_change_is_complete() -> None:
     assert scaled.instances.asked == [2, 3]
 
 
-def test_an_endpoint_that_is_updating_is_asked_for_nothing() -> None:
-    scaled = Scaled()
-    scaled.instances.updating = True
-    scaled.pass_minutes(*[900] * 10)
-    assert scaled.instances.asked == [9]
-
-
 def test_a_scale_in_waits_for_the_cooldown_of_the_one_before_and_a_scale_out_ends_it() -> None:
     scaled = Scaled(10, ScaleInCooldown=1200, ScaleOutCooldown=0)
     assert scaled.pass_minutes(*[80] * 15)[-1] == 8
     assert scaled.pass_minutes(*[50] * 15)[-1] == 8, "the cooldown"
     assert scaled.pass_minutes(*[120] * 3)[-1] == 10
     assert scaled.pass_minutes(*[80] * 15)[-1] == 8, "a quarter of an hour later, although the cooldown had not ended"
-
-
-def test_without_scale_in_instances_only_come() -> None:
-    assert Scaled(10, DisableScaleIn=True).pass_minutes(*[10] * 20)[-1] == 10
 
 
 def test_with_no_traffic_there_is_no_datapoint_and_nothing_is_removed() -> None:
@@ -116,23 +98,6 @@ def test_a_scheduled_minimum_acts_in_its_minute_whatever_the_cooldowns() -> None
     assert scaled.pass_minutes(*[50] * 15)[-1] == 6, "the policy goes on within the new bounds"
 
 
-def test_a_scheduled_maximum_takes_what_is_above_it() -> None:
-    scaled = Scaled(8)
-    scaled.schedule("Night", "at(2026-01-05T00:02:00)", {"MinCapacity": 1, "MaxCapacity": 2})
-    assert scaled.pass_minutes(95, 95, 95) == [8, 2, 2]
-
-
-def test_a_scheduled_minimum_waits_until_the_endpoint_takes_a_change() -> None:
-    scaled = Scaled(1)
-    scaled.schedule("Morning", "at(2026-01-05T00:04:00)", {"MinCapacity": 6})
-    scaled.instances.updating = True
-    scaled.pass_minutes(*[200] * 5)
-    assert scaled.instances.asked == [2]
-    scaled.instances.finish()
-    scaled.pass_minutes(90)
-    assert scaled.instances.asked == [2, 6]
-
-
 def test_an_activity_tells_its_cause_and_its_end() -> None:
     scaled = Scaled()
     scaled.instances.updating = True
@@ -162,26 +127,6 @@ def test_a_change_that_fails_is_told_and_tried_again() -> None:
     ] * 2
     scaled.instances.failed = None
     assert scaled.pass_minutes(300, 300, 300)[-1] == 3, "and no cooldown"
-
-
-def test_the_alarms_are_those_that_the_service_makes() -> None:
-    scaled = Scaled()
-    high, low = scaled.cloudwatch.alarms.values()
-    assert re.fullmatch(rf"TargetTracking-{RESOURCE}-AlarmHigh-[0-9a-f-]{{36}}", high.name)
-    assert re.fullmatch(rf"TargetTracking-{RESOURCE}-AlarmLow-[0-9a-f-]{{36}}", low.name)
-    assert (high.comparison_operator, high.threshold, high.evaluation_periods) == ("GreaterThanThreshold", 100, 3)
-    assert (low.comparison_operator, low.threshold, low.evaluation_periods) == ("LessThanThreshold", 90, 15)
-    for alarm in (high, low):
-        assert (alarm.namespace, alarm.metric_name, alarm.statistic, alarm.period) == (
-            "AWS/SageMaker",
-            "InvocationsPerInstance",
-            "Sum",
-            60,
-        )
-        assert {each.name: each.value for each in alarm.dimensions} == {
-            "EndpointName": "shop",
-            "VariantName": "AllTraffic",
-        }
 
 
 def test_an_update_keeps_the_policys_arn_and_replaces_its_alarms() -> None:

@@ -1,20 +1,22 @@
-"""The result of a search, its patch, and its folder, which continues an interrupted search."""
+"""The report of a search, its patch, and its folder, which continues an interrupted search."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomllib
 
+from inference_recommender.report.document import Report
 from inference_recommender.tune.folder import TuneFolder, resumed
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import ConfigurationRefused, EndReason, Entrant, Race
-from inference_recommender.tune.result import TuneResult, decision, patch, result
-from inference_recommender.tune.space import LeftOut, ServingConfiguration
+from inference_recommender.tune.space import ServingConfiguration
+from inference_recommender.tune.tune_report import patch, tune_report
 from tests.inference_recommender.tune.builders import P99, Analytic, a_capacity, a_plan, configuration
-from workloads import ROOT, Serving, UsageError, Workload, load_workload
-from workloads.errors import InvalidDocument
+from workloads import ROOT, ProjectError, Serving, Workload, load_workload
 
 SPELLCHECK = load_workload("spellcheck").workload
+FILE = ROOT / "workloads/spellcheck/workload.toml"
 BEST = ServingConfiguration(
     target="cpu",
     threads=2,
@@ -36,36 +38,40 @@ def _seen(requests: int) -> ProbeCounts:
     )
 
 
-def _found() -> TuneResult:
+@pytest.fixture
+def folder(tmp_path: Path) -> TuneFolder:
+    folder = TuneFolder(tmp_path / "run")
+    folder.begin(a_plan(SPACE), SPELLCHECK, b"payloads")
+    return folder
+
+
+def _reported(folder: TuneFolder, low: float = 11_700.0, high: float = 12_300.0, **members: Any) -> Report:
+    """Returns the report of a race with two contenders, an overloaded configuration and an untried one."""
     race = Race(configurations=[BEST, OTHER, SLOW, UNTRIED], send=Analytic(lambda each: 1.0), limit=P99)
     best, other, slow, untried = race.entrants
-    best.estimate, best.probes = a_capacity(12_000.0, 11_700.0, 12_300.0), [_seen(5000)]
+    best.estimate, best.probes = a_capacity(12_000.0, low, high), [_seen(5000)]
     other.estimate, other.probes = a_capacity(11_800.0, 11_500.0, 12_100.0), [_seen(4000)]
     other.out = "lower: in the lower half of round 3, with 11,800 a minute"
     slow.probes, slow.out = [_seen(300)], "overloaded: at 11,000 a minute it answered 4,000"
     untried.out = "bounded: its family answered at most 4,000 a minute when overloaded"
-    race.leader, race.requests, race.spent_s, race.visits, race.reason = best, 9300, 30.0, 5, EndReason.RESOLVED
-    return result(
-        race,
-        SPELLCHECK,
-        [LeftOut(configurations=(SLOW,), reason="it is too much")],
-        instance_type="ml.c5.xlarge",
-        price_per_hour_usd=0.18,
-        machine="a CPU with 2 cores",
-        measured_at="2026-11-23T03:00:00+00:00",
+    race.leader, race.reason = best, EndReason.RESOLVED
+    for name, value in members.items():
+        setattr(race, name, value)
+    return tune_report(
+        folder, race, price_per_hour_usd=0.18, machine="a CPU with 2 cores", measured_at="2026-11-23T03:00:00+00:00"
     )
 
 
-def test_the_result_ranks_the_configurations_with_their_outcome() -> None:
-    found = _found()
-    assert decision(found) == (
+def test_the_report_ranks_the_configurations_with_their_outcome(folder: TuneFolder) -> None:
+    report = _reported(folder)
+    assert (report.verdict, report.decision) == (
+        "met",
         "Serve with cpu, 2 × 2 threads, batch 8 (4, 8), delay 1.5 ms: 12,000 invocations/min within P99 ≤ 50 ms. It "
-        "beats the runner-up with 82% confidence."
+        "beats the runner-up with 82% confidence.",
     )
-    assert found.best is not None
-    assert found.best.cost_per_million_usd == pytest.approx(0.25)
-    assert found.runner_up is not None
-    assert [(each.label, each.outcome) for each in found.ranked[1:]] == [
+    rows = report.tables[0].rows
+    assert rows[0]["cost_per_million_usd"] == pytest.approx(0.25)
+    assert [(row["configuration"], row["outcome"]) for row in rows[1:]] == [
         ("cpu, 1 × 1 thread, batch 4, delay 0 ms", "lower: in the lower half of round 3, with 11,800 a minute"),
         ("cpu, 1 × 1 thread, batch 2, delay 0 ms", "overloaded: at 11,000 a minute it answered 4,000"),
         (
@@ -73,38 +79,59 @@ def test_the_result_ranks_the_configurations_with_their_outcome() -> None:
             "bounded: its family answered at most 4,000 a minute when overloaded",
         ),
     ]
+    folder.keep_result(report)
+    assert folder.result() == report
+    assert (folder.path / "patch.toml").read_text("utf-8") == report.patch
 
 
-def test_the_patch_appended_to_a_workload_serves_the_best() -> None:
-    text = (ROOT / "workloads" / "spellcheck" / "workload.toml").read_text("utf-8")
-    patched = Workload.from_table(Path("workload.toml"), tomllib.loads(text + "\n" + patch(SPELLCHECK, _found())))
+@pytest.mark.parametrize(
+    ("low", "members", "verdict", "decision"),
+    [
+        (
+            8_000.0,
+            {},
+            "unknown",
+            "Inconclusive: the best is not known to 15 %, and the search ended because the best is known.",
+        ),
+        (
+            8_000.0,
+            {"complaint": "generator lagged."},
+            "unknown",
+            "Inconclusive: the best is not known to 15 %, and the search ended because generator lagged.",
+        ),
+        (
+            11_700.0,
+            {"leader": None, "reason": EndReason.NOTHING_KEEPS},
+            "missed",
+            "Serve none of them: no configuration keeps the limit, at 60 a minute or more.",
+        ),
+        (
+            11_700.0,
+            {"leader": None, "reason": EndReason.INTERRUPTED},
+            "unknown",
+            "Inconclusive: the best is not known to 15 %, and the search ended because it was interrupted.",
+        ),
+    ],
+    ids=["wide interval", "bottleneck", "nothing keeps", "interrupted"],
+)
+def test_without_a_known_best_there_is_no_patch(
+    folder: TuneFolder, low: float, members: dict[str, Any], verdict: str, decision: str
+) -> None:
+    report = _reported(folder, low, **members)
+    assert (report.verdict, report.decision, report.patch) == (verdict, decision, None)
+
+
+def test_the_patch_appended_to_a_workload_serves_the_best_and_a_second_one_has_another_name(
+    folder: TuneFolder,
+) -> None:
+    text = f"{FILE.read_text('utf-8')}\n{_reported(folder).patch}"
+    patched = Workload.from_table(FILE, tomllib.loads(text))
     variant = patched.variant("tuned")
     assert variant.target == "cpu-2threads"
-    target = patched.targets["cpu-2threads"]
-    assert target == SPELLCHECK.targets["cpu"].model_copy(update={"threads": 2})
+    assert patched.targets["cpu-2threads"] == SPELLCHECK.targets["cpu"].model_copy(update={"threads": 2})
     assert variant.serving == BEST.serving
-
-
-def test_a_second_patch_has_another_name() -> None:
-    text = (ROOT / "workloads" / "spellcheck" / "workload.toml").read_text("utf-8") + "\n" + patch(SPELLCHECK, _found())
-    once = Workload.from_table(Path("workload.toml"), tomllib.loads(text))
-    twice = tomllib.loads(text + "\n" + patch(once, _found()))
-    assert set(Workload.from_table(Path("workload.toml"), twice).variants) == {"tuned", "tuned-2"}
-
-
-def test_a_winner_with_a_wide_interval_is_not_known() -> None:
-    found = _found()
-    assert found.best is not None
-    assert found.is_known
-    wide = found.best.model_copy(update={"interval": (8_000.0, 14_000.0)})
-    assert not found.model_copy(update={"ranked": (wide, *found.ranked[1:])}).is_known
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> TuneFolder:
-    folder = TuneFolder(tmp_path / "run")
-    folder.begin(a_plan(SPACE), SPELLCHECK, b"payloads")
-    return folder
+    twice = tomllib.loads(f"{text}\n{patch(patched, Entrant(configuration=BEST))}")
+    assert set(Workload.from_table(FILE, twice).variants) == {"tuned", "tuned-2"}
 
 
 class Interrupting(Analytic):
@@ -147,22 +174,14 @@ def test_a_refusal_is_resumed(folder: TuneFolder) -> None:
             resumed(folder, ask, lambda line, number: None)(SPACE[0], 600.0, 1.0)
 
 
-def test_probes_of_another_version_are_refused(folder: TuneFolder) -> None:
+def test_probes_of_another_version_and_other_folders_are_refused(folder: TuneFolder, tmp_path: Path) -> None:
     resumed(folder, Analytic(lambda each: 1.0), lambda line, number: None)(SPACE[0], 600.0, 1.0)
-    with pytest.raises(InvalidDocument) as refused:
+    with pytest.raises(ProjectError) as refused:
         resumed(folder, Analytic(lambda each: 1.0), lambda line, number: None)(SPACE[0], 700.0, 1.0)
     assert str(refused.value) == (
         f"{folder.path / 'probes.jsonl'}: probe 1 is not the one that this version of tune makes there; start a new "
         "search."
     )
-
-
-def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(ProjectError) as refused:
         TuneFolder(tmp_path).plan()
     assert str(refused.value) == f"--resume: {tmp_path} is not a folder of tune: it has no tune.json."
-
-
-def test_an_entrant_that_was_never_probed_has_no_capacity() -> None:
-    assert Entrant(configuration=OTHER).rate == 0.0
-    assert not Entrant(configuration=OTHER).is_known_within(1.0)

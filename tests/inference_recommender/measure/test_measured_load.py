@@ -64,7 +64,7 @@ def test_three_generators_meet_start_together_and_merge(source: WorkloadFolder, 
     def attempt(folder: Path, server: Server) -> None:
         run_folder = RunFolder(folder / "runs" / "spellcheck-quick-1")
         account = LoopbackFleet(folder / "instances")
-        job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet())
+        job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, **fleet())
         drive = FleetDrive(job, account, ROOT, Silent(), 0.1)
         measured = measured_by(a_test(server.url, drive, seconds=4, users=6), source, run_folder)
         files = sorted((run_folder.path / "load").glob("*/summary.json"))
@@ -85,7 +85,7 @@ def test_ctrl_c_stops_processes_at_work_and_keeps_what_they_measured(source: Wor
         run_folder = RunFolder(tmp_path / "runs" / "spellcheck-quick-1")
         account = LoopbackFleet(tmp_path / "instances")
         account.interrupt_when = lambda: len(server.seen) > 300
-        job = plan_fleet("spellcheck", "spellcheck-quick-1", 120, fleet(generators=2))
+        job = plan_fleet("spellcheck", "spellcheck-quick-1", 120, **fleet(generators=2))
         drive = FleetDrive(job, account, ROOT, Silent(), 0.2)
         with pytest.raises(Interrupted):
             measured_by(a_test(server.url, drive, seconds=120), source, run_folder)
