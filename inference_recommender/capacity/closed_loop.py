@@ -16,17 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inference_recommender.capacity.levels import (
-    Blocks,
-    Indices,
-    blocks,
-    first_load_s,
-    load_levels,
-    per_block,
-    warm_up_s,
-)
+from inference_recommender.capacity.levels import Blocks, blocks, first_load_s, load_levels, per_block, warm_up_s
 from inference_recommender.capacity.limit import CONFIDENCE, MARGIN, Limit
-from inference_recommender.capacity.statistics import Bools, Floats, effective_share, isotonic, samples_needed
+from inference_recommender.capacity.statistics import Bools, Floats, Indices, effective_share, isotonic, samples_needed
 
 INTERVAL_S = 10.0
 """Seconds that a rate must be held to count as sustained."""
@@ -54,7 +46,7 @@ class SustainedLoad:
     within_limit: bool
     """Whether that load keeps the limit; otherwise no load does, and this is the one of lowest latency."""
     interval: tuple[float, float] | None = None
-    """95 % confidence interval of the rate, in invocations per minute; None where the run allows none."""
+    """95 % confidence interval of the rate; None where the run allows none."""
     warm_up_s: float | None = None
     """Seconds of warm-up, excluded from all of the above; None where the load changed too soon to tell."""
 
@@ -64,7 +56,7 @@ class _Level:
     members: Indices
     latency_ms: float
     late: Floats
-    """Number of requests over the limit in each block of the level."""
+    """Requests over the limit in each block of the level."""
     invocations: Floats
     far_over_excluded: bool
     """Whether a percentile over the limit by `MARGIN` can be excluded."""
@@ -75,8 +67,7 @@ def capacity(
 ) -> SustainedLoad | None:
     """Returns the highest rate sustained within the limit, or else the load of lowest latency; None without evidence.
 
-    The three arrays have an entry per request of closed-loop users, in order of finish; requests that finish after
-    `end_s` are ignored. Raises `NeverSettled`.
+    The arrays have an entry per request of closed-loop users, in order of finish, up to `end_s`. Raises `NeverSettled`.
     """
     if end_s <= 0 or not len(finished_s):
         return None
@@ -173,10 +164,8 @@ def _misses_least(evidence: Sequence[_Level], limit: Limit) -> _Level | None:
 def _interval(
     evidence: Sequence[_Level], best: _Level, past_peak: bool, block_s: float, limit: Limit
 ) -> tuple[float, float]:
-    """Returns the bootstrap interval of the rate at the highest load that keeps the limit, per minute.
-
-    A resample in which no load keeps it counts as 0. `past_peak`: loads above that of `best` keep the limit too, but
-    carry less.
+    """Returns the bootstrap interval of the rate at the highest load that keeps the limit; 0 where no load keeps it.
+    `past_peak`: loads above that of `best` keep the limit too, but carry less.
     """
     random = np.random.default_rng(0)
     drawn = [random.integers(len(level.members), size=(RESAMPLES, len(level.members))) for level in evidence]

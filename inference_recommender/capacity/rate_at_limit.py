@@ -64,11 +64,10 @@ class RateAtLimit:
     rate: float
     """The posterior's median."""
     low: float
-    """Lower end of the interval; 0 where the probes give none."""
+    """Ends of the interval; 0 and infinite where the probes give none."""
+    high: float
     surely: float
     """The lower end of the one-sided interval of the same confidence."""
-    high: float
-    """Upper end of the interval; infinite where the probes give none."""
     slope: float
     """The derivative of the late share's log-odds by the logarithm of the rate."""
 

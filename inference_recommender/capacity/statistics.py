@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
+Indices: TypeAlias = npt.NDArray[np.intp]
 
 ONE_SIDED = 0.05
 """Error of a one-sided test. Its bound is one end of a 90 % interval."""
@@ -26,10 +27,8 @@ LEAST_WEIGHT = 1e-9
 
 
 def samples_needed(percentile: float, error: float = ONE_SIDED) -> int:
-    """Returns the fewest independent samples whose largest is above the percentile with probability 1 - `error`.
-
-    The largest of n samples lies below the percentile q with probability q^n (Wilks, Annals of Mathematical Statistics
-    12, 1941).
+    """Returns the fewest independent samples whose largest is above the percentile with probability 1 - `error`
+    (Wilks, Annals of Mathematical Statistics 12, 1941).
     """
     return int(np.ceil(np.log(error) / np.log(percentile / 100)))
 
@@ -40,7 +39,6 @@ class EffectiveShare:
 
     share: float
     requests: float
-    """The effective sample size."""
 
     def shown_below(self, limit: float, error: float = ONE_SIDED) -> bool:
         """Returns whether a true share of `limit` or more would come out this low with probability ≤ `error`."""
@@ -58,8 +56,7 @@ def effective_share(events: Floats, requests: Floats) -> EffectiveShare:
     The sample size is 0 for a single block. Only bursts that occurred are known: without any event, requests count as
     independent.
     """
-    total = float(requests.sum())
-    blocks = len(requests)
+    total, blocks = float(requests.sum()), len(requests)
     if blocks < 2 or total == 0:
         return EffectiveShare(share=float(events.sum()) / max(total, 1.0), requests=0.0)
     effect = max(design_effect(events, requests) * few_blocks_effect(blocks, ONE_SIDED), 1.0)
@@ -88,10 +85,8 @@ def design_effect(events: Floats, requests: Floats) -> float:
 
 def binomial_at_most(count: int, trials: int, probability: float) -> float:
     """Returns P(X ≤ count) for X ~ Binomial(trials, probability), 0 < probability < 1."""
-    if count >= trials:
-        return 1.0
-    if count < 0:
-        return 0.0
+    if not 0 <= count < trials:
+        return float(count >= trials)
     from scipy.special import bdtr
 
     return float(bdtr(count, trials, probability))
@@ -111,10 +106,8 @@ def differences_to_neighbours(values: Floats) -> Floats:
 
 
 def isotonic(values: Sequence[float] | Floats, weights: Sequence[float] | Floats) -> Floats:
-    """Returns the non-decreasing sequence nearest to `values` in weighted least squares.
-
-    Neighbours out of order are pooled (pool adjacent violators: Ayer et al., Annals of Mathematical Statistics 26,
-    1955).
+    """Returns the non-decreasing sequence nearest to `values` in weighted least squares (pool adjacent violators: Ayer
+    et al., Annals of Mathematical Statistics 26, 1955).
     """
     given = np.asarray(values, dtype=np.float64)
     if bool((given[1:] >= given[:-1]).all()):

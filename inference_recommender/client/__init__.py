@@ -11,10 +11,17 @@ no attempt after its `deadline_s`. A thread publishes the callers' latency to Cl
 never fails a request. Many threads may share one client.
 """
 
-from inference_recommender.client.failures import InferenceFailed, NotAnAnswer, Refused, TimedOut, Unreachable
 from inference_recommender.client.inference import InferenceClient, Retries
 from inference_recommender.client.latency_metric import LatencyMetric
-from inference_recommender.client.servers import HttpServer, SageMakerEndpoint
+from inference_recommender.client.servers import (
+    HttpServer,
+    InferenceFailed,
+    NotAnAnswer,
+    Refused,
+    SageMakerEndpoint,
+    TimedOut,
+    Unreachable,
+)
 from inference_recommender.kserve import CannotEncode
 
 __all__ = [

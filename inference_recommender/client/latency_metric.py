@@ -1,11 +1,8 @@
 """Publishes the callers' latency to CloudWatch in the background and on close.
 
 Recording takes a lock and adds to a count. A thread sends once a minute. Data that cannot be sent is logged and sent
-again for up to an hour; a caller never sees the error. The role needs cloudwatch:PutMetricData, which a policy can
-limit to the namespace.
-
-Latencies are published as values and counts, so that CloudWatch can compute percentiles. Values have three significant
-digits: the error is at most 0.5 %, and there are few distinct values. A datum can hold 150.
+again for up to an hour. The role needs cloudwatch:PutMetricData. Latencies are published as values and counts, so that
+CloudWatch can compute percentiles. Values have three significant digits: the error is at most 0.5 %.
 """
 
 import logging
@@ -41,8 +38,7 @@ _log = logging.getLogger(__name__)
 
 class LatencyMetric:
     """Publishes the latency of one workload's callers every `flush_every_s`. `stack` is the CloudFormation stack that
-    serves them, such as "Production-SpellcheckStack". Its alarms watch this metric. `client` is a boto3 client for
-    CloudWatch. Raises `ValueError` for an empty name.
+    serves them. Its alarms watch this metric. `client` is a boto3 client for CloudWatch.
     """
 
     def __init__(
@@ -60,8 +56,7 @@ class LatencyMetric:
                 "one that serves the callers, such as Production-SpellcheckStack. Its alarms watch the metric."
             )
         self._workload, self._stack = workload, stack
-        self._client = client
-        self._clock_s = clock_s
+        self._client, self._clock_s = client, clock_s
         self._counts: LatencyCounts = Counter()
         self._counting, self._sending = threading.Lock(), threading.Lock()
         self._closed = threading.Event()

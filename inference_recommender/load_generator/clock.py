@@ -1,7 +1,4 @@
-"""The clocks of a run, and an alarm finer than an event loop's timers.
-
-A run takes its clocks as one value, so that tests can use virtual time.
-"""
+"""The clocks of a run as one value, which tests replace by virtual time, and an alarm finer than an event loop's."""
 
 import asyncio
 import ctypes

@@ -56,7 +56,6 @@ class Connection(asyncio.Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether a request may be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property
@@ -80,7 +79,6 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def waits_since_before(self, moment: float) -> bool:
-        """Returns whether the open request was sent before `moment`."""
         return self._sent is not None and self._sent < moment
 
     def time_out(self, reason: str) -> None:

@@ -7,9 +7,8 @@ stopping conditions are the API's. The service applies them to whole minutes, a 
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -47,10 +46,6 @@ class Window:
     stalled_s: float
     histogram: tuple[tuple[float, int], ...]
     """(latency in ms, count) of the successful requests: `records.histogram`."""
-
-    def as_event(self) -> dict[str, Any]:
-        """Returns the window as the JSON document that the generator prints."""
-        return {"event": "window", **asdict(self)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -73,13 +73,11 @@ class OpenLoop:
         self.end_s = arrivals.duration_in_seconds
         self.lags_s = array("d")
         """Due moment and delay of each request that found a free connection."""
-        self._clock = clock
-        self._now = clock.now
+        self._clock, self._now, self._log = clock, clock.now, log
         self._share = share
         self._times_s = arrival_times(arrivals)[share.index :: share.of]
         self._connections = max(share.count(arrivals.connections), 1)
         self._requests = outgoing.requests
-        self._log = log
         self._moments: list[float] = []
         """When each request is due on the run's clock. Empty before the start."""
         self._next = 0
@@ -105,9 +103,9 @@ class OpenLoop:
         self._moments = self._moments[: bisect_right(self._moments, ended)]
         while self._next < len(self._moments) and self._now() < ended + BACKLOG_S:
             await asyncio.sleep(0.01)
-        unsent, self._moments = self._moments[self._next :], []
-        for moment in unsent:
+        for moment in self._moments[self._next :]:
             self._log.add_unfinished(moment)
+        self._moments = []
         if self._alarm is not None:
             self._alarm.close()
             self._alarm = None

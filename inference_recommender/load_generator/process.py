@@ -19,9 +19,8 @@ from inference_recommender.load_generator.plan import LoadPlan
 from workloads import ROOT
 
 COMMAND = (sys.executable, "-m", "inference_recommender.load_generator")
-GRACE_S = 120.0
-"""Seconds between SIGTERM and SIGKILL: longer than draining and writing tens of millions of requests take."""
-LOG_TAIL = 600
+GRACE_S, LOG_TAIL = 120.0, 600
+"""Seconds between SIGTERM and SIGKILL, and characters of the log that a crash shows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from botocore.credentials import ReadOnlyCredentials
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
-SERVICE = "sagemaker"
-"""The service name in the signatures of requests to the runtime."""
 CYCLE_S = 120.0
 """Seconds in which every request is signed again once."""
 PAYLOAD_LIMITS = Limits(entries=100_000, bytes=1 << 30)
@@ -49,12 +47,8 @@ class Target:
         parts = urlsplit(url)
         if parts.scheme == "http+unix":
             return cls(url=url, host="localhost", port=DEFAULT_PORTS["http"], tls=False, socket=unquote(parts.netloc))
-        return cls(
-            url=url,
-            host=parts.hostname or "",
-            port=parts.port or DEFAULT_PORTS[parts.scheme],
-            tls=parts.scheme == "https",
-        )
+        port = parts.port or DEFAULT_PORTS[parts.scheme]
+        return cls(url=url, host=parts.hostname or "", port=port, tls=parts.scheme == "https")
 
     @property
     def authority(self) -> str:
@@ -106,9 +100,7 @@ def outgoing(plan: LoadPlan, bodies: Sequence[bytes]) -> Outgoing:
     )
 
 
-def _signer(
-    endpoint: NamedEndpoint, headers: Mapping[str, str], bodies: Sequence[bytes]
-) -> "tuple[Signer, str | None]":
+def _signer(endpoint: NamedEndpoint, headers: dict[str, str], bodies: Sequence[bytes]) -> "tuple[Signer, str | None]":
     import boto3  # only a run against an endpoint by name needs it
     from botocore.exceptions import NoRegionError
     from botocore.httpsession import get_cert_path
@@ -171,5 +163,5 @@ class Signer:
         from botocore.awsrequest import AWSRequest
 
         request = AWSRequest(method="POST", url=self.target.url, data=body, headers=dict(self.headers))
-        SigV4Auth(credentials, SERVICE, self.region).add_auth(request)
+        SigV4Auth(credentials, "sagemaker", self.region).add_auth(request)
         return self.target.message(dict(request.headers.items()), body)

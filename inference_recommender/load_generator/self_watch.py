@@ -16,7 +16,6 @@ from inference_recommender.load_generator.clock import Clock
 LAGGED = "generator lagged"
 """The beginning of every complaint."""
 STALLED = "machine stalled"
-MAX_STALLED_SHARE = 0.5
 TICK_S = 0.01
 LATE_S = 0.02
 """A tick that comes later than this marks a stall, from the tick before it."""

@@ -55,6 +55,7 @@ class Analytic:
             sent=5 * requests,
             requests=(requests,) * 5,
             late=(late,) * 5,
+            late_share=late / requests,
             latency_ms=min(50.0 * over**2, 1000.0),
             ceiling_per_minute=self._capacity(asked) * CEILING if over >= OVERLOADED else None,
         )
