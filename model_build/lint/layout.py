@@ -90,8 +90,8 @@ def _no_model(contents: Contents, roots: list[str]) -> Iterator[Finding]:
 
 def _wrapper(contents: Contents) -> str | None:
     """Returns the shallowest folder that holds model folders."""
-    configs = [path.split("/")[:-2] for path in contents.tree if path.endswith("/config.pbtxt")]
-    return "/".join(min(configs, key=len)) if configs else None
+    folders = ["/".join(path.split("/")[:-2]) for path in contents.tree if path.endswith("/config.pbtxt")]
+    return min(folders, key=lambda folder: folder.count("/"), default=None)
 
 
 def _model(contents: Contents, name: str, findings: list[Finding]) -> PackedModel:

@@ -71,8 +71,8 @@ def build_site(
             "--set recommender.role_arn=arn:aws:iam::ACCOUNT:role/NAME."
         )
     if bool(facts.subnets) != bool(facts.security_groups):
-        given, missing = ("subnets", "security_groups") if facts.subnets else ("security_groups", "subnets")
-        raise UsageError(f"recommender.{given} is set without {missing}. A job in a VPC needs both.")
+        present, missing = ("subnets", "security_groups") if facts.subnets else ("security_groups", "subnets")
+        raise UsageError(f"recommender.{present} is set without {missing}. A job in a VPC needs both.")
     return BuildSite(
         role_arn=role,
         bucket=facts.bucket or _known("bucket", account.default_bucket, f"sagemaker-{region}-000000000000", stand_ins),
