@@ -3,18 +3,15 @@
   python -m model_build build duplicates --target cpu          and --target cpu-int8
   python benchmarks/batch.py                                   every engine in turn, then 200,000 pairs killed twice
 
-  huggingface pipeline   `TextClassificationPipeline` over the same weights, in one process with a thread for each core
+  huggingface pipeline   `TextClassificationPipeline` over the same weights
   huggingface forward    tokenizer, padded batches and `forward`, without the cost of the pipeline
   huggingface sorted     the same with rows sorted by length
   ours                   `python -m containers.batch`, from JSON lines to predictions
 
-Hugging Face gets its texts from memory and returns the relation only. Each of its engines runs at its fastest batch
-size and number of threads, which are tried first. Loading does not count. Prints medians over rounds, ratios to the
-pipeline, and the share of computed tokens that was padding. Then a batch of 200,000 rows is killed with SIGKILL and
-started again, twice, and must lose and repeat no row.
+Each Hugging Face engine runs at its fastest batch size and number of threads, without loading. Prints medians over
+rounds. Then a batch is killed with SIGKILL and started again, twice, and must lose and repeat no row.
 """
 
-import argparse
 import itertools
 import json
 import math
@@ -39,33 +36,28 @@ HUGGING_FACE = (BASELINE, "huggingface forward", "huggingface sorted")
 OURS = {"ours fp32": "cpu", "ours int8": "cpu-int8"}
 BATCH_ROWS = (4, 16, 64)
 TRIAL_ROWS, WARM_UP_ROWS = 800, 100
+ROWS, OUR_ROWS, KILLED_ROWS = 4_000, 32_000, 200_000
 SEGMENTS = ("text", "text_pair")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each engine, in turn (default 3)")
-    parser.add_argument("--rows", type=int, default=4_000, help="rows of a Hugging Face run (default 4000)")
-    parser.add_argument("--our-rows", type=int, default=32_000, help="rows of our run (default 32000)")
-    parser.add_argument("--killed-rows", type=int, default=200_000, help="rows of the killed batch (default 200000)")
-    parser.add_argument("--child", nargs=4, metavar=("ENGINE", "THREADS", "BATCH_ROWS", "ROWS"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.child:
-        engine, threads, batch_rows, rows = options.child
-        print(json.dumps(_measure(engine, int(threads), int(batch_rows), int(rows))))
+    if sys.argv[1:2] == ["--child"]:
+        engine, *numbers = sys.argv[2:]
+        print(json.dumps(_measure(engine, *map(int, numbers))))
         return 0
+    rounds = harness.options(__doc__, rounds=(3, "runs of each engine, in turn")).rounds
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "pairs.jsonl"
         best = {engine: _best(engine) for engine in HUGGING_FACE}
-        _write(source, options.our_rows)
-        rounds = [_round(best, source, options.rows, Path(folder) / str(at)) for at in range(options.rounds)]
-        _write(source, options.killed_rows)
-        killed = _killed_twice(source, Path(folder) / "killed", options.killed_rows)
-    return _report({engine: [each[engine] for each in rounds] for engine in rounds[0]}, best, killed)
+        _write(source, OUR_ROWS)
+        turns = [_round(best, source, Path(folder) / str(at)) for at in range(rounds)]
+        _write(source, KILLED_ROWS)
+        killed = _killed_twice(source, Path(folder) / "killed", KILLED_ROWS)
+    return _report({engine: [each[engine] for each in turns] for engine in turns[0]}, best, killed)
 
 
-def _round(best: dict[str, dict[str, int]], source: Path, rows: int, folder: Path) -> dict[str, dict[str, Any]]:
-    measured = {engine: _hugging_face(engine, **best[engine], rows=rows) for engine in HUGGING_FACE}
+def _round(best: dict[str, dict[str, int]], source: Path, folder: Path) -> dict[str, dict[str, Any]]:
+    measured = {engine: _hugging_face(engine, **best[engine], rows=ROWS) for engine in HUGGING_FACE}
     for engine, target in OURS.items():
         print(f"… {engine}", file=sys.stderr)
         measured[engine] = _ours(_command(target, source, folder / target), folder / target)
@@ -74,18 +66,14 @@ def _round(best: dict[str, dict[str, int]], source: Path, rows: int, folder: Pat
 
 def _best(engine: str) -> dict[str, int]:
     """Returns the fastest of the batch sizes, on all cores and on a single core."""
-    tried = [
-        {"threads": threads, "batch_rows": batch_rows}
-        for threads in sorted({1, os.cpu_count() or 1})
-        for batch_rows in BATCH_ROWS
-    ]
+    cores = sorted({1, os.cpu_count() or 1})
+    tried = [{"threads": threads, "batch_rows": rows} for threads in cores for rows in BATCH_ROWS]
     return max(tried, key=lambda setting: _hugging_face(engine, **setting, rows=TRIAL_ROWS)["rows_per_second"])
 
 
 def _hugging_face(engine: str, threads: int, batch_rows: int, rows: int) -> dict[str, Any]:
-    return dict(
-        harness.run_json(Path(__file__), "--child", engine, str(threads), str(batch_rows), str(rows), threads=threads)
-    )
+    numbers = map(str, (threads, batch_rows, rows))
+    return dict(harness.run_json(Path(__file__), "--child", engine, *numbers, threads=threads))
 
 
 def _measure(engine: str, threads: int, batch_rows: int, count: int) -> dict[str, Any]:
@@ -94,9 +82,7 @@ def _measure(engine: str, threads: int, batch_rows: int, count: int) -> dict[str
     torch.set_num_threads(threads)
     texts = [_segments(pair.row) for pair in _pairs(count)]
     classify, tokenizer = (_pipeline if engine == BASELINE else _forward)(batch_rows)
-    lengths = [
-        len(ids) for ids in tokenizer(*map(list, zip(*(text.values() for text in texts), strict=True)))["input_ids"]
-    ]
+    lengths = list(map(len, tokenizer(*([text[name] for text in texts] for name in SEGMENTS))["input_ids"]))
     order = sorted(range(count), key=lengths.__getitem__) if engine == "huggingface sorted" else list(range(count))
     list(classify(texts[:WARM_UP_ROWS]))
     started = time.perf_counter()
@@ -153,10 +139,8 @@ def _load() -> tuple[Any, Any]:
     labels = dict(enumerate(described.labels))
     config = BertConfig.from_pretrained(backbone, id2label=labels, label2id={name: at for at, name in labels.items()})
     model = BertForSequenceClassification(config)
-    weights = {
-        f"bert.{name.removeprefix('bert.')}": tensor
-        for name, tensor in load_file(backbone / "model.safetensors").items()
-    }
+    loaded = load_file(backbone / "model.safetensors").items()
+    weights = {f"bert.{name.removeprefix('bert.')}": tensor for name, tensor in loaded}
     for name, tensor in load_file(head / "head.safetensors").items():
         if not name.startswith("scorer."):
             weights[f"bert.{name}" if name.startswith("pooler.") else name] = tensor
@@ -170,10 +154,7 @@ def _pairs(count: int) -> Iterator[Example]:
 
 
 def _segments(row: Row) -> dict[str, str]:
-    return {
-        "text": f"{row['title']} {row['brand']}",
-        "text_pair": f"{row['other_title']} {row['other_brand']}",
-    }
+    return dict(zip(SEGMENTS, (f"{row[f'{of}title']} {row[f'{of}brand']}" for of in ("", "other_")), strict=True))
 
 
 def _write(file: Path, count: int) -> None:
@@ -226,9 +207,7 @@ def _kill_at(command: list[str], output: Path, rows: int) -> int:
 
 def _report(measured: dict[str, list[dict[str, Any]]], best: dict[str, dict[str, int]], killed: dict[str, Any]) -> int:
     peak = load_workload("duplicates").workload.objective.rows_per_second
-    rates = {
-        engine: statistics.median(each["rows_per_second"] for each in rounds) for engine, rounds in measured.items()
-    }
+    rates = {name: statistics.median(each["rows_per_second"] for each in of) for name, of in measured.items()}
     expected = measured[BASELINE][0]["answers"]
     results = {
         engine: {

@@ -1,13 +1,11 @@
 """A classifier of each family at base size with 128 tokens: ours in fp32 and int8 beside other projects, on CPU.
 
-  make peers                                        Optimum and CTranslate2, which are left out without it
-  python benchmarks/families.py                     every family, 1 and 16 rows
-  python benchmarks/families.py --family roberta --rows 1 --rounds 9
+  python benchmarks/families.py                     every family, 1 and 16 rows, after `make peers`
+  python benchmarks/families.py --family roberta --rounds 9
 
 Weights are seeded and random. Every engine has all cores. Milliseconds are those of a call of all rows, from token ids
 to logits. In fp32 each engine has to return Hugging Face's logits. CTranslate2 computes the encoder only, so its
-numbers are not compared. Optimum is its own export, as exported, optimised by its levels O2 and O3, and quantised by
-its recipe for AVX-512 VNNI.
+numbers are not compared. Optimum is its own export: plain, by its levels O2 and O3, and quantised for AVX-512 VNNI.
 """
 
 import argparse
@@ -19,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import harness, peers
-from benchmarks.harness import BASELINE
+from benchmarks import harness
+from benchmarks.harness import BASELINE, Answer
 
+THREADS = int(os.environ.get("OMP_NUM_THREADS", 1))
+"""Threads of an engine's process."""
 LENGTH, FIRST_TOKEN, LAST_TOKEN = 128, 5, 30_000
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 DEBERTA = {**BASE, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
@@ -48,22 +48,19 @@ GOALS = (
     ("ours int8", BASELINE, 2.0),
 )
 PACKAGES = ("onnxruntime", "torch", "transformers")
-Answer = Callable[[str], list[list[float]]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--family", action="append", choices=CONFIGS, help="only this; may be repeated")
-    parser.add_argument("--rows", type=int, action="append", help="rows of a call (default 1 and 16)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
-    parser.add_argument("--engine", choices=ENGINES, action="append", help="only this; may be repeated")
     options = parser.parse_args(arguments)
-    return peers.compare(
+    return harness.compare(
         Path(__file__),
         PACKAGES,
         options.family or list(CONFIGS),
-        [f"{rows} rows" for rows in options.rows or (1, 16)],
-        options.engine or ENGINES,
+        ["1 rows", "16 rows"],
+        ENGINES,
         GOALS,
         _check,
         rounds=options.rounds,
@@ -86,15 +83,13 @@ def _check(family: str, case: str, answers: Mapping[str, list[list[float]]]) -> 
     return {"logits_off": off}
 
 
-def _make(name: str, family: str, folder: Path) -> None:
-    made, checkpoint = folder / name, folder / "checkpoint"
-    made.mkdir(parents=True, exist_ok=True)
+def _make(name: str, family: str, made: Path, checkpoint: Path) -> None:
     if name == "checkpoint":
         _make_checkpoint(family, made)
     elif name.startswith("optimum"):
         _make_optimum(name, checkpoint, made)
     elif name.startswith("ctranslate2"):
-        peers.convert_to_ctranslate2(name, checkpoint, made)
+        harness.convert_to_ctranslate2(name, checkpoint, made)
     else:
         _make_ours("int8" if name.endswith("int8") else "fp32", checkpoint, made)
 
@@ -106,7 +101,7 @@ def _make_checkpoint(family: str, made: Path) -> None:
     torch.manual_seed(0)
     config: Any = AutoConfig.for_model(family, **CONFIGS[family])
     AutoModelForSequenceClassification.from_config(config).save_pretrained(made)
-    peers.write_tokenizer(made, config.vocab_size, SPECIAL)
+    harness.write_tokenizer(made, config.vocab_size, SPECIAL)
 
 
 def _make_optimum(name: str, checkpoint: Path, made: Path) -> None:
@@ -150,25 +145,18 @@ def _ids(rows: str) -> Any:
     return np.random.default_rng(0).integers(FIRST_TOKEN, LAST_TOKEN, (int(rows.split()[0]), LENGTH)).astype(np.int64)
 
 
-def _threads() -> int:
-    return int(os.environ["OMP_NUM_THREADS"])
-
-
 def _hugging_face(name: str, family: str, folder: Path) -> Answer:
     import torch
     from transformers import AutoModelForSequenceClassification
 
-    torch.set_num_threads(_threads())
+    torch.set_num_threads(THREADS)
     network: Any = AutoModelForSequenceClassification.from_pretrained(folder / "checkpoint", dtype=torch.float32)
     network.eval()
 
-    def answer(rows: str) -> list[list[float]]:
+    def answer(rows: str) -> Any:
         with torch.inference_mode():
             tensor = torch.from_numpy(_ids(rows))
-            logits: list[list[float]] = network(
-                input_ids=tensor, attention_mask=torch.ones_like(tensor)
-            ).logits.tolist()
-            return logits
+            return network(input_ids=tensor, attention_mask=torch.ones_like(tensor)).logits.tolist()
 
     return answer
 
@@ -177,17 +165,15 @@ def _optimum(name: str, family: str, folder: Path) -> Answer:
     import torch
     from optimum.onnxruntime import ORTModelForSequenceClassification
 
-    network = ORTModelForSequenceClassification.from_pretrained(
-        folder / name, session_options=peers.onnx_options(_threads())
-    )
+    options = harness.onnx_options(THREADS)
+    network = ORTModelForSequenceClassification.from_pretrained(folder / name, session_options=options)
 
-    def answer(rows: str) -> list[list[float]]:
+    def answer(rows: str) -> Any:
         tensor = torch.from_numpy(_ids(rows))
         given = {"input_ids": tensor, "attention_mask": torch.ones_like(tensor)}
         if "token_type_ids" in network.input_names:
             given["token_type_ids"] = torch.zeros_like(tensor)
-        logits: list[list[float]] = network(**given).logits.tolist()
-        return logits
+        return network(**given).logits.tolist()
 
     return answer
 
@@ -197,14 +183,13 @@ def _ours(name: str, family: str, folder: Path) -> Answer:
 
     from containers.encoder.onnx_engine import OnnxEngine
 
-    engine = OnnxEngine(folder / name / "model.onnx", _threads())
+    engine = OnnxEngine(folder / name / "model.onnx", THREADS)
     names = {node.name for node in engine._session.get_inputs()}
 
-    def answer(rows: str) -> list[list[float]]:
+    def answer(rows: str) -> Any:
         ids = _ids(rows)
         given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        logits: list[list[float]] = engine.run({key: given[key] for key in names})["logits"].tolist()
-        return logits
+        return engine.run({key: given[key] for key in names})["logits"].tolist()
 
     return answer
 
@@ -213,34 +198,22 @@ def _ctranslate2(name: str, family: str, folder: Path) -> Answer:
     import ctranslate2
     import numpy as np
 
-    encoder = ctranslate2.Encoder(str(folder / name), compute_type=peers.ct2_type(name), intra_threads=_threads())
+    encoder = ctranslate2.Encoder(str(folder / name), compute_type=harness.ct2_type(name), intra_threads=THREADS)
 
-    def answer(rows: str) -> list[list[float]]:
-        hidden = encoder.forward_batch(_ids(rows).tolist()).last_hidden_state
-        first: list[list[float]] = np.array(hidden)[:, 0, :2].tolist()
-        return first
+    def answer(rows: str) -> Any:
+        return np.array(encoder.forward_batch(_ids(rows).tolist()).last_hidden_state)[:, 0, :2].tolist()
 
     return answer
 
 
+OPTIMUM = ("optimum fp32", "optimum O2 fp32", "optimum O3 fp32", "optimum int8")
 ENGINES: dict[str, Callable[[str, str, Path], Answer]] = {
     BASELINE: _hugging_face,
-    "optimum fp32": _optimum,
-    "optimum O2 fp32": _optimum,
-    "optimum O3 fp32": _optimum,
-    "optimum int8": _optimum,
-    "ctranslate2 fp32": _ctranslate2,
-    "ctranslate2 int8": _ctranslate2,
-    "ours fp32": _ours,
-    "ours int8": _ours,
+    **dict.fromkeys(OPTIMUM, _optimum),
+    **dict.fromkeys(("ctranslate2 fp32", "ctranslate2 int8"), _ctranslate2),
+    **dict.fromkeys(("ours fp32", "ours int8"), _ours),
 }
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--serve"]:
-        name, family, folder = sys.argv[2:]
-        harness.answer_turns(lambda: ENGINES[name](name, family, Path(folder)))
-    elif sys.argv[1:2] == ["--make"]:
-        _make(*sys.argv[2:4], Path(sys.argv[4]))
-    else:
-        sys.exit(main())
+    harness.dispatch(main, ENGINES, _make)

@@ -1,13 +1,11 @@
 """Encoder–decoders at published sizes with 9 tokens in and 11 out, on CPU: ours beside other projects.
 
-  make peers                                        Optimum and CTranslate2, which are left out without it
   python benchmarks/generation.py                   bart-base and opus-mt, 1 and 16 rows, greedy and 4 beams
-  python benchmarks/generation.py --model marian --rows 16 --beams 1 --rounds 9
+  python benchmarks/generation.py --model marian --rounds 9
 
-Weights are seeded and random in the dimensions of bart-base and of opus-mt. The end token is suppressed, so every
-answer has 11 tokens. Every engine gets the same rows and one thread. In fp32 each has to return Hugging Face's tokens,
-except CTranslate2, which has other rules for equally good beams. Milliseconds are those of a call of all rows. Optimum
-is its own export, as exported and optimised by its level O2, with its `generate`.
+`make peers` installs Optimum and CTranslate2. Weights are seeded and random in the dimensions of bart-base and opus-mt.
+The end token is suppressed, so every answer has 11 tokens. Every engine gets the same rows and one thread. In fp32 each
+has to return Hugging Face's tokens, except CTranslate2, which has other rules for equally good beams.
 """
 
 import argparse
@@ -20,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import harness, peers
-from benchmarks.harness import BASELINE
+from benchmarks import harness
+from benchmarks.harness import BASELINE, Answer
 
 SOURCE, ANSWER, LAYERS, THREADS = 9, 11, 6, 1
 FIRST_TOKEN, LAST_TOKEN = 5, 30_000
@@ -47,33 +45,24 @@ GOALS = (
 )
 GREEDY = "greedy"
 PACKAGES = ("numpy", "onnxruntime", "torch", "transformers")
-Answer = Callable[[str], list[list[int]]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=MODELS, action="append", help="only this; may be repeated")
-    parser.add_argument("--rows", type=int, action="append", help="rows of a call (default 1 and 16)")
-    parser.add_argument("--beams", type=int, action="append", help="1 is greedy (default 1 and 4)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
-    parser.add_argument("--engine", choices=ENGINES, action="append", help="only this; may be repeated")
     options = parser.parse_args(arguments)
-    cases = [_case(rows, beams) for rows in options.rows or [1, 16] for beams in options.beams or [1, 4]]
-    return peers.compare(
+    return harness.compare(
         Path(__file__),
         PACKAGES,
         options.model or list(MODELS),
-        cases,
-        options.engine or ENGINES,
+        [f"{rows} rows, {decoding}" for rows in (1, 16) for decoding in (GREEDY, "4 beams")],
+        ENGINES,
         GOALS,
         _check,
         rounds=options.rounds,
         threads=THREADS,
     )
-
-
-def _case(rows: int, beams: int) -> str:
-    return f"{rows} rows, {f'{beams} beams' if beams > 1 else GREEDY}"
 
 
 def _sizes(case: str) -> tuple[int, int]:
@@ -95,27 +84,24 @@ def _check(model: str, case: str, answers: Mapping[str, list[list[int]]]) -> dic
     return {"same_answers": same}
 
 
-def _make(name: str, model: str, folder: Path) -> None:
+def _make(name: str, model: str, made: Path, checkpoint: Path) -> None:
     logging.disable(logging.INFO)  # a line for each node that is quantised
-    made, checkpoint = folder / name, folder / "checkpoint"
-    made.mkdir(parents=True, exist_ok=True)
     if name == "checkpoint":
         network = _network(model)
         network.save_pretrained(made)
-        peers.write_tokenizer(made, MODELS[model]["config"]["vocab_size"], MODELS[model]["tokens"])
+        harness.write_tokenizer(made, MODELS[model]["config"]["vocab_size"], MODELS[model]["tokens"])
     elif name.startswith("optimum"):
         from optimum.onnxruntime import ORTModelForSeq2SeqLM, ORTOptimizer
         from optimum.onnxruntime.configuration import AutoOptimizationConfig
 
         exported = ORTModelForSeq2SeqLM.from_pretrained(checkpoint, export=True)
         if " O2 " in name:
-            ORTOptimizer.from_pretrained(exported).optimize(
-                save_dir=made, optimization_config=AutoOptimizationConfig.O2()
-            )
+            level = AutoOptimizationConfig.O2()
+            ORTOptimizer.from_pretrained(exported).optimize(save_dir=made, optimization_config=level)
         else:
             exported.save_pretrained(made)
     elif name.startswith("ctranslate2"):
-        peers.convert_to_ctranslate2(name, checkpoint, made)
+        harness.convert_to_ctranslate2(name, checkpoint, made)
     else:
         from model_build.text2text import export, optimise
 
@@ -143,18 +129,14 @@ def _network(model: str) -> Any:
     return build(config).eval()
 
 
-def _rows(case: str) -> list[list[int]]:
+def _rows(case: str) -> Any:
     import numpy as np
 
-    rows: list[list[int]] = (
-        np.random.default_rng(0).integers(FIRST_TOKEN, LAST_TOKEN, (_sizes(case)[0], SOURCE)).tolist()
-    )
-    return rows
+    return np.random.default_rng(0).integers(FIRST_TOKEN, LAST_TOKEN, (_sizes(case)[0], SOURCE)).tolist()
 
 
 def _end(model: str) -> int:
-    end: int = MODELS[model]["tokens"]["eos_token"]
-    return end
+    return int(MODELS[model]["tokens"]["eos_token"])
 
 
 def _hugging_face(name: str, model: str, folder: Path) -> Answer:
@@ -167,7 +149,7 @@ def _hugging_face(name: str, model: str, folder: Path) -> Answer:
 def _optimum(name: str, model: str, folder: Path) -> Answer:
     from optimum.onnxruntime import ORTModelForSeq2SeqLM
 
-    options = peers.onnx_options(THREADS)
+    options = harness.onnx_options(THREADS)
     return _generating(ORTModelForSeq2SeqLM.from_pretrained(folder / name, session_options=options), model)
 
 
@@ -176,7 +158,7 @@ def _generating(network: Any, model: str) -> Answer:
 
     torch.set_num_threads(THREADS)
 
-    def answer(case: str) -> list[list[int]]:
+    def answer(case: str) -> Any:
         source = torch.tensor(_rows(case))
         with torch.inference_mode():
             output = network.generate(
@@ -187,8 +169,7 @@ def _generating(network: Any, model: str) -> Answer:
                 suppress_tokens=[_end(model)],
                 max_new_tokens=ANSWER,
             )
-        tokens: list[list[int]] = output[:, 1:].tolist()
-        return tokens
+        return output[:, 1:].tolist()
 
     return answer
 
@@ -198,18 +179,13 @@ def _ctranslate2(name: str, model: str, folder: Path) -> Answer:
 
     words = json.loads((folder / "checkpoint" / "tokenizer.json").read_text("utf-8"))["model"]["vocab"]
     by_id = {token: word for word, token in words.items()}
-    translator = ctranslate2.Translator(
-        str(folder / name),
-        device="cpu",
-        compute_type=peers.ct2_type(name),
-        intra_threads=THREADS,
-    )
+    path, kind = str(folder / name), harness.ct2_type(name)
+    translator = ctranslate2.Translator(path, device="cpu", compute_type=kind, intra_threads=THREADS)
 
-    def answer(case: str) -> list[list[int]]:
+    def answer(case: str) -> Any:
         rows = [[by_id[token] for token in row] for row in _rows(case)]
-        results = translator.translate_batch(
-            rows, beam_size=_sizes(case)[1], min_decoding_length=ANSWER, max_decoding_length=ANSWER
-        )
+        length = {"min_decoding_length": ANSWER, "max_decoding_length": ANSWER}
+        results = translator.translate_batch(rows, beam_size=_sizes(case)[1], **length)
         return [[words[word] for word in each.hypotheses[0]] for each in results]
 
     return answer
@@ -234,7 +210,7 @@ def _ours(name: str, model: str, folder: Path) -> Answer:
     engine = OnnxEngine(folder / name / "encoder.onnx", folder / name / "decoder.onnx", THREADS)
     generator = TextGenerator(Tokenizer.from_file(str(folder / "checkpoint" / "tokenizer.json")), engine, settings)
 
-    def answer(case: str) -> list[list[int]]:
+    def answer(case: str) -> Any:
         generation = Generation(num_beams=_sizes(case)[1], suppress_tokens=(_end(model),))
         return [row.tolist() for row in generator.generate(_rows(case), generation)]
 
@@ -243,20 +219,11 @@ def _ours(name: str, model: str, folder: Path) -> Answer:
 
 ENGINES: dict[str, Callable[[str, str, Path], Answer]] = {
     BASELINE: _hugging_face,
-    "optimum fp32": _optimum,
-    "optimum O2 fp32": _optimum,
-    "ctranslate2 fp32": _ctranslate2,
-    "ctranslate2 int8": _ctranslate2,
-    "ours fp32": _ours,
-    "ours int8": _ours,
+    **dict.fromkeys(("optimum fp32", "optimum O2 fp32"), _optimum),
+    **dict.fromkeys(("ctranslate2 fp32", "ctranslate2 int8"), _ctranslate2),
+    **dict.fromkeys(("ours fp32", "ours int8"), _ours),
 }
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--serve"]:
-        name, model, folder = sys.argv[2:]
-        harness.answer_turns(lambda: ENGINES[name](name, model, Path(folder)))
-    elif sys.argv[1:2] == ["--make"]:
-        _make(*sys.argv[2:4], Path(sys.argv[4]))
-    else:
-        sys.exit(main())
+    harness.dispatch(main, ENGINES, _make)

@@ -4,9 +4,11 @@ The speed of a machine changes from second to second, so a figure is a ratio wit
 computes the same case for a moment, one after the other and in changing order. `cpu` is the processor time of the
 engine's process with all its threads. Other work on the machine changes it less than the time by the clock.
 
-Each engine is a process of its own, in which a benchmark runs itself with `--serve`.
+Each engine is a process of its own, in which a benchmark runs itself with `--serve`. Optimum and CTranslate2 need other
+versions of our dependencies, so they run in `.venv-peers`, which `make peers` makes. Without it they are left out.
 """
 
+import argparse
 import importlib.metadata
 import json
 import os
@@ -14,8 +16,10 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -23,6 +27,7 @@ from pathlib import Path
 from typing import Any, Self
 
 ROOT = Path(__file__).parent.parent
+PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 TURN_S = 0.4
 """Length of a turn, unless one call takes longer."""
 BASELINE = "huggingface fp32"
@@ -156,16 +161,10 @@ def median_ms(turns: Sequence[Turn]) -> float:
 
 def summary(turns: Turns, baseline: str, goals: Goals) -> dict[str, Any]:
     """Returns each engine's medians and speed-up over the baseline, and the goals of engines that ran."""
-    engines = {}
+    engines, judged = {}, []
     for name, rounds in turns.items():
-        faster = times_faster(turns, name, baseline)
-        engines[name] = {
-            "ms": median_ms(rounds),
-            "cpu_ms": statistics.median(turn.cpu_ms for turn in rounds),
-            "times": faster.ms,
-            "cpu_times": faster.cpu_ms,
-        }
-    judged = []
+        faster, cpu_ms = times_faster(turns, name, baseline), statistics.median(turn.cpu_ms for turn in rounds)
+        engines[name] = {"ms": median_ms(rounds), "cpu_ms": cpu_ms, "times": faster.ms, "cpu_times": faster.cpu_ms}
     for ours, other, goal in goals:
         if ours in turns and other in turns:
             faster = times_faster(turns, ours, other)
@@ -188,6 +187,14 @@ def goal_lines(goals: Iterable[Mapping[str, Any]]) -> list[str]:
         + (f", of CPU {goal['of_cpu']:.3g}" if "of_cpu" in goal else "")
         for goal in goals
     ]
+
+
+def options(description: str, **numbers: tuple[int, str]) -> argparse.Namespace:
+    """Parses the command line of a benchmark. Each option has its default and its help."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, (default, text) in numbers.items():
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"{text} (default {default})")
+    return parser.parse_args()
 
 
 def finish(
@@ -225,3 +232,141 @@ def _cpu() -> str:
         return platform.machine()
     widest = next((name for name in ("avx512_vnni", "avx512f", "avx2") if name in fields.get("flags", "").split()), "")
     return f"{fields['model name']} family {fields['cpu family']} {widest}".strip()
+
+
+@contextmanager
+def started(
+    program: Path, names: Sequence[str], *arguments: str, threads: int, peers: Path = PEERS_PYTHON
+) -> Iterator[list[EngineProcess]]:
+    """Starts an engine for each name. Those of other projects run in the peers' environment."""
+    with ExitStack() as stack:
+        engines = [
+            EngineProcess(program, name, *arguments, threads=threads, python=python_of(name, peers)) for name in names
+        ]
+        yield [stack.enter_context(engine) for engine in engines]
+
+
+def is_peer(name: str) -> bool:
+    return name.startswith(("optimum", "ctranslate2"))
+
+
+def python_of(name: str, peers: Path = PEERS_PYTHON) -> Path:
+    return peers if is_peer(name) else Path(sys.executable)
+
+
+def present(names: Iterable[str]) -> list[str]:
+    """Returns the engines that can run here. The baseline is always the first."""
+    chosen = [BASELINE, *(name for name in names if name != BASELINE)]
+    if PEERS_PYTHON.exists():
+        return chosen
+    absent = [name for name in chosen if is_peer(name)]
+    if absent:
+        print(f"Left out, because there is no {PEERS_PYTHON}: {', '.join(absent)}.", file=sys.stderr)
+    return [name for name in chosen if name not in absent]
+
+
+def make(program: Path, name: str, arguments: Sequence[str], folder: Path, threads: int) -> bool:
+    """Runs `program --make NAME ARGUMENTS` once for a folder. Peers have five minutes. Returns whether it succeeded."""
+    if (done := folder / name / "made").exists():
+        return True
+    try:
+        subprocess.run(
+            [python_of(name), program, "--make", name, *arguments],
+            env=environment(threads),
+            check=True,
+            stdout=sys.stderr,
+            timeout=300 if is_peer(name) else None,
+        )
+    except subprocess.TimeoutExpired:
+        print(f"{name} is left out: it was not made in five minutes.", file=sys.stderr)
+        return False
+    done.touch()
+    return True
+
+
+def compare(
+    benchmark: Path,
+    packages: Sequence[str],
+    groups: Sequence[str],
+    cases: Sequence[str],
+    names: Iterable[str],
+    goals: Goals,
+    check: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]],
+    *,
+    rounds: int,
+    threads: int,
+    offers: Callable[[str, str], bool] = lambda group, name: True,
+) -> int:
+    """Compares engines on the models `groups`, prints a table for each case, and returns the exit code.
+
+    `check` gets group, case and all answers. It raises SystemExit if one is wrong, and returns what the result adds.
+    """
+    results, judged = {}, []
+    with tempfile.TemporaryDirectory(prefix=f"{benchmark.stem}_") as scratch:
+        for group in groups:
+            folder, arguments = Path(scratch) / group, (group, str(Path(scratch) / group))
+            make(benchmark, "checkpoint", arguments, folder, threads)
+            chosen = [
+                name
+                for name in present(names)
+                if offers(group, name) and (name == BASELINE or make(benchmark, name, arguments, folder, threads))
+            ]
+            with started(benchmark, chosen, *arguments, threads=threads) as engines:
+                for case in cases:
+                    checked = check(group, case, {engine.name: engine.answer(case) for engine in engines})
+                    result = {**summary(in_turn(engines, case, rounds), BASELINE, goals), **checked}
+                    print(table(f"{group}, {case}", result), end="\n\n", flush=True)
+                    results[f"{group}, {case}"] = result
+                    judged += result["goals"]
+    return finish(benchmark.stem, packages, {"threads": threads, "cases": results}, judged)
+
+
+def write_tokenizer(folder: Path, size: int, special: Mapping[str, int], *, ends: bool = False) -> None:
+    """Writes a tokenizer with one word for each token, from which CTranslate2 takes the vocabulary.
+
+    `special` has token ids by transformers' names, such as `pad_token`. `ends` appends the end token to each text.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    names = {token: f"<{name.removesuffix('_token')}>" for name, token in special.items()}
+    words = {names.get(token, f"w{token}"): token for token in range(size)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token=names[special["unk_token"]]))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if ends:
+        end = names[special["eos_token"]]
+        template = processors.TemplateProcessing(single=f"$A {end}", special_tokens=[(end, special["eos_token"])])
+        tokenizer.post_processor = template
+    tokenizer.add_special_tokens(list(names.values()))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {name: names[token] for name, token in special.items()}
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **config}))
+
+
+def ct2_type(name: str) -> str:
+    return "int8" if name.endswith("int8") else "float32"
+
+
+def convert_to_ctranslate2(name: str, checkpoint: Path, folder: Path) -> None:
+    from ctranslate2.converters import TransformersConverter
+
+    TransformersConverter(str(checkpoint)).convert(str(folder), quantization=ct2_type(name), force=True)
+
+
+def onnx_options(threads: int) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    return options
+
+
+def dispatch(main: Callable[[], int], engines: Mapping[str, Callable[..., Answer]], make: Callable[..., None]) -> None:
+    """Ends the program with `main`, or does what `compare` starts of it: an engine of a group, or its model."""
+    match sys.argv[1:]:
+        case ["--serve", name, group, folder]:
+            answer_turns(lambda: engines[name](name, group, Path(folder)))
+        case ["--make", name, group, folder]:
+            (made := Path(folder) / name).mkdir(parents=True, exist_ok=True)
+            make(name, group, made, Path(folder) / "checkpoint")
+        case _:
+            sys.exit(main())

@@ -2,16 +2,14 @@
 
   python benchmarks/neuron_server.py
 
-The device has `--cores` NeuronCores, 4 to a chip. Each takes `--batch` rows at once for `--device-ms` and no CPU. So
-the figures show the server's own cost: HTTP, JSON, batching, tokens, and how many cores it keeps busy. In Triton a
-Python model does the same work with the same code, with dynamic batching and an instance for each chip. Our load
-generator sends one row a request in a closed loop. `cpu_us` is the server's CPU time for each request.
+The device has 16 NeuronCores, 4 to a chip. Each takes 4 rows at once for 3 ms and no CPU. So the figures show the
+server's own cost. In Triton a Python model does the same work with the same code, with dynamic batching and an instance
+for each chip. Our load generator sends one row a request in a closed loop. `cpu_us` is CPU time for each request.
 
-Server and generator share the machine. Exits with 1 if our server answers fewer requests a second than Triton or takes
-more CPU time, by the median of the ratios and beyond `NOISE`.
+Exits with 1 if our server answers fewer requests a second than Triton or takes more CPU time, by the median of the
+ratios and beyond `NOISE`.
 """
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -20,15 +18,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-
-import psutil
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import harness
 from benchmarks.harness import ROOT
-from benchmarks.plain_triton import plain_triton
+from benchmarks.plain_triton import free_port, http_triton, processor_s
 from containers.encoder.goldens import GOLDENS, PARITY, Golden, ParityLimits, to_json
 from containers.encoder.settings import Settings
 from containers.neuron.placement import ServerSettings
@@ -36,13 +31,14 @@ from inference_recommender.load_generator.plan import LoadPlan, Phase, TrafficPa
 from inference_recommender.load_generator.process import GeneratorProcess
 from inference_recommender.payloads import payload_archive
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, make_tokenizer
-from tests.containers.neuron.neuron_server import free_port
 
-Serve = Callable[[Path], AbstractContextManager[tuple[int, psutil.Process]]]
+Serve = Callable[[Path], AbstractContextManager[tuple[int, int]]]
 
 NOISE = 0.05
 FIGURES = ("requests_per_second", "p50_ms", "p99_ms", "cpu_us")
-CORES_PER_CHIP = 4
+CORES, CORES_PER_CHIP = 16, 4
+USERS, SECONDS = (16, 64), 4
+DEVICE_MS = {"DEVICE_MS": "3.0"}
 DEVICE = """
 import os, time
 import numpy as np
@@ -111,31 +107,21 @@ output [
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--seconds", type=int, default=4)
-    parser.add_argument("--users", type=int, nargs="+", default=[16, 64])
-    parser.add_argument("--cores", type=int, default=16)
-    parser.add_argument("--batch", type=int, default=4, help="rows that a core takes at once")
-    parser.add_argument("--device-ms", type=float, default=3.0)
-    options = parser.parse_args()
-    device = {"DEVICE_MS": str(options.device_ms), "NEURON_RT_NUM_CORES": str(options.cores)}
-    servers: dict[str, Serve] = {"ours": partial(running, device), "triton": partial(running_triton, device)}
-    seen: dict[int, list[dict[str, dict[str, float]]]] = {users: [] for users in options.users}
+    rounds = harness.options(__doc__, rounds=(7, "turns of each server")).rounds
+    servers: dict[str, Serve] = {"ours": running, "triton": running_triton}
+    seen: dict[int, list[dict[str, dict[str, float]]]] = {users: [] for users in USERS}
     with tempfile.TemporaryDirectory() as folder:
-        make_model(Path(folder, "model"), options.batch)
-        for turn in range(options.pairs):
-            for users in options.users:
+        make_model(Path(folder, "model"))
+        for turn in range(rounds):
+            for users in USERS:
                 names = list(servers) if turn % 2 else list(reversed(servers))
-                seen[users].append(
-                    {name: measure(name, servers[name], Path(folder), users, options.seconds) for name in names}
-                )
+                seen[users].append({name: measure(name, servers[name], Path(folder), users) for name in names})
     return report(seen)
 
 
-def make_model(folder: Path, batch: int) -> None:
+def make_model(folder: Path) -> None:
     folder.mkdir()
-    settings: Settings = replace(CLASSIFICATION, batch_size=batch)
+    settings: Settings = replace(CLASSIFICATION, batch_size=4)
     (folder / "settings.json").write_text(settings.to_json())
     make_tokenizer().save(str(folder / "tokenizer.json"))
     (folder / "model.32.neuron.pt").touch()
@@ -158,19 +144,19 @@ def make_model(folder: Path, batch: int) -> None:
     (folder / "payloads.tar.gz").write_bytes(payload_archive([{"text": "red shoes for men"}]))
 
 
-def measure(name: str, serve: Serve, folder: Path, users: int, seconds: int) -> dict[str, float]:
-    with serve(folder / "model") as (port, process):
+def measure(name: str, serve: Serve, folder: Path, users: int) -> dict[str, float]:
+    with serve(folder / "model") as (port, pid):
         plan = LoadPlan(
             url=f"http://127.0.0.1:{port}/v2/models/intent/infer",
             payloads=folder / "model" / "payloads.tar.gz",
             traffic_pattern=TrafficPattern(
-                traffic_type="PHASES", phases=(Phase(initial_number_of_users=users, duration_in_seconds=seconds),)
+                traffic_type="PHASES", phases=(Phase(initial_number_of_users=users, duration_in_seconds=SECONDS),)
             ),
         )
-        before = processor_s(process)
+        before = processor_s(pid)
         with GeneratorProcess.start(plan, folder / "load") as generator:
             outcome = generator.outcome()
-        used = processor_s(process) - before
+        used = processor_s(pid) - before
     assert outcome.summary, outcome.reason
     assert outcome.summary["errors"] == 0, outcome.summary["first_error"]
     invocations = outcome.summary["invocations"]
@@ -185,7 +171,7 @@ def measure(name: str, serve: Serve, folder: Path, users: int, seconds: int) -> 
 
 
 @contextmanager
-def running(device: dict[str, str], model: Path) -> Iterator[tuple[int, psutil.Process]]:
+def running(model: Path) -> Iterator[tuple[int, int]]:
     port = free_port()
     environment = {
         **os.environ,
@@ -193,7 +179,8 @@ def running(device: dict[str, str], model: Path) -> Iterator[tuple[int, psutil.P
         "MODEL_FOLDER": str(model),
         "HOST": "127.0.0.1",
         "PORT": str(port),
-        **device,
+        "NEURON_RT_NUM_CORES": str(CORES),
+        **DEVICE_MS,
     }
     with subprocess.Popen(
         [sys.executable, "-m", "containers.neuron"], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
@@ -202,31 +189,20 @@ def running(device: dict[str, str], model: Path) -> Iterator[tuple[int, psutil.P
             assert server.stderr
             said = server.stderr.readline()
             assert said.startswith("Serving with"), said + server.stderr.read()
-            yield port, psutil.Process(server.pid)
+            yield port, server.pid
         finally:
             server.terminate()
 
 
 @contextmanager
-def running_triton(device: dict[str, str], model: Path) -> Iterator[tuple[int, psutil.Process]]:
-    port, version = free_port(), model.parent / "repository" / "intent" / "1"
-    chips = int(device["NEURON_RT_NUM_CORES"]) // CORES_PER_CHIP
+def running_triton(model: Path) -> Iterator[tuple[int, int]]:
+    version = model.parent / "repository" / "intent" / "1"
     version.mkdir(parents=True, exist_ok=True)
     (version / "model.py").write_text(TRITON_MODEL.replace("MODEL_FOLDER", str(model)).replace("CHECKOUT", str(ROOT)))
-    (version.parent / "config.pbtxt").write_text(TRITON_CONFIG.format(chips=chips))
-    with plain_triton(
-        version.parents[1],
-        default_model="intent",
-        environment={**device, "NEURON_RT_NUM_CORES": str(CORES_PER_CHIP), "TOKENIZERS_PARALLELISM": "false"},
-        flags=["--allow-grpc=false", "--allow-metrics=false", "--http-address=127.0.0.1", f"--http-port={port}"],
-        url=f"http://127.0.0.1:{port}",
-        ready="/v2/models/intent/ready",
-    ) as server:
-        yield port, psutil.Process(server.pid)
-
-
-def processor_s(process: psutil.Process) -> float:
-    return sum(sum(each.cpu_times()[:2]) for each in [process, *process.children(recursive=True)])
+    (version.parent / "config.pbtxt").write_text(TRITON_CONFIG.format(chips=CORES // CORES_PER_CHIP))
+    environment = {**DEVICE_MS, "NEURON_RT_NUM_CORES": str(CORES_PER_CHIP), "TOKENIZERS_PARALLELISM": "false"}
+    with http_triton(version.parents[1], "intent", environment, "--allow-grpc=false") as server:
+        yield int(server.url.rpartition(":")[2]), server.pid
 
 
 def report(seen: dict[int, list[dict[str, dict[str, float]]]]) -> int:

@@ -1,15 +1,18 @@
-"""A Triton as it comes, without our proxy: for benchmarks, which compare with it or need its own HTTP API."""
+"""A Triton as it comes, on TCP: for benchmarks, which compare with it or need its own HTTP API."""
 
 import platform
+import socket
 import subprocess
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.triton import triton_command, triton_environment
@@ -26,7 +29,7 @@ class PlainTriton:
 
 @contextmanager
 def plain_triton(
-    repository: Path, *, default_model: str, environment: Mapping[str, str], flags: list[str], url: str, ready: str
+    repository: Path, *, default_model: str, environment: Mapping[str, str], flags: Sequence[str], url: str, ready: str
 ) -> Iterator[PlainTriton]:
     """Starts one with `flags`, which say where it listens, and yields it when `url` + `ready` answers 200."""
     tools = TritonToolchain.locate(DEFAULT_TOOLCHAIN, platform.system(), platform.machine())
@@ -45,6 +48,36 @@ def plain_triton(
             yield PlainTriton(url=url, pid=process.pid)
         finally:
             process.stop()
+
+
+@contextmanager
+def http_triton(
+    repository: Path, default_model: str, environment: Mapping[str, str], *flags: str
+) -> Iterator[PlainTriton]:
+    """Starts one that listens on a free port over HTTP."""
+    port = free_port()
+    listens = ["--allow-metrics=false", "--http-address=127.0.0.1", f"--http-port={port}"]
+    with plain_triton(
+        repository,
+        default_model=default_model,
+        environment=environment,
+        flags=[*listens, *flags],
+        url=f"http://127.0.0.1:{port}",
+        ready=f"/v2/models/{default_model}/ready",
+    ) as triton:
+        yield triton
+
+
+def processor_s(pid: int) -> float:
+    """Returns the CPU time of a process and its children, those that ended included."""
+    parent = psutil.Process(pid)
+    times = [process.cpu_times() for process in (parent, *parent.children(recursive=True))]
+    return sum(time.user + time.system for time in times) + times[0].children_user + times[0].children_system
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 def _wait(url: str, process: GuardedProcess, log: Path) -> None:

@@ -3,28 +3,21 @@
   python -m model_build build spellcheck --target cpu
   python benchmarks/serving.py
 
-One Triton answers blocks of requests in changing order with the same texts. Ratios are medians over rounds. All clients
-are tritonclient's for asyncio on kept connections to loopback. A request's time includes building the tensors and
-reading the answer.
+One Triton answers blocks of requests in changing order with the same texts, from tritonclient's clients for asyncio.
 
-  rows     texts of one request, which Triton passes to the model as one batch
-  off      the model without a cache
-  0.5      a copy of the model with the response cache. Half of the requests are among 64 known ones. `hits` is the
-           ratio by the server's statistics
+  off, 0.5         the model without a cache, and with one and half of the requests among 64 known ones
+  p50 ms, p99 ms   with one caller, from building the tensors to reading the answer
+  requests/s       closed loop with `CALLERS`
+  p50 x, req x     over `json` of the same rows, or over `off`: medians over rounds
+  hits             the hit ratio by the server's statistics
 
-  p50 ms, p99 ms   with one caller
-  requests/s       closed loop with `--callers`
-  p50 x, req x     over `json` of the same rows, or over `off`
-
-Compares the answers first. Exits with 1 if two ways give other answers, or if the cache's hits are not those expected.
+Exits with 1 if two ways give other answers, or if the cache's hits are not those expected.
 """
 
-import argparse
 import asyncio
 import itertools
 import random
 import shutil
-import socket
 import statistics
 import sys
 import tempfile
@@ -41,9 +34,11 @@ import tritonclient.http.aio as http_client
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import harness
-from benchmarks.plain_triton import PlainTriton, plain_triton
+from benchmarks.plain_triton import PlainTriton, free_port, http_triton
 from workloads import ROOT, Row, load_artifact, load_workload
 
+WORKLOAD = "spellcheck"
+BLOCK_S, CALLERS = 1.0, 4
 ROWS = (1, 4, 16)
 PROTOCOLS = ("json", "binary", "grpc")
 HIT_RATIOS = (0.0, 0.5, 0.9)
@@ -93,34 +88,27 @@ class Texts:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", default="spellcheck", help="built for cpu before (default spellcheck)")
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="of all blocks (default 5; 65 seconds, longer on a busy machine)"
-    )
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each of a round's 13 blocks (default 1)")
-    parser.add_argument("--callers", type=int, default=4, help="at once, for requests a second (default 4)")
-    options = parser.parse_args()
-    artifact = load_artifact(ROOT, options.workload, "cpu")
-    rows = load_workload(options.workload).payloads()
-    repository = ROOT / "build" / options.workload / "cpu" / "repository"
+    rounds = harness.options(__doc__, rounds=(5, "of all blocks, 13 s each")).rounds
+    artifact = load_artifact(ROOT, WORKLOAD, "cpu")
+    rows = load_workload(WORKLOAD).payloads()
+    repository = ROOT / "build" / WORKLOAD / "cpu" / "repository"
     with _server(repository, artifact.default_model, dict(artifact.environment)) as (triton, grpc):
-        found = asyncio.run(_measure(triton, grpc, artifact.default_model, rows, options))
+        found = asyncio.run(_measure(triton, grpc, artifact.default_model, rows, rounds))
     print(_table(found), end="")
     same, hits = not found["answers_differ"], all(each["hits_as_sent"] for each in found["cache"][1:])
     goals = [{"goal": "all ways give the same answers", "got": same, "met": same}]
     goals.append({"goal": "the cache hits are the known requests", "got": hits, "met": hits})
     print(*harness.goal_lines(goals), sep="\n")
-    document = {"workload": options.workload, **found, "goals": goals}
+    document = {"workload": WORKLOAD, **found, "goals": goals}
     return harness.finish("serving", ["tritonclient", "grpcio", "aiohttp"], document, goals)
 
 
 @contextmanager
 def _server(repository: Path, model: str, environment: dict[str, str]) -> Iterator[tuple[PlainTriton, str]]:
     """Starts one Triton on a copy of `repository` with a second `model` that is cached; yields its gRPC address too."""
-    http, grpc = _free_port(), _free_port()
-    flags = ["--allow-metrics=false", CACHE_FLAG, f"--load-model={_cached(model)}"]
-    flags += ["--http-address=127.0.0.1", f"--http-port={http}", "--grpc-address=127.0.0.1", f"--grpc-port={grpc}"]
+    grpc = f"127.0.0.1:{free_port()}"
+    address, port = grpc.split(":")
+    flags = [CACHE_FLAG, f"--load-model={_cached(model)}", f"--grpc-address={address}", f"--grpc-port={port}"]
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "repository"
         shutil.copytree(repository, copy)
@@ -128,25 +116,15 @@ def _server(repository: Path, model: str, environment: dict[str, str]) -> Iterat
         file = copy / _cached(model) / "config.pbtxt"
         config = file.read_text("utf-8").replace(f'name: "{model}"', f'name: "{_cached(model)}"', 1)
         file.write_text(f"{config}\nresponse_cache {{ enable: true }}\n", "utf-8")
-        url = f"http://127.0.0.1:{http}"
-        with plain_triton(
-            copy, default_model=model, environment=environment, flags=flags, url=url, ready="/v2/health/ready"
-        ) as triton:
-            yield triton, f"127.0.0.1:{grpc}"
+        with http_triton(copy, model, environment, *flags) as triton:
+            yield triton, grpc
 
 
 def _cached(model: str) -> str:
     return f"{model}_cached"
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-async def _measure(
-    triton: PlainTriton, grpc: str, model: str, rows: Sequence[Row], options: argparse.Namespace
-) -> dict[str, Any]:
+async def _measure(triton: PlainTriton, grpc: str, model: str, rows: Sequence[Row], rounds: int) -> dict[str, Any]:
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(http_client.InferenceServerClient(triton.url.removeprefix("http://")))
         rpc = await stack.enter_async_context(grpc_client.InferenceServerClient(grpc))
@@ -163,18 +141,18 @@ async def _measure(
         for ratio in HIT_RATIOS:
             cache.append(Way(name=f"{ratio:g}", rows=1, model=_cached(model), ask=asks["json"], hit_ratio=ratio))
         hits: dict[str, list[int]] = {way.name: [0, 0] for way in cache[1:]}
-        for turn in range(options.rounds):
-            print(f"… round {turn + 1} of {options.rounds}", file=sys.stderr)
+        for turn in range(rounds):
+            print(f"… round {turn + 1} of {rounds}", file=sys.stderr)
             for way in [*protocols, *cache] if turn % 2 else [*reversed(cache), *reversed(protocols)]:
                 before = await _cache_counts(http, way.model)
-                await _block(way, texts, turn, options)
+                await _block(way, texts, turn)
                 if way.name in hits:
                     after = await _cache_counts(http, way.model)
                     hits[way.name] = [had + b - a for had, a, b in zip(hits[way.name], before, after, strict=True)]
     return {
-        "rounds": options.rounds,
-        "block_s": options.seconds,
-        "callers": options.callers,
+        "rounds": rounds,
+        "block_s": BLOCK_S,
+        "callers": CALLERS,
         "answers_differ": differ,
         "protocols": [_figures(way, protocols[len(PROTOCOLS) * ROWS.index(way.rows)], None) for way in protocols],
         "cache": [_figures(way, cache[0], hits.get(way.name)) for way in cache],
@@ -184,27 +162,25 @@ async def _measure(
 async def _http(
     client: Any, model: str, rows: Sequence[Row], outputs: Sequence[str], *, binary: bool
 ) -> dict[str, list[Any]]:
-    inputs = []
-    for name, values in _tensors(rows).items():
-        inputs.append(http_client.InferInput(name, values.shape, "BYTES"))
-        inputs[-1].set_data_from_numpy(values, binary_data=binary)
     # Without a list of outputs this client asks for all of them as bytes.
     asked = [http_client.InferRequestedOutput(name, binary_data=binary) for name in outputs]
+    inputs = _inputs(http_client, rows, binary_data=binary)
     return _outputs(await client.infer(model, inputs, outputs=asked), outputs)
 
 
 async def _grpc(client: Any, model: str, rows: Sequence[Row]) -> dict[str, list[Any]]:
-    inputs = []
-    for name, values in _tensors(rows).items():
-        inputs.append(grpc_client.InferInput(name, values.shape, "BYTES"))
-        inputs[-1].set_data_from_numpy(values)
-    answer = await client.infer(model, inputs)
+    answer = await client.infer(model, _inputs(grpc_client, rows))
     return _outputs(answer, [each.name for each in answer.get_response().outputs])
 
 
-def _tensors(rows: Sequence[Row]) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns a column of text per field, [rows, 1]."""
-    return {name.upper(): np.array([[row[name].encode()] for row in rows], dtype=np.object_) for name in rows[0]}
+def _inputs(library: Any, rows: Sequence[Row], **form: bool) -> list[Any]:
+    """Returns a tensor of text for each field, [rows, 1]."""
+    inputs = []
+    for name in rows[0]:
+        values = np.array([[row[name].encode()] for row in rows], dtype=np.object_)
+        inputs.append(library.InferInput(name.upper(), values.shape, "BYTES"))
+        inputs[-1].set_data_from_numpy(values, **form)
+    return inputs
 
 
 def _outputs(answer: Any, names: Sequence[str]) -> dict[str, list[Any]]:
@@ -247,17 +223,17 @@ async def _cache_counts(client: Any, model: str) -> list[int]:
     return [stats["cache_hit"]["count"], stats["cache_miss"]["count"]]
 
 
-async def _block(way: Way, texts: Texts, turn: int, options: argparse.Namespace) -> None:
-    """Asks one at a time, then `--callers` at once, for half of the block's seconds each."""
+async def _block(way: Way, texts: Texts, turn: int) -> None:
+    """Sends one at a time, then `CALLERS` at once, for half of the block's seconds each."""
     draw = random.Random(turn)  # the same texts in all blocks of a round, but for their numbers
-    alone, _ = await _load(way, texts, draw, 1, options.seconds / 2)
-    together, seconds = await _load(way, texts, draw, options.callers, options.seconds / 2)
+    alone, _ = await _load(way, texts, draw, 1)
+    together, seconds = await _load(way, texts, draw, CALLERS)
     way.p50_ms.append(statistics.median(alone))
     way.all_ms += alone
     way.per_s.append(len(together) / seconds)
 
 
-async def _load(way: Way, texts: Texts, draw: random.Random, callers: int, seconds: float) -> tuple[list[float], float]:
+async def _load(way: Way, texts: Texts, draw: random.Random, callers: int) -> tuple[list[float], float]:
     """Returns the milliseconds of each request, at least one of each caller, and how long all of it took."""
     milliseconds: list[float] = []
     start = time.perf_counter()
@@ -269,7 +245,7 @@ async def _load(way: Way, texts: Texts, draw: random.Random, callers: int, secon
             await way.ask(way.model, request)
             got = time.perf_counter()
             milliseconds.append((got - sent) * 1000)
-            if got > start + seconds:
+            if got > start + BLOCK_S / 2:
                 return
 
     await asyncio.gather(*(call() for _ in range(callers)))

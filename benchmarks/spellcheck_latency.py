@@ -7,7 +7,6 @@ Each engine has one thread and answers the workload's payloads one at a time. Pr
 Face, and how many answers differ from Hugging Face's.
 """
 
-import argparse
 import itertools
 import sys
 import tempfile
@@ -15,26 +14,24 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import harness, peers
+from benchmarks import harness
 from benchmarks.harness import BASELINE, ROOT, Answer
 from workloads import load_workload
 
 ALL = "all"
 """The case of all payloads, untimed. Any other case is the next payload."""
+CHECKPOINT = ROOT / "workloads" / "spellcheck" / "checkpoint"
 PACKAGES = ("ctranslate2", "onnxruntime", "torch", "transformers")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
-    parser.add_argument("--engine", choices=ENGINES, action="append", help="only this; may be repeated")
-    options = parser.parse_args()
-    names = [BASELINE, *(name for name in options.engine or ENGINES if name != BASELINE)]
+    rounds = harness.options(__doc__, rounds=(5, "turns of each engine")).rounds
+    names = list(ENGINES)
     if not harness.machine(["ctranslate2"])["versions"]["ctranslate2"]:
         names = [name for name in names if not name.startswith("ctranslate2")]
-    with peers.started(Path(__file__), names, threads=1, peers=Path(sys.executable)) as engines:
+    with harness.started(Path(__file__), names, threads=1, peers=Path(sys.executable)) as engines:
         answers = {engine.name: engine.answer(ALL) for engine in engines}
-        result = harness.summary(harness.in_turn(engines, "next", options.rounds), BASELINE, ())
+        result = harness.summary(harness.in_turn(engines, "next", rounds), BASELINE, ())
     print(harness.table("one correction", result))
     differ = {name: sum(map(str.__ne__, answers[BASELINE], texts)) for name, texts in answers.items()}
     print("other answers: " + ", ".join(f"{name} {count}" for name, count in differ.items()))
@@ -49,23 +46,14 @@ def _served(name: str) -> Answer:
     return lambda case: [answer(text) for text in texts] if case == ALL else answer(next(following))
 
 
-def _checkpoint() -> Path:
-    return ROOT / "workloads" / "spellcheck" / "checkpoint"
-
-
-def _longest() -> int:
-    longest: int = load_workload("spellcheck").workload.model.max_output_tokens
-    return longest
-
-
 def _hugging_face(name: str) -> Answer:
     import torch
     from transformers import AutoTokenizer, T5ForConditionalGeneration
 
     torch.set_num_threads(1)
-    tokenizer = AutoTokenizer.from_pretrained(_checkpoint())
-    model: Any = T5ForConditionalGeneration.from_pretrained(_checkpoint()).eval()
-    longest = _longest()
+    tokenizer = AutoTokenizer.from_pretrained(CHECKPOINT)
+    model: Any = T5ForConditionalGeneration.from_pretrained(CHECKPOINT).eval()
+    longest = load_workload("spellcheck").workload.model.max_output_tokens
 
     def answer(text: str) -> str:
         with torch.inference_mode():
@@ -80,10 +68,10 @@ def _ctranslate2(name: str) -> Answer:
     from tokenizers import Tokenizer
 
     folder = Path(tempfile.mkdtemp())
-    peers.convert_to_ctranslate2(name, _checkpoint(), folder)
+    harness.convert_to_ctranslate2(name, CHECKPOINT, folder)
     translator = ctranslate2.Translator(str(folder), device="cpu", intra_threads=1)
-    tokenizer = Tokenizer.from_file(str(_checkpoint() / "tokenizer.json"))
-    longest = _longest()
+    tokenizer = Tokenizer.from_file(str(CHECKPOINT / "tokenizer.json"))
+    longest = load_workload("spellcheck").workload.model.max_output_tokens
 
     def answer(text: str) -> str:
         tokens = tokenizer.encode(text).tokens
@@ -112,10 +100,8 @@ def _ours(name: str) -> Answer:
 
 ENGINES = {
     BASELINE: _hugging_face,
-    "ctranslate2 fp32": _ctranslate2,
-    "ctranslate2 int8": _ctranslate2,
-    "ours fp32": _ours,
-    "ours int8": _ours,
+    **dict.fromkeys(("ctranslate2 fp32", "ctranslate2 int8"), _ctranslate2),
+    **dict.fromkeys(("ours fp32", "ours int8"), _ours),
 }
 
 

@@ -43,8 +43,8 @@ class Backend(Protocol):
 
 
 BACKENDS: Mapping[BackendName, str] = {
-    "text2text": "model_build.text2text.backend",
-    "encoder": "model_build.encoder.backend",
+    "text2text": "model_build.text2text.verify",
+    "encoder": "model_build.encoder.verify",
     "neuron": "model_build.neuron.backend",
 }
 

@@ -7,9 +7,9 @@ of it when it builds, so both versions' commands are shown.
 from pathlib import Path
 from typing import get_args
 
+from containers.text2text.tensorrt_plan import plan_name
 from model_build.checkpoint import Checkpoint
 from model_build.neuron import arguments
-from model_build.tensorrt.compile import plan_name
 from model_build.tensorrt.profiles import profiles
 from model_build.tensorrt.trtexec import Major, command
 from workloads import (

@@ -12,7 +12,7 @@ from model_build import compiler_calls
 from model_build.checkpoint import Checkpoint, resolve, sentence_transformers, torchscript_file
 from model_build.checkpoint.encoder_config import inputs_for
 from model_build.compile_inputs import CALIBRATION_ROWS, CompileInputs
-from model_build.encoder import repository as encoder
+from model_build.encoder import ensemble as encoder
 from model_build.matrix import network_refusal, task_refusal
 from model_build.neuron import arguments
 from model_build.neuron import package as neuron

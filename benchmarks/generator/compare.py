@@ -4,49 +4,38 @@
   bash scripts/install_locked.sh build/venv-generators/bin/python benchmarks/generator/requirements.txt
   python benchmarks/generator/compare.py           every tool at 1, 2, 4, 8 and 16 connections, in turn, medians
 
-The null model is a Python backend's constant behind Triton's response cache, so an answer costs the server little. All
-tools send the same JSON tensor over HTTP in a closed loop.
-
-  requests a second   counted by Triton over a window
-  CPU per request     of the tool's processes over the same window
-  p50, p99            reported by the tool; Locust's from its request event, because its report rounds to ms
-
-Tools and server share the cores. Goals are judged by the median of the ratios within each round. perf_analyzer is that
-of tritonclient 2.51, the newest that starts here, in its synchronous mode and with --async. Its libraries libb64 and
-libcudart come from nvidia-pytriton's wheel. Exits with 1 if a goal is missed.
+The null model is a constant behind Triton's response cache. All tools send the same JSON tensor in a closed loop and
+share the cores with the server. Triton counts the requests a second. The tools report P50 and P99. Goals are judged by
+the median of the ratios within each round; exits with 1 if one is missed. perf_analyzer is that of tritonclient 2.51,
+in its synchronous mode and with --async. Its libraries libb64 and libcudart come from nvidia-pytriton's wheel.
 """
 
-import argparse
+import csv
 import json
 import operator
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import psutil
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from benchmarks import harness
-from benchmarks.generator.tools import (
-    ASYNC,
-    OURS,
-    PERF_ANALYZER,
-    TOOLS,
-    Latencies,
-    Start,
-    is_there,
-)
-from benchmarks.plain_triton import plain_triton
+from benchmarks.plain_triton import http_triton, processor_s
+from inference_recommender.load_generator.plan import LoadPlan, Phase, StoppingConditions, TrafficPattern
+from inference_recommender.payloads import payload_archive
+from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
+from workloads import ROOT
 
-PORT = 18_002
+CONCURRENCY = (1, 2, 4, 8, 16)
 SETTLE_S = 1.0
 """From the first answers to the window."""
 START_TIMEOUT_S = 30.0
@@ -72,8 +61,7 @@ response_cache { enable: true }
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Figures:
+class Figures(NamedTuple):
     requests_per_second: float
     cpu_us_per_request: float
     p50_ms: float | None
@@ -81,24 +69,130 @@ class Figures:
     """None where the tool did not end, so that it has no report."""
 
 
+PEERS = ROOT / "build" / "venv-generators" / "bin"
+TEXT = "waterproof hiking boots"
+TENSOR = {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [TEXT]}
+LOCUSTFILE = """
+import json, os
+from locust import FastHttpUser, constant, events, task
+
+latencies_ms = []
+
+@events.request.add_listener
+def note(response_time, exception, **_):
+    assert exception is None, exception
+    latencies_ms.append(response_time)
+
+@events.quit.add_listener
+def tell(**_):
+    with open(os.environ["LATENCIES"], "w") as file:
+        json.dump(latencies_ms[len(latencies_ms) // 10:], file)
+
+class User(FastHttpUser):
+    wait_time = constant(0)
+    body = os.environ["BODY"].encode()
+
+    @task
+    def ask(self):
+        self.client.post("/v2/models/null/infer", data=self.body, headers={"Content-Type": "application/json"})
+"""
+
+Start = Callable[[str, int, float, Path], "subprocess.Popen[bytes]"]
+"""(server's URL, concurrency, seconds to run for at least, folder to leave a report in)."""
+Latencies = Callable[[Path], tuple[float, float]]
+"""p50 and p99 in ms, from the folder."""
+
+
+def _ours(url: str, concurrency: int, seconds: float, folder: Path) -> "subprocess.Popen[bytes]":
+    (folder / "payloads.tar.gz").write_bytes(payload_archive([{"text": TEXT}]))
+    phase = Phase(initial_number_of_users=concurrency, duration_in_seconds=int(seconds + 1))
+    plan = LoadPlan(
+        url=f"{url}/v2/models/null/infer",
+        payloads=folder / "payloads.tar.gz",
+        traffic_pattern=TrafficPattern(traffic_type="PHASES", phases=(phase,)),
+        stopping_conditions=StoppingConditions(flat_invocations="Continue"),
+    )
+    plan.write_json(folder / "plan.json")
+    # Here it is meant to use its core to the full, so that its own verdict (4) is no failure.
+    program = (
+        "import sys; from inference_recommender.load_generator.__main__ import main; "
+        f"sys.exit(main([{str(folder / 'plan.json')!r}, '--out', {str(folder)!r}]) not in (0, 4))"
+    )
+    return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, cwd=ROOT)
+
+
+def _our_latencies(folder: Path) -> tuple[float, float]:
+    with np.load(folder / "records.npz", allow_pickle=False) as records:
+        ms = (records["finished_s"] - records["sent_s"]) * 1000
+    return _p50_and_p99(ms[len(ms) // 10 :])
+
+
+def _perf_analyzer(url: str, concurrency: int, seconds: float, folder: Path, *mode: str) -> "subprocess.Popen[bytes]":
+    libraries = folder / "lib"
+    libraries.mkdir()
+    carried = next(DEFAULT_TOOLCHAIN.glob("lib/python3*/site-packages/nvidia_pytriton.libs"))
+    (libraries / "libb64.so.0d").symlink_to(next(carried.glob("libb64-*.so.0d")))
+    (libraries / "libcudart.so.12").symlink_to(next(carried.glob("libcudart-*.so.12*")))
+    # Three windows, however stable they are, so that every tool has the same time.
+    window_ms = int(seconds / 3 * 1000) + 1
+    command: list[str | Path] = [PEERS / "perf_analyzer", "-m", "null", "-u", url.removeprefix("http://"), "-i", "http"]
+    command += ["--input-tensor-format", "json", "--output-tensor-format", "json", "--string-data", TEXT]
+    command += ["--concurrency-range", f"{concurrency}:{concurrency}", "--measurement-interval", str(window_ms)]
+    command += ["--stability-percentage", "999", "--max-trials", "3", "-f", folder / "report.csv", *mode]
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
+
+
+def _perf_analyzer_latencies(folder: Path) -> tuple[float, float]:
+    with (folder / "report.csv").open() as file:
+        row = next(csv.DictReader(file))
+    return float(row["p50 latency"]) / 1000, float(row["p99 latency"]) / 1000
+
+
+def _locust(url: str, concurrency: int, seconds: float, folder: Path) -> "subprocess.Popen[bytes]":
+    (folder / "locustfile.py").write_text(LOCUSTFILE, "utf-8")
+    environment = {**os.environ, "BODY": json.dumps({"inputs": [TENSOR]}), "LATENCIES": str(folder / "latencies.json")}
+    command: list[str | Path] = [PEERS / "locust", "--headless", "-f", folder / "locustfile.py", "-H", url]
+    command += ["-u", str(concurrency), "-r", str(concurrency), "-t", f"{int(seconds + 1)}s"]
+    command += ["--only-summary", "--loglevel", "ERROR"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=folder)
+
+
+def _listed_latencies(folder: Path) -> tuple[float, float]:
+    return _p50_and_p99(json.loads((folder / "latencies.json").read_text("utf-8")))
+
+
+def _p50_and_p99(milliseconds: Sequence[float]) -> tuple[float, float]:
+    p50, p99 = np.percentile(milliseconds, [50, 99])
+    return float(p50), float(p99)
+
+
+OURS, PERF_ANALYZER, ASYNC = "ours", "perf_analyzer", "… --async"
+TOOLS: dict[str, tuple[Start, Latencies]] = {
+    OURS: (_ours, _our_latencies),
+    PERF_ANALYZER: (_perf_analyzer, _perf_analyzer_latencies),
+    ASYNC: (lambda *where: _perf_analyzer(*where, "--async"), _perf_analyzer_latencies),
+    "locust": (_locust, _listed_latencies),
+}
+
+
+def is_there(tool: str) -> bool:
+    program = PEERS / (PERF_ANALYZER if tool == ASYNC else tool)
+    there = tool == OURS or program.exists()
+    if not there:
+        print(f"Left out: {tool}. There is no {program}; see --help.", file=sys.stderr)
+    return there
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each tool at each concurrency (default 3)")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each window (default 4)")
-    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 2, 4, 8, 16], metavar="N")
-    options = parser.parse_args()
+    options = harness.options(__doc__, rounds=(3, "runs of each tool"), seconds=(4, "of each window"))
     tools = {name: tool for name, tool in TOOLS.items() if is_there(name)}
     with _null_triton() as url:
-        seen = {
-            concurrency: _rounds(tools, url, concurrency, options.rounds, options.seconds)
-            for concurrency in options.concurrency
-        }
-    medians = {
-        concurrency: {tool: _median(of) for tool, of in by_tool.items()} for concurrency, by_tool in seen.items()
-    }
+        seen = {number: _rounds(tools, url, number, options.rounds, options.seconds) for number in CONCURRENCY}
+    medians = {number: {tool: _median(of) for tool, of in by_tool.items()} for number, by_tool in seen.items()}
     goals = list(_goals(seen))
     _show(medians, goals)
-    figures = {n: {tool: asdict(row) for tool, row in of.items()} for n, of in medians.items()}
+    figures = {n: {tool: row._asdict() for tool, row in of.items()} for n, of in medians.items()}
     document = {"concurrency": figures, "goals": goals}
     return harness.finish("generator", ["uvloop", "httptools"], document, goals)
 
@@ -109,8 +203,8 @@ def _rounds(
     """Measures every tool in every round; in a round the tools run one after the other, each time in another order."""
     seen: dict[str, list[Figures]] = {name: [] for name in tools}
     for number in range(rounds):
-        order = list(tools)[number % len(tools) :] + list(tools)[: number % len(tools)]
-        for name in order:
+        first = number % len(tools)
+        for name in [*list(tools)[first:], *list(tools)[:first]]:
             print(f"… {name} at {concurrency}", file=sys.stderr, end=": ", flush=True)
             figures = _measure(*tools[name], url, concurrency, seconds)
             print(f"{figures.requests_per_second:,.0f}/s, {figures.cpu_us_per_request:.1f} µs of CPU", file=sys.stderr)
@@ -119,13 +213,9 @@ def _rounds(
 
 
 def _median(of: Sequence[Figures]) -> Figures:
-    return Figures(**{key: _middle(asdict(figures)[key] for figures in of) for key in asdict(of[0])})
-
-
-def _middle(values: Iterable[float | None]) -> float | None:
-    """Returns the median of the figures that there are."""
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    """Returns the medians of the figures that there are."""
+    known = [[value for value in values if value is not None] for values in zip(*of, strict=True)]
+    return Figures._make(statistics.median(values) if values else None for values in known)
 
 
 def _measure(start: Start, latencies: Latencies, url: str, concurrency: int, seconds: float) -> Figures:
@@ -135,20 +225,15 @@ def _measure(start: Start, latencies: Latencies, url: str, concurrency: int, sec
         try:
             _wait_for_answers(url, before + 50, process)
             time.sleep(SETTLE_S)
-            at, answered, cpu_s = time.perf_counter(), _answered(url), _cpu_s(process.pid)
+            at, answered, cpu_s = time.perf_counter(), _answered(url), processor_s(process.pid)
             time.sleep(seconds)
             wall_s = time.perf_counter() - at
-            answered, cpu_s = _answered(url) - answered, _cpu_s(process.pid) - cpu_s
+            answered, cpu_s = _answered(url) - answered, processor_s(process.pid) - cpu_s
             p50_ms, p99_ms = latencies(Path(scratch)) if _ends(process) else (None, None)
         finally:
             process.kill()
             process.wait()
-    return Figures(
-        requests_per_second=answered / wall_s,
-        cpu_us_per_request=cpu_s / answered * 1e6,
-        p50_ms=p50_ms,
-        p99_ms=p99_ms,
-    )
+    return Figures(answered / wall_s, cpu_s / answered * 1e6, p50_ms, p99_ms)
 
 
 def _ends(process: "subprocess.Popen[bytes]") -> bool:
@@ -176,13 +261,6 @@ def _answered(url: str) -> int:
         return int(json.load(response)["model_stats"][0]["inference_stats"]["success"]["count"])
 
 
-def _cpu_s(pid: int) -> float:
-    """Returns the user and system time of a process and its children, those that ended included."""
-    parent = psutil.Process(pid)
-    times = [process.cpu_times() for process in (parent, *parent.children(recursive=True))]
-    return sum(time.user + time.system for time in times) + times[0].children_user + times[0].children_system
-
-
 @contextmanager
 def _null_triton() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as scratch:
@@ -191,15 +269,7 @@ def _null_triton() -> Iterator[str]:
         (model / "1" / "model.py").write_text(MODEL, "utf-8")
         (model / "config.pbtxt").write_text(CONFIG, "utf-8")
         environment = {"SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--cache-config=local,size=1048576"}
-        flags = ["--allow-grpc=false", "--allow-metrics=false", "--http-address=127.0.0.1", f"--http-port={PORT}"]
-        with plain_triton(
-            model.parent,
-            default_model="null",
-            environment=environment,
-            flags=flags,
-            url=f"http://127.0.0.1:{PORT}",
-            ready="/v2/models/null/ready",
-        ) as server:
+        with http_triton(model.parent, "null", environment, "--allow-grpc=false") as server:
             yield server.url
 
 

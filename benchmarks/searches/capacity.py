@@ -2,23 +2,20 @@
 
   python benchmarks/searches/capacity.py [--seeds 50]
 
-Simulated services of known capacity in virtual time. Doubling and bisection is the search of AIPerf and perf_analyzer,
-implemented here: 1,000 requests a probe, the rate doubled until the percentile is over the limit, then the bracket
-halved to 5 %. It starts on a warm service; ours warms it up, and those requests count.
+Simulated services of known capacity in virtual time. Doubling and bisection is the search of AIPerf and perf_analyzer:
+1,000 requests a probe, the rate doubled until the percentile is over the limit, then the bracket halved to 5 %. It
+starts on a warm service; ours warms it up, and those requests count.
 
-A search is right within 5 % of the true capacity. Its interval should contain the truth for 95 % of seeds. `ours` ends
-at ±5 %, `quick` at ±9 %. The services differ in what makes requests late: batches, rare stalls of a cold service, two
-workers that slow each other down, chance, and a machine that is slower at times. Goals are of each quick search.
+A search is right within 5 % of the true capacity. `ours` ends at ±5 %, `quick` at ±9 %. The services differ in what
+makes requests late: batches, rare stalls, two workers that slow each other down, chance, and a machine that drifts.
 """
 
-import argparse
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +31,8 @@ from benchmarks.searches.simulated_service import (
     mm1_capacity_per_minute,
     true_capacity_per_minute,
 )
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.search import RESOLUTION, Search
+from inference_recommender.capacity.statistics import Limit
 
 START = 600.0
 PER_PROBE, CLOSE = 1000, 1.05
@@ -45,29 +42,26 @@ WARM_UP_S = 60.0
 TWO = Service(workers=2, max_batch=4, fixed_ms=3.0, per_unit_ms=1.0, contention=0.3, jitter=0.2)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
+class Case(NamedTuple):
     service: Service
     limit_ms: float
 
     @property
     def truth(self) -> float:
-        if self.service is MM1:
-            return mm1_capacity_per_minute(MM1, 99, self.limit_ms)
-        return true_capacity_per_minute(self.service, 99, self.limit_ms)
+        true_capacity = mm1_capacity_per_minute if self.service is MM1 else true_capacity_per_minute
+        return true_capacity(self.service, 99, self.limit_ms)
 
 
 CASES = {
-    "batches": Case(service=BATCHING, limit_ms=50),
-    "stalls": Case(service=COLD, limit_ms=80),
-    "workers": Case(service=TWO, limit_ms=40),
-    "mm1": Case(service=MM1, limit_ms=50),
-    "noisy": Case(service=NOISY, limit_ms=50),
+    "batches": Case(BATCHING, 50),
+    "stalls": Case(COLD, 80),
+    "workers": Case(TWO, 40),
+    "mm1": Case(MM1, 50),
+    "noisy": Case(NOISY, 50),
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Searched:
+class Searched(NamedTuple):
     """The result of one search; rates are multiples of the true capacity."""
 
     rate: float | None
@@ -82,14 +76,9 @@ def ours(case: Case, truth: float, seed: int, resolution: float = RESOLUTION) ->
     limit = Limit(percentile=99, latency_ms=case.limit_ms)
     search = Search(send=simulated.probe, limit=limit, start=START, resolution=resolution)
     found = search.run()
-    rate = search.rate_at_limit
-    return Searched(
-        rate=None if rate is None else rate.rate / truth,
-        interval=None if found.interval is None else (found.interval[0] / truth, found.interval[1] / truth),
-        probes=search.count,
-        requests=simulated.requests,
-        seconds=search.spent_s,
-    )
+    rate = None if search.rate_at_limit is None else search.rate_at_limit.rate / truth
+    interval = found.interval and (found.interval[0] / truth, found.interval[1] / truth)
+    return Searched(rate, interval, search.count, simulated.requests, search.spent_s)
 
 
 def bisection(case: Case, truth: float, seed: int) -> Searched:
@@ -110,13 +99,7 @@ def bisection(case: Case, truth: float, seed: int) -> Searched:
     while low * CLOSE < high:
         middle = (low + high) / 2
         low, high = (middle, high) if keeps(middle) else (low, middle)
-    return Searched(
-        rate=low / truth,
-        interval=None,
-        probes=probes,
-        requests=simulated.requests - before,
-        seconds=simulated.now_s - began,
-    )
+    return Searched(low / truth, None, probes, simulated.requests - before, simulated.now_s - began)
 
 
 SEARCHES = {"ours": ours, "quick": partial(ours, resolution=QUICK), "doubling and bisection": bisection}
@@ -147,15 +130,12 @@ def goals(name: str, case: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=50, metavar="N", help="of each service; default: 50")
-    parser.add_argument("--service", choices=CASES, action="append", help="only this; may be repeated")
-    options = parser.parse_args()
+    seeds = harness.options(__doc__, seeds=(50, "of each service")).seeds
     print(f"{'':32}{'±5 %':>6}{'holds':>7}{'rate':>7}{'probes':>8}{'requests':>10}{'s':>7}")
-    cases = {name: _case(name, options.seeds) for name in options.service or CASES}
+    cases = {name: _case(name, seeds) for name in CASES}
     reached = [goal for name, case in cases.items() for goal in goals(name, case)]
     print(*harness.goal_lines(reached), sep="\n")
-    document = {"seeds": options.seeds, "services": cases, "goals": reached}
+    document = {"seeds": seeds, "services": cases, "goals": reached}
     return harness.finish("searches/capacity", ["numpy", "scipy"], document, reached)
 
 

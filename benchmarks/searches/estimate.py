@@ -8,17 +8,17 @@ that contain the truth. In the rows "with other work" every second point is half
 with 1 if fewer than 90 % of the intervals of a service contain the truth.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
+from benchmarks import harness
 from benchmarks.searches.simulated_service import SERVICES, Service, SimulatedService, true_capacity_per_minute
 from inference_recommender.capacity.flow_equivalent import records
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import Capacity
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import Series
 
 LIMIT = Limit(percentile=99.0, latency_ms=50.0)
@@ -29,9 +29,7 @@ OTHER_WORK, STALLED_S = 2.0, 0.5
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=100, metavar="N")
-    seeds = range(parser.parse_args().seeds)
+    seeds = range(harness.options(__doc__, seeds=(100, "of each service")).seeds)
     print(f"{'service':<26} {'truth/min':>10} {'ratio':>6} {'95 % of seeds':>14} {'holds':>6}")
     held = []
     for name, service in SERVICES.items():

@@ -1,19 +1,18 @@
 """Proofs of true and of inflated recommendations on simulated services of known capacity (simulated_service.py).
 
-    python benchmarks/searches/prove.py [--seeds N] [--max-duration-s S] [SERVICE ...]
+    python benchmarks/searches/prove.py [--seeds N]
 
 A fleet is sized for spellcheck's peak, once by the true capacity and once by `INFLATED` times that. `prove`'s own code
 tests each recommendation in virtual time. In the last row of a service the rate is exactly at the limit, where every
 clear verdict is an error. Exits with 1 if fewer than 95 % of the true ones pass or of the inflated ones fail.
 """
 
-import argparse
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from benchmarks import harness
@@ -30,66 +29,59 @@ from workloads import Candidate, Recommendation, Workload, load_workload
 
 INFLATED = 1.3
 ENOUGH = 0.95
+SYSTEM = SystemUnderTest(name="simulated", instance_type="simulated", measured_on="local", machine="simulated")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
-    """The verdicts on one kind of recommendation over all seeds."""
-
-    service: str
-    sized_by: str
-    capacity_per_minute: float
-    instances: int
-    peak_of_capacity: float
-    """The rate of an instance at the peak over the true capacity; 1 at the limit."""
-    loss_of_capacity: float | None
-    verdicts: Mapping[str, int]
-    passed: float | None
-    """The share of right verdicts. None at the limit."""
-    median_s: float
-    """Seconds of load, with the warm-up."""
+Row = dict[str, Any]
+"""The verdicts on one kind of recommendation over all seeds. Rates are those of an instance over the true capacity."""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("services", nargs="*", metavar="SERVICE", help=f"default: {', '.join(SERVICES)}")
-    parser.add_argument("--seeds", type=int, default=100, metavar="N")
-    parser.add_argument("--max-duration-s", type=float, default=DURATION_S, metavar="S")
-    options = parser.parse_args()
+    seeds = harness.options(__doc__, seeds=(100, "of each service")).seeds
     workload = load_workload("spellcheck").workload
     rows: list[Row] = []
     print("service   sized by  count  peak  loss  kept missed unclear     s", flush=True)
-    for name in options.services or SERVICES:
-        for row in rows_of(name, workload, options.seeds, options.max_duration_s):
+    for name in SERVICES:
+        for row in rows_of(name, workload, seeds):
             rows.append(row)
             print(_line(row), flush=True)
-    goals = [
-        {"goal": f"{row.service}, {row.sized_by}", "got": row.passed, "met": row.passed >= ENOUGH}
-        for row in rows
-        if row.passed is not None
-    ]
-    document = {"seeds": options.seeds, "rows": [asdict(row) for row in rows], "goals": goals}
-    return harness.finish("searches/prove", (), document, goals)
+    judged = [(f"{row['service']}, {row['sized_by']}", row["right"]) for row in rows if row["right"] is not None]
+    goals = [{"goal": goal, "got": share, "met": share >= ENOUGH} for goal, share in judged]
+    return harness.finish("searches/prove", (), {"seeds": seeds, "rows": rows, "goals": goals}, goals)
 
 
-def rows_of(name: str, workload: Workload, seeds: int, longest_s: float) -> list[Row]:
-    service, limit = SERVICES[name], limit_of(workload.latency_objective)
-    assert limit.latency_ms is not None
-    capacity = true_capacity_per_minute(service, limit.percentile, limit.latency_ms)
-    return [
-        _proven(name, "truth", capacity, recommendation(workload, capacity), workload, seeds, longest_s, right="kept"),
-        _proven(
-            name,
-            f"{INFLATED:g} times",
-            capacity,
-            recommendation(workload, capacity * INFLATED),
-            workload,
-            seeds,
-            longest_s,
-            right="missed",
-        ),
-        _at_the_limit(name, capacity, workload, seeds, longest_s),
-    ]
+def rows_of(name: str, workload: Workload, seeds: int) -> Iterator[Row]:
+    limit = limit_of(workload.latency_objective)
+    capacity = true_capacity_per_minute(SERVICES[name], limit.percentile, limit.bound_ms)
+    for sized_by, factor, right in (("truth", 1.0, "kept"), (f"{INFLATED:g} times", INFLATED, "missed")):
+        recommended = recommendation(workload, capacity * factor)
+        verdicts, spent_s = Counter[str](), list[float]()
+        for seed in range(seeds):
+            service = Timed(SERVICES[name], seed)
+            proving = Proving(
+                recommendation=recommended,
+                system=SYSTEM,
+                probe=service.probe,
+                longest_s=DURATION_S,
+                sizing=workload.sizing,
+            )
+            proving.run()
+            verdicts[proving.proof(machine="simulated", measured_at="", run="").verdict] += 1
+            spent_s.append(service.spent_s)
+        peak, loss = proving.peak.per_instance, proving.loss.per_instance
+        assert recommended.recommended is not None
+        assert peak is not None
+        yield {
+            "service": name,
+            "sized_by": sized_by,
+            "instances": recommended.recommended.instance_count,
+            "peak": peak / capacity,
+            "loss": None if loss is None else loss / capacity,
+            "verdicts": dict(verdicts),
+            "right": verdicts[right] / seeds,
+            "median_s": statistics.median(spent_s),
+        }
+    yield _at_the_limit(name, capacity, workload, seeds)
 
 
 def recommendation(workload: Workload, max_invocations_per_minute: float) -> Recommendation:
@@ -118,71 +110,25 @@ class Timed:
         return self._simulated.probe(rate_per_minute, duration_s)
 
 
-def _proven(
-    name: str,
-    sized_by: str,
-    capacity: float,
-    recommended: Recommendation,
-    workload: Workload,
-    seeds: int,
-    longest_s: float,
-    *,
-    right: str,
-) -> Row:
-    system = SystemUnderTest(name=name, instance_type="simulated", measured_on="local", machine="simulated")
-    verdicts, spent_s = Counter[str](), list[float]()
-    for seed in range(seeds):
-        service = Timed(SERVICES[name], seed)
-        proving = Proving(
-            recommendation=recommended, system=system, probe=service.probe, longest_s=longest_s, sizing=workload.sizing
-        )
-        proving.run()
-        verdicts[proving.proof(machine="simulated", measured_at="", run="").verdict] += 1
-        spent_s.append(service.spent_s)
-    peak, loss = proving.peak.per_instance, proving.loss.per_instance
-    assert recommended.recommended is not None
-    assert peak is not None
-    return Row(
-        service=name,
-        sized_by=sized_by,
-        capacity_per_minute=capacity,
-        instances=recommended.recommended.instance_count or 0,
-        peak_of_capacity=peak / capacity,
-        loss_of_capacity=None if loss is None else loss / capacity,
-        verdicts=dict(verdicts),
-        passed=verdicts[right] / seeds,
-        median_s=statistics.median(spent_s),
-    )
-
-
-def _at_the_limit(name: str, capacity: float, workload: Workload, seeds: int, longest_s: float) -> Row:
+def _at_the_limit(name: str, capacity: float, workload: Workload, seeds: int) -> Row:
     limit, verdicts, spent_s = limit_of(workload.latency_objective), Counter[str](), list[float]()
     for seed in range(seeds):
         service = Timed(SERVICES[name], seed)
-        looks = looks_s(capacity, limit.percentile, longest_s / 2)
+        looks = looks_s(capacity, limit.percentile, DURATION_S / 2)
         test = SequentialTest(probe=service.probe, rate_per_minute=capacity, limit=limit, looks_s=looks)
         warm_up(service.probe, capacity, limit)
         verdicts[test.run()] += 1
         spent_s.append(service.spent_s)
-    return Row(
-        service=name,
-        sized_by="the limit",
-        capacity_per_minute=capacity,
-        instances=1,
-        peak_of_capacity=1.0,
-        loss_of_capacity=None,
-        verdicts=dict(verdicts),
-        passed=None,
-        median_s=statistics.median(spent_s),
-    )
+    row: Row = {"service": name, "sized_by": "the limit", "instances": 1, "peak": 1.0, "loss": None, "right": None}
+    return {**row, "verdicts": dict(verdicts), "median_s": statistics.median(spent_s)}
 
 
 def _line(row: Row) -> str:
-    loss = "-" if row.loss_of_capacity is None else f"{row.loss_of_capacity:.2f}"
-    kept, missed, unclear = (row.verdicts.get(verdict, 0) for verdict in ("kept", "missed", "unclear"))
+    loss = "-" if row["loss"] is None else f"{row['loss']:.2f}"
+    kept, missed, unclear = (row["verdicts"].get(verdict, 0) for verdict in ("kept", "missed", "unclear"))
     return (
-        f"{row.service:9} {row.sized_by:9} {row.instances:5} {row.peak_of_capacity:5.2f} {loss:>5} "
-        f"{kept:5} {missed:6} {unclear:7} {row.median_s:5.0f}"
+        f"{row['service']:9} {row['sized_by']:9} {row['instances']:5} {row['peak']:5.2f} {loss:>5} "
+        f"{kept:5} {missed:6} {unclear:7} {row['median_s']:5.0f}"
     )
 
 

@@ -5,10 +5,9 @@ half beside a process that computes for random times. Prints each run's recommen
 median and the largest differences.
 
 Goals: in each half at least four of five rates within ±15 % of the half's median, and no two differ by more than
-1.5 times. Exit code: 1 if a goal is missed.
+1.5 times. Exits with 1 if a goal is missed.
 """
 
-import argparse
 import json
 import os
 import random
@@ -24,6 +23,7 @@ from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
+from benchmarks import harness
 from local_aws.process.local_account import LocalAccount
 from workloads import ROOT
 
@@ -39,10 +39,7 @@ DEPLOY = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=10, metavar="N", help="half of them beside other work; default: 10")
-    options = parser.parse_args()
-    half = options.runs // 2
+    half = harness.options(__doc__, runs=(10, "half of them beside other work")).runs // 2
     with (
         _recommendation_restored(),
         tempfile.TemporaryDirectory() as folder,

@@ -1,20 +1,16 @@
 """A service that answers requests in virtual time and whose true capacity is known, for searches and proofs.
 
-Requests wait in one queue in order of arrival. A free one of `workers` takes a batch from its head, as Triton's
-dynamic batcher does: all that waits, at most `max_batch`, as soon as that many wait or the oldest request has waited
-for `queue_delay_ms`. A batch takes
+Requests wait in one queue. A free one of `workers` takes a batch from its head, as Triton's dynamic batcher does: all
+that waits, at most `max_batch`, as soon as that many wait or the oldest request has waited for `queue_delay_ms`. A
+batch takes
 
     (fixed_ms + per_unit_ms * sum of its requests' lengths) * (1 + contention * (other busy workers)) * noise * drift
 
 - lengths are random: four in five of `BIMODAL` are 1 and the others 4; those of `EXPONENTIAL` have mean 1;
-- noise is log-normal for each batch, of mean 1 and deviation `jitter` of its logarithm; the share `slow_share` of
-  batches takes `slow_factor` times longer;
-- drift is other work on the machine: the exponential of an Ornstein-Uhlenbeck process of deviation `drift` and
-  correlation time `drift_s`. It makes one probe unlike the next;
-- a service just started is `cold_factor` times slower, which decays exponentially with `cold_s`.
-
-Stalls start at the instants of a Poisson process, one in `stall_every_s` on average. No worker does anything for
-`stall_ms`, times an exponential variable if `stalls_vary`.
+- noise is log-normal for each batch, of mean 1 and deviation `jitter`; `slow_share` of them take `slow_factor` times;
+- drift is other work on the machine: the exponential of an Ornstein-Uhlenbeck process (`drift`, `drift_s`);
+- a service just started is `cold_factor` times slower, which decays exponentially with `cold_s`;
+- at one instant in `stall_every_s`, a Poisson process, all workers stop for `stall_ms`, exponential if `stalls_vary`.
 
 The capacity of `MM1`, an M/M/1 queue, under a limit L is mu + ln(1 - q) / L. Others come from
 `true_capacity_per_minute`, which counts late requests in long runs. All is seeded.

@@ -1,13 +1,11 @@
 """`tune` beside brute force, a whole capacity search of each configuration: the choice of each and its cost.
 
-    python benchmarks/searches/tune.py [--seeds 10] [--brute-force-seeds 2]
+    python benchmarks/searches/tune.py [--seeds 10]
 
-160 configurations of a simulated service in virtual time: two precisions, one or two threads and model instances, five
-batch sizes, four queue delays. A choice is judged by its true capacity from long runs. Exits with 1 if a choice of
-`tune` has less than 98 % of brute force's capacity or costs more than 15 % of its requests.
+160 configurations of a simulated service in virtual time. A choice is judged by its true capacity from long runs. Exits
+with 1 if a choice of `tune` has less than 98 % of brute force's capacity or costs more than 15 % of its requests.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,9 +16,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from benchmarks import harness
 from benchmarks.searches.simulated_service import NOISY, Service, SimulatedService, true_capacity_per_minute
-from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.search import Search
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import Race
 from inference_recommender.tune.space import ServingConfiguration
@@ -35,6 +32,7 @@ SPEED_UP = 1.5
 CONTENTION = 0.15
 """… and model instances slow each other down by this share for each thread."""
 WARM_UP_S = 0.5
+BRUTE_FORCE_SEEDS = 2
 TRUE_REQUESTS, ATTEMPTS = 4_000_000, 4
 """Requests of the long runs that tell a true capacity, times the number of the attempt."""
 
@@ -97,11 +95,8 @@ def brute_force_simulated(configured: Sequence[ServingConfiguration], seed: int)
         server = SimulatedService(service(configuration), 1_000_000 * seed + 500_000 + number)
         found.append(Search(send=server.probe, limit=LIMIT).run())
         requests += server.requests
-    return configured[_highest(found)], requests
-
-
-def _highest(found: Sequence[Capacity]) -> int:
-    return max(range(len(found)), key=lambda place: found[place].invocations_per_minute or 0.0)
+    highest = max(range(len(found)), key=lambda place: found[place].invocations_per_minute or 0.0)
+    return configured[highest], requests
 
 
 @cache
@@ -119,17 +114,12 @@ def true_capacity(seen: Service) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10, metavar="N", help="default: 10")
-    parser.add_argument(
-        "--brute-force-seeds", type=int, default=2, metavar="N", help="one or two minutes each; default: 2"
-    )
-    options = parser.parse_args()
+    options = harness.options(__doc__, seeds=(10, "of `tune`"))
     configured, rows = configurations(), []
     for seed in range(1, options.seeds + 1):
         race = race_simulated(configured, seed)
         assert race.leader is not None
-        if seed <= max(options.brute_force_seeds, 1):  # its last choice also counts for later seeds
+        if seed <= BRUTE_FORCE_SEEDS:  # its last choice also counts for later seeds
             best, requests = brute_force_simulated(configured, seed)
         row: dict[str, Any] = {
             "seed": seed,

@@ -9,7 +9,7 @@ Rounding to int8 then changes no token.
 from pathlib import Path
 from typing import Any
 
-from benchmarks import peers
+from benchmarks import harness
 
 SHAPES: dict[str, dict[str, int]] = {
     "t5-small": {"d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8},
@@ -25,17 +25,13 @@ SPECIAL = {"pad_token": 0, "eos_token": 1, "unk_token": 2}
 def make(folder: Path, shape: str) -> dict[str, Any]:
     """Writes the checkpoint, and returns the source's tokens and what Hugging Face `generate` makes of them."""
     folder.mkdir(parents=True)
-    peers.write_tokenizer(folder, VOCABULARY, SPECIAL, ends=True)
+    harness.write_tokenizer(folder, VOCABULARY, SPECIAL, ends=True)
     model = make_model(shape)
     model.save_pretrained(folder)
     source, output = _clearest(model)
     encoder_weights, decoder_weights = _matrix_weights(model)
-    return {
-        "source": source,
-        "output": output,
-        "encoder_weights": encoder_weights,
-        "decoder_weights": decoder_weights,
-    }
+    weights = {"encoder_weights": encoder_weights, "decoder_weights": decoder_weights}
+    return {"source": source, "output": output, **weights}
 
 
 def make_model(shape: str) -> Any:

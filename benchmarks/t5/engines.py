@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks import harness, peers
+from benchmarks import harness
 from benchmarks.harness import BASELINE
 from benchmarks.t5 import checkpoint as t5_checkpoint
 
@@ -38,7 +38,7 @@ class LoadedEngine:
     """`answer` returns the output tokens. `encode` runs the encoder, if it can be run by itself."""
 
     answer: Callable[[], list[int]]
-    encode: Callable[[], object] | None = None
+    encode: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def make(name: str, folder: Path, shape: str, device: Device) -> None:
         return
     made.mkdir()
     if name.startswith("ctranslate2"):
-        peers.convert_to_ctranslate2(name, checkpoint, made)
+        harness.convert_to_ctranslate2(name, checkpoint, made)
     elif name.startswith("optimum"):
         from optimum.onnxruntime import ORTModelForSeq2SeqLM
 
@@ -88,12 +88,10 @@ def make(name: str, folder: Path, shape: str, device: Device) -> None:
 def _compile(checkpoint: Path, made: Path) -> None:
     from model_build.text2text import export, optimise
 
-    portable = made / "portable"
-    portable.mkdir()
+    (portable := made / "portable").mkdir()
     export.export(export.load(checkpoint), portable, **LIMITS)
     for precision in ("fp32", "int8"):
-        compiled = made / precision
-        compiled.mkdir()
+        (compiled := made / precision).mkdir()
         optimise.optimise(portable, compiled, precision)
         shutil.copyfile(checkpoint / "tokenizer.json", compiled / "tokenizer.json")
 
@@ -130,7 +128,7 @@ def _hugging_face(place: Place) -> LoadedEngine:
 def _optimum(place: Place) -> LoadedEngine:
     from optimum.onnxruntime import ORTModelForSeq2SeqLM
 
-    options = peers.onnx_options(place.threads)
+    options = harness.onnx_options(place.threads)
     model = ORTModelForSeq2SeqLM.from_pretrained(place.folder / place.name, session_options=options)
     return _generate(model, place.case, {})
 
@@ -155,7 +153,6 @@ def _generate(model: Any, case: dict[str, Any], options: dict[str, Any]) -> Load
 
 
 def _wait_for(device: str) -> None:
-    """Waits until the device has finished."""
     if device == "cuda":
         import torch
 
@@ -262,25 +259,16 @@ def _reading(place: Place) -> LoadedEngine:
     return LoadedEngine(read)
 
 
+EAGER = (BASELINE, "huggingface fp16", "huggingface compiled fp32", "huggingface compiled fp16")
 ENGINES: dict[Device, Mapping[str, Callable[[Place], LoadedEngine]]] = {
     "cpu": {
         BASELINE: _hugging_face,
         "optimum fp32": _optimum,
-        "ctranslate2 fp32": _ctranslate2,
-        "ctranslate2 int8": _ctranslate2,
-        "ours fp32": _ours,
-        "ours int8": _ours,
-        "ours fp32, triton": _triton,
-        "ours int8, triton": _triton,
+        **dict.fromkeys(("ctranslate2 fp32", "ctranslate2 int8"), _ctranslate2),
+        **dict.fromkeys(("ours fp32", "ours int8"), _ours),
+        **dict.fromkeys(("ours fp32, triton", "ours int8, triton"), _triton),
     },
-    "cuda": {
-        BASELINE: _hugging_face,
-        "huggingface fp16": _hugging_face,
-        "huggingface compiled fp32": _hugging_face,
-        "huggingface compiled fp16": _hugging_face,
-        "ours fp32": _ours,
-        "ours fp16": _ours,
-    },
+    "cuda": {**dict.fromkeys(EAGER, _hugging_face), **dict.fromkeys(("ours fp32", "ours fp16"), _ours)},
 }
 STACK = contextlib.ExitStack()
 
@@ -291,11 +279,7 @@ def _serve(place: Place) -> harness.Answer:
     def answer(part: str) -> Any:
         if part == "has encoder":
             return loaded.encode is not None
-        if part == "encode":
-            assert loaded.encode is not None
-            loaded.encode()
-            return None
-        return loaded.answer()
+        return loaded.encode() if part == "encode" and loaded.encode else loaded.answer()
 
     return answer
 

@@ -1,13 +1,11 @@
 """Latency of T5 with 9 tokens in and 11 out, greedy: ours beside other projects, part by part.
 
   python benchmarks/t5/latency.py                          on CPU: both shapes, five rounds
-  python benchmarks/t5/latency.py --shape t5-small --rounds 9
   python benchmarks/t5/latency.py --device cuda            on an NVIDIA GPU: Hugging Face eager and compiled, and ours
 
 Weights are seeded and random, in the dimensions of t5-small and t5-base. Each engine has to give Hugging Face's tokens.
-Figures are milliseconds of the encoder, of the decoder for each token, and of the whole, with speed-ups over Hugging
-Face. `× limit` is how many times as long an answer takes as reading its weights: the encoder's once and the decoder's
-once for each token. `triton` is a client's latency through Triton. Exits with 3 if `--device cuda` finds no GPU.
+Figures are milliseconds of the encoder, of the decoder for each token, and of the whole. `× limit` is the time over
+that of reading the weights: the encoder's once and the decoder's for each token. Exits with 3 if there is no GPU.
 """
 
 import argparse
@@ -21,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks import harness, peers
+from benchmarks import harness
 from benchmarks.harness import BASELINE, Turns
 from benchmarks.t5 import checkpoint
 from benchmarks.t5 import engines as t5_engines
 from workloads import Unavailable
 from workloads.program import exit_code
 
+THREADS = os.cpu_count() or 1
 PACKAGES = ("ctranslate2", "numpy", "onnxruntime", "torch", "transformers")
 LIMITS = {"ours int8": 1.5, "ours fp16": 2.0}
 """At most this many times as long as reading the weights."""
@@ -42,21 +41,15 @@ GOALS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = sorted({engine for engines in t5_engines.ENGINES.values() for engine in engines})
     parser.add_argument("--device", choices=t5_engines.ENGINES, default="cpu", help="cuda: an NVIDIA GPU of any kind")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
     parser.add_argument("--shape", choices=checkpoint.SHAPES, action="append", help="only this; may be repeated")
-    parser.add_argument("--engine", action="append", choices=known, help="only this; may be repeated")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of each engine; default: all cores")
     options = parser.parse_args(arguments)
     device = _gpu() if options.device == "cuda" else "cpu"
-    offered = t5_engines.ENGINES[options.device]
-    if unknown := [engine for engine in options.engine or () if engine not in offered]:
-        parser.error(f"--device {options.device} has no {unknown[0]}. Allowed: {', '.join(offered)}.")
-    names = peers.present(options.engine or offered)
+    names = harness.present(t5_engines.ENGINES[options.device])
     results = {shape: _compare(shape, names, options) for shape in options.shape or checkpoint.SHAPES}
     goals = [goal for result in results.values() for goal in result["goals"]]
-    about = {"device": device, "threads": options.threads, "shapes": results}
+    about = {"device": device, "threads": THREADS, "shapes": results}
     return harness.finish("t5_latency", PACKAGES, about, goals)
 
 
@@ -77,12 +70,12 @@ def _compare(shape: str, names: list[str], options: argparse.Namespace) -> dict[
     precisions = sorted({name.removesuffix(t5_engines.TRITON).split()[-1] for name in names})
     with tempfile.TemporaryDirectory(prefix="t5_latency_") as name:
         folder = Path(name)
-        for task in ("checkpoint", "compiled", *(each for each in names if peers.is_peer(each))):
-            peers.make(program, task, (name, shape, options.device), folder, options.threads)
+        for task in ("checkpoint", "compiled", *(each for each in names if harness.is_peer(each))):
+            harness.make(program, task, (name, shape, options.device), folder, THREADS)
         case = json.loads((folder / "case.json").read_text("utf-8"))
         readings = [f"reading {precision}" for precision in precisions]
-        arguments = (name, options.device, str(options.threads))
-        with peers.started(program, [*names, *readings], *arguments, threads=options.threads) as engines:
+        arguments = (name, options.device, str(THREADS))
+        with harness.started(program, [*names, *readings], *arguments, threads=THREADS) as engines:
             for engine in engines[: len(names)]:
                 if (tokens := engine.answer("answer")) != case["output"]:
                     raise SystemExit(f"{engine.name} of {shape} returns other tokens: {tokens}, not {case['output']}")

@@ -118,14 +118,12 @@ class BatchPredictor:
         )
 
     def _slots(self, codes: Sequence[Encoding]) -> int:
-        """Returns the tokens that the model computes for a batch, with padding."""
         settings, read = self._encoder.settings, windows(codes)
         fill = -len(read) % settings.batch_size if settings.batch_size else 0
         return padded_length(max(map(len, read)), settings.pad_to) * (len(read) + fill)
 
 
 def _tokens(encoding: Encoding) -> int:
-    """Returns the tokens of a row in all its windows."""
     return sum(map(len, windows([encoding])))
 
 

@@ -26,13 +26,11 @@ from ..encoder.predictor import Predictor
 from ..encoder.preprocess import Preprocessor
 from ..encoder.row import Refusal
 from ..encoder.settings import Settings
-from ..encoder.tensors import Encoding, padded_length, windows
+from ..encoder.tensors import padded_length, windows
 from . import archive
 from .answering import find_model
 from .source import find
 from .storage import write_to
-
-BATCHES = 16  # Compiled batches that are run at once
 
 
 def record(folder: Path, lines: Sequence[str], name: str) -> RecordedOutputs:
@@ -41,28 +39,17 @@ def record(folder: Path, lines: Sequence[str], name: str) -> RecordedOutputs:
     preprocessor = Preprocessor.load(model.preprocessing)
     predictor = Predictor(preprocessor, load_engine.load(model.graphs, preprocessor.settings))
     goldens.check(predictor.engine, predictor.settings, model.graphs)
-    read: list[tuple[int, Encoding]] = []
+    recorded: list[Golden] = []
     for number, line in enumerate(_rows(lines, name), 1):
         for code in preprocessor.encode(_texts(line, predictor.settings)):
             if isinstance(code, Refusal):
                 raise ContainerError(f"--input {name}: row {number} {code.message}.")
-            read += [(number, replace(window, more=())) for window in windows([code])]
-    places: dict[int, list[int]] = {}  # by the length of their graph
-    for place, (_, code) in enumerate(read):
-        places.setdefault(padded_length(len(code), predictor.settings.pad_to), []).append(place)
-    recorded: dict[int, Golden] = {}
-    step = BATCHES * model.batch_rows
-    for length, all_places in places.items():
-        for start in range(0, len(all_places), step):
-            batch = all_places[start : start + step]
-            outputs = predictor.outputs([read[place][1] for place in batch])
-            recorded |= {place: _golden(*read[place], length, own) for place, own in zip(batch, outputs, strict=True)}
-    return RecordedOutputs(archive.model_sha256(folder), [recorded[place] for place in range(len(read))])
-
-
-def _golden(row: int, code: Encoding, length: int, outputs: "Mapping[str, Any]") -> Golden:
-    numbers = {name: output.reshape(-1).tolist() for name, output in outputs.items()}
-    return Golden(row=row, length=length, token_ids=code.token_ids, type_ids=code.type_ids, outputs=numbers)
+            for window in windows([code]):
+                [outputs] = predictor.outputs([replace(window, more=())])
+                numbers = {name: output.reshape(-1).tolist() for name, output in outputs.items()}
+                length = padded_length(len(window), predictor.settings.pad_to)
+                recorded.append(Golden(number, length, window.token_ids, window.type_ids, numbers))
+    return RecordedOutputs(archive.model_sha256(folder), recorded)
 
 
 def _rows(lines: Sequence[str], name: str) -> "list[Mapping[str, Any]]":

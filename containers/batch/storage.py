@@ -85,7 +85,6 @@ class Folder:
         return scratch
 
     def _sync(self) -> None:
-        """Writes the folder's names to disk."""
         handle = os.open(self._folder, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -2,9 +2,9 @@
 
     model.cuda.pt   TorchScript as in `torchscript_engine`, moved to the GPU when it is loaded
 
-The kernels of a small batch take less time than their launches. So the model is captured at each size of batch over
-tensors at fixed addresses, and then launched as a whole. Rows are filled up to a power of two and tokens to a length of
-`settings.pad_to`, so that there are few sizes. Tests run the same calls on CPU.
+The kernels of a small batch take less time than their launches, so the model is captured at each size of batch and
+launched as a whole. Rows are filled up to a power of two and tokens to a length of `settings.pad_to`. Tests run the
+same calls on CPU.
 """
 
 from collections.abc import Callable, Mapping
@@ -84,5 +84,4 @@ class CudaProgram:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             work()
-        replay: Callable[[], None] = graph.replay
-        return replay
+        return graph.replay

@@ -4,9 +4,9 @@ A graph takes exactly `settings.batch_size` rows of one of the lengths `settings
 length, `FixedBatch` adds rows. NEURON_RT_VISIBLE_CORES sets the process's NeuronCores. With data-parallel placement all
 of them are used, otherwise the first, or those of the compiled pipeline.
 
-With data parallelism each chip runs its own batches: one call for all cores would leave cores idle until the slowest is
-done. Within a chip a batch is split over the cores. Without Neuron's dynamic batching both chips require cores × batch
-rows, so rows are filled up with copies. DataParallel removes a graph from its core, so each chip loads its own.
+With data parallelism each chip runs its own batches, so that no core waits for the slowest chip. Without Neuron's
+dynamic batching a chip requires cores × batch rows, so rows are filled up with copies. DataParallel removes a graph
+from its core, so each chip loads its own.
 Sources: api-torch-neuron-dataparallel-api and api-torch-neuronx-data-parallel of AWS's Neuron documentation.
 """
 
@@ -58,7 +58,6 @@ def _load(files: Mapping[int, Path]) -> dict[int, Any]:
 
 
 def _over(neuron: Any, graphs: Mapping[int, Any], settings: Settings, cores: Sequence[int]) -> Engine:
-    """Returns an engine over `cores`, numbered within the process."""
     spread = {length: neuron.DataParallel(graph, device_ids=list(cores)) for length, graph in graphs.items()}
     for parallel in spread.values():
         parallel.disable_dynamic_batching()

@@ -149,7 +149,6 @@ async def run(plan: ServerPlan) -> None:
 
 
 async def _serve(plan: ServerPlan, workers: "list[WorkerProcess]") -> None:
-    """Starts the workers, waits until all have loaded, lets them accept connections, and waits for one to fail."""
     for number, listener in enumerate(_bind(plan)):
         workers.append(WorkerProcess(number, plan.groups[number], await _start(plan, number, listener)))
         listener.close()
@@ -163,7 +162,6 @@ async def _serve(plan: ServerPlan, workers: "list[WorkerProcess]") -> None:
 
 
 def _bind(plan: ServerPlan) -> list[socket.socket]:
-    """Returns a listening socket for each worker."""
     try:
         return [bind(plan.host, plan.port) for _ in plan.groups]
     except OSError as error:

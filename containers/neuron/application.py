@@ -121,7 +121,6 @@ class InferenceRoutes:
         return HttpResponse(200, content, content_type, {kserve.JSON_SIZE: str(size)})
 
     def _read(self, request: HttpRequest) -> "tuple[kserve.InferRequest, Sequence[object]]":
-        """Returns the request and its tokenised rows. Raises `kserve.BadRequest`."""
         body = kserve.InferBody(request.body, kserve.json_size(request.headers))
         parsed = kserve.parse(body, self._fields, self._kind, self._serving.max_batch_size)
         rows = self._encode(parsed.rows)

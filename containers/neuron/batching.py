@@ -218,7 +218,6 @@ class Batcher:
             start = end
 
     async def _form(self) -> list[QueuedRequest]:
-        """Waits until a batch may start, and takes its requests from the queue."""
         loop = asyncio.get_running_loop()
         while True:
             while not self._queue:

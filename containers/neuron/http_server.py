@@ -1,8 +1,7 @@
 """The HTTP/1.1 server of one process: answers requests within limits and in order, ends slow connections, drains.
 
-httptools (llhttp) parses strictly: it refuses two lengths, a length with chunks, bare line feeds and folded lines.
-`HttpLimits` bounds what a client may send in size, number and time. An error is answered and ends the connection.
-Requests of a client that hangs up are cancelled. Bodies are not decompressed.
+httptools (llhttp) parses strictly: it refuses two lengths, a length with chunks, bare line feeds and folded lines. An
+error is answered and ends the connection. Requests of a client that hangs up are cancelled.
 
 At the limit of connections, a new one replaces the one that has waited longest for its client, so that a health check
 always gets in. A new connection is refused only while all others wait for answers. The limit is below that of file
@@ -73,17 +72,9 @@ class _Incoming:
         self.url = b""
         self.headers: dict[bytes, bytes] = {}
         self.header_count = self.header_size = 0
-        self.body: bytes | bytearray = b""
+        self.body = bytearray()  # a list of parts takes 40 times the size of one-byte chunks
         self.in_body = False
         self.wire_size = 0  # all bytes received for it, except the first piece
-
-    def add_body(self, part: bytes) -> None:
-        if not self.body:
-            self.body = part  # a body in one piece is not copied
-            return
-        if isinstance(self.body, bytes):
-            self.body = bytearray(self.body)  # a list of parts takes 40 times the size of one-byte chunks
-        self.body += part
 
 
 class ClientConnection(asyncio.Protocol):
@@ -193,7 +184,7 @@ class ClientConnection(asyncio.Protocol):
     def on_body(self, part: bytes) -> None:
         if not self._incoming:
             return
-        self._incoming.add_body(part)
+        self._incoming.body += part
         self._held += len(part)
         self._server.held += len(part)
         if len(self._incoming.body) > self._limits.body:

@@ -177,7 +177,6 @@ def _elements(name: str, raw: memoryview, rows: int, max_rows: int) -> "list[obj
 
 
 def _raw(kind: str, values: "Sequence[Any]") -> bytes:
-    """Returns the values as a binary tensor."""
     if kind == "TYPE_STRING":
         encoded = [value.encode() for value in values]
         return b"".join(part for value in encoded for part in (_LENGTH.pack(len(value)), value))
@@ -187,7 +186,6 @@ def _raw(kind: str, values: "Sequence[Any]") -> bytes:
 
 
 def _flag(table: Mapping[str, Any], name: str, default: bool) -> bool:
-    """Returns a parameter of a request or of an output."""
     parameters = table.get("parameters")
     value = parameters.get(name, default) if isinstance(parameters, dict) else default
     if not isinstance(value, bool):

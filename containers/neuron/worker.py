@@ -64,7 +64,7 @@ def main() -> int:
     send(reports, {"loaded": True})
     if sys.stdin.readline():
         serving = ServerSettings.load(folder / "server.json")
-        uvloop.run(WorkerServer(predictor, serving, concurrency, reports).run(listener))
+        uvloop.run(serve(predictor, serving, concurrency, reports, listener))
     return 0
 
 
@@ -106,60 +106,48 @@ class EncoderSteps:
         return answer(self._predictor.settings, outputs, [each.encoding for each in rows], [each.row for each in rows])
 
 
-class WorkerServer:
-    """A worker whose model is loaded, inside its event loop."""
+async def serve(
+    predictor: Predictor, serving: ServerSettings, concurrency: int, reports: TextIO, listener: socket.socket
+) -> None:
+    """Serves a loaded model until SIGTERM or the end of the launcher."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, ended.set)
+    watch, steps, record, errors = CoreWatch(loop.time), EncoderSteps(predictor), RequestRecord(), ErrorResponses()
+    engine = predictor.engine
+    lanes = (engine.count, watch, engine.rows) if isinstance(engine, Lanes) else (concurrency, watch)
+    batcher = Batcher(steps, serving, *lanes)
+    batcher.start()
+    routes = InferenceRoutes(batcher, steps.encode, predictor.settings, serving, record, errors)
+    server = NeuronHttpServer(routes.respond, errors.answer, limits())
+    await server.listen(listener)
+    send(reports, {"serving": True})
+    background = (_report(record, reports), _watch_cores(watch, batcher, predictor, reports), _launcher_ends(ended))
+    tasks = [loop.create_task(each) for each in background]
+    await ended.wait()
+    await server.drain(DRAIN_S)
+    for task in tasks:
+        task.cancel()
+    await batcher.stop()
 
-    def __init__(self, predictor: Predictor, serving: ServerSettings, concurrency: int, reports: TextIO) -> None:
-        self._predictor = predictor
-        self._reports = reports
-        self._record, self._errors = RequestRecord(), ErrorResponses()
-        self._serving, self._concurrency = serving, concurrency
-        self._probing: asyncio.Task[None] | None = None
 
-    async def run(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        ended = asyncio.Event()
-        loop.add_signal_handler(signal.SIGTERM, ended.set)
-        watch, steps = CoreWatch(loop.time), EncoderSteps(self._predictor)
-        engine = self._predictor.engine
-        lanes = (engine.count, watch, engine.rows) if isinstance(engine, Lanes) else (self._concurrency, watch)
-        batcher = Batcher(steps, self._serving, *lanes)
-        batcher.start()
-        routes = InferenceRoutes(
-            batcher,
-            steps.encode,
-            self._predictor.settings,
-            self._serving,
-            self._record,
-            self._errors,
-        )
-        server = NeuronHttpServer(routes.respond, self._errors.answer, limits())
-        await server.listen(listener)
-        send(self._reports, {"serving": True})
-        background = (self._report(), self._watch_cores(watch, batcher), _launcher_ends(ended))
-        tasks = [loop.create_task(each) for each in background]
-        await ended.wait()
-        await server.drain(DRAIN_S)
-        for task in tasks:
-            task.cancel()
-        await batcher.stop()
+async def _report(record: RequestRecord, reports: TextIO) -> None:
+    period = period_s(os.environ)
+    async for _ in ticks(period, first_after_s=period):
+        send(reports, record.take())
 
-    async def _report(self) -> None:
-        period = period_s(os.environ)
-        async for _ in ticks(period, first_after_s=period):
-            send(self._reports, self._record.take())
 
-    async def _watch_cores(self, watch: CoreWatch, batcher: Batcher) -> None:
-        """Probes the cores if no request does, and ends the process if they hang or fail."""
-        settings = self._predictor.settings
-        shortest = next(iter(settings.pad_to), settings.max_input_tokens)
-        async for _ in ticks(REPORT_PERIOD_S, first_after_s=REPORT_PERIOD_S):
-            if complaint := watch.complaint():
-                send(self._reports, {"failed": complaint})
-                os._exit(3)
-            if watch.needs_probe():
-                self._probing = asyncio.create_task(batcher.probe(partial(probe_cores, self._predictor, shortest)))
-            send(self._reports, {})
+async def _watch_cores(watch: CoreWatch, batcher: Batcher, predictor: Predictor, reports: TextIO) -> None:
+    """Probes the cores if no request does, and ends the process if they hang or fail."""
+    shortest = next(iter(predictor.settings.pad_to), predictor.settings.max_input_tokens)
+    async for _ in ticks(REPORT_PERIOD_S, first_after_s=REPORT_PERIOD_S):
+        if complaint := watch.complaint():
+            send(reports, {"failed": complaint})
+            os._exit(3)
+        if watch.needs_probe():
+            probing = asyncio.create_task(batcher.probe(partial(probe_cores, predictor, shortest)))
+            probing.add_done_callback(asyncio.Task.result)
+        send(reports, {})
 
 
 async def _launcher_ends(ended: asyncio.Event) -> None:

@@ -1,10 +1,8 @@
 """Decodes several tokens at once over a cache that has all its places from the start: an `Engine` of the decoding loop.
 
-A `Program` runs the graphs at one of a few sizes of batch: TensorRT and PyTorch each have
-theirs. Shapes and addresses of a program never change, so that its steps can be CUDA graphs; a batch is padded to the
-next size. A row that has ended is decoded further until all have, and what it says then is dropped by the loop.
-
-There is one batch at a time: the next one takes over the memory.
+A `Program` runs the graphs at one of a few sizes of batch. Its shapes and addresses never change, so that its steps can
+be CUDA graphs. A batch is padded to the next size. A row that has ended is decoded further until all have. The next
+batch takes over the memory.
 """
 
 from collections.abc import Sequence

@@ -101,7 +101,6 @@ class TensorRtProgram:
         return answer
 
     def _write(self, token_ids: Tokens, mask: Tokens, start: int) -> None:
-        """Leaves a batch where the upload begins."""
         self._position[:], self._tokens[:] = 0, start
         self._token_ids[:], self._mask[:] = token_ids, mask
 
@@ -140,7 +139,6 @@ class TensorRtProgram:
         return context
 
     def _view(self, start: int, rows: int, columns: int) -> Tokens:
-        """Returns a part of the pinned memory as numbers."""
         return self._staged[start : start + 8 * rows * columns].view(np.int64).reshape(rows, columns)
 
 

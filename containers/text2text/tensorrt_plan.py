@@ -3,15 +3,16 @@
     encoder.7.5.plan   built for compute capability 7.5; a folder may have the plans of several GPUs
 
 All work goes to one stream, so results are there only after `Cuda.wait`. Memory and captured graphs are freed with the
-`Cuda` that made them. Needs `cuda-bindings` and `tensorrt` (or only its bindings and an image's libraries) in the
-version that built the plan. The calls follow NVIDIA's samples (samples/python/common_runtime.py) and its guide to CUDA
-graphs: one context per captured graph, and activations in memory that contexts share.
+`Cuda` that made them. Needs `cuda-bindings` and `tensorrt` in the version that built the plan. Source: NVIDIA's
+samples/python/common_runtime.py and its guide to CUDA graphs.
 """
 
 import ctypes
+import importlib
 import math
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,8 @@ class Cuda:
         self._call(runtime.cudaSetDevice(device))
         self._stream = self._call(runtime.cudaStreamCreate())
         self.stream = int(self._stream)
-        # What frees each thing that was taken, in the order in which they were taken.
-        self._taken: list[tuple[Callable[[Any], Any], Any]] = []
-        # A process that ends frees its memory anyway.
-        weakref.finalize(self, _free, self._taken).atexit = False
+        self._taken = ExitStack()  # frees memory and graphs, the last first
+        weakref.finalize(self, self._taken.close).atexit = False  # a process that ends frees its memory anyway
 
     def compute_capability(self) -> str:
         known = self._runtime.cudaDeviceAttr
@@ -69,13 +68,13 @@ class Cuda:
     def allocate(self, size: int) -> int:
         """Allocates at least one byte, because an empty tensor needs an address, too."""
         address = int(self._call(self._runtime.cudaMalloc(max(size, 1))))
-        self._taken.append((self._runtime.cudaFree, address))
+        self._taken.callback(self._runtime.cudaFree, address)
         return address
 
     def pinned(self, size: int) -> NDArray[np.uint8]:
         """Returns host memory that the device reads and writes by itself, which a captured copy needs."""
         address = int(self._call(self._runtime.cudaHostAlloc(size, self._runtime.cudaHostAllocDefault)))
-        self._taken.append((self._runtime.cudaFreeHost, address))
+        self._taken.callback(self._runtime.cudaFreeHost, address)
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
     def upload(self, address: int, values: NDArray[Any]) -> None:
@@ -104,7 +103,7 @@ class Cuda:
         graph = self._call(runtime.cudaStreamEndCapture(self._stream))
         launch = self._call(runtime.cudaGraphInstantiate(graph, 0))
         self._call(runtime.cudaGraphDestroy(graph))
-        self._taken.append((runtime.cudaGraphExecDestroy, launch))
+        self._taken.callback(runtime.cudaGraphExecDestroy, launch)
         return launch
 
     def launch(self, graph: Any) -> None:
@@ -124,20 +123,12 @@ class Cuda:
         return answer[1] if len(answer) > 1 else None
 
 
-def _free(taken: list[tuple[Callable[[Any], Any], Any]]) -> None:
-    for free, it in reversed(taken):
-        free(it)
-
-
 def import_tensorrt() -> Any:
-    """Returns TensorRT's module. A wheel of its bindings alone calls it otherwise than a whole installation."""
+    """Returns TensorRT's module. A wheel of its bindings alone has another name than a whole installation."""
     try:
-        import tensorrt_bindings  # type: ignore[import-not-found,unused-ignore]
+        return importlib.import_module("tensorrt_bindings")
     except ModuleNotFoundError:
-        import tensorrt  # type: ignore[import-not-found,unused-ignore]
-
-        return tensorrt
-    return tensorrt_bindings
+        return importlib.import_module("tensorrt")
 
 
 class Plan:

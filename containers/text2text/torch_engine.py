@@ -3,13 +3,12 @@
     encoder.pt, decoder.pt   TorchScript of the static graphs; their weights are fp32 or fp16
 
 On a GPU a program's encoder and its next `TOKENS_PER_LAUNCH` tokens are a CUDA graph each, captured when the engine is
-loaded: one upload a request and one download a launch. On CPU the same calls run as they are, which is how they are
-tested; ONNX Runtime is the faster one there. Not run on a GPU where this was written: there is none.
+loaded. Tests run the same calls on CPU. Not tested on a GPU.
 """
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from .decoding import Tokens
 from .static_cache import TOKENS_PER_LAUNCH, StaticEngine, batch_sizes
 
 WARM_UPS = 3  # Runs before a capture, in which cuBLAS takes its workspaces: what allocates cannot be captured
-Graph = Callable[..., Any]
+Step = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def load(folder: Path, device: str, *, most_rows: int, longest: int) -> StaticEngine:
@@ -108,12 +107,8 @@ class TorchProgram:
         self.past.copy_(past)
         self._answer.copy_(self._said, non_blocking=True)
 
-    def _step(self, tokens: Tensor, position: Tensor, past: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Returns next_tokens, logits, present and next_position."""
-        made: tuple[Tensor, Tensor, Tensor, Tensor] = self._decoder(
-            tokens, position, self._cross_bias, self._cross, past
-        )
-        return made
+    def _step(self, tokens: Tensor, position: Tensor, past: Tensor) -> Step:
+        return cast(Step, self._decoder(tokens, position, self._cross_bias, self._cross, past))
 
     def _captured(self, work: Callable[[], None]) -> Callable[[], None]:
         """Returns `work` as a CUDA graph, which runs it again over the same memory; on CPU as it is."""
@@ -129,8 +124,7 @@ class TorchProgram:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             work()
-        replay: Callable[[], None] = graph.replay
-        return replay
+        return graph.replay
 
     def _wait(self) -> None:
         if self._device.type == "cuda":

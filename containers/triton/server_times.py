@@ -1,14 +1,13 @@
 """Prints every minute how long requests waited and computed in Triton, as metrics for CloudWatch Logs.
 
-`serve` starts it next to Triton, on a port of loopback with Triton's counters. SageMaker keeps what a container prints,
-even without a network. The values are means over the requests of the last period, in milliseconds:
+`serve` starts it next to Triton, on a port of loopback with Triton's counters. The values are means over the requests
+of the last period, in milliseconds:
 
     QueueTime     waiting for instances of all models that a request passes
     ComputeTime   placing inputs, running the models and taking outputs
 
 An ensemble's own counters have its models' computing, but not their waiting, so the waiting is summed over all models.
-A response from Triton's cache counts as a request that hardly waits and computes. A period without requests prints
-nothing. A failure is logged once and does not affect serving. The process ends with `serve`.
+A period without requests prints nothing. A failure is logged once. The process ends with `serve`.
 """
 
 import http.client
@@ -23,7 +22,6 @@ from ..embedded_metrics import LogMetric, dimensions, document
 
 ADDRESS = "127.0.0.1"
 ANSWER_TIMEOUT_S = 5
-MICROSECONDS_PER_MILLISECOND = 1000
 SAMPLE = re.compile(r'^nv_inference_(\w+)\{(?:[^}]*,)?model="([^"]*)"[^}]*\} (\S+)$', re.MULTILINE)
 """A counter, its model and its value, in Prometheus' text format as Triton writes it."""
 COMPUTE = ("compute_input_duration_us", "compute_infer_duration_us", "compute_output_duration_us")
@@ -52,11 +50,8 @@ class TritonCounters:
         requests = self.requests - before.requests
         if requests <= 0:
             return []
-        per_request_ms = 1 / (requests * MICROSECONDS_PER_MILLISECOND)
-        return [
-            LogMetric("QueueTime", "Milliseconds", round((self.queue_us - before.queue_us) * per_request_ms, 3)),
-            LogMetric("ComputeTime", "Milliseconds", round((self.compute_us - before.compute_us) * per_request_ms, 3)),
-        ]
+        sums = {"QueueTime": self.queue_us - before.queue_us, "ComputeTime": self.compute_us - before.compute_us}
+        return [LogMetric(name, "Milliseconds", round(us / 1000 / requests, 3)) for name, us in sums.items()]
 
 
 def print_each_period(

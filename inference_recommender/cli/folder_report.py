@@ -14,9 +14,8 @@ from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.page import page, render
 from inference_recommender.report.run_report import draw, proof_report, run_report
 from inference_recommender.report.simulation_plots import worst_day_plot
-from inference_recommender.report.simulation_report import simulation_report
+from inference_recommender.report.simulation_report import SIMULATION, Simulation, stored_report
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.simulate.simulation_file import SIMULATION, Simulation
 from inference_recommender.tune.folder import PLAN, TuneFolder
 from inference_recommender.tune.tune_report import tune_figures
 from workloads import ProjectError, Proof
@@ -46,7 +45,7 @@ def read_report(path: Path) -> Report:
         case "experiment":
             return experiment_report(name, conclude(ExperimentFolder(path)), inputs)
         case "simulation":
-            return simulation_report(name, Simulation.from_json(path / SIMULATION), run_folder.workload(), inputs)
+            return stored_report(Simulation.from_json(path / SIMULATION))
         case "tune":
             return TuneFolder(path).result()
         case "proof":
@@ -69,7 +68,7 @@ def write_page(path: Path) -> Path:
             report = TuneFolder(path).result()
             run_folder.keep_report(page(report, tune_figures(report)))
         case "simulation":
-            figures = {"Worst day": worst_day_plot(Simulation.from_json(path / SIMULATION))}
+            figures = {"Worst day": worst_day_plot(Simulation.from_json(path / SIMULATION).day)}
             run_folder.keep_report(page(read_report(path), figures))
         case _:
             figures = {"Latency by load": plots.of_proof(Proof.from_json(path / PROOF))}

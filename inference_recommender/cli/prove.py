@@ -26,8 +26,7 @@ from inference_recommender.measure.system import (
 from inference_recommender.output import Commands, add_command, stdout_console, tell, warn
 from inference_recommender.payloads import payload_archive
 from inference_recommender.report.inputs import read_inputs
-from inference_recommender.report.rewrite import rewrite
-from inference_recommender.report.run_report import proof_report
+from inference_recommender.report.run_report import proof_report, rewrite
 from inference_recommender.report.text import show
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from workloads import (
@@ -188,12 +187,8 @@ def _run(proving: Proving, run_folder: RunFolder) -> Proof:
 
 def _print_plan(stderr: Console, proving: Proving) -> None:
     tell(stderr, f"Warm-up: {WARM_UP_PROBE_S:.0f} s to {LONGEST_WARM_UP_S:.0f} s")
-    for each in proving.plan():
-        tell(
-            stderr,
-            f"{_words(each.load.name)}: {each.rate_per_minute:,.0f} invocations/min, {each.shortest_s:.0f} s to "
-            f"{each.longest_s:.0f} s",
-        )
+    for name, rate, shortest_s, longest_s in proving.plan():
+        tell(stderr, f"{_words(name)}: {rate:,.0f} invocations/min, {shortest_s:.0f} s to {longest_s:.0f} s")
 
 
 def _print_look(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from rich.console import Console
@@ -13,9 +14,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from inference_recommender.cli import arguments
 from inference_recommender.output import Commands, add_command, stdout_console, tell
-from inference_recommender.report.inputs import FolderInputs
-from inference_recommender.report.simulation_report import simulation_report
+from inference_recommender.report.inputs import read_inputs
+from inference_recommender.report.simulation_report import (
+    FIXED,
+    RECOMMENDED,
+    SIMULATION,
+    CompletedSimulation,
+    simulation_document,
+)
 from inference_recommender.report.text import show
+from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate.policy import Policy, TrafficSource
 from inference_recommender.simulate.policy_search import (
     SEARCH_SEEDS,
@@ -26,13 +34,6 @@ from inference_recommender.simulate.policy_search import (
 )
 from inference_recommender.simulate.seeds import PolicyResult, SimulationCase, Tolerance, workers
 from inference_recommender.simulate.shapes import SHAPES, shape
-from inference_recommender.simulate.simulation_file import (
-    FIXED,
-    RECOMMENDED,
-    frontier_results,
-    simulation_of,
-    write_folder,
-)
 from inference_recommender.simulate.sized_service import (
     SizedService,
     given_minimums,
@@ -41,7 +42,7 @@ from inference_recommender.simulate.sized_service import (
     recommended_policy,
     sized_service,
 )
-from inference_recommender.simulate.trace import Trace, read_trace
+from inference_recommender.simulate.trace import DEFAULT_DAYS, Trace, read_trace, recorded, trace_csv
 from workloads import ROOT, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.files import from_here
 
@@ -66,9 +67,9 @@ TRACE is one of
 - cloudwatch:ENDPOINT, the recorded invocations of an endpoint
 
 The policy is compared with a fixed fleet of the recommended size, and with an ideal fleet that knows the future.
---set policy.KEY=VALUE adds another policy, with keys of `autoscaling` in recommendation.json.
---optimise searches the cheapest policy within the tolerance and writes it into the recommendation for review; the next
-`cdk deploy` uses it. [simulation] in workload.toml has the start times, the tolerance and how gaps are filled.
+--set policy.KEY=VALUE adds another policy, with keys of `autoscaling` in recommendation.json. --optimise searches
+the cheapest policy within the tolerance and writes it into the recommendation for review; the next `cdk deploy` uses
+it. [simulation] in workload.toml has the start times, the tolerance and how gaps are filled.
 
 Exit code 0: the minutes over the objective are within the tolerance; 1: they are not. A folder below runs/ keeps the
 result; `report` renders it."""
@@ -129,17 +130,21 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     seeds = range(options.seeds or (SEEDS_OF_LONG if case.minutes > LONG_MINUTES else SEEDS))
     found = _searched(case, service.policy, seeds, workload, stderr) if options.optimise else None
     results = _results(case, service, policy, seeds, found, stderr)
-    simulation = simulation_of(case, service, workload, results, datetime.now(UTC), found)
-    recorded = traffic.load(0) if options.trace.startswith(CLOUDWATCH) else None
-    run = write_folder(options.runs, simulation, workload, recorded)
+    done = CompletedSimulation(case=case, service=service, workload=workload, results=results, search=found)
+    run, now = _new_folder(options.runs, workload), datetime.now(UTC)
+    run.keep_workload(workload)
+    if options.trace.startswith(CLOUDWATCH):
+        run.keep_text("trace.csv", trace_csv(traffic.load(0)))
+    simulation = simulation_document(run.path.name, done, read_inputs(run.path), now)
+    simulation.write_json(run.path / SIMULATION)
     if options.json:
         print(simulation.model_dump_json(indent=2))
     else:
-        show(simulation_report(run.path.name, simulation, workload, FolderInputs()), stdout_console())
+        show(simulation.report, stdout_console())
     tell(stderr, f"Kept in {run}. `python -m inference_recommender report {run}` draws it.")
     if found:
-        _write(options.source or folder.recommendation_file, workload, case, service, found, stderr)
-    return 0 if simulation.safe else EXCEEDED
+        _write(options.source or folder.recommendation_file, done, found, stderr)
+    return 0 if done.safe else EXCEEDED
 
 
 def _searched(
@@ -168,7 +173,7 @@ def _results(
     found: PolicySearchResult | None,
     stderr: Console,
 ) -> dict[str, PolicyResult]:
-    """Returns the judged policy, the recommended one, a fixed fleet, and the frontier of a search, by name."""
+    """Returns the judged policy, the recommended one and a fixed fleet by name."""
     size = max(service.candidate.instance_count or 1, policy.min_capacity)
     fixed = replace(policy, min_capacity=size, max_capacity=size, scheduled_minimums=())
     policies = {REQUESTED: policy, RECOMMENDED: service.policy, FIXED: fixed}
@@ -184,18 +189,19 @@ def _results(
     results = {RECOMMENDED: found.today, **results}
     if found.chosen is not found.today:
         results = {"chosen" if found.safe else "nearest": found.chosen, **results}
-    return {**results, **frontier_results(found.frontier(), results)}
+    return results
 
 
-def _write(
-    file: Path,
-    workload: Workload,
-    case: SimulationCase,
-    service: SizedService,
-    found: PolicySearchResult,
-    stderr: Console,
-) -> None:
+def _new_folder(runs: Path, workload: Workload) -> RunFolder:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    name = f"{workload.name}-simulation-{stamp}".replace("_", "-")
+    paths = (runs / (f"{name}-{number}" if number > 1 else name) for number in count(1))
+    return RunFolder(next(path for path in paths if not path.exists()))
+
+
+def _write(file: Path, done: CompletedSimulation, found: PolicySearchResult, stderr: Console) -> None:
     """Writes the chosen policy into the recommendation, if it is confirmed and one was simulated."""
+    workload, service = done.workload, done.service
     if not found.safe:
         why = "was confirmed on held-out seeds" if found.chosen.is_within_tolerance else "is within the tolerance"
         tell(stderr, f"Nothing was written: no policy {why}.", "yellow")
@@ -204,8 +210,7 @@ def _write(
     elif found.chosen is found.today:
         tell(stderr, f"{from_here(file)} has this policy already.")
     else:
-        given = given_minimums(workload)
-        optimised_recommendation(service.recommendation, found, case, given).write_json(file)
+        optimised_recommendation(service.recommendation, found, done.case, given_minimums(workload)).write_json(file)
         tell(stderr, f"Written: {from_here(file)}. The next `cdk deploy` uses it.")
         if before := service.autoscaling.simulated:
             tell(stderr, f"It replaces the policy that was chosen on {before.trace}.")
@@ -261,7 +266,6 @@ def _traffic(options: argparse.Namespace, workload: Workload) -> TrafficSource:
     name: str = options.trace
     if name.startswith(CLOUDWATCH):
         from aws_api.session import AwsSession  # boto3, which traces and shapes do without
-        from inference_recommender.simulate.cloudwatch import DEFAULT_DAYS, recorded
 
         return recorded(AwsSession(), name.removeprefix(CLOUDWATCH), options.days or DEFAULT_DAYS, datetime.now(UTC))
     for known in SHAPES:

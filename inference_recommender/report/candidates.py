@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from workloads import Candidate, LatencyObjective, PayloadLengths, Provenance, Sizing
+from workloads import Candidate, LatencyObjective, PayloadLengths, Provenance
 from workloads.instances import instance_shape
 from workloads.recommendation import ScalingAdvice
 
@@ -47,12 +46,8 @@ def notes(candidate: Candidate) -> Iterator[str]:
         yield f"Warm-up: {candidate.warm_up_s:g} s, not counted."
     if candidate.scaling_advice:
         yield advice_text(candidate.scaling_advice)
-    if latencies := client_latencies(candidate):
-        worst = latencies[-1]
-        yield (
-            f"Client latency {worst.percentile}: {worst.from_send_ms:.4g} ms from send, "
-            f"{worst.from_intended_ms:.4g} ms from intended send."
-        )
+    for name, sent, intended in client_latencies(candidate)[-1:]:
+        yield f"Client latency {name}: {sent:.4g} ms from send, {intended:.4g} ms from intended send."
 
 
 def advice_text(advice: ScalingAdvice) -> str:
@@ -65,27 +60,13 @@ def advice_text(advice: ScalingAdvice) -> str:
     return f"AWS's own scaling policy, without a latency objective: {least} to {most} instances{target}."
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ClientLatency:
-    """Client latency at one percentile, from the actual and from the intended send."""
-
-    percentile: str
-    from_send_ms: float
-    from_intended_ms: float
-
-    @property
-    def difference_ms(self) -> float:
-        """Milliseconds that a request waited because the generator or its connections were busy."""
-        return self.from_intended_ms - self.from_send_ms
-
-
-def client_latencies(candidate: Candidate) -> tuple[ClientLatency, ...]:
-    """Returns every percentile that was measured both ways, lowest first."""
+def client_latencies(candidate: Candidate) -> list[tuple[str, float, float]]:
+    """Returns client latency in ms from the actual and from the intended send, by percentile, lowest first. A request
+    waited for the difference because the generator or its connections were busy.
+    """
     sent, intended = candidate.client_latency_ms, candidate.client_latency_from_intended_ms
     both = sorted(sent.keys() & intended.keys(), key=lambda name: float(name[1:]))
-    return tuple(
-        ClientLatency(percentile=name, from_send_ms=sent[name], from_intended_ms=intended[name]) for name in both
-    )
+    return [(name, sent[name], intended[name]) for name in both]
 
 
 def rows_text(objective: LatencyObjective, candidate: Candidate | None) -> str:
@@ -120,45 +101,6 @@ def lengths_text(lengths: PayloadLengths) -> str:
     )
 
 
-def count_text(candidate: Candidate, peak_invocations_per_minute: int, sizing: Sizing) -> str:
-    """Returns the instances for the peak, for each kind of headroom in `sizing`, and in total, as sentences."""
-    count, parts = candidate.instance_count or 0, candidate.instance_count_parts
-    need, rate = parts.get("peak", count), f"{candidate.max_invocations_per_minute or 0:,.0f}"
-    each = " each" if need > 1 else ""
-    peak = f"The peak of {peak_invocations_per_minute:,} invocations/min needs {_instances(need)} at {rate}{each}"
-    if not parts:  # a recommendation of an older version
-        return f"{peak}, headroom included."
-    added = ", ".join(f"{words} {parts.get(key) or 'none'}" for key, words in _headroom(sizing))
-    if not added:
-        return f"{peak}. No headroom is configured."
-    return f"{peak}. {added[0].upper()}{added[1:]}: {_instances(count)} in all."
-
-
-def _headroom(sizing: Sizing) -> Iterator[tuple[str, str]]:
-    """Yields each key of [sizing] that adds headroom, and its words, in the order in which `fleet` applies them."""
-    if sizing.burst_factor > 1:
-        yield "burst_factor", f"bursts of {sizing.burst_factor:g} times the peak add"
-    if sizing.headroom > 0:
-        yield "headroom", f"{sizing.headroom * 100:g} % headroom adds"
-    if sizing.spare_instances:
-        spare = sizing.spare_instances
-        yield "spare_instances", f"{spare} spare {'instance adds' if spare == 1 else 'instances add'}"
-    if sizing.availability_zones:
-        yield "availability_zones", f"the loss of one of {sizing.availability_zones} availability zones adds"
-    if sizing.min_instances > 1:
-        yield "min_instances", f"the minimum of {sizing.min_instances} instances adds"
-
-
-def scaling_text(candidate: Candidate, sizing: Sizing) -> str:
-    if candidate.autoscaling is None:
-        return ""
-    target = candidate.autoscaling.target_invocations_per_instance
-    return (
-        f"Autoscaling adds an instance when the average exceeds {target:,.0f} invocations/min per instance, "
-        f"{sizing.safety_factor * 100:g} % of its capacity."
-    )
-
-
 def cpu_of(candidate: Candidate, origin: Provenance) -> str | None:
     """Returns the CPU utilisation. A machine that stands in for an instance type has its own number of cores."""
     shape = instance_shape(candidate.instance_type)
@@ -180,7 +122,3 @@ def cores(machine: str) -> int | None:
     """Returns the cores in a machine's description, such as "AMD EPYC with 2 cores"."""
     match = re.search(r"with (\d+) cores?$", machine)
     return int(match[1]) if match else None
-
-
-def _instances(count: int) -> str:
-    return f"{count:,} instance{'s' if count != 1 else ''}"

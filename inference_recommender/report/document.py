@@ -1,24 +1,7 @@
 """The result of a command: one typed document, which `text`, `page`, `markdown` and `as_json` render.
 
-A command builds a `Report` and hands it to a renderer. It formats no table of its own:
-
-    report = Report(
-        kind="comparison",
-        name="new against old",
-        workload="spellcheck",
-        objective="P99 model latency ≤ 50 ms at 30,000 invocations/min",
-        verdict="met",
-        decision="No regression was found.",
-        highlights=(Highlight(label="P99 (limit 50 ms)", value="38 ms"),),
-        cautions=("Measured on this machine, not on SageMaker.",),
-        tables=(table("figures", "Figures", (("figure", "figure", ""), ("ms", "ms", ",.4g")), [("P99", 38.0)]),),
-    )
-    show(report, stdout_console())  # report/text.py
-    page(report, plots)             # report/page.py
-    markdown(report)                # report/markdown.py
-    print(as_json(report))
-
-Figures are numbers, with their unit in the column's name. An unknown figure is None, never 0.
+A command builds a `Report` and hands it to a renderer; it formats no table of its own. Figures are numbers, with their
+unit in the column's name. An unknown figure is None, never 0.
 """
 
 import json

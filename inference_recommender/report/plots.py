@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator
 
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.capacity.time_series import Series
@@ -71,11 +71,7 @@ MOST_PHASE_NAMES = 8
 
 
 def latency_against_rate(
-    series: Series,
-    measured: Measurement,
-    candidate: Candidate,
-    objective: LatencyObjective,
-    proof: Proof | None = None,
+    series: Series, measured: Measurement, candidate: Candidate, objective: LatencyObjective, proof: Proof | None = None
 ) -> Plot:
     """Draws the objective's percentile over the rate of an instance: of closed-loop users, of open arrivals by the
     estimate, by probes and by a proof. Vertical lines are the closed-loop rate and the capacity with its interval.
@@ -203,28 +199,6 @@ def _phase_starts_s(traffic_pattern: Mapping[str, Any] | None) -> Sequence[float
         case _:
             return ()
     return list(accumulate(durations[:-1], initial=0.0))
-
-
-def latency_distribution(quantiles_ms: Mapping[str, float], objective: LatencyObjective) -> Plot:
-    """Draws the share of invocations answered within a model latency, over the whole test."""
-    figure, axes = new_figure()
-    shares = [float(name[1:]) for name in quantiles_ms]
-    axes.plot(
-        list(quantiles_ms.values()),
-        shares,
-        color=BLUE,
-        marker="o",
-        markersize=4,
-        linewidth=1.8,
-        label="model latency",
-    )
-    axes.axvline(objective.model_latency_ms, color=RED, linewidth=1.2, linestyle="--", label=asked(objective))
-    axes.set(xlabel="model latency, ms", ylabel="invocations answered within, %", xscale="log", ylim=(0, 102))
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    legend(figure, axes, columns=2)
-    return drawn(figure)
 
 
 def asked(objective: LatencyObjective) -> str:

@@ -1,6 +1,7 @@
 """The reports of a run with a recommendation and of a proof. Pure, except for `draw`."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from inference_recommender.measurement import Measurement, local_caution
@@ -9,14 +10,12 @@ from inference_recommender.report.candidates import (
     candidate_name,
     caveats,
     client_latencies,
-    count_text,
     cpu_of,
     fleet_text,
     lengths_text,
     loss_text,
     no_candidate,
     rows_text,
-    scaling_text,
 )
 from inference_recommender.report.configuration import configuration_table
 from inference_recommender.report.document import Highlight, Plot, Report, ReportVerdict, Table, objective_text, table
@@ -30,7 +29,6 @@ from inference_recommender.report.sections import (
     cold_start_table,
     fleet_highlights,
     generator_table,
-    lengths_table,
     present,
 )
 from inference_recommender.run_folder import RunFolder
@@ -111,8 +109,6 @@ def run_report(
                 candidates_table(candidates, objective),
                 proof_table(proof) if proof else None,
                 _details(recommendation),
-                _fleet(chosen) if chosen else None,
-                lengths_table(recommendation.lengths),
                 queue_table(measured),
                 cold_start_table(recommendation.cold_start),
                 _client_latency(candidates),
@@ -120,7 +116,7 @@ def run_report(
                 configuration_table(workload, candidates),
             ]
         ),
-        notes=(*candidate_lines(candidates), *_explained(recommendation, workload)),
+        notes=(*(f"{candidate_name(each)}: {caveats(each)}" for each in candidates), *_explained(recommendation)),
         proof=proof,
         not_tested=(*_untested(recommendation), *_queue_untested(recommendation, measured)),
         environment={
@@ -134,22 +130,6 @@ def run_report(
             "run": origin.run,
             **inputs.facts(),
         },
-    )
-
-
-def recommendation_report(recommendation: Recommendation) -> Report:
-    """Returns what a terminal shows of a recommendation without its folder."""
-    candidates = recommendation.candidates
-    return Report(
-        kind="run",
-        name=recommendation.provenance.job_name,
-        workload=recommendation.workload,
-        objective=objective_text(recommendation.objective),
-        verdict=run_verdict(recommendation),
-        decision=run_decision(recommendation),
-        cautions=tuple(_cautions(recommendation)),
-        tables=(candidates_table(candidates, recommendation.objective),),
-        notes=(*candidate_lines(candidates), *_explained(recommendation)),
     )
 
 
@@ -221,16 +201,8 @@ def candidates_table(candidates: Sequence[Candidate], objective: LatencyObjectiv
     )
 
 
-def candidate_lines(candidates: Sequence[Candidate]) -> tuple[str, ...]:
-    """Returns a line for each candidate: why it meets or misses the objective, and caveats."""
-    return tuple(f"{candidate_name(each)}: {caveats(each)}" for each in candidates)
-
-
-def _explained(recommendation: Recommendation, workload: Workload | None = None) -> Iterator[str]:
+def _explained(recommendation: Recommendation) -> Iterator[str]:
     chosen, objective = recommendation.recommended, recommendation.objective
-    if chosen is not None and workload is not None and chosen.autoscaling is not None:
-        yield count_text(chosen, objective.peak_invocations_per_minute, workload.sizing)
-        yield scaling_text(chosen, workload.sizing)
     if chosen is not None and "not covered" not in (loss := loss_text(chosen, objective)):
         yield loss
     if rows := rows_text(objective, chosen):
@@ -258,65 +230,55 @@ def _details(recommendation: Recommendation) -> Table:
     return table("details", "Candidates in detail", DETAILS, rows, DETAILS_NOTE, detail=True)
 
 
-def _fleet(chosen: Candidate) -> Table | None:
-    """Returns the instances that the peak needs and those that each kind of headroom added."""
-    parts = [(name.replace("_", " "), count) for name, count in chosen.instance_count_parts.items() if count]
-    columns = (("part", "for", ""), ("instances", "instances", ",d"))
-    return table("fleet", "Instances", columns, parts, detail=True) if len(parts) > 1 else None
-
-
 def _client_latency(candidates: Sequence[Candidate]) -> Table | None:
     rows = [
-        (candidate_name(candidate), each.percentile, each.from_send_ms, each.from_intended_ms, each.difference_ms)
+        (candidate_name(candidate), name, sent_ms, intended_ms, intended_ms - sent_ms)
         for candidate in candidates
-        for each in client_latencies(candidate)
+        for name, sent_ms, intended_ms in client_latencies(candidate)
     ]
     return table("client-latency", "Client latency", CLIENT_LATENCY, rows, detail=True) if rows else None
 
 
 def run_plots(
-    workload: Workload,
-    recommendation: Recommendation,
-    measured: Sequence[Measurement],
-    request: Mapping[str, Any],
+    workload: Workload, recommendation: Recommendation, measured: Sequence[Measurement], request: Mapping[str, Any]
 ) -> dict[str, Plot]:
-    """Returns the plots of a run by title. `request` is the job's: the plots show the traffic that it defines."""
+    """Returns the plots of the tests with a time series, by title. `request` is the job's, with its traffic."""
     known: dict[str, Plot] = {}
-    for measurement, candidate in zip(measured, recommendation.candidates, strict=False):
-        proof = recommendation.proof if candidate == recommendation.recommended else None
-        for title, plot in _test_plots(workload, measurement, candidate, request, proof):
-            known[f"{title}: {measurement.instance_type}"] = plot
+    objective, traffic = workload.latency_objective, request["InputConfig"].get("TrafficPattern")
+    for one, candidate in zip(measured, recommendation.candidates, strict=False):
+        if one.series is None or not one.series.seconds:
+            continue
+        series, proof = one.series.complete(), recommendation.proof if candidate == recommendation.recommended else None
+        known[f"Throughput over time: {one.instance_type}"] = plots.throughput_over_time(series, traffic, one.warm_up_s)
+        against = plots.latency_against_rate(series, one, candidate, objective, proof)
+        known[f"Latency against rate: {one.instance_type}"] = against
     return known
-
-
-def _test_plots(
-    workload: Workload, measured: Measurement, candidate: Candidate, request: Mapping[str, Any], proof: Proof | None
-) -> Iterator[tuple[str, Plot]]:
-    """Yields the plots of one test by title; none without a time series."""
-    series = measured.series
-    if series is None or not series.seconds:
-        return
-    objective, complete = workload.latency_objective, series.complete()
-    traffic = request["InputConfig"].get("TrafficPattern")
-    yield "Throughput over time", plots.throughput_over_time(complete, traffic, measured.warm_up_s)
-    yield "Latency against rate", plots.latency_against_rate(complete, measured, candidate, objective, proof)
-    if series.model_latency_quantiles_ms:
-        distribution = plots.latency_distribution(series.model_latency_quantiles_ms, objective)
-        yield "Latency distribution", distribution
 
 
 def draw(run_folder: RunFolder) -> None:
     """Writes a run's report.html from its folder. Raises `UsageError` or `InvalidDocument`."""
-    run_folder.keep_report(run_page(run_folder))
-
-
-def run_page(run_folder: RunFolder) -> str:
-    """Returns the page of a run from its folder. Raises `UsageError` or `InvalidDocument`."""
     workload, recommendation, measured = run_folder.workload(), run_folder.recommendation(), run_folder.measurements()
-    report = run_report(
-        run_folder.path.resolve().name, workload, recommendation, read_inputs(run_folder.path), measured
-    )
-    return page(report, run_plots(workload, recommendation, measured, run_folder.request()))
+    name, inputs = run_folder.path.resolve().name, read_inputs(run_folder.path)
+    report = run_report(name, workload, recommendation, inputs, measured)
+    run_folder.keep_report(page(report, run_plots(workload, recommendation, measured, run_folder.request())))
+
+
+def rewrite(recommendation: Recommendation, file: Path, runs: Path) -> Path | None:
+    """Writes a changed recommendation to `file` and to its run's folder, and draws the report again.
+
+    Returns that report, or None if the run's folder is on another machine. The folder is that of the file, as in a
+    release, or the one of the run's name in `runs`.
+    """
+    recommendation.write_json(file)
+    for path in (file.parent, runs / Path(recommendation.provenance.run).name):
+        run_folder = RunFolder(path)
+        if not (path / "measurements.json").exists():
+            continue
+        if run_folder.recommendation().provenance == recommendation.provenance:
+            run_folder.keep_recommendation(recommendation)
+            draw(run_folder)
+            return run_folder.report
+    return None
 
 
 def proof_report(name: str, proof: Proof, workload: Workload | None, inputs: FolderInputs) -> Report:

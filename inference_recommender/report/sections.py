@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
-from inference_recommender.capacity.limit import MAX_CPU_SHARE, MAX_LAG_MS
+from inference_recommender.capacity.statistics import MAX_CPU_SHARE, MAX_LAG_MS
 from inference_recommender.report.candidates import UNKNOWN, candidate_name
 from inference_recommender.report.document import Highlight, Table, table
 from inference_recommender.report.inputs import FolderInputs
-from workloads import Candidate, ColdStart, LatencyObjective, PayloadLengths, Proof, TokenCounts
+from workloads import Candidate, ColdStart, LatencyObjective, Proof
 
 OTHER_PAYLOADS = "Payloads other than those in payloads.jsonl."
 COLD_START = "Cold start: the time until a new instance answers within the objective."
@@ -28,14 +28,6 @@ STAGE_COLUMNS = (
     ("seconds", "median, s", ".3f"),
     ("shortest_s", "shortest, s", ".3f"),
     ("longest_s", "longest, s", ".3f"),
-)
-LENGTH_COLUMNS = (
-    ("of", "tokens of", ""),
-    ("mean", "mean", ",.1f"),
-    ("p50", "P50", "d"),
-    ("p90", "P90", "d"),
-    ("p99", "P99", "d"),
-    ("maximum", "longest", "d"),
 )
 GENERATOR_COLUMNS = (("figure", "worst of all probes", ""), ("worst", "value", ".3g"), ("limit", "limit", ".3g"))
 
@@ -92,23 +84,6 @@ def cold_start_text(cold_start: ColdStart) -> str:
     elif cold_start.fetch_s is None:
         sentences.append("SageMaker does not report instance, image and archive separately.")
     return " ".join(sentences)
-
-
-def lengths_table(lengths: PayloadLengths | None) -> Table | None:
-    """Returns the percentiles of the payloads' tokens; None if they were not counted."""
-    if lengths is None:
-        return None
-    counts = [("requests", lengths.input_tokens), ("answers", lengths.output_tokens)]
-    rows = [(name, *_percentiles(each)) for name, each in counts if each is not None]
-    note = (
-        f"The recommendation is valid for these lengths: {lengths.payloads:,} payloads. The model accepts up to "
-        f"{lengths.max_input_tokens} tokens."
-    )
-    return table("lengths", "Payload lengths", LENGTH_COLUMNS, rows, note, detail=True)
-
-
-def _percentiles(counts: TokenCounts) -> tuple[float | int, ...]:
-    return counts.mean, counts.p50, counts.p90, counts.p99, counts.maximum
 
 
 def generator_table(inputs: FolderInputs) -> Table | None:

@@ -1,8 +1,9 @@
-"""The report of a simulation, and its page. Pure."""
+"""The report of a simulation, and the document of simulation.json. Pure."""
 
 import json
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from pydantic_core import to_jsonable_python
 
@@ -10,11 +11,17 @@ from inference_recommender.measurement import local_caution
 from inference_recommender.report.document import Highlight, Report, Table, Value, table
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.sections import OTHER_PAYLOADS
-from inference_recommender.simulate.seeds import seeds_text
-from inference_recommender.simulate.simulation_file import RECOMMENDED, SimulatedPolicy, Simulation
+from inference_recommender.simulate.policy_search import PolicySearchResult
+from inference_recommender.simulate.seeds import PolicyResult, SimulationCase, seeds_text
+from inference_recommender.simulate.simulation import minutes_over
+from inference_recommender.simulate.sized_service import SizedService
 from workloads import Workload
+from workloads.document import Document
 
-IDEAL = "ideal"
+SIMULATION = "simulation.json"
+DAY_MINUTES = 24 * 60
+RECOMMENDED, FIXED, ON_FRONTIER, IDEAL = "recommended", "fixed fleet", "frontier", "ideal"
+"""Names of policies. Those on the frontier are numbered, the cheapest first."""
 DETAILS = (
     ("policy", "policy", ""),
     ("settings", "instances, target, cooldowns", ""),
@@ -27,114 +34,200 @@ HOSTS = {"sagemaker": "SageMaker endpoint", "ecs": "ECS service with a capacity 
 UNKNOWN = "unknown"
 POLICIES_NOTE = (
     "Means over seeds, for the whole trace; most: the most instances of any seed. The ideal fleet knows the future: in "
-    "each step it has the fewest instances that meet the objective."
+    "each minute it has the fewest instances that meet the objective."
 )
 
 
-def simulation_report(name: str, simulation: Simulation, workload: Workload, inputs: FolderInputs) -> Report:
-    trace, judged, origin = simulation.trace, simulation.judged, simulation.provenance
-    objective, timing = workload.latency_objective, to_jsonable_python(simulation.timing)
-    facts = (trace.sha256, str(simulation.first_seed), str(simulation.seeds), json.dumps(timing))
-    return Report(
+class WorstDay(Document):
+    """The judged policy on the day with the most minutes over the objective, then the most late requests, of the worst
+    seed: instances in each minute.
+    """
+
+    seed: int
+    start: str
+    serving: tuple[int, ...]
+    desired: tuple[int, ...]
+    ideal: tuple[int, ...]
+
+
+class Simulation(Document):
+    """The content of simulation.json."""
+
+    report: Report
+    day: WorstDay
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompletedSimulation:
+    """Results of policies by name. The first one is judged."""
+
+    case: SimulationCase
+    service: SizedService
+    workload: Workload
+    results: Mapping[str, PolicyResult]
+    search: PolicySearchResult | None
+
+    @property
+    def name(self) -> str:
+        return next(iter(self.results))
+
+    @property
+    def judged(self) -> PolicyResult:
+        return self.results[self.name]
+
+    @property
+    def seeds(self) -> int:
+        return len(self.judged.outcomes)
+
+    @property
+    def too_few_seeds(self) -> str | None:
+        return self.case.tolerance.too_few_seeds(self.seeds)
+
+    @property
+    def safe(self) -> bool:
+        """Whether the judged policy may be deployed."""
+        return self.search.safe if self.search else self.judged.is_within_tolerance
+
+    def usd(self, hours: float) -> float | None:
+        price = self.service.price_per_hour_usd
+        return None if price is None else hours * price
+
+
+def simulation_document(name: str, done: CompletedSimulation, inputs: FolderInputs, now: datetime) -> Simulation:
+    """Returns the document. `name` is the folder's."""
+    case, judged, origin = done.case, done.judged, done.service.recommendation
+    first, day = judged.outcomes[0].seed, _worst_day(case, judged)
+    load, timing = case.traffic.load(first), to_jsonable_python(case.timing)
+    objective = done.workload.latency_objective
+    report = Report(
         kind="simulation",
         name=name,
-        workload=simulation.workload,
-        description=workload.description,
-        objective=f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms on {trace.name} "
-        f"({_length(trace.minutes)}, {seeds_text(simulation.seeds)}), at most {simulation.allowed_minutes:g} minutes "
-        f"over it {_share(simulation)}",
-        verdict="met" if simulation.safe else "missed",
-        decision=simulation_decision(simulation),
-        highlights=tuple(_highlights(simulation, judged)),
-        cautions=tuple(_cautions(simulation)),
-        tables=tuple(_tables(simulation)),
-        notes=tuple(_notes(simulation, workload)),
-        not_tested=tuple(_untested(simulation)),
+        workload=done.workload.name,
+        description=done.workload.description,
+        objective=f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms on {case.traffic.name} "
+        f"({_length(case.minutes)}, {seeds_text(done.seeds)}), at most {judged.allowed_minutes:g} minutes over it "
+        f"{_share(done)}",
+        verdict="met" if done.safe else "missed",
+        decision=_decision(done),
+        highlights=tuple(_highlights(done)),
+        cautions=tuple(_cautions(done)),
+        tables=tuple(_tables(done)),
+        notes=tuple(_notes(done, day)),
+        not_tested=(
+            "This policy on an endpoint on AWS. The times are assumptions.",
+            f"Traffic other than {case.traffic.name}.",
+            "Load that varies within a minute: it is even there, and the service is in its steady state.",
+            OTHER_PAYLOADS,
+        ),
         environment={
-            "fingerprint": inputs.fingerprint(*facts),
-            "trace": trace.name,
-            "sha256 of the trace": trace.sha256,
-            "trace begins": trace.start,
-            "hosting": HOSTS[simulation.timing.hosts],
+            "fingerprint": inputs.fingerprint(case.traffic.sha256, str(first), str(done.seeds), json.dumps(timing)),
+            "trace": case.traffic.name,
+            "sha256 of the trace": case.traffic.sha256,
+            "trace begins": load.start.isoformat(),
+            "hosting": HOSTS[case.timing.hosts],
             "times": ", ".join(f"{name} {value:g}" for name, value in timing.items() if isinstance(value, int | float)),
-            "length": f"{trace.minutes:,.0f} minutes",
-            "seeds": f"{simulation.seeds:,}, the first is {simulation.first_seed:,}",
-            "simulated at": simulation.made_at,
-            "instance type": simulation.instance_type,
-            "measured on": f"{origin.measured_on}: {origin.machine}" if origin else UNKNOWN,
-            "measured at": origin.measured_at if origin else UNKNOWN,
-            "model archive": simulation.archive_sha256 or UNKNOWN,
+            "length": f"{case.minutes:,} minutes",
+            "seeds": f"{done.seeds:,}, the first is {first:,}",
+            "simulated at": now.isoformat(timespec="seconds"),
+            "instance type": done.service.candidate.instance_type,
+            "measured on": f"{origin.provenance.measured_on}: {origin.provenance.machine}" if origin else UNKNOWN,
+            "measured at": origin.provenance.measured_at if origin else UNKNOWN,
+            "model archive": origin.archive_sha256 if origin else UNKNOWN,
             **inputs.facts(),
         },
     )
+    return Simulation(report=report, day=day)
 
 
-def _share(simulation: Simulation) -> str:
+def stored_report(simulation: Simulation) -> Report:
+    """Returns the report of a stored simulation with its number formats, which JSON does not have."""
+    specs = {name: spec for name, _, spec in (*_columns(""), *DETAILS)}
+    tables = [
+        each.model_copy(
+            update={"columns": tuple(one.model_copy(update={"spec": specs[one.name]}) for one in each.columns)}
+        )
+        for each in simulation.report.tables
+    ]
+    return simulation.report.model_copy(update={"tables": tuple(tables)})
+
+
+def _worst_day(case: SimulationCase, judged: PolicyResult) -> WorstDay:
+    seed = judged.worst.seed
+    course, start = case.run(judged.policy, seed).course(), case.traffic.load(seed).start
+    over, late = minutes_over(course, case.curve.allowed), course["late_share"] * course["arrivals"]
+    days = range(0, case.minutes, DAY_MINUTES)
+    first = max(days, key=lambda day: (over[day : day + DAY_MINUTES].sum(), late[day : day + DAY_MINUTES].sum()))
+    columns = {name: course[name][first : first + DAY_MINUTES] for name in ("serving", "desired", "ideal")}
+    return WorstDay(
+        seed=seed,
+        start=(start + timedelta(minutes=first)).isoformat(),
+        **{name: tuple(map(int, values)) for name, values in columns.items()},
+    )
+
+
+def _share(done: CompletedSimulation) -> str:
     """Returns the share of seeds, or their number if they are too few for a share."""
-    if simulation.tolerance.too_few_seeds(simulation.seeds):
-        return f"in {seeds_text(simulation.seeds)}"
-    return f"in {simulation.tolerance.confidence:.0%} of seeds"
+    return f"in {seeds_text(done.seeds)}" if done.too_few_seeds else f"in {done.case.tolerance.confidence:.0%} of seeds"
 
 
-def simulation_decision(simulation: Simulation) -> str:
+def _decision(done: CompletedSimulation) -> str:
     """Returns what to do, in a sentence or two."""
-    judged, allowed = simulation.judged, f"{simulation.allowed_minutes:g} minutes over the objective"
-    is_recommended = judged.name == RECOMMENDED
-    which = "the recommended policy" if is_recommended else "the requested policy"
-    if simulation.search:
-        if not simulation.safe:
+    judged, allowed = done.judged, f"{done.judged.allowed_minutes:g} minutes over the objective"
+    is_recommended = done.name == RECOMMENDED
+    if done.search:
+        if not done.safe:
             nearest = "" if is_recommended else f" The nearest one is {judged.policy.text}."
-            return f"Nothing to deploy: no policy was confirmed within {allowed} {_share(simulation)}.{nearest}"
+            return f"Nothing to deploy: no policy was confirmed within {allowed} {_share(done)}.{nearest}"
         if is_recommended:
             return f"Keep the recommended policy, {judged.policy.text}. No confirmed policy is better."
-        return f"Deploy {judged.policy.text}. It is {_saving(simulation)}."
-    seeds = f"{judged.seeds_over_tolerance} of {seeds_text(judged.seeds)}"
-    have = f"{seeds} {'has' if judged.seeds == 1 else 'have'} more than {allowed}"
-    may = f"{simulation.tolerance.seeds_that_may_exceed(judged.seeds)} may"
-    if simulation.safe:
-        return f"{'Keep' if is_recommended else 'Deploy'} {which}, {judged.policy.text}: {have}; {may}."
-    return f"{'Change' if is_recommended else 'Do not deploy'} {which}, {judged.policy.text}: {have}; {may}."
+        today = done.search.today
+        saving = 1 - judged.instance_hours / today.instance_hours
+        words = f"{saving:.1%} cheaper" if saving >= 0 else f"{-saving:.1%} more expensive"
+        within = "is within the tolerance too" if today.is_within_tolerance else "exceeds the tolerance"
+        return f"Deploy {judged.policy.text}. It is {words} than the recommended policy, which {within}."
+    have = (
+        f"{judged.exceeding()} of {seeds_text(done.seeds)} {'has' if done.seeds == 1 else 'have'} more than {allowed}"
+    )
+    verbs = ("Keep", "Change") if is_recommended else ("Deploy", "Do not deploy")
+    return (
+        f"{verbs[not done.safe]} the {'recommended' if is_recommended else 'requested'} policy, {judged.policy.text}: "
+        f"{have}; {judged.tolerance.seeds_that_may_exceed(done.seeds)} may."
+    )
 
 
-def _saving(simulation: Simulation) -> str:
-    recommended = simulation.recommended
-    saving = 1 - simulation.judged.instance_hours / recommended.instance_hours
-    words = f"{saving:.1%} cheaper" if saving >= 0 else f"{-saving:.1%} more expensive"
-    within = "is within the tolerance too" if recommended.is_within_tolerance else "exceeds the tolerance"
-    return f"{words} than the recommended policy, which {within}"
-
-
-def _highlights(simulation: Simulation, judged: SimulatedPolicy) -> Iterator[Highlight]:
-    limit = f"(tolerance {simulation.allowed_minutes:g})"
-    yield Highlight(label=f"minutes over, mean {limit}", value=f"{judged.minutes_over_objective:,.1f}")
+def _highlights(done: CompletedSimulation) -> Iterator[Highlight]:
+    judged, cost_usd = done.judged, done.usd(done.judged.instance_hours)
+    yield Highlight(
+        label=f"minutes over, mean (tolerance {judged.allowed_minutes:g})", value=f"{judged.minutes_over:,.1f}"
+    )
     yield Highlight(label="late requests", value=f"{judged.late_share:.3%}")
     yield Highlight(label="most instances", value=f"{judged.most_instances:,}")
-    if judged.cost_usd is not None:
-        yield Highlight(label="cost of the trace", value=f"${judged.cost_usd:,.2f}")
+    if cost_usd is not None:
+        yield Highlight(label="cost of the trace", value=f"${cost_usd:,.2f}")
     yield Highlight(label="instance hours", value=f"{judged.instance_hours:,.1f}")
 
 
-def _cautions(simulation: Simulation) -> Iterator[str]:
-    if few := simulation.tolerance.too_few_seeds(simulation.seeds):
-        yield few
-    yield from simulation.cautions
-    if simulation.minutes_extrapolated:
+def _cautions(done: CompletedSimulation) -> Iterator[str]:
+    curve, judged, service = done.case.curve, done.judged, done.service
+    if done.too_few_seeds:
+        yield done.too_few_seeds
+    yield from service.cautions
+    if minutes := judged.mean("minutes_extrapolated"):
+        highest = max(each.highest_rate for each in judged.outcomes) * 60
         yield (
-            f"Extrapolated: for {simulation.minutes_extrapolated:,.1f} minutes an instance gets up to "
-            f"{simulation.highest_invocations_per_minute:,.0f} invocations/min. Nothing above "
-            f"{simulation.curve.measured_up_to * 60:,.0f} was measured. The model answers at most "
-            f"{simulation.curve.saturation * 60:,.0f}/min there."
+            f"Extrapolated: for {minutes:,.1f} minutes an instance gets up to {highest:,.0f} invocations/min. Nothing "
+            f"above {curve.measured_up_to * 60:,.0f} was measured. The model answers at most "
+            f"{curve.saturation * 60:,.0f}/min there."
         )
-    if (origin := simulation.provenance) is not None:
+    if service.recommendation:
+        origin = service.recommendation.provenance
         yield from local_caution(origin.measured_on, origin.machine)
-    if simulation.price_per_hour_usd is None:
-        yield f"The price of an instance is unknown: {simulation.cost_reason or 'the recommendation has none.'}"
+    if service.price_per_hour_usd is None:
+        yield f"The price of an instance is unknown: {service.candidate.cost_reason or 'the recommendation has none.'}"
 
 
-def _tables(simulation: Simulation) -> Iterator[Table]:
-    judged, few = simulation.judged, simulation.tolerance.too_few_seeds(simulation.seeds)
-    share = "worst" if few else f"{simulation.tolerance.confidence:.0%} of seeds"
-    columns = (
+def _columns(share: str) -> tuple[tuple[str, str, str], ...]:
+    return (
         ("policy", "policy", ""),
         ("settings", "instances, target", ""),
         ("minutes_over", "minutes over, mean", ",.1f"),
@@ -144,71 +237,60 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         ("instance_hours", "instance hours", ",.1f"),
         ("cost_usd", "$", ",.2f"),
     )
-    hours, price = judged.lower_bound_instance_hours, simulation.price_per_hour_usd
-    cost = None if price is None else hours * price
-    ideal = (IDEAL, None, 0.0, 0.0, None, None, hours, cost)
-    rows = [_figures(each) for each in simulation.policies if not each.on_frontier]
+
+
+def _tables(done: CompletedSimulation) -> Iterator[Table]:
+    columns = _columns("worst" if done.too_few_seeds else f"{done.case.tolerance.confidence:.0%} of seeds")
+
+    def figures(name: str, each: PolicyResult) -> tuple[Value, ...]:
+        hours = each.instance_hours
+        share, most = each.late_share, each.most_instances
+        over = (each.minutes_over, each.minutes_over_at_confidence)
+        return (name, each.policy.bounds_text, *over, share, most, hours, done.usd(hours))
+
+    hours = done.judged.mean("lower_bound_hours")
+    ideal = (IDEAL, None, 0.0, 0.0, None, None, hours, done.usd(hours))
+    rows = [figures(name, each) for name, each in done.results.items()]
     yield table("policies", "Policies", columns, [*rows, ideal], POLICIES_NOTE)
+    tried = done.search.frontier(tuple(done.results.values())) if done.search else ()
+    frontier = {f"{ON_FRONTIER} {number}": each for number, each in enumerate(tried, start=1)}
     details = [
-        (each.name, each.policy.text, each.dropped, each.seeds_over_tolerance, each.seeds, each.is_within_tolerance)
-        for each in simulation.by_cost()
+        (name, each.policy.text, each.mean("dropped"), each.exceeding(), len(each.outcomes), each.is_within_tolerance)
+        for name, each in {**done.results, **frontier}.items()
     ]
     yield table("details", "Policies in detail", DETAILS, details, detail=True)
-    frontier = [each for each in simulation.by_cost() if each.on_frontier]
     if frontier:
         note = (
-            "No policy that was tried has both fewer hours and fewer minutes over. Figures are of the search's "
-            f"{frontier[0].seeds} seeds; other seeds decide."
+            "No policy that was tried has both fewer hours and fewer minutes over. Figures are of the search's seeds; "
+            "other seeds decide."
         )
-        yield table("frontier", "Cost against risk", columns, [_figures(each) for each in frontier], note)
+        rows = [figures(name, each) for name, each in frontier.items()]
+        yield table("frontier", "Cost against risk", columns, rows, note)
 
 
-def _figures(each: SimulatedPolicy) -> tuple[Value, ...]:
-    return (
-        each.name,
-        each.policy.bounds_text,
-        each.minutes_over_objective,
-        each.minutes_over_at_confidence,
-        each.late_share,
-        each.most_instances,
-        each.instance_hours,
-        each.cost_usd,
-    )
-
-
-def _notes(simulation: Simulation, workload: Workload) -> Iterator[str]:
-    trace, timing, search = simulation.trace, simulation.timing, simulation.search
+def _notes(done: CompletedSimulation, day: WorstDay) -> Iterator[str]:
+    case, timing, known_by = done.case, done.case.timing, done.case.timing.known_by
+    load = case.traffic.load(done.judged.outcomes[0].seed)
     yield (
-        f"Traffic: mean {trace.mean_invocations_per_minute:,.0f} and peak {trace.peak_invocations_per_minute:,.0f} "
-        f"invocations/min. The objective's peak: {workload.latency_objective.peak_invocations_per_minute:,}."
+        f"Traffic: mean {load.mean_per_minute:,.0f} and peak {load.peak_per_minute:,.0f} invocations/min. The "
+        f"objective's peak: {done.workload.latency_objective.peak_invocations_per_minute:,}."
     )
-    yield f"Model of an instance: {simulation.curve.basis}."
-    source = timing.known_by.get("model_load_s", "assumed")
+    yield f"Model of an instance: {case.curve.basis}."
     yield (
         f"A new instance serves after {timing.provisioning_s + timing.model_load_s:,.0f} s "
-        f"({timing.provisioning_s:.3g} s provisioning, {timing.known_by.get('provisioning_s', 'assumed')}; "
-        f"{timing.model_load_s:.3g} s model load, {source}). An alarm sees a minute {timing.metric_delay_s} s late. "
-        "[simulation] in workload.toml changes this."
+        f"({timing.provisioning_s:.3g} s provisioning, {known_by.get('provisioning_s', 'assumed')}; "
+        f"{timing.model_load_s:.3g} s model load, {known_by.get('model_load_s', 'assumed')}). An alarm sees a minute "
+        f"{timing.metric_delay_s} s late. [simulation] in workload.toml changes this."
     )
-    day = simulation.day
     start = datetime.fromisoformat(day.start).astimezone(UTC).strftime("%Y-%m-%d %H:%M")
     yield f"The plot shows the worst day: {_length(len(day.serving))} of seed {day.seed} from {start} UTC."
-    if search and search.confirmed_on_seeds:
+    if (search := done.search) and search.held_out:
         yield (
-            f"Chosen from {search.tried} policies. Confirmed on {search.confirmed_on_seeds:,} held-out seeds: "
-            f"{search.failed_seeds} had more than half of the tolerated minutes."
+            f"Chosen from {len(search.tried)} policies. Confirmed on {len(search.held_out):,} held-out seeds: "
+            f"{search.failed} had more than half of the tolerated minutes."
         )
 
 
-def _length(minutes: float) -> str:
-    days = minutes / (24 * 60)
-    return f"{days:g} day{'s' * (days != 1)}" if days >= 1 and days == int(days) else f"{minutes:,.0f} minutes"
-
-
-def _untested(simulation: Simulation) -> Iterator[str]:
-    yield "This policy on an endpoint on AWS. The times are assumptions."
-    yield f"Traffic other than {simulation.trace.name}."
-    if "M/M/1" in simulation.curve.basis:
-        yield "Latency below and above the capacity: the instance is modelled as an M/M/1 queue."
-    yield "Load that varies within a minute: it is even there, and the service is in its steady state."
-    yield OTHER_PAYLOADS
+def _length(minutes: int) -> str:
+    days, rest = divmod(minutes, DAY_MINUTES)
+    return f"{minutes:,} minutes" if rest else f"{days} day{'s' * (days != 1)}"

@@ -81,13 +81,16 @@ class PolicySearchResult:
         """Whether the choice is confirmed, or is the recommended policy within the tolerance."""
         return self.held_out is not None or self.today.is_within_tolerance
 
-    def frontier(self) -> tuple[PolicyResult, ...]:
-        """Returns the policies that no other beats in both hours and minutes over the objective, the cheapest first."""
+    def frontier(self, others: Sequence[PolicyResult]) -> tuple[PolicyResult, ...]:
+        """Returns the policies that no other beats in both hours and minutes over the objective, the cheapest first,
+        without those of `others`.
+        """
         best: list[PolicyResult] = []
         for each in sorted(self.tried, key=lambda result: (result.instance_hours, result.minutes_over)):
             if not best or each.minutes_over < best[-1].minutes_over:
                 best.append(each)
-        return tuple(best)
+        taken = {each.policy for each in others}
+        return tuple(each for each in best if each.policy not in taken)
 
 
 @dataclass(kw_only=True)

@@ -77,6 +77,10 @@ class PolicyResult:
         return self.mean("instance_hours")
 
     @property
+    def most_instances(self) -> int:
+        return max(each.most_instances for each in self.outcomes)
+
+    @property
     def minutes_over(self) -> float:
         return self.mean("minutes_over_objective")
 

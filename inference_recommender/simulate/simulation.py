@@ -206,8 +206,8 @@ class FleetSimulation:
         waits = _shares_above(at["wait_before_s"], at["wait_after_s"], self.curve.limit_s)
         answered = self.curve.late_share(np.minimum(rate, self.curve.saturation))
         late = np.where(at["serving"] > 0, waits + (1 - waits) * answered, 1.0)
-        fewest = np.maximum(np.ceil(self.arrivals / MINUTE_S / self.curve.capacity - TOLERANCE), 1)
-        return {**at, "arrivals": self.arrivals, "late_share": late, "fewest": fewest, "rate": rate}
+        ideal = np.maximum(np.ceil(self.arrivals / MINUTE_S / self.curve.capacity - TOLERANCE), 1)
+        return {**at, "arrivals": self.arrivals, "late_share": late, "ideal": ideal, "rate": rate}
 
     def outcome(self, seed: int) -> SeedOutcome:
         at = self.course()
@@ -219,7 +219,7 @@ class FleetSimulation:
             late=float((at["late_share"] * self.arrivals).sum()),
             dropped=float(at["dropped"].sum()),
             instance_hours=float(at["paid"].sum()) * HOURS,
-            lower_bound_hours=float(at["fewest"].sum()) * HOURS,
+            lower_bound_hours=float(at["ideal"].sum()) * HOURS,
             most_instances=int(at["paid"].max()),
             highest_rate=float(rate[serves].max(initial=0.0)),
             minutes_extrapolated=float(((rate > self.curve.measured_up_to) & serves).sum()),

@@ -1,12 +1,11 @@
 """The shards of a batch from its rows per second, the cost of a run, and the saving against another fleet.
 
-    shards               = as an endpoint's fleet: ceil(objective · burst factor · (1 + headroom) / rows per second), …
     duration of a run    = rows / (shards · rows per second) + mean time to load the models
     cost of a run        = shards · price of an instance · duration
     cost per million     = price of an instance / (rows per second · 3600) · 10⁶
-    saving               = 1 - cost per million / the baseline's
 
-A throughput is the mean of the batch program's reports, one for each shard of a run. A file may also state one:
+Shards are sized as an endpoint's instances. A throughput is the mean of the batch program's reports, one for each shard
+of a run. A file may also state one:
 
     {"rows_per_second": 4380, "source": "a table of 2024", "instance_type": "inf1.6xlarge", "price_per_hour_usd": 1.18}
 """
@@ -14,7 +13,7 @@ A throughput is the mean of the batch program's reports, one for each shard of a
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
@@ -29,7 +28,6 @@ from workloads import (
     BatchSizing,
     ModelArtifact,
     NoVerdict,
-    Sizing,
     ThroughputObjective,
     UsageError,
     Workload,
@@ -173,17 +171,17 @@ def size_batch(
     objective = workload.objective
     assert isinstance(objective, ThroughputObjective), "the caller checks it"
     artifact = _artifact(throughput, built, "--from")
-    other = _artifact(baseline, built, "--baseline") if baseline else None
-    if artifact and other and artifact.checkpoint_sha256 != other.checkpoint_sha256:
-        raise UsageError(
-            f"--baseline: was measured on {other.variant}, which was built of another checkpoint. Build both of one."
-        )
     target, rows = artifact.variant if artifact else workload.hosting.target, rows_per_run or throughput.rows
-    throughput = _on_instance(throughput, workload, target, "--from")
-    recommended, compared = _fleet(throughput, objective, workload.sizing, rows, region), None
+    recommended, compared = _fleet(throughput, workload, objective, target, rows, region, "--from"), None
     if baseline:
-        baseline = _on_instance(baseline, workload, other.variant if other else None, "--baseline")
-        compared = _fleet(baseline, objective, workload.sizing, rows, region)
+        other = _artifact(baseline, built, "--baseline")
+        if artifact and other and artifact.checkpoint_sha256 != other.checkpoint_sha256:
+            raise UsageError(
+                f"--baseline: was measured on {other.variant}, which was built of another checkpoint. Build both of "
+                "one."
+            )
+        variant = other.variant if other else None
+        compared = _fleet(baseline, workload, objective, variant, rows, region, "--baseline")
     percent, reason = _saving(recommended, compared)
     result = BatchSizing(
         workload=workload.name,
@@ -212,32 +210,29 @@ def _artifact(throughput: Throughput, built: Mapping[str, ModelArtifact], option
     return artifact
 
 
-def _on_instance(throughput: Throughput, workload: Workload, target: str | None, option: str) -> Throughput:
-    """Fills in the first instance type of a target if the throughput names none."""
-    if throughput.instance_type:
-        return throughput
-    types = workload.targets[workload.variant(target).target].instance_types if target else ()
-    if not types:
-        raise UsageError(f"{option}: names no instance type. Give it as {option} TYPE=PATH.")
-    return replace(throughput, instance_type=types[0])
-
-
 def _fleet(
-    throughput: Throughput, objective: ThroughputObjective, sizing: Sizing, rows_per_run: int | None, region: str
+    throughput: Throughput,
+    workload: Workload,
+    objective: ThroughputObjective,
+    variant: str | None,
+    rows: int | None,
+    region: str,
+    option: str,
 ) -> BatchFleet:
-    """Returns the instances that reach the objective, and their cost."""
-    rate = throughput.rows_per_second
-    needed = fleet(rate * 60, Demand(peak_invocations_per_minute=objective.rows_per_second * 60), sizing)
-    instance_type, stated, shards = (
-        throughput.instance_type or "unknown",
-        throughput.price_per_hour_usd,
-        needed.instance_count,
-    )
+    """Returns the instances that reach the objective, and their cost. Without an instance type in the throughput they
+    are of the variant's first one.
+    """
+    types = workload.targets[workload.variant(variant).target].instance_types if variant else ()
+    instance_type = throughput.instance_type or next(iter(types), None)
+    if instance_type is None:
+        raise UsageError(f"{option}: names no instance type. Give it as {option} TYPE=PATH.")
+    rate, stated_usd = throughput.rows_per_second, throughput.price_per_hour_usd
     price = listed_price(instance_type, region)
-    if stated is not None:
-        price = Price(usd_per_hour=stated, reason=f"Stated: {throughput.source}.")
-    per_hour = price.usd_per_hour
-    run_s = None if rows_per_run is None else rows_per_run / (shards * rate) + (throughput.load_s or 0.0)
+    if stated_usd is not None:
+        price = Price(usd_per_hour=stated_usd, reason=f"Stated: {throughput.source}.")
+    needed = fleet(rate * 60, Demand(peak_invocations_per_minute=objective.rows_per_second * 60), workload.sizing)
+    per_hour, shards = price.usd_per_hour, needed.instance_count
+    run_s = None if rows is None else rows / (shards * rate) + (throughput.load_s or 0.0)
     return BatchFleet(
         instance_type=instance_type,
         rows_per_second=rate,

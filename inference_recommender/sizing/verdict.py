@@ -15,8 +15,8 @@ percentile for the ModelLatency in a job's response. If only that is known, the 
 from dataclasses import dataclass, replace
 
 from inference_recommender.capacity.flow_equivalent import Records, model_latencies, records
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import Capacity
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import highest_within
 from inference_recommender.measurement import SERVERLESS, Measurement, limit_of
 from inference_recommender.sizing.fleet import Demand
@@ -24,7 +24,7 @@ from workloads import LatencyObjective
 from workloads.recommendation import CapacityBasis
 
 SAME_RATE = 0.05
-"""Rates within this share are equal: a job reports its best minute, and CloudWatch's figure is a mean of several."""
+"""Rates within this share are equal: a job reports its best minute, and CloudWatch a mean of several."""
 NO_LOAD_PER_MINUTE = 1e-6
 """Rates below this count as zero."""
 SHOWN = (0.2, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.88, 0.91, 0.94, 0.96, 0.98)
@@ -190,8 +190,7 @@ def _estimate(measured: Measurement, limit: Limit) -> Capacity | None:
 
 def _records(measured: Measurement, percentile: float) -> Records | None:
     """Returns the records of latencies whose percentile is known, of the whole fleet."""
-    series = measured.series
-    if series is None:
+    if (series := measured.series) is None:
         return None
     ours = measured.percentile is not None
     return records(series, series.latency_ms if ours else model_latencies(series, f"p{percentile:g}"))
@@ -242,16 +241,12 @@ def _contradiction(search: Capacity, estimate: Capacity) -> str | None:
     if search.interval and estimate.interval and search.interval[1] < estimate.interval[0]:
         low, high = search.interval
         return f"{words} the open-loop search found {low:,.0f} to {high:,.0f} (95 % interval)."
-    kept = (
-        each.invocations_per_minute
-        for each in search.probes
-        if each.latency_ms is not None and each.latency_ms <= search.limit_ms
-    )
-    within = max(kept, default=0.0)
-    over = [one for one in search.probes if within < one.invocations_per_minute < BELOW_ESTIMATE * rate]
+    within = [each for each in search.probes if each.latency_ms is not None and each.latency_ms <= search.limit_ms]
+    highest = max((each.invocations_per_minute for each in within), default=0.0)
+    over = [each for each in search.probes if highest < each.invocations_per_minute < BELOW_ESTIMATE * rate]
     if not over:
         return None
-    lowest = min(over, key=lambda one: one.invocations_per_minute)
+    lowest = min(over, key=lambda each: each.invocations_per_minute)
     figure = "too many requests had no answer"
     if lowest.latency_ms is not None:
         figure = f"{search.percentile} was {lowest.latency_ms:.4g} ms (limit {search.limit_ms:g} ms)"

@@ -1,14 +1,13 @@
-"""Names and shapes of the weights of T5s and BERTs; and published ones at true size with random weights, without a hub.
+"""Writes checkpoints of published architectures with random weights and a made-up tokenizer, without a hub.
 
-A checkpoint's files are held to the names and shapes. For a workload that asks for random weights, an architecture is
-written with them and a made-up tokenizer. Dimensions are those of the models' own config.json on the Hugging Face hub.
-Weights are drawn so that activations stay of order one; the answers are nonsense, but the same nonsense every time.
+Dimensions are those of the models' own config.json on the Hugging Face hub. The same seed gives the same weights. Their
+answers are nonsense. `bert_weights` also has the names and shapes that a BERT's files are checked against.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from string import ascii_lowercase, digits
@@ -24,8 +23,6 @@ T5: dict[str, dict[str, int]] = {
     "t5-base": {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
 }
 T5_VOCABULARY = 32128
-KEPT = ("d_kv",)
-"""A T5's width of an attention head, which is no part of its width and stays."""
 BERT: dict[str, dict[str, int]] = {
     "bert-base-uncased": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12},
     "bert-large-uncased": {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16},
@@ -35,6 +32,7 @@ POSITIONS = 512
 
 Shapes = Iterator[tuple[str, tuple[int, ...], float]]
 """Names and shapes of weights, with the standard deviation to draw them with; 1 dimension and 0 is a norm's scale."""
+Draw = Callable[[], dict[str, NDArray[Any]]]
 
 
 def write_random(source: RandomWeights, model: Model, cache: Path) -> Path:
@@ -42,7 +40,7 @@ def write_random(source: RandomWeights, model: Model, cache: Path) -> Path:
 
     Raises `UsageError` when the architecture cannot do the task, or cannot be divided so.
     """
-    config, shapes = _t5(source) if isinstance(model, TextToText) else _bert(source, model)
+    config, draw = _t5(source) if isinstance(model, TextToText) else _bert(source, model)
     digest = hashlib.sha256(json.dumps([config, source.seed]).encode()).hexdigest()[:12]
     size = "" if source.shrink == 1 else f"-{source.shrink}th"
     folder = cache / f"{source.architecture}{size}-{model.task}-{digest}"
@@ -51,37 +49,30 @@ def write_random(source: RandomWeights, model: Model, cache: Path) -> Path:
     from safetensors.numpy import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    generator = np.random.default_rng(source.seed)
-    weights = {name: _draw(generator, shape, deviation) for name, shape, deviation in shapes}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(draw(), folder / "model.safetensors", metadata={"format": "pt"})
     _write_tokenizer(folder, config)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")  # last: now it is whole
     return folder
 
 
-def _wrong_architecture(architecture: str, task: str, allowed: list[str]) -> UsageError:
-    return UsageError(
-        f"model.checkpoint.architecture: '{architecture}' cannot do {task}. Allowed for it: {', '.join(allowed)}."
-    )
-
-
-def _shrunk(source: RandomWeights, size: Mapping[str, int], kept: Collection[str] = ()) -> dict[str, int]:
-    """Divides the dimensions but those `kept`. Raises `UsageError` where one cannot be divided."""
-    if odd := {key: value for key, value in size.items() if key not in kept and value % source.shrink}:
-        listed = ", ".join(f"{key} {value}" for key, value in odd.items())
-        raise UsageError(f"model.checkpoint.shrink: {source.shrink} does not divide {source.architecture}'s {listed}.")
+def _divided(
+    source: RandomWeights, sizes: Mapping[str, Mapping[str, int]], task: str, kept: Collection[str] = ()
+) -> dict[str, int]:
+    """Returns the architecture's dimensions, divided except those `kept`. Raises `UsageError`."""
+    if (size := sizes.get(source.architecture)) is None:
+        raise UsageError(
+            f"model.checkpoint.architecture: '{source.architecture}' cannot do {task}. Allowed for it: "
+            f"{', '.join(sizes)}."
+        )
+    if odd := [f"{key} {value}" for key, value in size.items() if key not in kept and value % source.shrink]:
+        raise UsageError(
+            f"model.checkpoint.shrink: {source.shrink} does not divide {source.architecture}'s {', '.join(odd)}."
+        )
     return {key: value if key in kept else value // source.shrink for key, value in size.items()}
 
 
-def _draw(generator: np.random.Generator, shape: tuple[int, ...], deviation: float) -> NDArray[np.float32]:
-    if len(shape) == 1:
-        return np.full(shape, 0.0 if deviation else 1.0, np.float32)
-    return generator.standard_normal(shape, np.float32) * np.float32(deviation)
-
-
-def _t5(source: RandomWeights) -> tuple[dict[str, Any], Shapes]:
-    if (size := T5.get(source.architecture)) is None:
-        raise _wrong_architecture(source.architecture, "text2text-generation", list(T5))
+def _t5(source: RandomWeights) -> tuple[dict[str, Any], Draw]:
+    size = _divided(source, T5, "text2text-generation", kept=("d_kv",))
     config = {
         "architectures": ["T5ForConditionalGeneration"],
         "model_type": "t5",
@@ -93,50 +84,24 @@ def _t5(source: RandomWeights) -> tuple[dict[str, Any], Shapes]:
         "pad_token_id": 0,
         "eos_token_id": 1,
         "tie_word_embeddings": True,
-        **_shrunk(source, size, KEPT),
+        **size,
     }
-    return config, t5_weights(config)
+
+    def draw() -> dict[str, NDArray[Any]]:
+        """Draws as transformers initialises a T5, which keeps activations of order one."""
+        from transformers import T5Config, T5ForConditionalGeneration, set_seed
+
+        set_seed(source.seed)
+        kind: Any = T5Config
+        weights = T5ForConditionalGeneration(kind(**config)).state_dict()
+        tied = ("embed_tokens.weight", "lm_head.weight")
+        return {name: tensor.numpy() for name, tensor in weights.items() if not name.endswith(tied)}
+
+    return config, draw
 
 
-def t5_weights(config: Mapping[str, Any]) -> Shapes:
-    """Yields T5's weights for a config.json. Deviations are Mesh TensorFlow's, which keep activations of order one."""
-    wide, d_kv, d_ff, heads = (config[key] for key in ("d_model", "d_kv", "d_ff", "num_heads"))
-    inner = heads * d_kv
-    into = ("wi_0", "wi_1") if config["feed_forward_proj"].startswith("gated-") else ("wi",)
-    yield "shared.weight", (config["vocab_size"], wide), 1.0
-    for stack, blocks, attentions in (
-        ("encoder", config["num_layers"], ["SelfAttention"]),
-        ("decoder", config["num_decoder_layers"], ["SelfAttention", "EncDecAttention"]),
-    ):
-        for block in range(blocks):
-            layers = f"{stack}.block.{block}.layer"
-            for layer, attention in enumerate(attentions):
-                prefix = f"{layers}.{layer}.{attention}"
-                yield f"{prefix}.q.weight", (inner, wide), (wide * d_kv) ** -0.5
-                yield f"{prefix}.k.weight", (inner, wide), wide**-0.5
-                yield f"{prefix}.v.weight", (inner, wide), wide**-0.5
-                yield f"{prefix}.o.weight", (wide, inner), inner**-0.5
-                if layer == 0 and (block == 0 or config["model_type"] == "umt5"):
-                    yield (
-                        f"{prefix}.relative_attention_bias.weight",
-                        (config["relative_attention_num_buckets"], heads),
-                        wide**-0.5,
-                    )
-                yield f"{layers}.{layer}.layer_norm.weight", (wide,), 0
-            dense = f"{layers}.{len(attentions)}"
-            for name in into:
-                yield f"{dense}.DenseReluDense.{name}.weight", (d_ff, wide), wide**-0.5
-            yield f"{dense}.DenseReluDense.wo.weight", (wide, d_ff), d_ff**-0.5
-            yield f"{dense}.layer_norm.weight", (wide,), 0
-        yield f"{stack}.final_layer_norm.weight", (wide,), 0
-    if not config["tie_word_embeddings"]:
-        yield "lm_head.weight", (config["vocab_size"], wide), wide**-0.5
-
-
-def _bert(source: RandomWeights, model: Model) -> tuple[dict[str, Any], Shapes]:
-    if (published := BERT.get(source.architecture)) is None:
-        raise _wrong_architecture(source.architecture, model.task, list(BERT))
-    size = _shrunk(source, published)
+def _bert(source: RandomWeights, model: Model) -> tuple[dict[str, Any], Draw]:
+    size = _divided(source, BERT, model.task)
     labels: tuple[str, ...] = () if isinstance(model, TextToText) else model.label_names
     if model.task in ("text-classification", "text-ranking"):
         labels = labels or ("LABEL_0",)  # the name that transformers gives to the one number of a head
@@ -158,15 +123,29 @@ def _bert(source: RandomWeights, model: Model) -> tuple[dict[str, Any], Shapes]:
         "hidden_act": "gelu",
         "layer_norm_eps": 1e-12,
         "pad_token_id": 0,
-        **({"id2label": {str(index): label for index, label in enumerate(labels)}} if labels else {}),
-        **({"label2id": {label: index for index, label in enumerate(labels)}} if labels else {}),
+        **(_named(labels) if labels else {}),
         **size,
     }
-    return config, bert_weights(config, model.task, len(labels))
+
+    def draw() -> dict[str, NDArray[Any]]:
+        generator = np.random.default_rng(source.seed)
+        return {
+            name: generator.standard_normal(shape, np.float32) * np.float32(deviation)
+            if len(shape) > 1
+            else np.full(shape, 0.0 if deviation else 1.0, np.float32)
+            for name, shape, deviation in bert_weights(config, model.task, len(labels))
+        }
+
+    return config, draw
+
+
+def _named(labels: tuple[str, ...]) -> dict[str, Any]:
+    numbered = {str(index): label for index, label in enumerate(labels)}
+    return {"id2label": numbered, "label2id": {label: index for index, label in enumerate(labels)}}
 
 
 def bert_weights(config: Mapping[str, Any], task: str, labels: int) -> Shapes:
-    """Yields BERT's weights for a config.json, with its own initialisation: deviation 0.02, norms one, biases zero.
+    """Yields BERT's weights for a config.json: deviation 0.02, norms one, biases zero.
 
     A family may have no token types (0), and embeddings of another width than its layers.
     """
@@ -208,49 +187,34 @@ def bert_weights(config: Mapping[str, Any], task: str, labels: int) -> Shapes:
 
 
 def _write_tokenizer(folder: Path, config: dict[str, Any]) -> None:
-    t5 = config["model_type"] == "t5"
-    tokenizer = _t5_tokenizer() if t5 else _bert_tokenizer()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    special = (
-        {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
-        if t5
-        else {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    )
-    kind: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
-    if not t5:
+    """Writes a tokenizer over made-up pieces of one to three letters, with the published model's special tokens."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    kind: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if config["model_type"] == "t5":
+        pieces = ["▁", *(prefix + piece for prefix in ("▁", "") for piece in _pieces(T5_VOCABULARY // 2))]
+        scored = [(piece, -math.log(rank + 2)) for rank, piece in enumerate(pieces)]
+        special = {"<pad>": 0, "</s>": 1, "<unk>": 2}
+        ranked = [*((token, 0.0) for token in special), *scored][:T5_VOCABULARY]
+        tokenizer = Tokenizer(models.Unigram(ranked, unk_id=2))
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+        tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+        tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+        kind |= {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    else:
+        special = {"[PAD]": 0, "[UNK]": 100, "[CLS]": 101, "[SEP]": 102, "[MASK]": 103}
+        free = (index for index in range(BERT_VOCABULARY) if index not in special.values())
+        pieces = [prefix + piece for prefix in ("", "##") for piece in _pieces(BERT_VOCABULARY // 2)]
+        vocabulary = special | dict(zip(pieces, free, strict=False))
+        tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.post_processor = processors.BertProcessing(("[SEP]", 102), ("[CLS]", 101))
+        kind |= {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
         kind["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
-    (folder / "tokenizer_config.json").write_text(json.dumps(kind, indent=2) + "\n", "utf-8")
-
-
-def _bert_tokenizer() -> Any:
-    """Returns WordPiece over made-up pieces of one to three letters, with the special tokens of bert-base-uncased."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-
-    special = {"[PAD]": 0, "[UNK]": 100, "[CLS]": 101, "[SEP]": 102, "[MASK]": 103}
-    free = (index for index in range(BERT_VOCABULARY) if index not in special.values())
-    pieces = [prefix + piece for prefix in ("", "##") for piece in _pieces(BERT_VOCABULARY // 2)]
-    vocabulary = special | dict(zip(pieces, free, strict=False))
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 102), ("[CLS]", 101))
     tokenizer.add_special_tokens(list(special))
-    return tokenizer
-
-
-def _t5_tokenizer() -> Any:
-    """Returns Unigram over made-up pieces, with the special tokens of t5-small."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-
-    pieces = ["▁", *(prefix + piece for prefix in ("▁", "") for piece in _pieces(T5_VOCABULARY // 2))]
-    scored = [(piece, -math.log(rank + 2)) for rank, piece in enumerate(pieces)]
-    special = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
-    tokenizer = Tokenizer(models.Unigram([*special, *scored][:T5_VOCABULARY], unk_id=2))
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
-    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
-    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    tokenizer.add_special_tokens(["<pad>", "</s>", "<unk>"])
-    return tokenizer
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(kind, indent=2) + "\n", "utf-8")
 
 
 def _pieces(count: int) -> list[str]:

@@ -12,15 +12,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from model_build.checkpoint.config import ConfigKeys, Epsilon, Size, known
 from model_build.checkpoint.families import Family, check_head, family_of
-from model_build.checkpoint.files import broken, loading, read_json
+from model_build.checkpoint.files import ConfigKeys, Epsilon, Size, broken, known, loading, read_json
 from workloads import EncoderModel, UsageError
 from workloads.model import ModelInput
 
 Activation = Literal["gelu", "gelu_python", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish"]
 UNNAMED = re.compile(r"LABEL_\d+")
-"""transformers' names of unnamed labels."""
+"""transformers' names of unnamed labels, which get the workload's names."""
 REFUSED: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": (None, "absolute"),
     "is_decoder": (None, False),
@@ -61,25 +60,8 @@ class Electra(BertKeys):
     embedding_size: Size
 
 
-class DistilBert(ConfigKeys):
-    vocab_size: Size
-    dim: Size
-    n_layers: Size
-    n_heads: Size
-    hidden_dim: Size
-    max_position_embeddings: Size
-    activation: Activation
-    pad_token_id: Annotated[int, Field(ge=0)] | None = None
-
-    @model_validator(mode="after")
-    def _heads_share_the_width(self) -> Self:
-        if self.dim % self.n_heads:
-            raise ValueError(f"dim {self.dim} is no multiple of {self.n_heads} heads.")
-        return self
-
-
 class Generic(ConfigKeys):
-    """Those keys that are read of a family that transformers computes."""
+    """The keys that are read of a family that transformers computes."""
 
     vocab_size: Size
     max_position_embeddings: Size
@@ -95,8 +77,15 @@ KINDS: dict[str, type[ConfigKeys]] = {
     "data2vec-text": Roberta,
     "ernie": BertKeys,
     "electra": Electra,
-    "distilbert": DistilBert,
 }
+DISTILBERT = {
+    "dim": "hidden_size",
+    "n_layers": "num_hidden_layers",
+    "n_heads": "num_attention_heads",
+    "hidden_dim": "intermediate_size",
+    "activation": "hidden_act",
+}
+"""DistilBERT's keys with other names than BERT's."""
 
 
 def read_encoder(folder: Path, encoder: Path, model: EncoderModel) -> tuple[dict[str, Any], dict[str, Any], Family]:
@@ -110,48 +99,30 @@ def read_encoder(folder: Path, encoder: Path, model: EncoderModel) -> tuple[dict
     check_head(config, family, model.task, file)
     own = config if encoder == folder else _backbone(encoder_file, family)
     if refused := [key for key, harmless in REFUSED.items() if own.get(key) not in harmless]:
-        raise broken(
-            encoder_file, f"{refused[0]}: got {json.dumps(own[refused[0]])}, which is not built.{_spelling(family)}"
+        spelling = (
+            ""
+            if family.own_network
+            else f" {family.name} is read in the spelling of transformers' own {family.classes}Config, without "
+            "trust_remote_code: load the model so, and save it with `save_pretrained(…)`."
         )
-    if family.own_network:
-        read = own | as_bert(family, known(KINDS[family.model_type], encoder_file, own))
-    else:
+        raise broken(encoder_file, f"{refused[0]}: got {json.dumps(own[refused[0]])}, which is not built.{spelling}")
+    if not family.own_network:
         read = own | _of_transformers(encoder_file)
+    elif family.model_type == "distilbert":  # without token types, and with one epsilon for all norms
+        renamed = {DISTILBERT.get(key, key): value for key, value in own.items()}
+        fixed = {"type_vocab_size": 1, "layer_norm_eps": 1e-12}
+        read = own | known(BertKeys, encoder_file, renamed | fixed) | {"type_vocab_size": 0}
+    else:
+        read = own | known(KINDS[family.model_type], encoder_file, own)
     _check_positions(encoder_file, family, read, model)
     _check_head_is_the_workloads(file, config, model)
     return config, read, family
-
-
-def _spelling(family: Family) -> str:
-    """Returns how to save a family that transformers computes, whose other code spells config.json differently."""
-    if family.own_network:
-        return ""
-    return (
-        f" {family.name} is read in the spelling of transformers' own {family.classes}Config, without "
-        "trust_remote_code: load the model so, and save it with `save_pretrained(…)`."
-    )
 
 
 def positions(family: Family, config: Mapping[str, Any]) -> int:
     """Returns the number of tokens for which there are positions."""
     first = config["pad_token_id"] + 1 if family.after_padding else 0
     return int(config["max_position_embeddings"]) - first
-
-
-def as_bert(family: Family, read: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds BERT's keys. DistilBERT has no token types, and one epsilon for all norms."""
-    if family.model_type != "distilbert":
-        return dict(read)
-    return {
-        **read,
-        "hidden_size": read["dim"],
-        "num_hidden_layers": read["n_layers"],
-        "num_attention_heads": read["n_heads"],
-        "intermediate_size": read["hidden_dim"],
-        "hidden_act": read["activation"],
-        "type_vocab_size": 0,
-        "layer_norm_eps": 1e-12,
-    }
 
 
 def _backbone(file: Path, family: Family) -> dict[str, Any]:
@@ -187,33 +158,26 @@ def _check_positions(file: Path, family: Family, config: Mapping[str, Any], mode
 
 
 def _check_head_is_the_workloads(file: Path, config: Mapping[str, Any], model: EncoderModel) -> None:
-    said = config.get("problem_type")
+    got = config.get("problem_type")
     wanted = getattr(model, "problem_type", "single_label_classification")
-    if model.task == "text-classification" and said not in (None, wanted):
+    if model.task == "text-classification" and got not in (None, wanted):
         raise broken(
             file,
-            f"problem_type: got {json.dumps(said)}, but model.problem_type in workload.toml is {json.dumps(wanted)}.",
+            f"problem_type: got {json.dumps(got)}, but model.problem_type in workload.toml is {json.dumps(wanted)}.",
         )
-    labels: tuple[str, ...] = getattr(model, "labels", ())
-    if labels and (problem := _labels_problem(config.get("id2label"), labels)):
-        raise broken(file, f"id2label: {problem}")
-
-
-def _labels_problem(named: Any, wanted: tuple[str, ...]) -> str:
-    """Returns the problem with the head's labels, or "". Unnamed labels get the workload's names."""
-    if named is None:
-        return ""
+    named, own = config.get("id2label"), getattr(model, "labels", ())
+    if not own or named is None:
+        return
     if not isinstance(named, dict):
-        return f"got {json.dumps(named)}, but it is an object of labels by number."
+        raise broken(file, f"id2label: got {json.dumps(named)}, but it is an object of labels by number.")
     labels = tuple(named.get(str(index)) for index in range(len(named)))
-    if labels == wanted:
-        return ""
-    if len(labels) == len(wanted) and all(isinstance(label, str) and UNNAMED.fullmatch(label) for label in labels):
-        return ""
-    return (
-        f"the head answers {json.dumps(labels)}, but model.labels in workload.toml is {json.dumps(wanted)}. Write the "
-        "head's labels there, in its order."
-    )
+    unnamed = all(isinstance(label, str) and UNNAMED.fullmatch(label) for label in labels)
+    if labels != own and not (unnamed and len(labels) == len(own)):
+        raise broken(
+            file,
+            f"id2label: the head answers {json.dumps(labels)}, but model.labels in workload.toml is "
+            f"{json.dumps(own)}. Write the head's labels there, in its order.",
+        )
 
 
 def inputs_for(model: EncoderModel, config: Mapping[str, Any], file: Path) -> tuple[ModelInput, ...]:

@@ -180,12 +180,6 @@ def family_of(config: Mapping[str, Any], file: Path) -> Family:
     raise broken(file, _unknown(kind, classes))
 
 
-def tasks_of(config: Mapping[str, Any], family: Family) -> tuple[str, ...]:
-    """Returns the tasks that a config.json's architectures can do."""
-    classes = _classes(config)
-    return tuple(task for task in HEADS if set(family.architectures(task)) & set(classes))
-
-
 def check_head(config: Mapping[str, Any], family: Family, task: str, file: Path) -> None:
     """Raises `UsageError` where the model has no head for the task."""
     got, allowed = config.get("architectures") or [], family.architectures(task)
@@ -193,7 +187,7 @@ def check_head(config: Mapping[str, Any], family: Family, task: str, file: Path)
         return
     if reason := family.lacks_head(task):
         raise broken(file, f"model_type: got {json.dumps(family.model_type)}, but {reason}.")
-    other = [each for each in tasks_of(config, family) if each != task]
+    other = [each for each in HEADS if each != task and set(family.architectures(each)) & set(_classes(config))]
     hint = f" It can do {' or '.join(other)}: say so as model.task in workload.toml." if other else ""
     raise broken(file, f"architectures: got {json.dumps(got)}, allowed is {' or '.join(allowed)}.{hint}")
 

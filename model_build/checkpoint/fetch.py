@@ -1,7 +1,7 @@
 """Fetches a checkpoint from S3 or from the Hugging Face hub. Their clients are imported only when they are needed.
 
-In S3 it is a folder, or a .tar.gz as a training job of SageMaker leaves one. On the hub it is the id of a model, where
-wanted with @ and a branch, a tag or a commit.
+In S3 it is a folder, or a .tar.gz of a SageMaker training job. On the hub it is the id of a model, optionally with @
+and a branch, a tag or a commit.
 """
 
 import hashlib
@@ -66,7 +66,9 @@ def _why_not_from_hub(error: Exception, repository: str, revision: str) -> str:
             )
         case errors.RevisionNotFoundError():
             return f"has no revision '{revision}' on the Hugging Face hub. Name a branch, a tag or a commit behind @."
-        case errors.HfHubHTTPError() if error.response.status_code == 401 and _had_a_token(error):
+        case errors.HfHubHTTPError() if (
+            error.response.status_code == 401 and "authorization" in error.response.request.headers
+        ):
             return (
                 "cannot be fetched: the Hugging Face hub does not take the token. Set HF_TOKEN to one that is valid, "
                 "or log in again with `hf auth login`."
@@ -89,14 +91,10 @@ def _why_not_from_hub(error: Exception, repository: str, revision: str) -> str:
     return f"cannot be fetched: {_reason(error)}. Check the id, the network, and for a private model HF_TOKEN."
 
 
-def _had_a_token(error: Any) -> bool:
-    return "authorization" in error.response.request.headers
-
-
 def _reason(error: BaseException) -> str:
-    """Returns the kind of an error and the first line of what it says."""
-    said = first_line(error)
-    return said if said == type(error).__name__ else f"{type(error).__name__}: {said}"
+    """Returns the type of an error and the first line of its message."""
+    line = first_line(error)
+    return line if line == type(error).__name__ else f"{type(error).__name__}: {line}"
 
 
 def fetch_from_s3(uri: str, cache: Path, client: Any = None, patterns: Sequence[str] = PATTERNS) -> Path:
@@ -118,15 +116,15 @@ def fetch_from_s3(uri: str, cache: Path, client: Any = None, patterns: Sequence[
         else:
             _download_folder(s3, bucket, key.strip("/"), folder, patterns)
     except (BotoCoreError, ClientError) as error:
-        raise _unreachable(
-            uri, first_line(error), "Check the URI and your AWS credentials, or start `python -m local_aws`."
-        ) from error
+        problem = f"{first_line(error)}. Check the URI and your AWS credentials, or start `python -m local_aws`."
     except archive_reader.ArchiveRefused as refused:
-        raise _unreachable(uri, str(refused), "Pack it and upload it again.") from refused
-    if not any(folder.iterdir()):
+        problem = f"{refused}. Pack it and upload it again."
+    else:
+        if any(folder.iterdir()):
+            return folder
         where = "in" if key.endswith(ARCHIVES) else "under"
-        raise _unreachable(uri, f"there is no file of a checkpoint {where} it", "Check the URI.")
-    return folder
+        problem = f"there is no file of a checkpoint {where} it. Check the URI."
+    raise Unavailable(f"The checkpoint '{uri}' cannot be fetched: {problem}")
 
 
 def _download_folder(s3: Any, bucket: str, key: str, folder: Path, patterns: Sequence[str]) -> None:
@@ -156,11 +154,7 @@ def _download_archive(s3: Any, bucket: str, key: str, folder: Path, patterns: Se
 
 
 def _matches(name: PurePosixPath, patterns: Sequence[str]) -> bool:
-    """Tells whether a file is wanted: it lies where a pattern says, and not in a folder below."""
+    """Whether a file lies where a pattern says, and not in a folder below."""
     if ".." in name.parts or name.is_absolute():
         return False
     return any(name.match(pattern) and len(name.parts) == len(PurePosixPath(pattern).parts) for pattern in patterns)
-
-
-def _unreachable(checkpoint: str, reason: str, advice: str) -> Unavailable:
-    return Unavailable(f"The checkpoint '{checkpoint}' cannot be fetched: {reason}. {advice}")

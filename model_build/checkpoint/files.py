@@ -1,12 +1,32 @@
-"""The errors of a checkpoint's files. Each names the file and its problem."""
+"""Reads the JSON files of a checkpoint, and makes the errors of its files. Each names the file and its problem."""
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
 
 from workloads import ProjectError, UsageError
+from workloads.document import Document
+
+Size = Annotated[int, Field(ge=1, le=2**24)]
+Epsilon = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+
+
+class ConfigKeys(Document):
+    """The keys of a config.json that something is computed with. transformers checks the others."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+def known(kind: type[ConfigKeys], file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the keys of `kind`, with their defaults. Raises `InvalidDocument` or `UsageError`."""
+    try:
+        return kind.from_table(file, {key: config[key] for key in kind.model_fields if key in config}).model_dump()
+    except RecursionError:
+        raise broken(file, "is nested too deeply.") from None
 
 
 def broken(file: Path, problem: str) -> UsageError:
@@ -33,24 +53,19 @@ def read_json(file: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def loading(file: Path) -> Iterator[None]:
-    """Raises `UsageError` for whatever a library raises while it loads or runs `file`, or the checkpoint in a folder.
+    """Raises `UsageError` for an error of a library that loads or runs `file`, or the checkpoint in a folder.
 
-    Libraries tell of a damaged checkpoint by errors of every type; those of tokenizers that panics are no `Exception`.
+    Libraries report a damaged checkpoint by errors of every type; a panic of tokenizers is no `Exception`.
     """
     try:
         yield
     except (ProjectError, KeyboardInterrupt, SystemExit, MemoryError, ModuleNotFoundError):
         raise
-    except OSError as error:
-        if error.errno:  # the machine's: a full disk, a file that may not be read
-            raise
-        raise _unloadable(file, error) from error
     except BaseException as error:
-        raise _unloadable(file, error) from error
-
-
-def _unloadable(file: Path, error: BaseException) -> UsageError:
-    return broken(file, f"cannot be used ({type(error).__name__}: {first_line(error)}). Save or copy it again.")
+        if isinstance(error, OSError) and error.errno:  # the machine's: a full disk, a file that may not be read
+            raise
+        problem = f"cannot be used ({type(error).__name__}: {first_line(error)}). Save or copy it again."
+        raise broken(file, problem) from error
 
 
 def first_line(error: BaseException) -> str:

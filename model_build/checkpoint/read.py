@@ -10,24 +10,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from model_build.checkpoint import converted, sentence_transformers
+from model_build.checkpoint import sentence_transformers, sentencepiece
 from model_build.checkpoint.architectures import bert_weights, write_random
 from model_build.checkpoint.encoder_config import read_encoder
 from model_build.checkpoint.families import Family
 from model_build.checkpoint.fetch import PATTERNS, fetch_from_hub, fetch_from_s3
 from model_build.checkpoint.files import broken
-from model_build.checkpoint.text2text import check_text2text, read_text2text
+from model_build.checkpoint.text2text import check_positions, read_text2text
 from model_build.checkpoint.tokenizer import check_tokenizer, padding_token
 from model_build.checkpoint.weights import check_files, check_weights, stored, stored_in_encoder
-from workloads import (
-    EncoderModel,
-    Model,
-    RandomWeights,
-    TextToText,
-    UsageError,
-    WorkloadFolder,
-    file_sha256,
-)
+from workloads import Model, RandomWeights, TextToText, UsageError, WorkloadFolder, file_sha256
+
+FOLDERS = ("./", "../", "/")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,72 +67,61 @@ def resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
     Raises `UsageError` where it is missing or broken, or `Unavailable` where it cannot be fetched.
     """
     model = workload.workload.model
-    preprocess = None if isinstance(model, TextToText) else model.preprocess
-    if preprocess is not None:
-        file = (workload.path / preprocess).resolve()
-        if not file.is_file():
-            raise broken(file, "does not exist. model.preprocess names it.")
-        found = _resolve(workload, cache)
-        digest = hashlib.sha256(f"{found.sha256}{file_sha256(file)}".encode()).hexdigest()
-        return replace(found, preprocess=file, sha256=digest)
-    return _resolve(workload, cache)
-
-
-def _resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
-    model = workload.workload.model
     if (torchscript := torchscript_file(workload)) is not None:
-        return _read_torchscript(torchscript, model)
-    folder = _locate(workload, "checkpoint", model.checkpoint, cache)
-    if isinstance(model, TextToText):
-        folder = converted.prepared(folder, cache)
-    backbone = None if isinstance(model, TextToText) else model.backbone
-    encoder = folder if backbone is None else _locate(workload, "backbone", backbone, cache)
-    return read(folder, encoder, model)
+        checkpoint = _read_torchscript(torchscript, model)
+    else:
+        folder = _locate(workload, "checkpoint", model.checkpoint, cache)
+        if isinstance(model, TextToText):
+            folder = sentencepiece.prepared(folder, cache)
+        backbone = None if isinstance(model, TextToText) else model.backbone
+        encoder = folder if backbone is None else _locate(workload, "backbone", backbone, cache)
+        checkpoint = read(folder, encoder, model)
+    if isinstance(model, TextToText) or model.preprocess is None:
+        return checkpoint
+    file = (workload.path / model.preprocess).resolve()
+    if not file.is_file():
+        raise broken(file, "does not exist. model.preprocess names it.")
+    digest = hashlib.sha256(f"{checkpoint.sha256}{file_sha256(file)}".encode()).hexdigest()
+    return replace(checkpoint, preprocess=file, sha256=digest)
 
 
 def read(folder: Path, encoder: Path, model: Model) -> Checkpoint:
-    """Checks the files of a local checkpoint against the workload's [model]. Raises `UsageError`."""
-    return _read_text2text(folder, model) if isinstance(model, TextToText) else _read_encoder(folder, encoder, model)
+    """Checks the files of a local checkpoint against the workload's [model]. Raises `UsageError`.
 
-
-def _read_text2text(folder: Path, model: TextToText) -> Checkpoint:
-    config = read_text2text(folder)
-    check_files(folder)
-    checkpoint = Checkpoint(folder=folder, encoder=folder, config=config, encoder_config=config, sha256=_sha256(folder))
-    check_text2text(folder, checkpoint.weights, config, model)
-    check_tokenizer(checkpoint.tokenizer, config["vocab_size"])
-    return checkpoint
-
-
-def _read_encoder(folder: Path, encoder: Path, model: EncoderModel) -> Checkpoint:
-    config, encoder_config, family = read_encoder(folder, encoder, model)
-    sentence_transformers.check(folder, model)
+    The weights of a family that transformers computes are checked when transformers loads them (`check_loaded`).
+    """
+    family = None
+    if isinstance(model, TextToText):
+        config = own = read_text2text(folder)
+        check_positions(folder / "config.json", config, model)
+    else:
+        config, own, family = read_encoder(folder, encoder, model)
+        sentence_transformers.check(folder, model)
     check_files(folder)
     digest = _sha256(folder)
     if encoder != folder:
         check_files(encoder)
         digest = hashlib.sha256(f"{digest}{_sha256(encoder)}".encode()).hexdigest()
     checkpoint = Checkpoint(
-        folder=folder,
-        encoder=encoder,
-        config=config,
-        encoder_config=encoder_config,
-        sha256=digest,
-        family=family,
+        folder=folder, encoder=encoder, config=config, encoder_config=own, sha256=digest, family=family
     )
-    if family.own_network:  # transformers says itself what it misses
-        stored = stored_in_encoder(checkpoint.weights, family, model.task)
-        wanted = bert_weights(encoder_config, model.task, model.head_size)
-        check_weights(folder, stored, ((name.removeprefix("bert."), shape, _) for name, shape, _ in wanted))
-    check_tokenizer(checkpoint.tokenizer, encoder_config["vocab_size"], len(model.segments))
+    segments = 1
+    if not isinstance(model, TextToText):
+        segments = len(model.segments)
+        if family is not None and family.own_network:
+            held = stored_in_encoder(checkpoint.weights, family, model.task)
+            wanted = bert_weights(own, model.task, model.head_size)
+            check_weights(folder, held, ((name.removeprefix("bert."), shape, _) for name, shape, _ in wanted))
+    check_tokenizer(checkpoint.tokenizer, own["vocab_size"], segments)
     return checkpoint
 
 
 def torchscript_file(workload: WorkloadFolder) -> Path | None:
     """Returns the TorchScript file that the workload names as its checkpoint, or None where it names another."""
     name = workload.workload.model.checkpoint
-    is_path = isinstance(name, str) and name.startswith(("./", "../", "/"))
-    return (workload.path / str(name)).resolve() if is_path and str(name).endswith(".pt") else None
+    if isinstance(name, str) and name.startswith(FOLDERS) and name.endswith(".pt"):
+        return (workload.path / name).resolve()
+    return None
 
 
 def _read_torchscript(file: Path, model: Model) -> Checkpoint:
@@ -158,7 +141,7 @@ def _read_torchscript(file: Path, model: Model) -> Checkpoint:
 def _locate(workload: WorkloadFolder, key: str, name: str | RandomWeights, cache: Path) -> Path:
     if isinstance(name, RandomWeights):
         return write_random(name, workload.workload.model, cache)
-    if name.startswith(("./", "../", "/")):
+    if name.startswith(FOLDERS):
         folder = (workload.path / name).resolve()
         if not folder.is_dir():
             raise UsageError(

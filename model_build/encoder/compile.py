@@ -38,10 +38,10 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
             progress(f"Compiling for ONNX Runtime, {target.precision}")
             optimise.optimise(portable, graphs / export.GRAPH, target, _calibration(inputs))
             return {"onnx_opset": str(export.OPSET)}
-        case TensorRtTarget() as target:
+        case TensorRtTarget():
             toolchain = engines.toolchain(inputs)
             portable = _export(inputs, scratch, progress)
-            return engines.compile_graphs(inputs, target, toolchain, {"model": portable}, graphs, progress)
+            return engines.compile_graphs(inputs, toolchain, {"model": portable}, graphs, progress)
         case target:
             raise AssertionError(target.runtime)  # Neuron has a backend of its own
 
@@ -57,7 +57,7 @@ def layers(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[st
         return ()
     portable = _export(inputs, scratch, progress)
     if isinstance(inputs.target, TensorRtTarget):
-        return tuple(engines.layer_names(inputs, {"model": portable}))
+        return engines.layer_names(inputs, {"model": portable})
     return tuple(dict.fromkeys(products(portable).values()))
 
 

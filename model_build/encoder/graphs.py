@@ -86,7 +86,10 @@ def graph_files(target: TritonTarget, checkpoint: Checkpoint, graphs: Path) -> d
     """The compiled files in `graphs`, by their name in the version folder."""
     match target:
         case OnnxRuntimeTarget():
-            names = ["model.onnx", *(["model.onnx.data"] if _large(checkpoint, target) else [])]
+            # Protobuf stops at 2 GB, so large weights get a file of their own. int8 weights are a quarter.
+            size = sum(file.stat().st_size for file in checkpoint.weights)
+            large = size > INLINE_LIMIT and target.precision == "fp32"
+            names = ["model.onnx", *(["model.onnx.data"] if large else [])]
         case TorchScriptTarget():
             names = ["model.pt"]
         case CudaTarget():
@@ -94,9 +97,3 @@ def graph_files(target: TritonTarget, checkpoint: Checkpoint, graphs: Path) -> d
         case TensorRtTarget():
             names = [f"model.{capability}.plan" for capability in target.compute_capabilities]
     return {name: graphs / name for name in names}
-
-
-def _large(checkpoint: Checkpoint, target: OnnxRuntimeTarget) -> bool:
-    """Tells whether the weights get a file of their own: protobuf stops at 2 GB. int8 weights are a quarter."""
-    stored = sum(file.stat().st_size for file in checkpoint.weights)
-    return stored > INLINE_LIMIT and target.precision == "fp32"

@@ -13,74 +13,64 @@ from typing import Any
 import onnx
 import onnx.helper
 from numpy.typing import NDArray
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 from onnxruntime.transformers.fusion_gelu import FusionGelu
 from onnxruntime.transformers.onnx_model import OnnxModel
 
 from model_build import layers
-from model_build.encoder import norms, quantise
+from model_build.encoder import norms
 from model_build.encoder.graphs import INLINE_LIMIT
 from model_build.onnx_session import save_as_run
 from workloads import OnnxRuntimeTarget
 
 Tensors = Mapping[str, NDArray[Any]]
-PRODUCT = "MatMul"
+PRODUCT, MICROSOFT = "MatMul", "com.microsoft"
 
 
 def optimise(portable: Path, compiled: Path, target: OnnxRuntimeTarget, calibration: Iterable[Tensors]) -> None:
     """Compiles the graph `portable` into the file `compiled`."""
-    prepared = portable.with_name("prepared.onnx")
-    match target.precision, target.quantisation:
-        case "fp32", _:
-            _prepare(portable, prepared)
-        case "int8", "dynamic":
-            _prepare(portable, prepared, in_int8=_in_int8(portable, target))
-        case "int8", "static":
-            fp32 = portable.with_name("fp32.onnx")
-            _prepare(portable, fp32)
-            _quantise_by_ranges(fp32, prepared, _in_int8(portable, target), calibration)
-    save_as_run(prepared, compiled, INLINE_LIMIT)
+    fp32, prepared = portable.with_name("fp32.onnx"), portable.with_name("prepared.onnx")
+    _prepare(portable, fp32)
+    if target.precision == "int8":
+        _quantise(fp32, prepared, _in_fp32(portable, target), calibration if target.quantisation == "static" else None)
+    save_as_run(fp32 if target.precision == "fp32" else prepared, compiled, INLINE_LIMIT)
 
 
-def _in_int8(source: Path, target: OnnxRuntimeTarget) -> list[str]:
-    """Returns the products to quantise, by node name."""
+def _in_fp32(source: Path, target: OnnxRuntimeTarget) -> list[str]:
+    """Returns the products to keep in fp32, by node name."""
     layer_of = layers.products(source)
     kept = layers.chosen(tuple(dict.fromkeys(layer_of.values())), target.fp32_layers)
-    return [node for node, layer in layer_of.items() if layer not in kept]
+    return [node for node, layer in layer_of.items() if layer in kept]
 
 
-def _prepare(source: Path, prepared: Path, in_int8: list[str] | None = None) -> None:
-    """Writes the graph with GELU in one node, norms spelt out, and the products `in_int8` scaled as they come."""
+def _prepare(source: Path, prepared: Path) -> None:
+    """Writes the graph with GELU in one node and norms spelt out."""
     model = onnx.load(source, load_external_data=False)
     wrapped = OnnxModel(model)
     FusionGelu(wrapped).apply()
     wrapped.prune_graph()
-    if quantise.MICROSOFT not in {opset.domain for opset in model.opset_import}:
-        model.opset_import.append(onnx.helper.make_opsetid(quantise.MICROSOFT, 1))
+    if MICROSOFT not in {opset.domain for opset in model.opset_import}:
+        model.opset_import.append(onnx.helper.make_opsetid(MICROSOFT, 1))
     norms.spell_out(model)
-    if in_int8 is not None:
-        quantise.quantise(model, source.parent, in_int8)
-        # A quarter of the size: the weights fit into the graph's own file again.
-        quantise.inline(model, source.parent)
     onnx.save(model, prepared)
 
 
-def _quantise_by_ranges(source: Path, quantised: Path, in_int8: list[str], calibration: Iterable[Tensors]) -> None:
+def _quantise(source: Path, quantised: Path, in_fp32: list[str], calibration: Iterable[Tensors] | None) -> None:
+    """Quantises the products; activations are scaled as they come, or by the ranges seen in calibration."""
     large = source.with_name("model.onnx.data").exists()
-    quantize_static(
-        source,
-        quantised,
-        _Calibration(calibration),
-        quant_format=QuantFormat.QDQ,
-        nodes_to_quantize=in_int8,
-        op_types_to_quantize=[PRODUCT],
-        per_channel=True,
-        weight_type=QuantType.QInt8,
-        # Products of two activations (attention) stay in fp32.
-        extra_options={"MatMulConstBOnly": True},
-        use_external_data_format=large,
-    )
-    if large:
+    how: dict[str, Any] = {
+        "nodes_to_exclude": in_fp32,
+        "op_types_to_quantize": [PRODUCT],
+        "per_channel": True,
+        "weight_type": QuantType.QInt8,
+        "extra_options": {"MatMulConstBOnly": True},  # products of two activations (attention) stay in fp32
+        "use_external_data_format": large,
+    }
+    if calibration is None:
+        quantize_dynamic(source, quantised, **how)
+    else:
+        quantize_static(source, quantised, _Calibration(calibration), quant_format=QuantFormat.QDQ, **how)
+    if large:  # a quarter of the size: the weights fit into the graph's own file again
         onnx.save(onnx.load(quantised), quantised)
 
 

@@ -7,29 +7,19 @@ model would come before the cut there, and leave a cut vector shorter than one.
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from numpy.typing import NDArray
 from safetensors import safe_open
-from transformers import (
-    AutoModel,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-    AutoTokenizer,
-    BertConfig,
-    BertForQuestionAnswering,
-    BertForSequenceClassification,
-    BertForTokenClassification,
-    BertModel,
-)
 
 from containers.encoder.tensors import own_tokens
 from model_build.checkpoint import Checkpoint, broken, loading
 from model_build.checkpoint.families import FAMILIES
+from model_build.encoder.wrapper import AUTO
 from model_build.torch_threads import every_core
 from workloads import (
     EncoderModel,
@@ -42,13 +32,6 @@ from workloads import (
     TokenClassification,
 )
 
-AUTO: dict[str, Any] = {
-    "text-classification": AutoModelForSequenceClassification,
-    "text-ranking": AutoModelForSequenceClassification,
-    "token-classification": AutoModelForTokenClassification,
-    "feature-extraction": AutoModel,
-    "question-answering": AutoModelForQuestionAnswering,
-}
 Floats = NDArray[np.float32]
 Outputs = dict[str, Floats]
 """The outputs of one row, or of one window of a row, by name."""
@@ -61,7 +44,7 @@ class Reference:
         self._model = model
         self._folder = checkpoint.folder
         with loading(checkpoint.encoder):
-            self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.encoder, local_files_only=True)
+            self._tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint.encoder, local_files_only=True)
         if self._tokenizer.pad_token is None:
             self._tokenizer.pad_token = _padding_token(checkpoint, self._tokenizer)
         with loading(checkpoint.folder):
@@ -141,47 +124,30 @@ def _embedding(model: FeatureExtraction, hidden: torch.Tensor, mask: torch.Tenso
 
 def _network(checkpoint: Checkpoint, model: EncoderModel) -> Any:
     """Loads transformers' own class with the checkpoint's weights."""
+    auto: Any = getattr(transformers, AUTO[model.task])
     if checkpoint.family is not None and checkpoint.family.model_type != "bert":
-        auto: Any = AUTO[model.task]
         return auto.from_pretrained(
             checkpoint.folder, attn_implementation="eager", dtype=torch.float32, local_files_only=True
         )
-    kind: Any = BertConfig
-    config = kind(**{**checkpoint.encoder_config, **_labels(model)}, attn_implementation="eager")
-    network: Any
-    prefix = "bert."
-    match model:
-        case TextClassification() | TextRanking():
-            network = BertForSequenceClassification(config)
-        case TokenClassification():
-            network = BertForTokenClassification(config)
-        case FeatureExtraction():
-            network, prefix = BertModel(config, add_pooling_layer=False), ""
-        case TextPairScoring():
-            network, prefix = BertModel(config), ""
-            network.classifier = torch.nn.Linear(config.hidden_size, len(model.labels))
-            network.scorer = torch.nn.Linear(config.hidden_size, 1)
-        case _:
-            network = BertForQuestionAnswering(config)
-    places, weights = network.state_dict().keys(), _weights(checkpoint, prefix)
-    weights = {name: tensor for name, tensor in weights.items() if name in places}  # the others, it has no use for
-    network.load_state_dict(weights, assign=True)  # the files' own pages, not a copy
-    return network
-
-
-def _labels(model: EncoderModel) -> Mapping[str, Any]:
-    """Returns what BERT's configuration says of the head: its labels, or of numbers without names how many."""
-    if model.label_names:
-        return {"id2label": dict(enumerate(model.label_names))}
-    return {"num_labels": model.head_size} if model.head_size else {}
-
-
-def _weights(checkpoint: Checkpoint, prefix: str) -> dict[str, torch.Tensor]:
+    labels = dict(enumerate(model.label_names or [f"LABEL_{index}" for index in range(model.head_size)]))
+    kind: Any = transformers.BertConfig
+    config = kind(**checkpoint.encoder_config | {"id2label": labels})
+    network: Any = auto.from_config(config, attn_implementation="eager")
+    if isinstance(model, TextPairScoring):
+        network.classifier = torch.nn.Linear(config.hidden_size, len(model.labels))
+        network.scorer = torch.nn.Linear(config.hidden_size, 1)
+    if isinstance(model, FeatureExtraction):
+        network.pooler = None
+    places = network.state_dict().keys()
+    prefix = "" if "embeddings.LayerNorm.weight" in places else "bert."
     weights = {}
     for file in checkpoint.weights:
         with safe_open(file, framework="pt") as stored:
             for name in stored.keys():  # noqa: SIM118 - not a mapping
                 bare = FAMILIES["bert"].plain_name(name)
                 own = bare.startswith(("embeddings.", "encoder.", "pooler."))
-                weights[f"{prefix}{bare}" if own else bare] = stored.get_tensor(name).float()
-    return weights
+                place = f"{prefix}{bare}" if own else bare
+                if place in places:  # it has no use for the others
+                    weights[place] = stored.get_tensor(name).float()
+    network.load_state_dict(weights, assign=True)  # the files' own pages, not a copy
+    return network

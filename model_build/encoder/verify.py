@@ -1,14 +1,12 @@
-"""Compares the compiled encoder with its original, example by example.
+"""The backend of encoders: compiles the graph and compares it with its original, example by example.
 
 In: a `Predictor` over the compiled graph, which is the serving code itself, and the reference. Out: a
 `ParityComparison` of each example. Both get the same rows. Numbers are compared before the last step of the serving
-code, answers after it.
-
-An example is one text, or of embeddings a pair of them; a long text is several windows of the model.
+code, answers after it. An example is one text, or two for embeddings; a long text is several windows of the model.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -17,24 +15,63 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from containers.encoder import load_engine
 from containers.encoder.answers import Answer as Served
 from containers.encoder.answers import answer
 from containers.encoder.predictor import Predictor
+from containers.encoder.preprocess import Preprocessor
 from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
 from containers.encoder.tensors import Encoding, split, windows
+from model_build.encoder.compile import check_engines, compile_graphs, layers
+from model_build.encoder.graphs import settings
 from model_build.encoder.reference import Outputs, Reference
 from model_build.metrics import ScoredAnswer
-from model_build.parity import ParityComparison
+from model_build.parity import Compare, ParityComparison
+from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
+from model_build.torch_threads import threads_kept
+from model_build.triton.repository import version_folder
 from workloads import Example, Row
 from workloads.errors import InvalidDocument
 
+__all__ = ["check_engines", "comparer", "compile_graphs", "layers", "served_folder"]
+
+ORIGINAL_BATCH = 32
 SAME_SCORE = 1e-3
 """Two scores that are no further apart are the same answer, and so are embeddings whose cosine is as near to 1."""
 SAME_DIRECTION = 1e-4
 Texts = list[list[Outputs]]
 """The outputs of a model for an example: of each window of each of its texts."""
+
+
+def served_folder(plan: BuildPlan, made: Path) -> Path:
+    """The folder of the repository `made` from which the serving code loads the graph."""
+    return version_folder(made, f"{plan.workload.name}_model")
+
+
+def comparer(plan: BuildPlan, made: Path, progress: Progress) -> Compare:
+    """Runs the original over every example; it is released before a compiled model is loaded."""
+    preprocessor = Preprocessor.load(version_folder(made, f"{plan.workload.name}_tokenise"))
+    known = settings(plan.compile_inputs.encoder, plan.target, plan.checkpoint)
+    batch_size = min(ORIGINAL_BATCH, plan.variant.serving.max_batch_size)
+    return comparison(
+        plan, lambda folder: Predictor(preprocessor, load_engine.load(folder, known)), batch_size, progress
+    )
+
+
+def comparison(plan: BuildPlan, load: Callable[[Path], Predictor], batch_size: int, progress: Progress) -> Compare:
+    """Runs the original over every example, to compare it with what `load` makes of a folder."""
+    progress("Loading the original")
+    reference = Reference(plan.checkpoint, plan.compile_inputs.encoder)
+    wanted = originals(reference, plan.examples, ORIGINAL_BATCH, progress)
+
+    def compared(folder: Path, progress: Progress) -> list[ParityComparison]:
+        file = plan.source.path / "evaluation.jsonl"
+        with threads_kept():
+            return compare(wanted, load(folder), plan.examples, batch_size=batch_size, file=file, progress=progress)
+
+    return compared
 
 
 def originals(
@@ -43,7 +80,7 @@ def originals(
     """Runs the original over every example and returns its outputs, so that it need not stay in memory afterwards."""
     outputs: list[Texts] = []
     for start in range(0, len(examples), batch_size):
-        progress(f"Asking the original, {start} of {len(examples)} examples")
+        progress(f"Running the original, {start} of {len(examples)} examples")
         batch = examples[start : start + batch_size]
         given = iter(reference.outputs([row for example in batch for row in rows_of(example)]))
         outputs += [list(islice(given, len(rows_of(example)))) for example in batch]
@@ -61,7 +98,7 @@ def compare(
 ) -> list[ParityComparison]:
     """Runs every example through the compiled model, in batches of `batch_size`, and compares with `wanted`.
 
-    `file` is where the examples are from: `InvalidDocument` names it when one cannot be asked at all.
+    `file` is where the examples are from: `InvalidDocument` names it if one cannot be tokenised.
     """
     encoded = iter(_encode(compiled, [row for example in examples for row in rows_of(example)], file))
     encodings = [list(islice(encoded, len(rows_of(example)))) for example in examples]
@@ -74,7 +111,7 @@ def compare(
 
 
 def rows_of(example: Example) -> list[Row]:
-    """Returns the rows that are asked for an example: its own, and of a pair of embeddings the other text's."""
+    """Returns the rows of an example: its own, and for a pair of embeddings the other text's."""
     if example.other is None:
         return [example.row]
     first, *others = example.row
@@ -113,11 +150,11 @@ def _compare_batch(
     encodings: Sequence[Sequence[Encoding]],
 ) -> list[ParityComparison]:
     settings = measured(compiled.settings)
-    asked = [code for codes in encodings for code in codes]
+    flat = [code for codes in encodings for code in codes]
     rows = [row for example in examples for row in rows_of(example)]
-    outputs = compiled.run(asked)
-    apart = iter(split(outputs, [(1, len(window)) for window in windows(asked)]))
-    served = iter(answer(settings, outputs, asked, rows))
+    outputs = compiled.run(flat)
+    apart = iter(split(outputs, [(1, len(window)) for window in windows(flat)]))
+    served = iter(answer(settings, outputs, flat, rows))
     return [
         _comparison(
             settings,
@@ -144,12 +181,12 @@ def _comparison(
     differences = np.concatenate(
         [np.abs(ours[name] - output).ravel() for theirs, ours in pairs for name, output in theirs.items()]
     )
-    said, says = (answered(settings, each, original) for each in (original, served))
+    expected, compiled = (answered(settings, each, original) for each in (original, served))
     return ParityComparison(
         example=example,
-        original=said,
-        compiled=says,
-        identical=_identical(settings, said, says),
+        original=expected,
+        compiled=compiled,
+        identical=_identical(settings, expected, compiled),
         max_logit_difference=float(differences.max()),
         mean_logit_difference=float(differences.mean()),
         logits=differences.size,

@@ -8,45 +8,43 @@ It needs transformers. AWS's Neuron images lack it, so they trace this project's
 """
 
 import inspect
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from containers.encoder.settings import GRAPH_OUTPUTS
-from model_build.checkpoint import Checkpoint, broken, loading
+from model_build.checkpoint import Checkpoint, loading
+from model_build.checkpoint.weights import check_loaded
 from model_build.encoder.bert import real_tokens
 from model_build.encoder.heads import answering, embed, parameter
 from workloads import EncoderModel
 
-
-def auto_class(task: str) -> Any:
-    """Returns transformers' class that finds the module of a family for a task."""
-    import transformers
-
-    classes = {
-        "text-classification": transformers.AutoModelForSequenceClassification,
-        "text-ranking": transformers.AutoModelForSequenceClassification,
-        "token-classification": transformers.AutoModelForTokenClassification,
-        "question-answering": transformers.AutoModelForQuestionAnswering,
-        "feature-extraction": transformers.AutoModel,
-    }
-    return classes[task]
+AUTO: dict[str, str] = {
+    "text-classification": "AutoModelForSequenceClassification",
+    "text-ranking": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+    "question-answering": "AutoModelForQuestionAnswering",
+    "feature-extraction": "AutoModel",
+    "text-pair-scoring": "AutoModel",
+}
+"""transformers' classes that find the module of a family for a task."""
 
 
 def load(checkpoint: Checkpoint, model: EncoderModel) -> "Wrapped":
     """Loads the checkpoint's weights in fp32, ready to infer. Raises `UsageError` where they are not config.json's."""
+    import transformers
+
     with loading(checkpoint.folder):
-        network, report = auto_class(model.task).from_pretrained(
+        network, report = getattr(transformers, AUTO[model.task]).from_pretrained(
             checkpoint.folder,
             attn_implementation="eager",
             dtype=torch.float32,
             local_files_only=True,
             use_safetensors=True,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # they are told below
+            ignore_mismatched_sizes=True,  # `check_loaded` refuses them
         )
-    _check(checkpoint, report, embedding=model.task == "feature-extraction")
+    check_loaded(checkpoint.folder, report, encoder_only=model.task == "feature-extraction")
     return Wrapped(network.eval(), model, checkpoint.encoder_config["max_position_embeddings"]).eval()
 
 
@@ -95,24 +93,3 @@ def _products(module: nn.Module) -> None:
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:
                 setattr(parent, name, made.setdefault(id(child), Product(child)))
-
-
-def _check(checkpoint: Checkpoint, report: dict[str, Any], *, embedding: bool) -> None:
-    """Raises `UsageError` for a weight that is missing, of another shape, or has no place; a head is left where an
-    embedding is made without it.
-    """
-    folder = checkpoint.folder
-    pooler = {name for name in report["missing_keys"] if embedding and "pooler." in name}
-    if missing := sorted(set(report["missing_keys"]) - pooler):
-        raise broken(
-            folder, f"its files hold no weight '{missing[0]}', which config.json asks for. Save the model again."
-        )
-    if mismatched := sorted(report["mismatched_keys"]):
-        name, stored, wanted = mismatched[0]
-        raise broken(
-            folder,
-            f"its weight '{name}' has the shape {list(stored)}, but config.json asks for {list(wanted)}. Save the "
-            "model again.",
-        )
-    if (unknown := sorted(report["unexpected_keys"])) and not embedding:
-        raise broken(folder, f"config.json has no place for its weight '{unknown[0]}'. Save the model again.")

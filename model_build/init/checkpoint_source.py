@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model_build.checkpoint import broken, converted, loading
+from model_build.checkpoint import broken, loading, sentencepiece
 from model_build.checkpoint.fetch import PATTERNS, fetch_from_hub, fetch_from_s3
 from model_build.checkpoint.files import read_json
 from model_build.init.checkpoint_facts import CheckpointFacts
@@ -49,7 +49,7 @@ def fetch(source: str, cache: Path) -> Fetched:
         return _fetched(source, fetch_from_s3, cache)
     folder = Path(source).expanduser()
     if folder.is_dir():
-        return Fetched(folder=converted.prepared(folder.resolve(), cache), copied=True, origin=source)
+        return Fetched(folder=sentencepiece.prepared(folder.resolve(), cache), copied=True, origin=source)
     if source.startswith((".", "/", "~")) or not HUB_ID.fullmatch(source):
         raise UsageError(
             f"--from: there is no folder {source}. Allowed: a folder, an s3:// URI of a folder or of a .tar.gz, or a "
@@ -63,13 +63,13 @@ def fetch(source: str, cache: Path) -> Fetched:
 
 def _fetched(source: str, fetch: Callable[..., Path], cache: Path) -> Fetched:
     """Fetches the files that a build reads, and older formats only if one of them is missing."""
-    folder = converted.prepared(fetched := fetch(source, cache), cache)
+    folder = sentencepiece.prepared(fetched := fetch(source, cache), cache)
     older = (
         *(WEIGHTS if lacks_weights(folder) else ()),
         *(VOCABULARIES if lacks_tokenizer(folder) else ()),
     )
     if older:
-        folder = converted.prepared(fetched := fetch(source, cache, patterns=(*PATTERNS, *older)), cache)
+        folder = sentencepiece.prepared(fetched := fetch(source, cache, patterns=(*PATTERNS, *older)), cache)
     origin = f"{source.partition('@')[0]}@{fetched.name}" if fetch is fetch_from_hub else source
     return Fetched(folder=folder, copied=bool(older), origin=origin)
 

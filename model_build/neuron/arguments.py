@@ -8,8 +8,8 @@ Sources (AWS Neuron documentation, read 2026-11-21):
 - torch_neuronx.trace: frameworks/torch/torch-neuronx/api-reference-guide/inference/api-torch-neuronx-trace
 - compiler options: compiler/neuron-cc/command-line-reference and compiler/neuronx-cc/api-reference-guide
 
-What it does not know: whether the compiler gets through. Casts mean different things on the two chips: Inf1 multiplies
-matrices in 16 bits whatever is asked, so that "none" there only keeps everything else in fp32 and transposes exactly.
+Casts differ on the two chips: Inf1 multiplies matrices in 16 bits with every setting, so "none" there only keeps
+everything else in fp32 and transposes exactly.
 """
 
 from __future__ import annotations
@@ -72,8 +72,25 @@ def calls(target: NeuronTarget, model: EncoderModel) -> tuple[Call, ...]:
     """Returns one call for each sequence length, the shortest first. Raises `UsageError` for lengths or input types."""
     if unknown := sorted(target.input_types.keys() - set(model.inputs)):
         raise UsageError(f"input_types: the model has no {', '.join(unknown)}. Its inputs: {', '.join(model.inputs)}.")
-    make = {"neuron": _torch_neuron, "neuronx": _torch_neuronx}[target.runtime]
-    return tuple(make(target, model, length) for length in sequence_lengths(target, model))
+    function, words, others, then = (_torch_neuron if target.runtime == "neuron" else _torch_neuronx)(target)
+    return tuple(
+        Call(
+            function=function,
+            length=length,
+            inputs=tuple(
+                Input(
+                    name,
+                    target.input_types.get(name, "int64"),
+                    (target.batch_size,) if name == "valid_length" else (target.batch_size, length),
+                )
+                for name in model.inputs
+            ),
+            keywords={"compiler_args": words, "compiler_workdir": f"{WORKDIR}/{length}", **others},
+            output=f"model.{length}.neuron.pt",
+            then=then,
+        )
+        for length in sequence_lengths(target, model)
+    )
 
 
 def sequence_lengths(target: NeuronTarget, model: EncoderModel) -> tuple[int, ...]:
@@ -115,66 +132,36 @@ def pipeline_cores(target: NeuronTarget) -> int:
 
 
 def pipeline_warning(target: NeuronTarget, weights: int) -> str | None:
-    """Returns what to say of a pipeline over more NeuronCores than the formula suggests."""
-    asked, suggested = pipeline_cores(target), suggested_pipeline_cores(weights)
-    if asked <= suggested:
+    """Returns a warning about a pipeline over more NeuronCores than the formula suggests."""
+    cores, suggested = pipeline_cores(target), suggested_pipeline_cores(weights)
+    if cores <= suggested:
         return None
     return (
-        f"pipeline_cores: asks for {asked} NeuronCores, but AWS's formula, 4·round(weights / 2e7), says {suggested} "
+        f"pipeline_cores: asks for {cores} NeuronCores, but AWS's formula, 4·round(weights / 2e7), says {suggested} "
         f'for {weights / 1e6:.1f} million weights. Say pipeline_cores = "auto", or measure both.'
     )
 
 
-def _torch_neuron(target: NeuronTarget, model: EncoderModel, length: int) -> Call:
-    """`dynamic_batch_size` stays off.
+def _torch_neuron(target: NeuronTarget) -> tuple[str, list[str], dict[str, Value], str | None]:
+    """`dynamic_batch_size` stays off: it needs the same number of rows in every tensor of the compiled part.
 
-    It asks every tensor that enters the compiled part for the same number of rows. Embeddings are looked up on the CPU,
-    and those of positions come in as one row. Serving pads batches instead. Source: aws-neuron-sdk issue 681.
+    Embeddings are looked up on the CPU, and those of positions come in as one row. Serving pads batches instead.
+    Source: aws-neuron-sdk issue 681.
     """
-    return Call(
-        function="torch.neuron.trace",
-        length=length,
-        inputs=_inputs(target, model, length),
-        keywords={
-            "compiler_args": [*CAST_NEURON[target.cast], *_pipeline(target)],
-            "compiler_workdir": f"{WORKDIR}/{length}",
-            "dynamic_batch_size": False,
-        },
-        output=f"model.{length}.neuron.pt",
-    )
-
-
-def _torch_neuronx(target: NeuronTarget, model: EncoderModel, length: int) -> Call:
-    """`cpu_backend` traces on a machine without a chip, and then the target has to be said.
-
-    `lazy_load` leaves it to DataParallel to load the graph onto its cores: loading the file would put it on the first
-    one before. Source: api-torch-neuronx-async-lazy-load.
-    """
-    return Call(
-        function="torch_neuronx.trace",
-        length=length,
-        inputs=_inputs(target, model, length),
-        keywords={
-            "compiler_args": ["--target=inf2", "--model-type=transformer", *CAST_NEURONX[target.cast]],
-            "compiler_workdir": f"{WORKDIR}/{length}",
-            "cpu_backend": True,
-        },
-        output=f"model.{length}.neuron.pt",
-        then="torch_neuronx.lazy_load" if target.placement == "data-parallel" else None,
-    )
-
-
-def _pipeline(target: NeuronTarget) -> list[str]:
     cores = pipeline_cores(target)
-    return ["--neuroncore-pipeline-cores", str(cores)] if cores > 1 else []
+    pipeline = ["--neuroncore-pipeline-cores", str(cores)] if cores > 1 else []
+    return "torch.neuron.trace", [*CAST_NEURON[target.cast], *pipeline], {"dynamic_batch_size": False}, None
 
 
-def _inputs(target: NeuronTarget, model: EncoderModel, length: int) -> tuple[Input, ...]:
-    rows = target.batch_size
-    return tuple(
-        Input(name, target.input_types.get(name, "int64"), (rows,) if name == "valid_length" else (rows, length))
-        for name in model.inputs
-    )
+def _torch_neuronx(target: NeuronTarget) -> tuple[str, list[str], dict[str, Value], str | None]:
+    """`cpu_backend` traces on a machine without a chip, and then needs the target.
+
+    `lazy_load` lets DataParallel load the graph onto its cores. Otherwise loading the file puts it on the first one.
+    Source: api-torch-neuronx-async-lazy-load.
+    """
+    words = ["--target=inf2", "--model-type=transformer", *CAST_NEURONX[target.cast]]
+    then = "torch_neuronx.lazy_load" if target.placement == "data-parallel" else None
+    return "torch_neuronx.trace", words, {"cpu_backend": True}, then
 
 
 def _literal(value: Value) -> str:

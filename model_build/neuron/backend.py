@@ -1,21 +1,39 @@
-"""The backend of Inferentia: compiles a BERT for Neuron. It compares nothing: compiling needs no chip, running does."""
+"""The backend of Inferentia: compiles a BERT for Neuron with the calls of `arguments`, one for each sequence length.
+
+Out: in a folder, model.LENGTH.neuron.pt (TorchScript) for each length, golden rows, and the versions of the tools.
+Compiling needs AWS's packages and no chip; running needs the chip, so nothing is compared here.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import importlib.metadata
+import operator
+import shutil
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from containers.encoder.settings import GRAPH_OUTPUTS
+from model_build.checkpoint.files import broken, loading
 from model_build.compile_inputs import CompileInputs
-from model_build.neuron import goldens
-from model_build.neuron.compile import check_toolchain, load_torchscript
-from model_build.neuron.compile import compile_graphs as compile_network
+from model_build.neuron import arguments, goldens
+from model_build.neuron.arguments import Call
 from model_build.progress import Progress
-from workloads import NeuronTarget
+from workloads import EncoderModel, NeuronTarget, Unavailable
 
 if TYPE_CHECKING:
     from model_build.parity import Compare
     from model_build.plan import BuildPlan
     from model_build.tensorrt.rtx import Checked
+
+CHIPS = {"neuron": "Inf1", "neuronx": "Inf2"}
+PACKAGES = {"neuron": "torch_neuron", "neuronx": "torch_neuronx"}
+DISTRIBUTIONS = {
+    "torch_neuron": ("torch", "torch-neuron", "neuron-cc"),
+    "torch_neuronx": ("torch", "torch-neuronx", "neuronx-cc"),
+}
 
 
 def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
@@ -27,15 +45,14 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
     assert isinstance(target, NeuronTarget)
     check_toolchain(target, workload=inputs.workload, target_name=inputs.target_name)
     progress("Loading the checkpoint")
+    network: Any
     if inputs.checkpoint.torchscript is not None:
-        module = load_torchscript(inputs.checkpoint.torchscript, model, target)
-        progress("Asking the original for golden rows")
-        goldens.write(module, inputs, graphs)
-        return compile_network(module, model, target, graphs, progress)
-    from model_build.encoder import bert
+        network = load_torchscript(inputs.checkpoint.torchscript, model, target)
+    else:
+        from model_build.encoder import bert
 
-    network = bert.load(inputs.checkpoint, model, apart=target.runtime == "neuronx")
-    progress("Asking the original for golden rows")
+        network = bert.load(inputs.checkpoint, model, apart=target.runtime == "neuronx")
+    progress("Running the original on golden rows")
     goldens.write(network, inputs, graphs)
     return compile_network(network, model, target, graphs, progress)
 
@@ -57,3 +74,77 @@ def served_folder(plan: BuildPlan, made: Path) -> Path:
 def comparer(plan: BuildPlan, made: Path, progress: Progress) -> Compare | None:
     """Returns None: this machine cannot run what it compiled."""
     return None
+
+
+def check_toolchain(target: NeuronTarget, *, workload: str, target_name: str) -> None:
+    """Raises `Unavailable` where Neuron's package is not installed, before anything is loaded."""
+    package = PACKAGES[target.runtime]
+    try:
+        importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        raise Unavailable(
+            f"The Python package '{package}' is not installed, and compiling {workload} for {target_name} "
+            f"({CHIPS[target.runtime]}) needs it. It is not on PyPI; AWS's Neuron images have it. Compile remotely "
+            f"with `python -m model_build build {workload} --target {target_name} --on sagemaker`, or run "
+            "the build in such an image. No Inferentia chip is needed to compile."
+        ) from error
+
+
+def compile_network(
+    module: Any, model: EncoderModel, target: NeuronTarget, folder: Path, progress: Progress
+) -> dict[str, str]:
+    """Compiles a torch module in evaluation mode. Returns the toolchain's versions."""
+    import torch
+
+    for parameter in module.parameters():  # a ScriptModule has no requires_grad_ of its own
+        parameter.requires_grad_(False)  # what stays on the CPU would record gradients in data parallelism's threads
+    package = PACKAGES[target.runtime]
+    importlib.import_module(package)
+    for call in arguments.calls(target, model):
+        progress(f"Compiling for Neuron: batch {target.batch_size}, {call.length} tokens")
+        workdir = folder / arguments.WORKDIR / str(call.length)
+        workdir.mkdir(parents=True)
+        with torch.no_grad():
+            keywords = dict(call.keywords) | {"compiler_workdir": str(workdir)}
+            traced = _function(call.function)(module, torch_examples(call), **keywords)
+        if call.then is not None:
+            _function(call.then)(traced)
+        torch.jit.save(traced, str(folder / call.output))
+    shutil.rmtree(folder / arguments.WORKDIR)
+    versions = {}
+    for name in DISTRIBUTIONS[package]:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
+
+
+def load_torchscript(file: Path, model: EncoderModel, target: NeuronTarget) -> Any:
+    """Loads a TorchScript file and runs it once, to see that it is called as the workload says. Raises `UsageError`."""
+    import torch
+
+    [call, *_] = arguments.calls(target, model)
+    with loading(file), torch.no_grad():
+        jit: Any = torch.jit
+        module = jit.load(str(file), map_location="cpu").eval()
+        outputs = module(*torch_examples(call))
+    wanted = GRAPH_OUTPUTS[model.task]
+    if not isinstance(outputs, tuple) or len(outputs) != len(wanted):
+        given = f"a tuple of {len(outputs)}" if isinstance(outputs, tuple) else type(outputs).__name__
+        raise broken(file, f"returns {given}, but for {model.task} it has to return a tuple of {', '.join(wanted)}.")
+    return module
+
+
+def torch_examples(call: Call) -> tuple[Any, ...]:
+    """Returns rows without padding, all of them the same token."""
+    import torch
+
+    return tuple(
+        torch.full(shape, call.length if name == "valid_length" else 1, dtype=getattr(torch, dtype))
+        for name, dtype, shape in call.inputs
+    )
+
+
+def _function(name: str) -> Any:
+    """Finds a function by its dotted name: a Neuron package puts itself into its framework when it is imported."""
+    top, _, path = name.partition(".")
+    return operator.attrgetter(path)(sys.modules[top])

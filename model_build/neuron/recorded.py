@@ -3,11 +3,9 @@
 The machine with the chip has no transformers, and the machine with transformers has no chip.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +16,12 @@ from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.settings import Settings
 from containers.encoder.tensors import Encoding, windows
+from model_build.encoder import verify
+from model_build.parity import Compare
+from model_build.plan import BuildPlan
 from model_build.progress import Progress
 from workloads import UsageError
 from workloads.errors import InvalidDocument
-
-if TYPE_CHECKING:
-    from model_build.parity import Compare, ParityComparison
-    from model_build.plan import BuildPlan
-
-ORIGINAL_BATCH = 32
 
 
 class RecordedModel(Predictor):
@@ -43,13 +38,9 @@ class RecordedModel(Predictor):
         read = windows(encodings)
         longest = max(map(len, read))
         rows = [self._row(encoding) for encoding in read]
+        pairs = list(zip(rows, read, strict=True))
         return {
-            name: np.stack(
-                [
-                    _array(name, row[name], len(code), longest, self.settings)
-                    for row, code in zip(rows, read, strict=True)
-                ]
-            )
+            name: np.stack([_array(name, row[name], len(code), longest, self.settings) for row, code in pairs])
             for name in self.settings.graph_outputs
         }
 
@@ -68,30 +59,15 @@ def comparer(plan: BuildPlan, made: Path, file: Path, progress: Progress) -> Com
 
     `made` is the unpacked archive. Raises `UsageError` for outputs of another one, `InvalidDocument` for no outputs.
     """
-    from model_build.encoder import verify
-    from model_build.encoder.reference import Reference
-
     recorded = read(file)
     if recorded.model_sha256 != model_sha256(made):
         raise UsageError(
             f"{file}: was recorded with another build of {plan.workload.name} for {plan.variant_name} than "
             f"{plan.archive}. Record it again with that archive."
         )
-    progress("Loading the original")
-    reference = Reference(plan.checkpoint, plan.compile_inputs.encoder)
-    wanted = verify.originals(reference, plan.examples, ORIGINAL_BATCH, progress)
-
-    def compare(folder: Path, progress: Progress) -> list[ParityComparison]:
-        return verify.compare(
-            wanted,
-            RecordedModel(Preprocessor.load(folder), recorded, file),
-            plan.examples,
-            batch_size=ORIGINAL_BATCH,
-            file=plan.source.path / "evaluation.jsonl",
-            progress=progress,
-        )
-
-    return compare
+    return verify.comparison(
+        plan, lambda folder: RecordedModel(Preprocessor.load(folder), recorded, file), verify.ORIGINAL_BATCH, progress
+    )
 
 
 def read(file: Path) -> RecordedOutputs:

@@ -2,7 +2,6 @@
 
 In: the graphs by name. Out: `encoder.7.5.plan` and so on in the compiled folder, and what they were built with. For
 fp16 the graphs are made strongly typed first, with the layers that the workload keeps in fp32.
-Timing caches are kept for all builds in build/timing_caches.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,85 +9,71 @@ from pathlib import Path
 
 import onnx
 
+from containers.text2text.tensorrt_plan import plan_name
 from model_build import layers
 from model_build.compile_inputs import CompileInputs
 from model_build.progress import Progress
 from model_build.tensorrt import precision, rtx
-from model_build.tensorrt.compile import Toolchain, compile_engine, plan_name
 from model_build.tensorrt.profiles import Profile, profiles
-from model_build.tensorrt.trtexec import command
+from model_build.tensorrt.trtexec import Toolchain, compile_engine
 from workloads import TensorRtTarget, TextToText
 
 
 def toolchain(inputs: CompileInputs) -> Toolchain:
     """Finds what this machine builds the target's engines with. Raises `Unavailable`."""
-    assert isinstance(inputs.target, TensorRtTarget)
-    return Toolchain.find(inputs.workload, inputs.target_name, inputs.target)
+    return Toolchain.find(inputs.workload, inputs.target_name, _target(inputs))
 
 
 def compile_graphs(
-    inputs: CompileInputs,
-    target: TensorRtTarget,
-    toolchain: Toolchain,
-    portable: Mapping[str, Path],
-    graphs: Path,
-    progress: Progress,
+    inputs: CompileInputs, toolchain: Toolchain, portable: Mapping[str, Path], graphs: Path, progress: Progress
 ) -> dict[str, str]:
     """Builds an engine for each graph. Raises `Unavailable` if trtexec fails, `UsageError` for an unknown layer."""
-    for name, graph, shapes in _typed(inputs, target, portable):
+    for name, graph, shapes in _typed(inputs, portable):
         engine = graphs / plan_name(name, toolchain.compute_capability)
-        compile_engine(graph, engine, shapes, target, toolchain, inputs.timing_caches, progress)
+        compile_engine(graph, engine, shapes, _target(inputs), toolchain, inputs.timing_caches, progress)
     return toolchain.record()
 
 
 def check_graphs(inputs: CompileInputs, portable: Mapping[str, Path], progress: Progress) -> tuple[rtx.Checked, ...]:
-    """Returns for each graph and each GPU of the target what TensorRT for RTX says to the build's own command.
+    """Returns for each graph and each GPU of the target what TensorRT for RTX makes of it; no engine is kept.
 
-    The graphs and the profiles are those that `compile_graphs` hands to trtexec; no engine is kept.
     Raises `Unavailable` where it is not installed, `UsageError` for an unknown layer.
     """
-    target, builder, checked = inputs.target, rtx.builder_name(), []
-    assert isinstance(target, TensorRtTarget)
-    for name, graph, shapes in _typed(inputs, target, portable):
+    target, builder, checked = _target(inputs), rtx.builder_name(), []
+    for name, graph, shapes in _typed(inputs, portable):
         for capability in target.compute_capabilities:
-            engine = graph.with_name(plan_name(name, capability))
-            progress(f"Building {engine.name} with {builder}")
-            cache = graph.with_name("timing.cache")
-            asked = command(graph, engine, shapes, target, tensorrt="10", timing_cache=cache)
-            checked.append(rtx.check(asked, name, capability))
+            progress(f"Building {plan_name(name, capability)} with {builder}")
+            checked.append(rtx.check(graph, shapes, target, graph=name, compute_capability=capability))
     return tuple(checked)
 
 
-def _typed(
-    inputs: CompileInputs, target: TensorRtTarget, portable: Mapping[str, Path]
-) -> Iterator[tuple[str, Path, tuple[Profile, ...]]]:
+def layer_names(inputs: CompileInputs, portable: Mapping[str, Path]) -> tuple[str, ...]:
+    """Returns the names for `fp32_layers`; a T5's begin with the graph's."""
+    text2text = isinstance(inputs.model, TextToText)
+    return tuple(
+        f"{name}.{layer}" if text2text else layer
+        for name, graph in portable.items()
+        for layer in layers.names(onnx.load(graph, load_external_data=False))
+    )
+
+
+def _target(inputs: CompileInputs) -> TensorRtTarget:
+    assert isinstance(inputs.target, TensorRtTarget)
+    return inputs.target
+
+
+def _typed(inputs: CompileInputs, portable: Mapping[str, Path]) -> Iterator[tuple[str, Path, tuple[Profile, ...]]]:
     """Yields what trtexec gets: each graph's name, the graph in the target's precision, and its profiles."""
-    _check_names(inputs, target, portable)
+    target, text2text = _target(inputs), isinstance(inputs.model, TextToText)
+    unknown = [name for name in target.fp32_layers if name.split(".")[0] not in portable]
+    if unknown and text2text:  # each graph checks the rest of a name itself
+        raise layers.unknown_layer(unknown, layer_names(inputs, portable))
     shapes = profiles(inputs.model, inputs.batches, inputs.checkpoint.config)
     for name, graph in portable.items():
-        yield name, graph if target.precision == "fp32" else _in_fp16(inputs, target, name, graph), shapes[name]
-
-
-def layer_names(inputs: CompileInputs, portable: Mapping[str, Path]) -> Iterator[str]:
-    """Yields the names for `fp32_layers`; a T5's begin with the graph's."""
-    for name, graph in portable.items():
-        inside = f"{name}." if isinstance(inputs.model, TextToText) else ""
-        yield from (inside + layer for layer in layers.names(onnx.load(graph, load_external_data=False)))
-
-
-def _in_fp16(inputs: CompileInputs, target: TensorRtTarget, name: str, graph: Path) -> Path:
-    model = onnx.load(graph)
-    if isinstance(inputs.model, TextToText):
-        typed = precision.to_fp16(model, layers.of_graph(target.fp32_layers, name), half=precision.T5_CACHES)
-    else:
-        typed = precision.to_fp16(model, target.fp32_layers)
-    file = graph.with_name(f"{name}.fp16.onnx")
-    onnx.save(typed, file)
-    return file
-
-
-def _check_names(inputs: CompileInputs, target: TensorRtTarget, portable: Mapping[str, Path]) -> None:
-    """A T5's names begin with a graph's. Each graph checks the rest of the name itself."""
-    lost = [name for name in target.fp32_layers if name.split(".")[0] not in portable]
-    if lost and isinstance(inputs.model, TextToText):
-        raise layers.unknown_layer(lost, tuple(layer_names(inputs, portable)))
+        if target.precision == "fp32":
+            yield name, graph, shapes[name]
+            continue
+        kept = layers.of_graph(target.fp32_layers, name) if text2text else target.fp32_layers
+        file = graph.with_name(f"{name}.fp16.onnx")
+        onnx.save(precision.to_fp16(onnx.load(graph), kept, half=precision.T5_CACHES if text2text else ()), file)
+        yield name, file, shapes[name]

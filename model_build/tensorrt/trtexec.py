@@ -1,25 +1,43 @@
-"""Writes the exact `trtexec` command that builds one engine from one graph. Pure.
+"""Builds engines with the trtexec of this machine, for the GPU of this machine.
 
-In: files, profiles, a target, TensorRT's major version. Out: a list of arguments; nothing is run. Which version an
-image holds is asked of it when it builds (`compile.py`), never looked up in a table.
+In: a graph, its profiles, a target. Out: an engine file. `Toolchain.find` reports what a machine lacks. TensorRT's
+version is read from trtexec's own banner, the GPU from nvidia-smi. The Python package must be of the same version: the
+parity gate runs with it what trtexec built. A timing cache for each GPU and TensorRT version makes later builds
+shorter. trtexec's whole output lies beside the engine as a log.
 
-Flags are those that trtexec itself parses: samples/common/sampleOptions.cpp of NVIDIA/TensorRT, its last 10.x sources
-and commit d5883286 (11.x). The two differ in one: TensorRT 10 must be told to take types from the graph
-(`--stronglyTyped`), TensorRT 11 always does and calls the flag deprecated. So only the graph decides precision, and no
-command says `--fp16`, which TensorRT 11 refuses. `--noTF32` keeps fp32 what it says on Ampere (A10G), where TensorRT
-would multiply with ten bits of mantissa; Turing (T4) has no TF32. Where there are several profiles, `--profile=1`
-begins the shapes of the second, as in NVIDIA's cookbook. Engines are not `--versionCompatible`: they are built
-in the image they are served in, and the lean runtime inside such a plan is one more thing to trust.
+Flags are those of samples/common/sampleOptions.cpp of NVIDIA/TensorRT, its last 10.x sources and commit d5883286
+(11.x). They differ in one: TensorRT 10 takes types from the graph only with `--stronglyTyped`, TensorRT 11 always does.
+So the graph decides precision, and no command has `--fp16`. `--noTF32` keeps full fp32 on Ampere (A10G). Engines are
+not `--versionCompatible`: they are built in the image that serves them.
+
+Both programs are expected to print:
+
+    &&&& RUNNING TensorRT.trtexec [TensorRT v101401] [b48] # trtexec --help
+    Tesla T4, 7.5, 535.104.05
 """
 
+import importlib
+import re
+import shutil
+import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from model_build.tensorrt.profiles import Profile, Shape
-from workloads import TensorRtTarget
+from containers.text2text.tensorrt_plan import import_tensorrt
+from model_build.progress import Progress, silent
+from model_build.tensorrt.profiles import Profile
+from workloads import TensorRtTarget, Unavailable
 
 Major = Literal["10", "11"]
+
+# NVIDIA's images have it in the second place when it is not on PATH.
+TRTEXEC = ("trtexec", "/usr/src/tensorrt/bin/trtexec")
+GPU_QUERY = ("--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader")
+BANNER = re.compile(r"&&&& RUNNING TensorRT\.trtexec \[TensorRT v(\d+)\](?: \[b(\d+)\])?")
+PASSED = "&&&& PASSED TensorRT.trtexec"
+LAST_LINES = 15
 
 
 def command(
@@ -33,11 +51,17 @@ def command(
     program: str = "trtexec",
 ) -> list[str]:
     """Returns the arguments that build `engine` and do not time it afterwards."""
+    shapes: list[str] = []
+    for index, profile in enumerate(profiles):
+        shapes += [f"--profile={index}"] if len(profiles) > 1 else []
+        for end in ("min", "opt", "max"):
+            sizes = (f"{name}:{'x'.join(map(str, getattr(each, end)))}" for name, each in profile.items())
+            shapes.append(f"--{end}Shapes={','.join(sizes)}")
     return [
         program,
         f"--onnx={graph}",
         f"--saveEngine={engine}",
-        *(flag for index, profile in enumerate(profiles) for flag in _profile(index, profile, len(profiles) > 1)),
+        *shapes,
         *(["--stronglyTyped"] if tensorrt == "10" else []),
         "--noTF32",
         f"--builderOptimizationLevel={target.builder_optimization_level}",
@@ -46,15 +70,139 @@ def command(
     ]
 
 
-def _profile(index: int, profile: Profile, numbered: bool) -> list[str]:
-    return [
-        *([f"--profile={index}"] if numbered else []),
-        "--minShapes=" + _shapes({name: shapes.min for name, shapes in profile.items()}),
-        "--optShapes=" + _shapes({name: shapes.opt for name, shapes in profile.items()}),
-        "--maxShapes=" + _shapes({name: shapes.max for name, shapes in profile.items()}),
-    ]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Toolchain:
+    """The tools and the GPU that this machine builds with.
+
+    `tensorrt` is major.minor.patch.build, without the build where trtexec does not print it.
+    """
+
+    trtexec: str
+    tensorrt: str
+    major: Major
+    gpu: str
+    compute_capability: str
+    driver: str
+
+    @classmethod
+    def find(cls, workload: str, target_name: str, target: TensorRtTarget) -> "Toolchain":
+        """Raises `Unavailable` with what this machine lacks to build the target's engines."""
+        gpu, capability, driver = _gpu(workload, target_name)
+        if capability not in target.compute_capabilities:
+            raise Unavailable(
+                f"targets.{target_name}: this machine's {gpu} has compute capability {capability}, and an engine built "
+                "here would load nowhere else. The target's instance types have "
+                f"{' and '.join(target.compute_capabilities)}. "
+                f"Build on one of them, or change targets.{target_name}.instance_types."
+            )
+        program = next((found for name in TRTEXEC if (found := shutil.which(name))), None)
+        if program is None:
+            raise _no_gpu(workload, target_name, f"trtexec is neither on PATH nor {TRTEXEC[1]}")
+        tensorrt, major = _version(program)
+        _check_bindings(program, tensorrt)
+        return cls(
+            trtexec=program, tensorrt=tensorrt, major=major, gpu=gpu, compute_capability=capability, driver=driver
+        )
+
+    def record(self) -> dict[str, str]:
+        """Returns the record for artifact.json. Engines load where all of it but the driver is the same."""
+        return {key: getattr(self, key) for key in ("tensorrt", "gpu", "compute_capability", "driver")}
 
 
-def _shapes(shapes: dict[str, Shape]) -> str:
-    """Returns the shapes as trtexec parses them: name:1x2,name:3."""
-    return ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in shapes.items())
+def compile_engine(
+    graph: Path,
+    engine: Path,
+    profiles: Sequence[Profile],
+    target: TensorRtTarget,
+    toolchain: Toolchain,
+    timing_caches: Path,
+    progress: Progress = silent,
+) -> None:
+    """Writes `engine` and its log. Raises `Unavailable` with trtexec's last lines."""
+    unfinished, log = engine.with_name(f".{engine.name}.part"), engine.with_name(f"{engine.name}.log")
+    timing_caches.mkdir(parents=True, exist_ok=True)
+    cache = timing_caches / f"{toolchain.compute_capability}.{toolchain.tensorrt}.cache"
+    program, major = toolchain.trtexec, toolchain.major
+    words = command(graph, unfinished, profiles, target, tensorrt=major, timing_cache=cache, program=program)
+    progress(f"Building {engine.name} with TensorRT {toolchain.tensorrt} on {toolchain.gpu}")
+    with log.open("w") as output:
+        done = subprocess.run(words, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False)
+    lines = log.read_text(errors="replace").splitlines()
+    if not done.returncode and unfinished.exists() and any(line.startswith(PASSED) for line in lines):
+        unfinished.replace(engine)
+        return
+    unfinished.unlink(missing_ok=True)
+    raise Unavailable(
+        "\n".join(
+            [
+                f"trtexec could not build an engine from {graph.name}: it ended with {done.returncode}. "
+                "Its last lines:",
+                *(f"  {line}" for line in lines[-LAST_LINES:]),
+                f"All of its output is in {log}.",
+            ]
+        )
+    )
+
+
+def _gpu(workload: str, target_name: str) -> tuple[str, str, str]:
+    """Returns name, compute capability and driver of the first GPU, which is the one that trtexec takes."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        raise _no_gpu(workload, target_name, "nvidia-smi is not on PATH")
+    done = subprocess.run([program, *GPU_QUERY], capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    fields = [field.strip() for field in lines[0].split(",")] if lines else []
+    if done.returncode or len(fields) != 3:
+        output = (done.stderr or done.stdout).strip() or "nothing"
+        raise _no_gpu(workload, target_name, f"nvidia-smi ended with {done.returncode} and printed {output!r}")
+    name, capability, driver = fields
+    return name, capability, driver
+
+
+def _version(program: str) -> tuple[str, Major]:
+    """Reads TensorRT's version from the banner, which every run prints: v101401 and b48 are 10.14.1.48.
+
+    TensorRT compares all four parts ("expecting library version 8.6.1.2 got 8.6.1.6", NVIDIA/TensorRT #3071).
+    """
+    done = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+    banner = BANNER.search(done.stdout)
+    number, build = (int(banner[1]), banner[2]) if banner else (0, None)
+    for major in get_args(Major):
+        if number // 10000 == int(major):
+            parts = (major, str(number // 100 % 100), str(number % 100), build)
+            return ".".join(part for part in parts if part is not None), major
+    output = (done.stdout or done.stderr).strip().partition("\n")[0]
+    raise Unavailable(
+        f"{program} prints no TensorRT version that this project has a command for. "
+        f"Got: {output!r}. Allowed: 10.x and 11.x. Build in the Triton image that will serve the engine."
+    )
+
+
+def no_bindings(problem: str, tensorrt: str | None) -> Unavailable:
+    """Returns the error for missing Python packages that run the engines for the parity gate."""
+    version = f"=={tensorrt}.*" if tensorrt else ""
+    return Unavailable(
+        f"The parity gate runs engines from Python, and {problem}. A plan loads only in the TensorRT that built "
+        f"it: install that very version with `pip install 'tensorrt{version}' cuda-bindings`."
+    )
+
+
+def _no_gpu(workload: str, target: str, lacks: str) -> Unavailable:
+    return Unavailable(
+        f"{workload} for {target} needs a machine with an NVIDIA GPU and TensorRT: {lacks}. "
+        "An engine is built on the GPU it will run on. Build it on one with "
+        f"`python -m model_build build {workload} --target {target} --on sagemaker`."
+    )
+
+
+def _check_bindings(program: str, tensorrt: str) -> None:
+    """Checks the Python packages before an hour of building."""
+    try:
+        module = import_tensorrt()
+        importlib.import_module("cuda.bindings.runtime")
+    except ImportError as error:
+        raise no_bindings(f"they cannot be imported ({error})", tensorrt) from error
+    installed = str(module.__version__)
+    built_with = tensorrt.split(".")
+    if installed.split(".")[: len(built_with)] != built_with:
+        raise no_bindings(f"the package is TensorRT {installed}, but {program} is {tensorrt}", tensorrt)

@@ -26,14 +26,14 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
             return {"onnx_opset": str(export.OPSET)}
         case CudaTarget():
             progress("Tracing")
-            model = inputs.text2text
-            limits = {"max_input_tokens": model.max_input_tokens, "max_output_tokens": model.max_output_tokens}
-            export.trace(export.load(inputs.checkpoint.folder), graphs, **limits, half=False)
+            longest, limit = inputs.text2text.max_input_tokens, inputs.text2text.max_output_tokens
+            model = export.load(inputs.checkpoint.folder)
+            export.trace(model, graphs, max_input_tokens=longest, max_output_tokens=limit)
             return {}
-        case TensorRtTarget() as target:
+        case TensorRtTarget():
             toolchain = engines.toolchain(inputs)
             portable = _export(inputs, scratch, progress)
-            return engines.compile_graphs(inputs, target, toolchain, portable, graphs, progress)
+            return engines.compile_graphs(inputs, toolchain, portable, graphs, progress)
         case target:
             raise AssertionError(target.runtime)  # the plan refuses it
 
@@ -47,7 +47,7 @@ def layers(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[st
     """The layers that `fp32_layers` can name, in the order of the graphs."""
     portable = _export(inputs, scratch, progress)
     if isinstance(inputs.target, TensorRtTarget):
-        return tuple(engines.layer_names(inputs, portable))
+        return engines.layer_names(inputs, portable)
     return optimise.layer_names(scratch / PORTABLE)
 
 

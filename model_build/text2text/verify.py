@@ -1,9 +1,9 @@
-"""Runs the original by Hugging Face `generate` and the compiled model by its own serving code, example by example.
+"""The backend of encoder–decoders: compiles both graphs and compares them with Hugging Face `generate`.
 
 In: a checkpoint, a `TextGenerator` over compiled graphs, the evaluation pairs. Out: a `ParityComparison` of each. The
-decoding loop is the container's, not a copy. Both look for answers as the model is served: greedily or with beams,
-under the same constraints. Where it is served with sampling, both are greedy: chance has no equal answers. Logits are
-compared by feeding the original's output tokens to the compiled decoder.
+decoding loop is the container's, not a copy. Both decode as the model is served: greedily or with beams, under the same
+constraints. A model that is served with sampling is compared greedily. Logits are compared by feeding the original's
+output tokens to the compiled decoder.
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,42 @@ from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.settings import Settings
 from model_build.checkpoint import loading
 from model_build.metrics import ScoredAnswer
-from model_build.parity import ParityComparison
+from model_build.parity import Compare, ParityComparison
+from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
+from model_build.text2text import export, repository
+from model_build.text2text.compile import check_engines, compile_graphs, layers
 from model_build.torch_threads import every_core
+from model_build.triton.repository import version_folder
 from workloads import Example
 from workloads.errors import InvalidDocument
 
-# Rows in a batch of the original model: `generate` is slow, and wide batches help it most.
+__all__ = ["check_engines", "comparer", "compile_graphs", "layers", "served_folder"]
+
 ORIGINAL_BATCH = 64
+"""Rows in a batch of the original model: `generate` is slow, and wide batches help it most."""
 ORIGINAL_LOGITS = 2**27
 """Numbers that such a batch may have as logits, half a gigabyte: a vocabulary of 250,000 takes smaller batches."""
+
+
+def served_folder(plan: BuildPlan, made: Path) -> Path:
+    """The folder of the repository `made` from which the serving code loads the graphs."""
+    return version_folder(made, plan.workload.name)
+
+
+def comparer(plan: BuildPlan, made: Path, progress: Progress) -> Compare:
+    """Loads the original. The serving code runs the compiled model with the tokenizer in its folder."""
+    progress("Loading the checkpoint")
+    original = Original.load(plan.checkpoint.folder, export.load(plan.checkpoint.folder))
+    known = repository.settings(plan.compile_inputs.text2text, plan.target, plan.checkpoint)
+    settings = replace(known, max_batch_size=plan.variant.serving.max_batch_size)
+
+    def compared(folder: Path, progress: Progress) -> list[ParityComparison]:
+        compiled, file = TextGenerator.load(folder, settings), plan.source.path / "evaluation.jsonl"
+        size = settings.max_batch_size
+        return compare(original, compiled, plan.examples, batch_size=size, file=file, progress=progress)
+
+    return compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +78,15 @@ class Original:
 
         Returns output tokens [rows, steps] and their logits [rows, steps, vocabulary].
         """
-        asked = deterministic(settings.generation)
+        generation = replace(settings.generation, do_sample=False)
         with loading(self.folder), torch.inference_mode(), every_core():
             inputs = self.tokenizer(texts, padding=True, return_tensors="pt")
             source = {name: inputs[name] for name in ("input_ids", "attention_mask")}
             # transformers takes from the model's own what a configuration leaves open.
-            self.model.generation_config = _configuration(settings, asked)
+            self.model.generation_config = _configuration(settings, generation)
             output = self.model.generate(**source)
             tokens = output.sequences[:, 1:]
-            if asked.plain:
+            if generation.plain:
                 logits = torch.stack(output.logits, 1)
             else:
                 # Those of `generate` are of all beams, and of the scores that constraints have changed.
@@ -82,7 +108,7 @@ def compare(
 ) -> list[ParityComparison]:
     """Runs every example through both; the compiled model in batches of `batch_size`.
 
-    `file` is where the examples are from: `InvalidDocument` names it when one cannot be asked at all.
+    `file` is where the examples are from: `InvalidDocument` names it if one cannot be tokenised.
     """
     rows = _tokenise(compiled, examples, file)
     comparisons: list[ParityComparison] = []
@@ -95,7 +121,7 @@ def compare(
 
 
 def batch(original: Original, settings: Settings) -> int:
-    """Returns how many rows the original is asked at once."""
+    """Returns how many rows the original runs at once."""
     width = int(original.model.get_output_embeddings().weight.shape[0]) * settings.max_output_tokens
     return max(1, min(ORIGINAL_BATCH, ORIGINAL_LOGITS // width))
 
@@ -108,10 +134,10 @@ def _compare_batch(
     batch_size: int,
 ) -> list[ParityComparison]:
     settings = compiled.settings
-    asked = deterministic(settings.generation)
+    generation = replace(settings.generation, do_sample=False)
     tokens, expected = original.generate([example.row["text"] for example in examples], settings)
     batches = [slice(first, first + batch_size) for first in range(0, len(rows), batch_size)]
-    answers = [answer for batch in batches for answer in compiled.generate(rows[batch], asked)]
+    answers = [answer for batch in batches for answer in compiled.generate(rows[batch], generation)]
     logits = [forced_logits(compiled.engine, rows[batch], tokens[batch], settings) for batch in batches]
     difference = np.abs(np.concatenate(logits) - expected)
     references = [row[: length(row, settings.eos_token_ids)] for row in tokens]
@@ -160,33 +186,28 @@ def length(tokens: Tokens, eos_token_ids: tuple[int, ...]) -> int:
     return int(ends[0]) + 1 if len(ends) else len(tokens)
 
 
-def deterministic(generation: Generation) -> Generation:
-    """Returns it without chance."""
-    return replace(generation, do_sample=False)
-
-
-def _configuration(settings: Settings, asked: Generation) -> Any:
+def _configuration(settings: Settings, generation: Generation) -> Any:
     """Returns transformers' configuration of the same search."""
     kind: Any = GenerationConfig
     return kind(
         do_sample=False,
-        num_beams=asked.num_beams,
-        length_penalty=asked.length_penalty,
-        early_stopping=asked.early_stopping,
-        min_length=asked.min_length,
-        min_new_tokens=asked.min_new_tokens or None,
-        no_repeat_ngram_size=asked.no_repeat_ngram_size,
-        repetition_penalty=asked.repetition_penalty,
-        renormalize_logits=asked.renormalize_logits,
-        forced_bos_token_id=asked.forced_bos_token_id,
-        forced_eos_token_id=list(asked.forced_eos_token_ids) or None,
-        bad_words_ids=[list(word) for word in asked.bad_words_ids] or None,
-        suppress_tokens=list(asked.suppress_tokens) or None,
-        begin_suppress_tokens=list(asked.begin_suppress_tokens) or None,
+        num_beams=generation.num_beams,
+        length_penalty=generation.length_penalty,
+        early_stopping=generation.early_stopping,
+        min_length=generation.min_length,
+        min_new_tokens=generation.min_new_tokens or None,
+        no_repeat_ngram_size=generation.no_repeat_ngram_size,
+        repetition_penalty=generation.repetition_penalty,
+        renormalize_logits=generation.renormalize_logits,
+        forced_bos_token_id=generation.forced_bos_token_id,
+        forced_eos_token_id=list(generation.forced_eos_token_ids) or None,
+        bad_words_ids=[list(word) for word in generation.bad_words_ids] or None,
+        suppress_tokens=list(generation.suppress_tokens) or None,
+        begin_suppress_tokens=list(generation.begin_suppress_tokens) or None,
         max_new_tokens=settings.max_output_tokens,
         decoder_start_token_id=settings.decoder_start_token_id,
         eos_token_id=list(settings.eos_token_ids),
         pad_token_id=settings.pad_token_id,
-        output_logits=asked.plain,
+        output_logits=generation.plain,
         return_dict_in_generate=True,
     )

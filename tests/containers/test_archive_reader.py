@@ -129,15 +129,6 @@ def test_an_unsafe_or_damaged_archive_is_refused_and_leaves_nothing(archive: byt
     assert list((tmp_path / "there").iterdir()) == []
 
 
-def test_an_archive_that_escapes_pythons_filter_is_refused(tmp_path: Path) -> None:
-    """It writes over a file on Python 3.11.7, with `tarfile.extractall(filter="data")`: CVE-2025-4517."""
-    (tmp_path / tar.OUTSIDE).write_text("mine")
-    with pytest.raises(ArchiveRefused, match="is a symlink"):
-        unpack(io.BytesIO(tar.leaves_the_folder()), tmp_path / "in")
-    assert [path.name for path in tmp_path.iterdir()] == [tar.OUTSIDE]
-    assert (tmp_path / tar.OUTSIDE).read_text() == "mine"
-
-
 def test_an_archive_beyond_the_limits_is_refused() -> None:
     many = packed(*(file(f"f{number}") for number in range(10)))
     assert len(read_files(io.BytesIO(many), limits=Limits(entries=10))) == 10
@@ -201,19 +192,6 @@ def test_an_existing_folder_is_not_replaced(tmp_path: Path) -> None:
     unpack(io.BytesIO(packed(file("a/b", b"1"), file("c", b"2"))), tmp_path)
     assert tmp_path.stat().st_ino == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "c"]
-
-
-def test_files_are_private_until_the_archive_is_checked(tmp_path: Path) -> None:
-    """Unchecked files are in a private folder."""
-    seen: list[tuple[str, int]] = []
-
-    class Watched(io.BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
-            seen.extend((path.name[:11], path.stat().st_mode & 0o777) for path in tmp_path.iterdir())
-            return super().read(size)
-
-    unpack(Watched(packed(file("a", os.urandom(300_000)))), tmp_path / "new")
-    assert set(seen) == {(".unpacking-", 0o700)}
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """Spoils a quantisation for tests of its gate: weights in int8 lose their last four bits, as if they had four."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
 from model_build import fp32_layers
-from model_build.encoder import quantise
+from model_build.encoder import optimise as encoder
 from model_build.onnx_session import save_as_run
-from model_build.text2text import optimise
+from model_build.text2text import optimise as text2text
 
 STEP = 16
 
@@ -28,27 +27,16 @@ def coarse(weights: NDArray[Any]) -> NDArray[Any]:
 def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spoils both quantisers, and leaves out the search for layers that a failed gate begins."""
     monkeypatch.setattr(fp32_layers, "advice", lambda *_: "")
-    monkeypatch.setattr(quantise, "scaled", _spoiled_encoder(quantise.scaled))
-    monkeypatch.setattr(optimise, "save_as_run", _spoiled_file(save_as_run))
+    for module in (encoder, text2text):
+        monkeypatch.setattr(module, "save_as_run", _save_spoiled)
 
 
-def _spoiled_encoder(scaled: Callable[..., Any]) -> Callable[..., Any]:
-    def spoiled(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-        weights, scale = scaled(weight)
-        return coarse(weights), scale
-
-    return spoiled
-
-
-def _spoiled_file(save: Callable[..., Any]) -> Callable[..., Any]:
-    def spoiled(source: Path, file: Path) -> None:
-        model, found = onnx.load(source), 0
-        for tensor in model.graph.initializer:
-            if tensor.data_type in (TensorProto.INT8, TensorProto.UINT8) and len(tensor.dims) > 1:
-                tensor.CopyFrom(numpy_helper.from_array(coarse(numpy_helper.to_array(tensor)), tensor.name))
-                found += 1
-        assert found, f"{source} has no weights in int8"
-        onnx.save(model, source)
-        save(source, file)
-
-    return spoiled
+def _save_spoiled(source: Path, file: Path, *limit: int) -> None:
+    model, found = onnx.load(source), 0
+    for tensor in model.graph.initializer:
+        if tensor.data_type in (TensorProto.INT8, TensorProto.UINT8) and len(tensor.dims) > 1:
+            tensor.CopyFrom(numpy_helper.from_array(coarse(numpy_helper.to_array(tensor)), tensor.name))
+            found += 1
+    assert found, f"{source} has no weights in int8"
+    onnx.save(model, source)
+    save_as_run(source, file, *limit)

@@ -25,7 +25,7 @@ CALL = (
 """A build of the miniature whose root is the first argument."""
 
 ENDLESS_COMPILE = (
-    "import signal, types; backend = types.ModuleType('model_build.text2text.backend'); "
+    "import signal, types; backend = types.ModuleType('model_build.text2text.verify'); "
     "backend.compile_graphs = lambda inputs, graphs, scratch, _: ((scratch / 'half.onnx').touch(), signal.pause()); "
     "sys.modules[backend.__name__] = backend; "
 )
@@ -90,15 +90,20 @@ def test_a_busy_target_is_exit_code_3(run: Run, tiny_copy: Path, capsys: Capture
 
 
 def test_a_missing_toolchain_is_exit_code_3(tiny_copy: Path) -> None:
-    code = "import sys; sys.modules['torch'] = None; " + CALL
+    failing = "backend.compile_graphs = backend.comparer = lambda *_: (print('a library'), __import__('no_tool'))"
+    backend = "import sys, types; backend = types.ModuleType('model_build.text2text.verify')"
+    code = f"{backend}; {failing}; sys.modules[backend.__name__] = backend; {CALL}"
     done = subprocess.run(
         [sys.executable, "-c", code, str(tiny_copy)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (3, "")
+    log = tiny_copy / "build" / "tiny" / ".compiled" / "cpu" / "build.log"
     assert done.stderr == (
-        "The Python package 'torch' is not installed, and model_build needs it. "
+        "The Python package 'no_tool' is not installed, and model_build needs it. "
         "Install the build's tools with `pip install -e '.[build]'`.\n"
+        f"The output of libraries is in {log}.\n"
     )
+    assert log.read_text("utf-8") == "a library\n"
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def contents(containers: Path) -> dict[str, str]:
     ("changed", "kinds"),
     [
         ("neuron/placement.py", {"inf1", "inf2"}),
-        ("batch/job.py", {"inf1", "inf2", "cpu"}),
+        ("batch/account.py", {"inf1", "inf2", "cpu"}),
         ("batch/Dockerfile", {"inf1", "inf2", "cpu"}),
         ("triton/gpu-requirements.txt", {"triton-25.09-gpu"}),
         ("triton/requirements.txt", {"cpu", "triton-25.04-cpu", "triton-25.09-cpu", "triton-26.05-cpu"}),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containers.batch.source import BadRow, Chunk, InputRow, cut, parse, read, shard
+from containers.batch.source import BadRow, Chunk, InputRow, cut, parse, read
 
 BLANK = [b"", b"  ", b"\t", b"\xef\xbb\xbf"]
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -47,14 +47,6 @@ def test_every_chunk_size_gives_the_same_rows_and_line_numbers(content: bytes, c
     by_chunk = [list(read(content[chunk.start : chunk.end], chunk.first_line)) for chunk in chunks]
     assert [row for rows in by_chunk for row in rows] == list(read(content, 1))
     assert [len(rows) for rows in by_chunk] == [chunk.rows for chunk in chunks]
-
-
-@given(files, st.integers(1, 5), st.integers(1, 6))
-def test_shards_divide_the_chunks(content: bytes, chunk_rows: int, count: int) -> None:
-    chunks = cut_file(content, chunk_rows)
-    shards = [shard(chunks, index, count) for index in range(count)]
-    assert sorted((chunk for part in shards for chunk in part), key=lambda chunk: chunk.number) == chunks
-    assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 
 def test_a_row_keeps_its_id_and_all_its_keys() -> None:

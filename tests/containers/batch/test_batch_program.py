@@ -17,7 +17,7 @@ import pytest
 from containers.batch.__main__ import main
 from containers.batch.answering import ModelFolder
 from containers.batch.storage import Folder
-from containers.batch.worker_pool import worker_environments
+from containers.batch.worker import worker_environments
 from containers.container_errors import ContainerError
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import (
@@ -76,7 +76,7 @@ def job(model: Path, source: object, output: object, *more: object) -> list[obje
     return ["--model", model, "--input", source, "--output", output, "--chunk-rows", 64, "--workers", 2, *more]
 
 
-def test_every_row_is_answered_once_in_input_order(uninterrupted: tuple[Path, Ended]) -> None:
+def test_every_row_is_answered_once_in_input_order(uninterrupted: tuple[Path, Ended], source: Path) -> None:
     whole, ended = uninterrupted
     summary = ended.summary
     assert summary is not None
@@ -90,27 +90,21 @@ def test_every_row_is_answered_once_in_input_order(uninterrupted: tuple[Path, En
     answers = read_rows(whole, "predictions")
     assert [answer["id"] for answer in answers] == list(range(ROWS))
     assert all(answer.keys() == {"id", "DUPLICATE_SCORE", "RELATION"} for answer in answers)
-    assert not list(whole.glob("bad-*"))
-    assert not list(whole.glob(".*"))
-
-
-def test_the_manifest_counts_every_row_of_the_input(whole: Path, source: Path) -> None:
+    assert not [*whole.glob("bad-*"), *whole.glob(".*")]
     manifest = json.loads((whole / "manifest.json").read_text())
-    assert (manifest["rows"], manifest["answered"], manifest["bad"]) == (ROWS, ROWS, 0)
-    assert manifest["input"] == [
-        {
-            "name": "pairs.jsonl",
-            "bytes": source.stat().st_size,
-            "sha256": hashlib.sha256(source.read_bytes()).hexdigest(),
-            "rows": ROWS,
-            "blank_lines": 0,
-        }
-    ]
+    sha256 = hashlib.sha256(source.read_bytes()).hexdigest()
+    described = {
+        "name": "pairs.jsonl",
+        "bytes": source.stat().st_size,
+        "sha256": sha256,
+        "rows": ROWS,
+        "blank_lines": 0,
+    }
+    assert manifest["input"] == [described]
     assert [part["first_line"] for part in manifest["parts"]] == list(range(1, ROWS, 64))
     for part in manifest["parts"]:
         content = (whole / f"predictions-{part['chunk']:06}.jsonl").read_bytes()
         assert part["predictions_sha256"] == hashlib.sha256(content).hexdigest()
-        assert part["rows"] == part["answered"] == content.count(b"\n")
 
 
 def test_kills_at_random_moments_lose_and_repeat_no_row(
@@ -163,22 +157,12 @@ def test_a_worker_that_dies_ends_the_run_with_a_reason(
     assert ended.log.splitlines()[1:] == [f"worker 0 was killed by signal 9. {RESUME}"]
 
 
-def test_a_finished_job_started_again_changes_nothing(model: Path, source: Path, whole: Path) -> None:
-    before = contents(whole)
-    ended = run_here(*job(model, source, whole))
-    assert ended.code == 0
-    assert ended.summary is not None
-    assert (ended.summary["rows"], ended.summary["rows_done_before"]) == (0, ROWS)
-    assert ended.summary["rows_per_second"] is None
-    assert contents(whole) == before
-
-
 def test_a_restart_with_another_model_input_or_option_is_refused(
     program: Path, model: Path, source: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = contents(whole)
     was = json.loads((whole / "job.json").read_text())
-    other = write_model(tmp_path / "other", seed=1)
+    other = write_model(tmp_path / "other", labels=("a", "b", "c"))
     write_rows(tmp_path / "in" / "pairs.jsonl", map(row, range(5)))
     arguments = job(other, tmp_path / "in", whole, "--chunk-rows", 65, "--batch-rows", 8)
     assert main(list(map(str, arguments))) == 2
@@ -214,15 +198,9 @@ def test_bad_rows_have_their_own_file_with_line_and_reason(model: Path, tmp_path
     assert (manifest["rows"], manifest["answered"], manifest["bad"]) == (199, 196, 3)
     assert manifest["input"][0]["blank_lines"] == 1
     assert [part["bad_sha256"] is None for part in manifest["parts"]] == [False, False, True, False]
-
-
-def test_too_many_bad_rows_fail_the_run_and_keep_the_output(model: Path, tmp_path: Path) -> None:
-    write_rows(tmp_path / "in.jsonl", [row(0), {"id": 1}, row(2)])
-    ended = run_here(*job(model, tmp_path / "in.jsonl", tmp_path / "out"))
-    assert ended.code == 1
-    assert ended.log.splitlines()[1:] == ["33.33% of the rows are bad. --max-bad-share allows 1.00%."]
-    assert len(read_rows(tmp_path / "out", "predictions")) == 2
-    assert (tmp_path / "out" / "manifest.json").exists()
+    again = run_here(*job(model, tmp_path / "in.jsonl", tmp_path / "out", "--workers", 1))
+    assert again.code == 1
+    assert again.log.splitlines()[1:] == ["1.51% of the rows are bad. --max-bad-share allows 1.00%."]
 
 
 def test_a_folder_is_read_in_the_order_of_its_names(model: Path, tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from containers.batch.answering import BatchPredictor
 from containers.batch.source import Chunk, cut
-from containers.batch.worker import answers
-from containers.batch.worker_pool import WorkerPool
+from containers.batch.worker import WorkerPool, answers
 from containers.encoder import goldens, load_engine
 from containers.encoder.predictor import Predictor as Encoder
 from containers.encoder.preprocess import Preprocessor
@@ -112,8 +111,8 @@ def test_a_worker_whose_device_fails_ends_at_once(tmp_path: Path) -> None:
     """Its vocabulary is too small, which no check finds before a batch runs."""
     model = write_model(tmp_path / "model")
     graph = onnx.load(model / "model.onnx")
-    (words,) = (weight for weight in graph.graph.initializer if weight.name == "words")
-    words.CopyFrom(onnx.numpy_helper.from_array(np.zeros((2, 4), np.float32), "words"))
+    (words,) = (weight for weight in graph.graph.initializer if weight.name == "words.weight")
+    words.CopyFrom(onnx.numpy_helper.from_array(np.zeros((2, 16), np.float32), "words.weight"))
     onnx.save(graph, model / "model.onnx")
     source = write_rows(tmp_path / "in.jsonl", map(row, range(8)))
     ended = run(install(tmp_path / "program"), "--model", model, "--input", source, "--output", tmp_path / "out")

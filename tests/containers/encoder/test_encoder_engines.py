@@ -26,13 +26,11 @@ from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
 from containers.encoder.tensors import Encoding, tensors
 from containers.neuron.worker import warm_up
-from model_build.encoder.export import TRACED, trace
 from model_build.torch_threads import threads_kept
 from tests import fake_neuron
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, LETTERS, SETTINGS, Graph, flat, make_folder
 from tests.containers.neuron.neuron_server import COMPILED, compile_neuron
 from tests.containers.text2text.test_static_engines import Recorder, needs_gpu
-from tests.model_build.tensorrt.tensorrt_graphs import BERTS, bert
 
 BATCHES = [(1, 3), (3, 8), (4, 8), (3, 5), (1, 3), (7, 17), (8, 24)]
 """Rows and length of each batch; the fifth has the size of the first."""
@@ -179,19 +177,6 @@ def test_a_captured_graph_answers_every_batch_of_its_size(
     settings = SETTINGS[kind]
     engine = CudaEngine(make_folder(tmp_path / "model", settings, "model.pt") / "model.pt", settings, "cpu")
     assert max(difference(settings, engine, *size) for size in BATCHES) < 1e-5
-
-
-@pytest.mark.parametrize("kind", ["classification", "scoring", "answering"])
-def test_no_operand_of_a_built_trace_stays_on_the_cpu(kind: str, tmp_path: Path) -> None:
-    """The device `meta` computes nothing, and refuses an operand of another device like a GPU."""
-    model = BERTS[kind]
-    trace(bert(model), tmp_path)
-    jit: Any = torch.jit
-    graph = jit.load(str(tmp_path / TRACED), map_location="meta")
-    given = batch(SETTINGS[model.task], 3, 9)
-    with torch.inference_mode(), jit.optimized_execution(False):
-        outputs = graph(*(torch.from_numpy(given[name]).to("meta") for name in model.inputs))
-    assert all(each.device.type == "meta" for each in (outputs if isinstance(outputs, tuple) else (outputs,)))
 
 
 @pytest.fixture

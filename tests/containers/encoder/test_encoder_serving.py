@@ -19,11 +19,10 @@ from containers.encoder.predictor import Predictor
 from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
 from local_aws.process.triton import TritonServer
-from model_build.encoder import repository
+from model_build.encoder import ensemble
 from model_build.triton.repository import TritonModel, contents, lay_out
 from tests.containers.encoder.encoder_miniature import (
     CLASSIFICATION,
-    PAIR_SCORING,
     QUESTION_ANSWERING,
     SETTINGS,
     TAGGING,
@@ -97,10 +96,10 @@ def triton_models(settings: Settings, made: Path, graph: str) -> list[TritonMode
     tokenizer: Any = SimpleNamespace(tokenizer=made / "tokenizer.json")
     row = dict.fromkeys(settings.fields, "a")
     return [
-        TritonModel(config=repository._ensemble("tiny", settings, SERVING, target)),
-        repository._tokenise("tiny_tokenise", settings, SERVING, tokenizer, row),
-        repository._model("tiny_model", settings, SERVING, target, {graph: made / graph}),
-        repository._postprocess("tiny_postprocess", settings, SERVING),
+        TritonModel(config=ensemble._ensemble("tiny", settings, SERVING, target)),
+        ensemble._tokenise("tiny_tokenise", settings, SERVING, tokenizer, row),
+        ensemble._model("tiny_model", settings, SERVING, target, {graph: made / graph}),
+        ensemble._postprocess("tiny_postprocess", settings, SERVING),
     ]
 
 
@@ -170,24 +169,10 @@ def test_requests_of_different_lengths_share_a_batch(served: Serve, settings: Se
     pytest.fail(f"Triton never put requests together: {model.batch_sizes('engine')}")
 
 
-def test_a_bad_row_is_an_error_of_the_client_and_its_request_is_refused(
-    served: Serve,
-) -> None:
-    """400, not 500: SageMaker counts a 500 as an error of the model. Triton puts the ensemble's name before it."""
-    model, rows = served(PAIR_SCORING), make_rows(PAIR_SCORING)
-    bad = {**rows[0], "right_brand": " ", "right_title": ""}
-    long = {**rows[0], "left_title": "a" * 40}
-    assert model.post([bad]) == (400, "in ensemble 'tiny', Row 0 has no text in right_brand, right_title.")
-    assert model.post([rows[0], bad, long]) == (
-        400,
-        "in ensemble 'tiny', Row 1 has no text in right_brand, right_title. "
-        "Row 2 has 48 tokens, at most 32 are allowed. No row of this request was answered.",
-    )
-
-
 def test_a_refused_request_does_not_affect_others_in_its_batch(
     served: Serve,
 ) -> None:
+    """400, not 500: SageMaker counts a 500 as an error of the model. Triton puts the ensemble's name before it."""
     model, rows = served(CLASSIFICATION), make_rows(CLASSIFICATION)
     requests = [[rows[0]], [{"text": ""}], [rows[5]], [{"text": "a" * 40}], [rows[7]], [rows[2]]]
     expected = [(200, model.expected(request)) for request in requests]

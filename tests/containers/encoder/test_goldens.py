@@ -12,15 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from containers.batch.answering import BatchPredictor
 from containers.container_errors import Unavailable
 from containers.encoder.engine import Engine, Lanes
 from containers.encoder.goldens import GOLDENS, PARITY, Deviation, ParityLimits, check, load, refusal
 from containers.encoder.load_engine import load as load_engine
-from containers.encoder.tensors import Encoding
 from containers.neuron.placement import variables
-from model_build.neuron.goldens import choose
-from tests.containers.encoder.encoder_miniature import Graph
 from tests.containers.neuron.neuron_server import COMPILED, compile_neuron
 
 REPLACE = (
@@ -83,16 +79,6 @@ def test_a_wrong_core_on_a_chip_with_fewer_cores_is_named(
         check(lanes, COMPILED, many)
 
 
-def test_the_batch_program_refuses_a_wrong_model(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NEURON_RT_NUM_CORES", "1")
-    wrong = shutil.copytree(folder, tmp_path / "model")
-    [first, *others] = json.loads((wrong / GOLDENS).read_text())
-    (wrong / GOLDENS).write_text(json.dumps([{**first, "outputs": {"logits": [9.0, 0.0, 0.0]}}, *others]))
-    BatchPredictor.load(folder)
-    with pytest.raises(Unavailable, match=f"{DIFFERS} row"):
-        BatchPredictor.load(wrong)
-
-
 def test_an_archive_without_golden_rows_is_not_served_unchecked(folder: Path, tmp_path: Path) -> None:
     bare = shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns(PARITY))
     with pytest.raises(Unavailable) as caught:
@@ -130,13 +116,3 @@ def test_each_limit_of_the_targets_parity_applies(
     limits: tuple[float | None, float | None, float], problem: str
 ) -> None:
     assert refusal([deviation(0.2), deviation(0.4, moved=True)], ParityLimits(*limits)) == problem
-
-
-def test_the_rows_of_which_the_original_is_surest_are_chosen() -> None:
-    graph = Graph(COMPILED).eval()
-    rows = [(number, Encoding((2, *range(4, 4 + number), 3), (0,) * (number + 2))) for number in range(20, 28)]
-    chosen = {length: choose(graph, COMPILED, rows, length) for length in (8, 32)}
-    assert [len(chosen[length]) for length in (8, 32)] == [4, 4]
-    assert {len(golden.token_ids) for golden in chosen[8]} == {8}
-    margins = [sorted(golden.outputs["logits"])[-1] - sorted(golden.outputs["logits"])[-2] for golden in chosen[32]]
-    assert margins == sorted(margins, reverse=True)

@@ -21,7 +21,7 @@ from containers.encoder.preprocess import Preprocessor
 from containers.encoder.settings import Settings
 from containers.encoder.tensors import Encoding
 from containers.neuron.placement import ServerSettings
-from model_build.neuron.compile import compile_graphs
+from model_build.neuron.backend import compile_network
 from model_build.neuron.goldens import choose
 from model_build.progress import silent
 from tests import fake_neuron
@@ -48,7 +48,7 @@ def compile_neuron(folder: Path, monkeypatch: pytest.MonkeyPatch, settings: Sett
     target = NeuronTarget(runtime="neuron", batch_size=settings.batch_size, sequence_lengths=settings.pad_to)
     graph = Graph(settings).eval()
     write_goldens(graph, settings, folder)
-    compile_graphs(graph, model, target, folder, silent)
+    compile_network(graph, model, target, folder, silent)
     (folder / "settings.json").write_text(settings.to_json())
     make_tokenizer().save(str(folder / "tokenizer.json"))
     return folder

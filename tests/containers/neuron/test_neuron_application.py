@@ -67,13 +67,8 @@ INPUT = GOOD["inputs"][0]
 MANY_INPUTS = [{"name": f"X{n}", "shape": [0, 1], "datatype": "BYTES", "data": []} for n in range(9999)]
 HOSTILE: list[tuple[HttpRequest, int]] = [
     (request({**GOOD, "outputs": [{"name": []}]}), 400),
-    (request({**GOOD, "outputs": [{"name": {}}]}), 400),
     (request({**GOOD, "outputs": [{"name": "LABEL"}] * 50_000}), 400),
-    (request({**GOOD, "id": {}}), 400),
-    (request(b'{"inputs": [], "id": NaN}'), 400),
-    (request(b"\xff\xfe\x00"), 400),
     (request(b"[" * 100_000), 400),
-    (request(b"1" * 10_000), 400),
     (request(b"\x1f\x8b\x08\x00garbage", headers={b"content-encoding": b"gzip"}), 415),
     (request({"inputs": [{"name": "X" * 100_000}]}), 400),
     (request({"inputs": MANY_INPUTS}), 400),

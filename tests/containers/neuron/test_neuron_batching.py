@@ -156,18 +156,6 @@ def test_a_batch_waits_for_its_preferred_size_for_a_limited_time() -> None:
     assert model.sizes == [2, 1]
 
 
-def test_a_pipeline_runs_several_batches_at_once() -> None:
-    together = threading.Barrier(2, timeout=10)
-
-    class Pipeline(Doubling):
-        def predict(self, rows: Rows) -> Sequence[Any]:
-            together.wait()
-            return super().predict(rows)
-
-    serving = replace(SERVING, dynamic_batching=False)
-    assert run(Pipeline(), serving, [1], [2], concurrency=2) == [[2], [4]]
-
-
 def test_an_error_of_the_model_fails_only_its_batch() -> None:
     model = Doubling()
     serving = replace(SERVING, dynamic_batching=False)

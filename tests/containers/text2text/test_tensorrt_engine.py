@@ -86,15 +86,6 @@ def test_a_request_is_one_upload_and_one_download_for_every_four_tokens(gpu: Gpu
     assert gpu.waits == 1 + 3, "for what came before, and for each four tokens"
 
 
-def test_the_host_does_not_wait_for_the_encoder(gpu: Gpu, plans: Path) -> None:
-    engine = tensorrt_engine.load(plans)
-    gpu.steps.clear()
-    state = engine.encode(*sources(4, 6), 0)
-    assert not gpu.steps
-    engine.step(state, np.ones(4, np.bool_))
-    assert len(gpu.steps) == 1 + 4
-
-
 def test_a_batch_is_padded_to_one_of_a_few_sizes_and_one_row_has_a_profile(gpu: Gpu, plans: Path) -> None:
     gpu.capability = "8.6"
     (plans / "decoder.7.5.plan").unlink()

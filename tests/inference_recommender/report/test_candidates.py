@@ -2,19 +2,8 @@
 
 import pytest
 
-from inference_recommender.report.candidates import (
-    caveats,
-    client_latencies,
-    cores,
-    count_text,
-    cpu_utilization,
-    loss_text,
-    notes,
-    rows_text,
-    scaling_text,
-)
-from inference_recommender.sizing.fleet import Demand, fleet
-from workloads import Candidate, LatencyObjective, Sizing
+from inference_recommender.report.candidates import caveats, cores, cpu_utilization, loss_text, notes, rows_text
+from workloads import Candidate, LatencyObjective
 
 
 def _candidate(**keys: object) -> Candidate:
@@ -54,13 +43,6 @@ def test_unknown_or_zero_figures_are_left_out(bare: Candidate) -> None:
     assert not list(notes(bare))
 
 
-def test_latencies_are_compared_at_each_percentile_measured_both_ways_lowest_first() -> None:
-    assert [(latency.percentile, latency.difference_ms) for latency in client_latencies(INFORMED)] == [
-        ("p50", 0),
-        ("p99.9", 1.5),
-    ]
-
-
 @pytest.mark.parametrize(
     ("count", "capacity", "words"),
     [
@@ -91,79 +73,9 @@ def test_requests_of_several_rows_have_their_figures_in_rows_too() -> None:
     assert rows_text(objective.model_copy(update={"rows_per_invocation": 1}), INFORMED) == ""
 
 
-def _sized(rate: float, sizing: Sizing) -> Candidate:
-    sized = fleet(rate, Demand(peak_invocations_per_minute=30_000), sizing)
-    return _candidate(
-        max_invocations_per_minute=rate,
-        instance_count=sized.instance_count,
-        instance_count_parts=sized.parts,
-        autoscaling=sized.autoscaling,
-    )
-
-
-@pytest.mark.parametrize(
-    ("rate", "sizing", "said"),
-    [
-        (
-            13_000,
-            Sizing(),
-            "The peak of 30,000 invocations/min needs 3 instances at 13,000 each. 20 % headroom adds none: 3 instances "
-            "in all.",
-        ),
-        (
-            40_000,
-            Sizing(headroom=0.5),
-            "The peak of 30,000 invocations/min needs 1 instance at 40,000. 50 % headroom adds 1: 2 instances in all.",
-        ),
-        (
-            40_000,
-            Sizing(headroom=0),
-            "The peak of 30,000 invocations/min needs 1 instance at 40,000. No headroom is configured.",
-        ),
-        (
-            4_000,
-            Sizing(headroom=0.25, burst_factor=1.5, spare_instances=1, availability_zones=3, min_instances=24),
-            "The peak of 30,000 invocations/min needs 8 instances at 4,000 each. Bursts of 1.5 times the peak "
-            "add 4, 25 % headroom adds 3, 1 spare instance adds 1, the loss of one of 3 availability zones adds 7, the "
-            "minimum of 24 instances adds 1: 24 instances in all.",
-        ),
-        (
-            4_000,
-            Sizing(headroom=0, spare_instances=2),
-            "The peak of 30,000 invocations/min needs 8 instances at 4,000 each. 2 spare instances add 2: 10 "
-            "instances in all.",
-        ),
-    ],
-)
-def test_the_count_is_explained_for_every_kind_of_headroom(rate: float, sizing: Sizing, said: str) -> None:
-    assert count_text(_sized(rate, sizing), 30_000, sizing) == said
-
-
-def test_a_count_whose_parts_are_not_known_is_explained_without_them() -> None:
-    old = _candidate(max_invocations_per_minute=13_000, instance_count=3)
-    assert count_text(old, 30_000, Sizing()) == (
-        "The peak of 30,000 invocations/min needs 3 instances at 13,000 each, headroom included."
-    )
-
-
-def test_autoscaling_is_explained_by_its_target() -> None:
-    sizing = Sizing(safety_factor=0.7)
-    assert scaling_text(_sized(13_000, sizing), sizing) == (
-        "Autoscaling adds an instance when the average exceeds 9,100 invocations/min per instance, 70 % of its "
-        "capacity."
-    )
-    assert scaling_text(_candidate(), sizing) == ""
-
-
 @pytest.mark.parametrize(
     ("percent", "vcpus", "said"),
-    [
-        (None, 2, None),
-        (92.4, 2, "92"),
-        (100.0, 2, "100"),
-        (142.3, 2, "142 of 200 % (2 vCPUs)"),
-        (142.3, None, "142"),
-    ],
+    [(None, 2, None), (92.4, 2, "92"), (100.0, 2, "100"), (142.3, 2, "142 of 200 % (2 vCPUs)"), (142.3, None, "142")],
 )
 def test_cpu_above_100_percent_names_the_whole(percent: float | None, vcpus: int | None, said: str | None) -> None:
     assert cpu_utilization(percent, vcpus) == said

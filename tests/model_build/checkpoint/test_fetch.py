@@ -1,5 +1,6 @@
-"""A checkpoint comes from S3 or from the hub whole, with nothing that a build does not read, or one sentence says why
-not. The clients are the real ones; S3 is moto's in this process, and the hub a server on loopback.
+"""Checkpoints come from S3 or from the hub with the files that a build reads, or an error gives the reason.
+
+The clients are the real ones; S3 is moto's in this process, and the hub a server on loopback.
 """
 
 from collections.abc import Iterator
@@ -78,52 +79,34 @@ def test_only_the_files_of_a_build_are_unpacked_from_an_archive_in_s3(s3: Any, t
     assert len(list(tmp_path.iterdir())) == 1, "the archive is not kept"
 
 
-@pytest.mark.parametrize(
-    ("key", "body", "reason"),
-    [
-        (
-            "cut.tar.gz",
-            tar_gz({"config.json": bytes(range(256)) * 99})[:-300],
-            "its gzip stream ends early. Pack it and upload it again.",
-        ),
-        ("text.tar.gz", b"a text", "it is not gzip. Pack it and upload it again."),
-        (
-            "out.tar.gz",
-            tar_gz({"config.json": b"{}", "../config.json": b"{}"}),
-            "'../config.json' could lead out of the folder. Pack it and upload it again.",
-        ),
-        ("other.tgz", tar_gz({"logs.txt": b""}), "there is no file of a checkpoint in it. Check the URI."),
-    ],
-    # Of the bodies' own, pytest's workers would each have another: gzip writes the time of day.
-    ids=["cut", "no-gzip", "leads-out", "no-checkpoint"],
-)
-def test_an_invalid_archive_leaves_no_files(s3: Any, tmp_path: Path, key: str, body: bytes, reason: str) -> None:
-    s3.put_object(Bucket="models", Key=key, Body=body)
-    said = why_not(fetch_from_s3, f"s3://models/{key}", tmp_path / "cache", s3)
-    assert said == f"The checkpoint 's3://models/{key}' cannot be fetched: {reason}"
+ARCHIVES = {
+    "cut.tar.gz": (tar_gz({"config.json": bytes(range(256)) * 99})[:-300], "its gzip stream ends early. Pack it and"),
+    "text.tar.gz": (b"a text", "it is not gzip. Pack it and"),
+    "out.tar.gz": (
+        tar_gz({"config.json": b"{}", "../config.json": b"{}"}),
+        "'../config.json' could lead out of the folder. Pack it and",
+    ),
+}
+CREDENTIALS = "Check the URI and your AWS credentials, or start `python -m local_aws`."
+MISSING = {
+    "s3://models/other.tgz": "there is no file of a checkpoint in it. Check the URI.",
+    "s3://models/nothing": "there is no file of a checkpoint under it. Check the URI.",
+    "s3://no-such-bucket/model": "An error occurred (NoSuchBucket) when calling the ListObjectsV2 operation: The "
+    f"specified bucket does not exist. {CREDENTIALS}",
+    "s3://models/gone.tar.gz": "An error occurred (404) when calling the HeadObject operation: Not Found. "
+    f"{CREDENTIALS}",
+}
+S3_REFUSALS = {f"s3://models/{key}": f"{why} upload it again." for key, (_, why) in ARCHIVES.items()} | MISSING
+
+
+@pytest.mark.parametrize("uri", S3_REFUSALS)
+def test_a_missing_or_invalid_object_in_s3_is_refused_and_leaves_no_files(s3: Any, tmp_path: Path, uri: str) -> None:
+    for key, (body, _) in ARCHIVES.items():
+        s3.put_object(Bucket="models", Key=key, Body=body)
+    s3.put_object(Bucket="models", Key="other.tgz", Body=tar_gz({"logs.txt": b""}))
+    error = why_not(fetch_from_s3, uri, tmp_path / "cache", s3)
+    assert error == f"The checkpoint '{uri}' cannot be fetched: {S3_REFUSALS[uri]}"
     assert files_of(tmp_path) == {}
-
-
-def test_an_s3_folder_without_a_checkpoint(s3: Any, tmp_path: Path) -> None:
-    assert why_not(fetch_from_s3, "s3://models/nothing", tmp_path, s3) == (
-        "The checkpoint 's3://models/nothing' cannot be fetched: there is no file of a checkpoint under it. "
-        "Check the URI."
-    )
-
-
-@pytest.mark.parametrize(
-    ("uri", "reason"),
-    [
-        ("s3://no-such-bucket/model", "An error occurred (NoSuchBucket) when calling the ListObjectsV2 operation: The "
-         "specified bucket does not exist"),
-        ("s3://models/gone.tar.gz", "An error occurred (404) when calling the HeadObject operation: Not Found"),
-    ],
-)  # fmt: skip
-def test_a_missing_s3_object_is_refused(s3: Any, tmp_path: Path, uri: str, reason: str) -> None:
-    assert why_not(fetch_from_s3, uri, tmp_path, s3) == (
-        f"The checkpoint '{uri}' cannot be fetched: {reason}. Check the URI and your AWS credentials, or start "
-        "`python -m local_aws`."
-    )
 
 
 @pytest.fixture
@@ -150,76 +133,69 @@ def test_a_commit_that_was_downloaded_is_not_asked_for_again(hub: Hub, tmp_path:
     assert fetch_from_hub(f"team/model@{COMMIT}", tmp_path) == folder
 
 
-def test_a_revision_that_there_is_not(hub: Hub, tmp_path: Path) -> None:
-    assert why_not(fetch_from_hub, "team/model@v2", tmp_path) == (
-        "The checkpoint 'team/model@v2' has no revision 'v2' on the Hugging Face hub. Name a branch, a tag or a commit "
-        "behind @."
-    )
+NOT_FOUND = (
+    "is not on the Hugging Face hub, or is private. Check the id; for a private model set HF_TOKEN to a token of an "
+    "account that may read it, or log in with `hf auth login`."
+)
+GATED = (
+    "is gated on the Hugging Face hub. Ask for access on https://huggingface.co/team/model, then set HF_TOKEN to a "
+    "token of the account that was given it, or log in with `hf auth login`."
+)
+INVALID_TOKEN = (
+    "cannot be fetched: the Hugging Face hub does not take the token. Set HF_TOKEN to one that is valid, or log in "
+    "again with `hf auth login`."
+)
+REVISION = "has no revision 'v2' on the Hugging Face hub. Name a branch, a tag or a commit behind @."
 
 
-def test_a_model_that_there_is_not_and_a_private_one(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub.repositories["team/model"].tokens = {"hf_ours"}
-    said = (
-        "The checkpoint '{}' is not on the Hugging Face hub, or is private. Check the id; for a private model set "
-        "HF_TOKEN to a token of an account that may read it, or log in with `hf auth login`."
-    )
-    assert why_not(fetch_from_hub, "team/modle", tmp_path) == said.format("team/modle")
-    assert why_not(fetch_from_hub, "team/model", tmp_path) == said.format("team/model")
-    monkeypatch.setenv("HF_TOKEN", "hf_theirs")
-    assert why_not(fetch_from_hub, "team/model", tmp_path) == said.format("team/model")
+@pytest.mark.parametrize(
+    ("name", "gated", "token", "reason"),
+    [
+        ("team/model@v2", False, "hf_ours", REVISION),
+        ("team/modle", False, "", NOT_FOUND),
+        ("team/model", False, "", NOT_FOUND),
+        ("team/model", False, "hf_theirs", NOT_FOUND),
+        ("team/model", True, "", GATED),
+        ("team/model", True, "hf_theirs", GATED),
+        ("team/model", False, "hf_last_year", INVALID_TOKEN),
+    ],
+)
+def test_a_model_that_the_hub_does_not_send_is_explained(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, gated: bool, token: str, reason: str
+) -> None:
+    repository = hub.repositories["team/model"]
+    repository.gated, repository.tokens = gated, {"hf_ours"}
+    hub.expired.add("hf_last_year")
+    if token:
+        monkeypatch.setenv("HF_TOKEN", token)
+    assert why_not(fetch_from_hub, name, tmp_path) == f"The checkpoint '{name}' {reason}"
     monkeypatch.setenv("HF_TOKEN", "hf_ours")
     assert files_of(fetch_from_hub("team/model", tmp_path)) == FILES
     assert hub.tokens_at_cdn == []
 
 
-def test_a_gated_checkpoint_says_how_to_get_it(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    repository = hub.repositories["team/model"]
-    repository.gated, repository.tokens = True, {"hf_accepted"}
-    said = (
-        "The checkpoint 'team/model' is gated on the Hugging Face hub. Ask for access on "
-        "https://huggingface.co/team/model, then set HF_TOKEN to a token of the account that was given it, or log in "
-        "with `hf auth login`."
-    )
-    assert why_not(fetch_from_hub, "team/model", tmp_path) == said
-    monkeypatch.setenv("HF_TOKEN", "hf_did_not_ask")
-    assert why_not(fetch_from_hub, "team/model", tmp_path) == said
-    monkeypatch.setenv("HF_TOKEN", "hf_accepted")
-    assert files_of(fetch_from_hub("team/model", tmp_path)) == FILES
-
-
-def test_an_invalid_token(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub.expired.add("hf_last_year")
-    monkeypatch.setenv("HF_TOKEN", "hf_last_year")
-    assert why_not(fetch_from_hub, "team/model", tmp_path) == (
-        "The checkpoint 'team/model' cannot be fetched: the Hugging Face hub does not take the token. Set HF_TOKEN to "
-        "one that is valid, or log in again with `hf auth login`."
-    )
-
-
-def test_offline_builds_use_the_downloaded_files(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert why_not(fetch_from_hub, "team/model", tmp_path) == (
-        "The checkpoint 'team/model' cannot be fetched: HF_HUB_OFFLINE is set, and an earlier download of it, which "
-        "would do, is not whole in the cache of the hub's client. Unset it, or download the model once with a network."
-    )
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+@pytest.mark.parametrize(
+    ("setting", "value", "reason"),
+    [
+        (
+            "HF_HUB_OFFLINE",
+            True,
+            "HF_HUB_OFFLINE is set, and an earlier download of it, which would do, is not whole in the cache of the "
+            "hub's client. Unset it, or download the model once with a network.",
+        ),
+        (
+            "ENDPOINT",
+            "http://127.0.0.1:9",
+            "the Hugging Face hub does not answer (ConnectError: [Errno 111] Connection refused), and an earlier "
+            "download of it, which would do, is not whole in the cache of its client. Check the network and "
+            "HF_ENDPOINT.",
+        ),
+    ],
+)
+def test_without_the_hub_a_build_uses_the_downloaded_files(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: Any, reason: str
+) -> None:
     folder = fetch_from_hub("team/model", tmp_path)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(f"huggingface_hub.constants.{setting}", value)
     assert fetch_from_hub("team/model", tmp_path) == folder
-
-
-def test_without_a_network(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = fetch_from_hub("team/model", tmp_path)
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    assert fetch_from_hub("team/model", tmp_path) == folder
-    assert why_not(fetch_from_hub, "team/other", tmp_path) == (
-        "The checkpoint 'team/other' cannot be fetched: the Hugging Face hub does not answer (ConnectError: "
-        "[Errno 111] Connection refused), and an earlier download of it, which would do, is not whole in the cache of "
-        "its client. Check the network and HF_ENDPOINT."
-    )
-
-
-def test_a_name_the_hub_cannot_have(hub: Hub, tmp_path: Path) -> None:
-    said = why_not(fetch_from_hub, "one/two/three", tmp_path)
-    assert said.startswith("The checkpoint 'one/two/three' cannot be fetched: HFValidationError: ")
-    assert said.endswith(". Check the id, the network, and for a private model HF_TOKEN.")
+    assert why_not(fetch_from_hub, "team/other", tmp_path) == f"The checkpoint 'team/other' cannot be fetched: {reason}"

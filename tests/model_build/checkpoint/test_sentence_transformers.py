@@ -1,7 +1,8 @@
 """The files that sentence-transformers keeps beside a checkpoint are read as each of its versions meant them.
 
-`python -m tests.model_build.checkpoint.record_sentence_transformers` wrote sentence_transformers.json, with the real
-library in each of the versions that it has.
+sentence_transformers.json has, by version and model, the JSON files of `model.save(folder)` of a seeded BERT with
+max_seq_length 64: SentenceTransformer with Pooling of every mode, with Normalize, Dense and prompts, and CrossEncoder
+with each activation. Versions 2 and 3 ran with transformers 4.57.6.
 """
 
 import json
@@ -13,10 +14,11 @@ import pytest
 
 from model_build.checkpoint import sentence_transformers
 from model_build.checkpoint.sentence_transformers import EMBEDDING, RERANKER, Pooled
-from tests.model_build.checkpoint.record_sentence_transformers import LONGEST, RECORDED
 from workloads import FeatureExtraction, TextRanking, UsageError
 
+RECORDED = Path(__file__).with_name("sentence_transformers.json")
 SAVED: dict[str, dict[str, dict[str, Any]]] = json.loads(RECORDED.read_text("utf-8"))
+LONGEST = 64
 WAYS = {"mean": "mean", "cls": "cls", "max": "max", "last": "last", "normalized": "mean"}
 RERANKERS = {"reranker": "sigmoid", "sigmoid": "sigmoid", "identity": "none"}
 """The functions that the recorded rerankers put their scores through, in the words of workload.toml."""
@@ -49,10 +51,6 @@ def embedding(**keys: Any) -> FeatureExtraction:
     return FeatureExtraction(task="feature-extraction", checkpoint="./checkpoint", max_input_tokens=16, **keys)
 
 
-def test_versions_2_3_5_and_6_are_recorded() -> None:
-    assert {version.partition(".")[0] for version in SAVED} >= {"2", "3", "5", "6"}
-
-
 @pytest.mark.parametrize(("version", "name"), cases(WAYS))
 def test_an_embedding_is_pooled_and_cut_as_it_was_saved(folder: Path, name: str) -> None:
     assert sentence_transformers.kind(folder, config(folder)) == EMBEDDING
@@ -61,45 +59,30 @@ def test_an_embedding_is_pooled_and_cut_as_it_was_saved(folder: Path, name: str)
     assert list(sentence_transformers.done_before(folder)) == []
 
 
-@pytest.mark.parametrize(("version", "name"), cases(["dense"]))
-def test_a_module_that_is_not_built_is_refused(folder: Path) -> None:
-    assert refusal(folder) == (
-        f"{folder / 'modules.json'}: has the module Dense, which is not built. Built: Transformer, Pooling, Normalize."
-    )
+NOT_BUILT = {
+    "dense": "modules.json: has the module Dense, which is not built. Built: Transformer, Pooling, Normalize.",
+    "weighted": "1_Pooling/config.json: pools by weightedmean, which is not built. Built: mean, cls, max, lasttoken.",
+}
 
 
-@pytest.mark.parametrize(("version", "name"), cases(["weighted"]))
-def test_a_pooling_that_is_not_built_is_refused(folder: Path) -> None:
-    assert refusal(folder) == (
-        f"{folder / '1_Pooling/config.json'}: pools by weightedmean, which is not built. Built: mean, cls, max, "
-        "lasttoken."
-    )
-
-
-def refusal(folder: Path) -> str:
+@pytest.mark.parametrize(("version", "name"), cases(NOT_BUILT))
+def test_a_module_or_a_pooling_that_is_not_built_is_refused(folder: Path, name: str) -> None:
     with pytest.raises(UsageError) as caught:
         sentence_transformers.pooled(folder)
-    return str(caught.value)
+    assert str(caught.value) == f"{folder}/{NOT_BUILT[name]}"
 
 
-@pytest.mark.parametrize(("version", "name"), cases(["prompted"]))
-def test_a_prompt_before_each_text_is_reported(folder: Path) -> None:
-    assert list(sentence_transformers.done_before(folder)) == [
-        'sentence-transformers puts "query: " before each text of this model. Nothing here does: let the examples and '
-        "every request begin with it."
-    ]
+PROMPTS = {
+    "prompted": 'sentence-transformers puts "query: " before each text of this model. Nothing here does: let the '
+    "examples and every request begin with it.",
+    "with prompts": 'This model has prompts for sentence-transformers to put before a text: "query: " (query). Nothing '
+    "here does: let the examples and every request begin with theirs.",
+}
 
 
-@pytest.mark.parametrize(("version", "name"), cases(["with prompts"]))
-def test_prompts_that_a_caller_chooses_are_reported(folder: Path) -> None:
-    assert list(sentence_transformers.done_before(folder)) == [
-        'This model has prompts for sentence-transformers to put before a text: "query: " (query). Nothing here does: '
-        "let the examples and every request begin with theirs."
-    ]
-
-
-@pytest.mark.parametrize(("version", "name"), cases(["prompted"]))
-def test_a_prompt_that_has_no_part_in_the_pooling_is_refused(folder: Path) -> None:
+@pytest.mark.parametrize(("version", "name"), cases(PROMPTS))
+def test_prompts_are_reported_and_must_be_pooled(folder: Path, name: str) -> None:
+    assert list(sentence_transformers.done_before(folder)) == [PROMPTS[name]]
     file = folder / "1_Pooling" / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"include_prompt": False}))
     with pytest.raises(UsageError) as caught:
@@ -126,28 +109,27 @@ def test_versions_2_and_3_tell_a_reranker_by_a_key_that_a_later_transformers_dro
     assert sentence_transformers.activation(folder, published) == "none"
 
 
-def test_another_activation_is_refused(tmp_path: Path) -> None:
-    own = {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Tanh"}}
+REFUSALS: dict[str, tuple[str, str]] = {
+    "config.json": (
+        '{"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Tanh"}}',
+        "scores go through torch.nn.modules.activation.Tanh, which is not built. Built: Sigmoid, Identity.",
+    ),
+    "config_sentence_transformers.json": (
+        '{"model_type": "SparseEncoder"}',
+        'model_type: got "SparseEncoder". Served: SentenceTransformer, CrossEncoder.',
+    ),
+    "modules.json": ('[{"type": 1, "idx": 0}, {}]', "is no list of modules with a type each. Copy it again."),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_reranker_that_is_not_served_is_refused(tmp_path: Path, name: str) -> None:
+    content, message = REFUSALS[name]
+    written(tmp_path, {"config.json": {}})
+    (tmp_path / name).write_text(content)
     with pytest.raises(UsageError) as caught:
-        sentence_transformers.activation(tmp_path, own)
-    assert str(caught.value) == (
-        f"{tmp_path / 'config.json'}: scores go through torch.nn.modules.activation.Tanh, which is not built. Built: "
-        "Sigmoid, Identity."
-    )
-
-
-def test_a_kind_of_model_that_is_not_served_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "config_sentence_transformers.json"
-    file.write_text('{"model_type": "SparseEncoder"}')
-    with pytest.raises(UsageError) as caught:
-        sentence_transformers.kind(tmp_path, {})
-    assert str(caught.value) == f'{file}: model_type: got "SparseEncoder". Served: SentenceTransformer, CrossEncoder.'
-
-
-@pytest.mark.parametrize("content", ["{", "{}", "[1]", '[{"type": 1, "idx": 0}, {}]'])
-def test_a_damaged_list_of_modules(tmp_path: Path, content: str) -> None:
-    (tmp_path / "modules.json").write_text(content)
-    assert refusal(tmp_path) == f"{tmp_path / 'modules.json'}: is no list of modules with a type each. Copy it again."
+        [read(tmp_path, config(tmp_path)) for read in (sentence_transformers.kind, sentence_transformers.activation)]
+    assert str(caught.value) == f"{tmp_path / name}: {message}"
 
 
 @pytest.mark.parametrize(("version", "name"), cases(["mean", "normalized"]))

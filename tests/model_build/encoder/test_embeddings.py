@@ -1,13 +1,12 @@
-"""Embeddings are those of sentence-transformers, which embeddings.json holds of a seeded BERT.
+"""Embeddings are those of sentence-transformers.
 
-`python -m tests.model_build.encoder.record_embeddings` wrote it. The original that builds are compared with and the
-network that is compiled are held to it, each by itself.
+embeddings.json has, for the seeded BERT, `SentenceTransformer.encode(TEXTS, normalize_embeddings=…, truncate_dim=…)` of
+each pooling. The original that builds are compared with and the network that is compiled are each compared with it.
 """
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -19,17 +18,21 @@ from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.row import Refusal
 from model_build.checkpoint import read
-from model_build.checkpoint.sentence_transformers import Pooled, pooled
 from model_build.encoder import export
 from model_build.encoder.graphs import settings
 from model_build.encoder.reference import Reference
-from model_build.init.checkpoint_facts import find
 from tests.containers.encoder.seeded_bert import save_encoder
-from tests.model_build.encoder.record_embeddings import CUT, LONGEST, POOLINGS, RECORDED, TEXTS
 from workloads import FeatureExtraction, OnnxRuntimeTarget
 
-DOCUMENT = json.loads(RECORDED.read_text("utf-8"))
-WAYS = [(way, normalize, dimensions) for way in POOLINGS for normalize in (False, True) for dimensions in (0, CUT)]
+EMBEDDINGS = json.loads(Path(__file__).with_name("embeddings.json").read_text("utf-8"))["embeddings"]
+TEXTS = ("red shoe", "a blue-ish lamp, xl", "do you sell warm winter socks in size xl", "socks")
+CUT, LONGEST = 6, 64
+WAYS = [
+    (way, normalize, dimensions)
+    for way in ("mean", "cls", "max", "last")
+    for normalize in (False, True)
+    for dimensions in (0, CUT)
+]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +49,7 @@ def test_original_and_served_embeddings_are_those_of_sentence_transformers(
     keys = {"max_input_tokens": LONGEST, "pooling": way, "normalize": normalize, "dimensions": dimensions}
     model = FeatureExtraction(task="feature-extraction", checkpoint="./encoder", **keys)
     checkpoint = read(encoder, encoder, model)
-    recorded = DOCUMENT["embeddings"][f"{way} normalize={normalize} dimensions={dimensions}"]
+    recorded = EMBEDDINGS[f"{way} normalize={normalize} dimensions={dimensions}"]
     rows = [{"text": text} for text in TEXTS]
     original = [window["embedding"] for (window,) in Reference(checkpoint, model).outputs(rows)]
     np.testing.assert_allclose(original, recorded, atol=2e-5)
@@ -70,14 +73,3 @@ class Compiled:
         with torch.inference_mode():
             outputs = self._network(*(torch.from_numpy(tensors[name]) for name in self._network.inputs))
         return dict(zip(self._network.outputs, (output.numpy() for output in outputs), strict=True))
-
-
-@pytest.mark.parametrize("way", POOLINGS)
-def test_init_reads_the_pooling_from_sentence_transformers_files(way: str, encoder: Path, tmp_path: Path) -> None:
-    folder = copytree(encoder, tmp_path / "saved")
-    for name, content in DOCUMENT["files"][way].items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(content))
-    assert pooled(folder) == Pooled(pooling=way, normalize=True)
-    found = find(folder, None, ())
-    assert (found.task, found.token_limit) == ("feature-extraction", LONGEST)

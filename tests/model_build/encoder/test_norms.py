@@ -6,8 +6,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from model_build.encoder import norms
@@ -40,17 +38,20 @@ def answers(model: onnx.ModelProto, x: "np.typing.NDArray[np.float32]") -> "np.t
     return np.asarray(session.run(None, {"x": x})[0])
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    rows=st.integers(1, 3), tokens=st.integers(1, 5), scale=st.sampled_from([1e-3, 1.0, 1e3]), seed=st.integers(0, 99)
-)
-def test_the_parts_give_the_result_of_the_whole(rows: int, tokens: int, scale: float, seed: int) -> None:
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_the_parts_give_the_result_of_the_whole_and_stay_apart(scale: float, tmp_path: Path) -> None:
+    """ONNX Runtime's optimiser does not fuse the parts into one norm again."""
     whole, parts = graph(), graph()
     norms.spell_out(parts)
     onnx.checker.check_model(parts)
-    assert norms.NORM not in {node.op_type for node in parts.graph.node}
-    x = (np.random.default_rng(seed).normal(size=(rows, tokens, FEATURES)) * scale).astype(np.float32)
+    x = (np.random.default_rng(1).normal(size=(3, 5, FEATURES)) * scale).astype(np.float32)
     np.testing.assert_allclose(answers(parts, x), answers(whole, x), rtol=1e-4, atol=1e-4)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "fused.onnx")
+    onnxruntime.InferenceSession(parts.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    operators = {node.op_type for node in onnx.load(tmp_path / "fused.onnx").graph.node}
+    assert "ReduceMean" in operators
+    assert not any(name.endswith(norms.NORM) for name in operators)
 
 
 @pytest.mark.parametrize("left", [graph(axis=1), graph(bias=False)], ids=["over two axes", "without a bias"])
@@ -58,14 +59,3 @@ def test_another_kind_of_norm_is_left_alone(left: onnx.ModelProto) -> None:
     before = left.SerializeToString()
     norms.spell_out(left)
     assert left.SerializeToString() == before
-
-
-def test_the_optimiser_does_not_put_the_parts_together_again(tmp_path: Path) -> None:
-    model = graph()
-    norms.spell_out(model)
-    options = onnxruntime.SessionOptions()
-    options.optimized_model_filepath = str(tmp_path / "fused.onnx")
-    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    found = {node.op_type for node in onnx.load(tmp_path / "fused.onnx").graph.node}
-    assert "ReduceMean" in found
-    assert not any(op.endswith(norms.NORM) for op in found)

@@ -10,46 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from tokenizers import processors
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    M2M100Config,
-    M2M100ForConditionalGeneration,
-    MarianConfig,
-    MarianMTModel,
-    MBartConfig,
-    MBartForConditionalGeneration,
-    MT5Config,
-    MT5ForConditionalGeneration,
-    PegasusConfig,
-    PegasusForConditionalGeneration,
-    T5Config,
-    T5ForConditionalGeneration,
-    UMT5Config,
-    UMT5ForConditionalGeneration,
-)
 
+from tests.model_build.miniatures import tiny_t5
 from tests.model_build.miniatures.tiny_t5 import LETTERS, LIKELY_TOKEN, make_texts, make_tokenizer
 from workloads import WorkloadFolder, load_workload
 
-BARTS: dict[str, tuple[Any, Any]] = {
-    "bart": (BartConfig, BartForConditionalGeneration),
-    "mbart": (MBartConfig, MBartForConditionalGeneration),
-    "marian": (MarianConfig, MarianMTModel),
-    "pegasus": (PegasusConfig, PegasusForConditionalGeneration),
-    "m2m_100": (M2M100Config, M2M100ForConditionalGeneration),
+BARTS = {
+    "bart": "BartForConditionalGeneration",
+    "mbart": "MBartForConditionalGeneration",
+    "marian": "MarianMTModel",
+    "pegasus": "PegasusForConditionalGeneration",
+    "m2m_100": "M2M100ForConditionalGeneration",
 }
-T5S: dict[str, tuple[Any, Any]] = {
-    "t5-v1.1": (T5Config, T5ForConditionalGeneration),
-    "mt5": (MT5Config, MT5ForConditionalGeneration),
-    "umt5": (UMT5Config, UMT5ForConditionalGeneration),
+T5S = {
+    "t5-v1.1": "T5ForConditionalGeneration",
+    "mt5": "MT5ForConditionalGeneration",
+    "umt5": "UMT5ForConditionalGeneration",
 }
 FAMILIES = (*BARTS, *T5S)
 LIKELY = {"bart": 9, "mbart": 9, "marian": 13, "pegasus": 21, "m2m_100": 16}
 """The second end-of-sequence token, which some of a family's answers have; a T5's is `LIKELY_TOKEN`."""
 VOCABULARY = 4 + len(LETTERS)
 SOURCE, ANSWER = 24, 12  # tokens
+STACK = {"layers": 2, "attention_heads": 4, "ffn_dim": 64}
 
 
 def ends(kind: str) -> tuple[int, ...]:
@@ -71,12 +56,12 @@ def make_model(kind: str, seed: int = 0) -> Any:
         "decoder_start_token_id": start(kind),
         "bos_token_id": None,
     }
+    build: Any = getattr(transformers, (BARTS | T5S)[kind])
     if kind in BARTS:
-        configure, build = BARTS[kind]
-        config = configure(
+        config = build.config_class(
             vocab_size=VOCABULARY,
             d_model=32,
-            **{f"{stack}_{key}": size for stack in ("encoder", "decoder") for key, size in _STACK.items()},
+            **{f"{stack}_{key}": size for stack in ("encoder", "decoder") for key, size in STACK.items()},
             max_position_embeddings=SOURCE + 4,
             scale_embedding=kind != "bart",
             forced_eos_token_id=None,
@@ -84,21 +69,7 @@ def make_model(kind: str, seed: int = 0) -> Any:
             **ids,
         )
     else:
-        configure, build = T5S[kind]
-        config = configure(
-            vocab_size=VOCABULARY,
-            d_model=32,
-            d_kv=8,
-            d_ff=64,
-            num_layers=2,
-            num_decoder_layers=2,
-            num_heads=4,
-            relative_attention_num_buckets=8,
-            relative_attention_max_distance=10,
-            feed_forward_proj="gated-gelu",
-            tie_word_embeddings=False,
-            **ids,
-        )
+        config = build.config_class(**tiny_t5.SIZES, feed_forward_proj="gated-gelu", tie_word_embeddings=False, **ids)
     model = build(config).eval()
     with torch.no_grad():
         if kind in T5S:
@@ -120,9 +91,6 @@ def make_model(kind: str, seed: int = 0) -> Any:
     return model
 
 
-_STACK = {"layers": 2, "attention_heads": 4, "ffn_dim": 64}
-
-
 def save(model: Any, folder: Path, **generation: Any) -> Path:
     """Writes the checkpoint, with what its generation_config.json asks for."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -132,10 +100,7 @@ def save(model: Any, folder: Path, **generation: Any) -> Path:
     file.write_text(json.dumps(json.loads(file.read_text()) | generation))
     tokenizer = make_tokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    special = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    tiny_t5.write_tokenizer(tokenizer, folder)
     return folder
 
 
@@ -147,8 +112,5 @@ def make_workload(folder: Path, kind: str, toml: str = WORKLOAD_TOML, **generati
     workload = folder / "tiny"
     save(make_model(kind), workload / "checkpoint", **generation)
     (workload / "workload.toml").write_text(toml)
-    texts = make_texts(24)
-    lines = [json.dumps({"text": text, "label": text}) for text in texts]
-    (workload / "evaluation.jsonl").write_text("\n".join(lines) + "\n")
-    (workload / "payloads.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts) + "\n")
+    tiny_t5.write_rows(workload, [(text, text) for text in make_texts(24)])
     return load_workload("tiny", folder)

@@ -9,25 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-)
+import transformers
 
+from model_build.encoder import wrapper
 from tests.model_build.miniatures import tiny_bert
 from tests.model_build.miniatures.tiny_bert import BERT_TOKENS, make_tokenizer
 from workloads import METRICS, WorkloadFolder, load_workload
 
 LENGTH, WIDE = 64, 32
 AUTO: dict[str, Any] = {
-    "text-classification": AutoModelForSequenceClassification,
-    "text-ranking": AutoModelForSequenceClassification,
-    "token-classification": AutoModelForTokenClassification,
-    "question-answering": AutoModelForQuestionAnswering,
-    "feature-extraction": AutoModel,
+    task: getattr(transformers, name) for task, name in wrapper.AUTO.items() if task != "text-pair-scoring"
 }
 ROBERTA_TOKENS = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "unk_token": "<unk>"}
 """In the order of their ids."""
@@ -52,11 +43,21 @@ ROBERTA = {
     "bos_token_id": 0,
     "eos_token_id": 2,
 }
+DEBERTA = {**BERT, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
+LIKE_ROBERTA = (
+    "roberta",
+    "xlm-roberta",
+    "camembert",
+    "mpnet",
+    "data2vec-text",
+    "roberta-prelayernorm",
+    "xlm-roberta-xl",
+)
 TINY: dict[str, Tiny] = {
-    "bert": Tiny(config=BERT),
-    "roberta": Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False),
-    "xlm-roberta": Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False),
-    "camembert": Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False),
+    **dict.fromkeys(("bert", "ernie", "megatron-bert", "nomic_bert"), Tiny(config=BERT)),
+    **dict.fromkeys(LIKE_ROBERTA, Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False)),
+    **dict.fromkeys(("electra", "albert", "roformer"), Tiny(config={**BERT, "embedding_size": WIDE // 2})),
+    **dict.fromkeys(("gte", "eurobert"), Tiny(config={**BERT, "num_key_value_heads": 4}, token_types=False)),
     "distilbert": Tiny(
         config={
             "dim": WIDE,
@@ -68,15 +69,10 @@ TINY: dict[str, Tiny] = {
         },
         token_types=False,
     ),
-    "electra": Tiny(config={**BERT, "embedding_size": WIDE // 2}),
-    "albert": Tiny(config={**BERT, "embedding_size": WIDE // 2}),
-    "mpnet": Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False),
-    "deberta": Tiny(config={**BERT, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}, token_types=False),
+    "deberta": Tiny(config=DEBERTA, token_types=False),
     "deberta-v2": Tiny(
         config={
-            **BERT,
-            "relative_attention": True,
-            "pos_att_type": ["c2p", "p2c"],
+            **DEBERTA,
             "position_buckets": 16,
             "share_att_key": True,
             "norm_rel_ebd": "layer_norm",
@@ -84,18 +80,9 @@ TINY: dict[str, Tiny] = {
         },
         token_types=False,
     ),
-    "ernie": Tiny(config=BERT),
-    "megatron-bert": Tiny(config=BERT),
     "rembert": Tiny(config={**BERT, "input_embedding_size": WIDE // 2}),
-    "roformer": Tiny(config={**BERT, "embedding_size": WIDE // 2}),
     "squeezebert": Tiny(config={**BERT, "embedding_size": WIDE}),
     "mobilebert": Tiny(config={**BERT, "embedding_size": WIDE, "intra_bottleneck_size": WIDE}),
-    "data2vec-text": Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False),
-    "roberta-prelayernorm": Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False),
-    "xlm-roberta-xl": Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False),
-    "gte": Tiny(config={**BERT, "num_key_value_heads": 4}, token_types=False),
-    "nomic_bert": Tiny(config=BERT),
-    "eurobert": Tiny(config={**BERT, "num_key_value_heads": 4}, token_types=False),
     "modernbert": Tiny(
         config={**BERT, "num_hidden_layers": 4, "global_attn_every_n_layers": 3, "local_attention": 8},
         token_types=False,
@@ -169,7 +156,7 @@ def make_checkpoint(folder: Path, family: str, task: str, *, labels: tuple[str, 
     """Writes the model that transformers' own class for the task makes of the tiny configuration."""
     tiny = TINY[family]
     tokenizer = make_tokenizer(tiny.tokens)
-    config: Any = AutoConfig.for_model(
+    config: Any = transformers.AutoConfig.for_model(
         family,
         **tiny.config,
         vocab_size=tokenizer.get_vocab_size(),

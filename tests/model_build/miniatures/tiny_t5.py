@@ -19,32 +19,28 @@ WORKLOAD_TOML = Path(__file__).with_suffix(".toml").read_text("utf-8")
 LIKELY_TOKEN = 25
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
+SIZES = {
+    "vocab_size": 4 + len(LETTERS),
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 64,
+    "num_layers": 2,
+    "num_decoder_layers": 2,
+    "num_heads": 4,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 10,
+}
+
 
 def make_checkpoint(folder: Path, *, gated: bool = False, seed: int = 0) -> None:
     """Writes a checkpoint as `save_pretrained` does."""
-    tokenizer = make_tokenizer()
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "pad_token": "<pad>",
-        "eos_token": "</s>",
-        "unk_token": "<unk>",
-    }
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    write_tokenizer(make_tokenizer(), folder)
     torch.manual_seed(seed)
     make_config: Any = T5Config
     model = T5ForConditionalGeneration(
         make_config(
-            vocab_size=tokenizer.get_vocab_size(),
-            d_model=32,
-            d_kv=8,
-            d_ff=64,
-            num_layers=2,
-            num_decoder_layers=2,
-            num_heads=4,
-            relative_attention_num_buckets=8,
-            relative_attention_max_distance=10,
+            **SIZES,
             feed_forward_proj="gated-gelu" if gated else "relu",
             decoder_start_token_id=0,
             pad_token_id=0,
@@ -60,6 +56,14 @@ def make_checkpoint(folder: Path, *, gated: bool = False, seed: int = 0) -> None
             elif name.endswith((".q.weight", ".o.weight", ".wo.weight")):
                 weights.mul_(5)
     model.save_pretrained(folder)
+
+
+def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+    """Writes tokenizer.json and a tokenizer_config.json that names its special tokens."""
+    tokenizer.save(str(folder / "tokenizer.json"))
+    special = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 def make_tokenizer() -> Tokenizer:
@@ -86,8 +90,12 @@ def make_workload(folder: Path, toml: str = WORKLOAD_TOML, *, gated: bool = Fals
     make_checkpoint(workload / "checkpoint", gated=gated)
     (workload / "workload.toml").write_text(toml)
     texts = make_texts(40)
-    pairs = [(text, text if i % 4 == 0 else text[::-1]) for i, text in enumerate(texts)]
-    lines = [json.dumps({"text": text, "label": label}) for text, label in pairs]
-    (workload / "evaluation.jsonl").write_text("\n".join(lines) + "\n")
-    (workload / "payloads.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts) + "\n")
+    write_rows(workload, [(text, text if i % 4 == 0 else text[::-1]) for i, text in enumerate(texts)])
     return load_workload("tiny", folder)
+
+
+def write_rows(workload: Path, pairs: list[tuple[str, str]]) -> None:
+    """Writes evaluation.jsonl with the pairs of texts and labels, and payloads.jsonl with the texts."""
+    rows = [{"text": text, "label": label} for text, label in pairs]
+    (workload / "evaluation.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (workload / "payloads.jsonl").write_text("".join(json.dumps({"text": row["text"]}) + "\n" for row in rows))

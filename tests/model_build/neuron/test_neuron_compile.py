@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from containers.neuron.placement import ServerSettings
 from model_build.neuron.arguments import calls
-from model_build.neuron.compile import check_toolchain, compile_graphs, torch_examples
+from model_build.neuron.backend import check_toolchain, compile_network, torch_examples
 from model_build.neuron.package import server_settings
 from model_build.progress import silent
 from tests import fake_neuron
@@ -44,7 +43,7 @@ def test_each_length_becomes_a_file_with_the_results_of_the_model(
     made.mkdir()
     module = Classifier(inputs).eval()
     steps: list[str] = []
-    versions = compile_graphs(module, model, target, made, steps.append)
+    versions = compile_network(module, model, target, made, steps.append)
     assert versions.items() >= fake_neuron.VERSIONS[PACKAGES[runtime]].items()
     assert versions["torch"] == metadata.version("torch")  # torch.__version__ may name CUDA, too
     assert sorted(file.name for file in made.iterdir()) == ["model.32.neuron.pt", "model.8.neuron.pt"]
@@ -55,20 +54,6 @@ def test_each_length_becomes_a_file_with_the_results_of_the_model(
         torch.testing.assert_close(graph(*tensors), module(*tensors))
 
 
-def test_a_graph_takes_no_other_shape_than_the_one_it_was_compiled_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The serving code relies on it being refused here, for on the chip it would be."""
-    fake_neuron.install(monkeypatch, "torch_neuron", tmp_path / "site")
-    compile_graphs(Classifier(THREE).eval(), make_model(max_input_tokens=8), make_target(), tmp_path, silent)
-    graph = jit.load(str(tmp_path / "model.8.neuron.pt"))
-    for shape in ((1, 9), (2, 8)):
-        with pytest.raises(torch.jit.Error, match="compiled for another shape"):
-            graph(*[torch.ones(shape, dtype=torch.int64)] * 3)
-    with pytest.raises(torch.jit.Error, match="compiled for another shape"):
-        graph(*[torch.ones((1, 8), dtype=torch.int32)] * 3)
-
-
 @pytest.mark.parametrize("cast", ["none", "matmult", "all"])
 @pytest.mark.parametrize(("runtime", "pipeline_cores"), [("neuron", 1), ("neuron", 4), ("neuronx", 1)])
 def test_no_call_has_an_argument_that_is_not_documented(
@@ -76,7 +61,7 @@ def test_no_call_has_an_argument_that_is_not_documented(
 ) -> None:
     fake_neuron.install(monkeypatch, PACKAGES[runtime], tmp_path / "site")
     target = make_target(runtime, cast=cast, placement="one-per-core", pipeline_cores=pipeline_cores)
-    compile_graphs(Classifier(THREE).eval(), make_model(max_input_tokens=8), target, tmp_path, silent)
+    compile_network(Classifier(THREE).eval(), make_model(max_input_tokens=8), target, tmp_path, silent)
     assert (tmp_path / "model.8.neuron.pt").exists()
 
 
@@ -87,39 +72,21 @@ def test_a_graph_of_inf2_is_loaded_once(
     """Loading the file would put it on the first core, and DataParallel takes it down again."""
     fake_neuron.install(monkeypatch, "torch_neuronx", tmp_path / "site")
     target = make_target("neuronx", placement=placement)
-    compile_graphs(Classifier(THREE).eval(), make_model(max_input_tokens=8), target, tmp_path, silent)
+    compile_network(Classifier(THREE).eval(), make_model(max_input_tokens=8), target, tmp_path, silent)
     assert bool(dict(jit.load(str(tmp_path / "model.8.neuron.pt")).named_buffers())["lazy"]) is lazy
 
 
-def test_a_machine_without_neuron_is_refused_with_an_alternative() -> None:
+@pytest.mark.parametrize(("runtime", "chip"), [("neuron", "Inf1"), ("neuronx", "Inf2")])
+def test_a_machine_without_neuron_is_refused_with_an_alternative(runtime: str, chip: str) -> None:
     with pytest.raises(Unavailable) as caught:
-        check_toolchain(make_target(), workload="query_intent", target_name="inf1")
+        check_toolchain(make_target(runtime), workload="query_intent", target_name="chip")
     assert str(caught.value) == (
-        "The Python package 'torch_neuron' is not installed, and compiling query_intent for inf1 (Inf1) needs it. It "
-        "is not on PyPI; AWS's Neuron images have it. Compile remotely with `python -m model_build build query_intent "
-        "--target inf1 --on sagemaker`, or run the build in such an image. No Inferentia chip is needed to compile."
+        f"The Python package '{PACKAGES[runtime]}' is not installed, and compiling query_intent for chip ({chip}) "
+        "needs it. It is not on PyPI; AWS's Neuron images have it. Compile remotely with `python -m model_build build "
+        "query_intent --target chip --on sagemaker`, or run the build in such an image. No Inferentia chip is needed "
+        "to compile."
     )
     assert caught.value.exit_code == 3
-
-
-def test_the_package_that_is_missing_follows_from_the_chip() -> None:
-    missing = []
-    for runtime in PACKAGES:
-        with pytest.raises(Unavailable) as caught:
-            check_toolchain(make_target(runtime), workload="w", target_name="t")
-        missing.append(str(caught.value).split("'")[1])
-    assert missing == ["torch_neuron", "torch_neuronx"]
-
-
-@pytest.mark.parametrize("inputs", [THREE, FIVE])
-def test_every_operator_of_a_bert_is_on_neurons_list_but_the_embedding_which_it_leaves_to_the_cpu(
-    inputs: tuple[str, ...],
-) -> None:
-    [call] = calls(make_target(), make_model(inputs))
-    with torch.no_grad():
-        traced = jit.trace(Classifier(inputs).eval(), torch_examples(call))
-    assert operators.unsupported(traced) == []
-    assert operators.on_the_cpu(traced) == ["aten::embedding"]
 
 
 def test_an_operator_that_is_not_on_the_list_is_named() -> None:
@@ -128,10 +95,6 @@ def test_an_operator_that_is_not_on_the_list_is_named() -> None:
             return torch.sort(torch.fft.fft(tensor).abs())[0] + 1
 
     assert operators.unsupported(jit.trace(Sorted(), torch.ones(4))) == ["aten::fft_fft", "aten::sort"]
-
-
-def test_nothing_is_both_on_the_list_and_off_it() -> None:
-    assert not operators.supported() & operators.left_to_the_cpu()
 
 
 IMPORT_WITHOUT = """
@@ -161,10 +124,8 @@ def test_code_for_the_image_is_python_3_10(room: str) -> None:
         assert file.name == "document.py" or not newer.search(text), file
 
 
-def test_the_server_gets_the_workloads_serving_and_the_targets_placement(tmp_path: Path) -> None:
+def test_the_server_gets_the_workloads_serving_and_the_targets_placement() -> None:
     serving = Serving(max_batch_size=8, preferred_batch_sizes=(2, 4), max_queue_delay_ms=0.5)
-    told = server_settings("intent", serving, make_target(placement="one-per-core", pipeline_cores=4))
-    (tmp_path / "server.json").write_text(told.to_json())
-    assert ServerSettings.load(tmp_path / "server.json") == told
-    assert (told.model, told.max_batch_size, told.preferred_batch_sizes) == ("intent", 8, (2, 4))
-    assert (told.max_queue_delay_ms, told.placement, told.pipeline_cores) == (0.5, "one-per-core", 4)
+    settings = server_settings("intent", serving, make_target(placement="one-per-core", pipeline_cores=4))
+    assert (settings.model, settings.max_batch_size, settings.preferred_batch_sizes) == ("intent", 8, (2, 4))
+    assert (settings.max_queue_delay_ms, settings.placement, settings.pipeline_cores) == (0.5, "one-per-core", 4)

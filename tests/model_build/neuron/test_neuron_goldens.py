@@ -12,7 +12,7 @@ import pytest
 
 import containers.batch.record as recording
 from containers.container_errors import ContainerError, Unavailable
-from containers.encoder.goldens import GOLDENS, PARITY, Golden, ParityLimits, RecordedOutputs, check, load, to_json
+from containers.encoder.goldens import PARITY, ParityLimits, RecordedOutputs, check, load
 from containers.encoder.load_engine import load as load_engine
 from containers.encoder.settings import Settings
 from model_build.build import build, verify_outputs, verify_recorded
@@ -87,13 +87,6 @@ def test_other_evaluation_rows_are_other_golden_rows(built: Built) -> None:
     assert dataclasses.replace(inputs, calibration=inputs.calibration[1:]).facts() != inputs.facts()
 
 
-def test_a_golden_row_is_written_as_it_is_read(tmp_path: Path) -> None:
-    golden = Golden(row=3, length=8, token_ids=(2, 7, 3), type_ids=(0, 0, 0), outputs={"logits": [0.5, -1.0]})
-    (tmp_path / GOLDENS).write_text(to_json([golden, golden]))
-    (tmp_path / PARITY).write_text(ParityLimits(None, 0.1, 0.01).to_json())
-    assert load(tmp_path) == ([golden, golden], ParityLimits(None, 0.1, 0.01))
-
-
 @pytest.fixture
 def copied(built: Built, tmp_path: Path) -> Built:
     """A copy of a build, to verify: that writes into it."""
@@ -137,29 +130,29 @@ def test_a_chip_that_is_too_far_off_is_not_released(copied: Built) -> None:
     assert not planned.artifact.exists()
 
 
+def refusal(planned: BuildPlan, outputs: Path) -> str:
+    with pytest.raises(UsageError) as caught:
+        verify_outputs(planned, outputs)
+    return str(caught.value)
+
+
 def test_outputs_that_are_not_of_this_build_are_refused(copied: Built, tmp_path: Path) -> None:
     planned = copied("text-classification")
     outputs = record(planned)
     recorded = RecordedOutputs.from_json(outputs.read_text())
     outputs.write_text(dataclasses.replace(recorded, model_sha256="0" * 64).to_json())
-    with pytest.raises(UsageError) as caught:
-        verify_outputs(planned, outputs)
-    assert str(caught.value) == (
+    assert refusal(planned, outputs) == (
         f"{outputs}: was recorded with another build of tiny for inf1 than {planned.archive}. Record it again with "
         "that archive."
     )
     outputs.write_text(dataclasses.replace(recorded, rows=recorded.rows[:-1]).to_json())
-    with pytest.raises(UsageError) as caught:
-        verify_outputs(planned, outputs)
-    assert str(caught.value) == (
+    assert refusal(planned, outputs) == (
         f"{outputs}: lacks rows of the current evaluation.jsonl. Record them again on the target's hardware with "
         "`python -m containers.batch.record`."
     )
-    with pytest.raises(
-        UsageError,
-        match=r"cannot be read: No such file or directory\. Name the file that containers.batch.record wrote.",
-    ):
-        verify_outputs(planned, tmp_path / "none")
+    assert refusal(planned, tmp_path / "none").endswith(
+        "cannot be read: No such file or directory. Name the file that containers.batch.record wrote."
+    )
     assert planned.artifact.exists()
 
 

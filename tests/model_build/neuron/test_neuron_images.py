@@ -1,163 +1,121 @@
-"""The images of Inf1 and Inf2 run what they should: every workload for them is built, served, batched and recorded.
+"""The images of Inf1 and Inf2 build, record, serve and batch every family of our own network.
 
-The source is what a remote build sends, the Pythons are those of `images`, and the answers are those of the checkpoint
-under the torch of here.
+The source is what a remote build sends, and the Pythons are those of `images`. The parity gate compares what
+`containers.batch.record` recorded with transformers' answers on the Python of here.
 """
 
 import json
+import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from numpy.typing import NDArray
 
 from containers import archive_reader
 from containers.encoder.answers import OUTPUTS
-from containers.encoder.goldens import RecordedOutputs
-from containers.encoder.predictor import Predictor
-from containers.encoder.preprocess import Preprocessor
-from containers.encoder.tensors import Encoding
-from model_build.checkpoint import resolve
-from model_build.encoder import bert
+from model_build.build import verify_outputs
+from model_build.plan import plan
+from model_build.progress import silent
 from model_build.remote.remote_build import pack_source
 from tests.containers.batch import batch_run
 from tests.containers.neuron.neuron_server import running
+from tests.model_build.miniatures.tiny_rows import make_workload
 from tests.model_build.neuron import inf1_names
 from tests.model_build.neuron.images import IMAGES, INF1, Image, environment_of, needs_inf1, run
-from workloads import ROOT, NeuronTarget, WorkloadFolder, load_workload, workload_names
-
-EXAMPLES = 24
+from tests.model_build.neuron.test_neuron_families import CELLS
+from workloads import ROOT, load_workload
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
+TARGETS = {"neuron": "inf1", "neuronx": "inf2"}
+SERVED = list({task: (family, task) for family, task in CELLS}.values())
+"""A family for each task."""
 
 
-BUILDS = [
-    pytest.param((name, target), marks=needs_inf1 if each.runtime == "neuron" else (), id=f"{name}-{target}")
-    for name in workload_names(ROOT / "workloads")
-    for target, each in load_workload(name).workload.targets.items()
-    if isinstance(each, NeuronTarget) and each.pipeline_cores == 1
-]
-
-
-class Original:
-    """An `Engine`: the checkpoint's own network."""
-
-    def __init__(self, source: WorkloadFolder) -> None:
-        model: Any = source.workload.model
-        self._network = bert.load(resolve(source, ROOT / "build" / "checkpoints"), model)
-
-    def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        with torch.no_grad():
-            outputs = self._network(*(torch.from_numpy(tensors[name]) for name in self._network.inputs))
-        return {name: output.numpy() for name, output in zip(self._network.outputs, outputs, strict=True)}
+def name_of(family: str, task: str) -> str:
+    """A workload's name has at most 31 letters."""
+    return f"{family}_{task.replace('classification', 'labels')}".replace("-", "_")[:31]
 
 
 @dataclass(frozen=True)
-class Served:
-    """An unpacked archive, and what the checkpoint answers to some rows."""
-
-    folder: Path
+class Built:
     image: Image
+    target: str
+    root: Path
     environment: dict[str, str]
-    task: str
-    original: Predictor
-    rows: list[dict[str, str]]
-    evaluation: list[str]
-    expected: list[dict[str, Any]]
+
+    def unpacked(self, name: str, folder: Path) -> Path:
+        """Unpacks the archive of a workload into `folder`/served."""
+        with (self.root / "build" / name / self.target / "model.tar.gz").open("rb") as archive:
+            archive_reader.unpack(archive, folder / "served")
+        return folder / "served"
 
 
-@pytest.fixture(scope="module", params=BUILDS)
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
-    """Builds as a remote build does."""
-    name, target = request.param
-    source = load_workload(name)
-    image = IMAGES[source.target(target).runtime]
-    folder = tmp_path_factory.mktemp(name)
+@pytest.fixture(scope="module", params=[pytest.param("neuron", marks=needs_inf1), "neuronx"])
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """All cells' workloads, built by one run of the image's Python."""
+    image, target = IMAGES[request.param], TARGETS[request.param]
+    folder = tmp_path_factory.mktemp(target)
     environment = environment_of(image, folder / "site")
-    pack_source(source, ROOT, folder / "source.tar.gz")
+    pack_source(load_workload("query_intent"), ROOT, folder / "source.tar.gz")
     with (folder / "source.tar.gz").open("rb") as packed:
         archive_reader.unpack(packed, folder / "work")
-    run(image, ["model_build", "build", name, "--target", target], folder / "work", environment)
-    built = folder / "work" / "build" / name / target
-    assert json.loads((built / "artifact.json").read_text())["toolchain"]["torch"].split("+")[0] == image.torch
-    with (built / "model.tar.gz").open("rb") as archive:
-        archive_reader.unpack(archive, folder / "served")
-    rows = [dict(example.row) for example in list(source.evaluation())[:EXAMPLES]]
-    original = Predictor(Preprocessor.load(folder / "served"), Original(source))
-    expected = [dict(answer) for answer in original.predict(rows) if isinstance(answer, dict)]
-    assert len(expected) == EXAMPLES
-    return Served(
-        folder=folder / "served",
-        image=image,
-        environment=environment,
-        task=source.workload.model.task,
-        original=original,
-        rows=rows,
-        evaluation=(source.path / "evaluation.jsonl").read_text("utf-8").splitlines()[:EXAMPLES],
-        expected=expected,
-    )
+    workloads = folder / "work" / "workloads"
+    shutil.rmtree(workloads / "query_intent")
+    for family, task in CELLS:
+        make_workload(workloads, family, task, name_of(family, task))
+    run(image, ["model_build", "build", "--all", "--target", target], folder / "work", environment)
+    return Built(image, target, folder / "work", environment)
 
 
-@needs_inf1
-def test_the_names_that_the_quick_test_allows_are_those_of_the_real_package() -> None:
-    told = subprocess.run([str(INF1), inf1_names.__file__], capture_output=True, text=True, check=True).stdout
-    assert json.loads(told) == inf1_names.facts()
+@pytest.mark.parametrize(("family", "task"), CELLS)
+def test_the_compiled_graphs_pass_the_parity_gate(built: Built, family: str, task: str, tmp_path: Path) -> None:
+    name = name_of(family, task)
+    artifact = json.loads((built.root / "build" / name / built.target / "artifact.json").read_text())
+    assert artifact["toolchain"]["torch"].split("+")[0] == built.image.torch
+    source = load_workload(name, built.root / "workloads")
+    served, outputs = built.unpacked(name, tmp_path), tmp_path / "outputs"
+    words = ["--model", str(served), "--input", str(source.path / "evaluation.jsonl"), "--output", str(outputs)]
+    run(built.image, ["containers.batch.record", *words], batch_run.install(tmp_path / "program"), built.environment)
+    parity = verify_outputs(plan(source, built.target, built.root), outputs, silent)
+    assert parity.identical_answers == parity.examples == 24
+    assert parity.max_logit_difference < 1e-4
 
 
 @pytest.mark.parametrize("whole_chip", [False, True], ids=["one-core", "a-chip"])
-def test_the_server_gives_the_checkpoints_answers(served: Served, tmp_path: Path, whole_chip: bool) -> None:
-    cores = {"NEURON_RT_VISIBLE_CORES": served.image.chip if whole_chip else "0"}
-    with running(served.folder, tmp_path / "server.log", **served.environment, **cores) as server:
-        for start in range(0, EXAMPLES, 8):
-            status, answer = server.request("POST", "/invocations", document(served.rows[start : start + 8]))
-            assert status == 200, answer
-            given = {output["name"]: output["data"] for output in answer["outputs"]}
-            for place, wanted in enumerate(served.expected[start : start + 8]):
-                agree({name: data[place] for name, data in given.items()}, wanted, served.task)
-
-
-def test_the_batch_program_gives_the_checkpoints_answers(served: Served, tmp_path: Path) -> None:
-    lines = [json.dumps({"id": number, **row}) + "\n" for number, row in enumerate(served.rows)]
-    (tmp_path / "rows.jsonl").write_text("".join(lines), "utf-8")
-    words = ["--model", str(served.folder), "--input", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out")]
-    environment = {**served.environment, "NEURON_RT_VISIBLE_CORES": "0-1"}
-    run(served.image, ["containers.batch", *words], batch_run.install(tmp_path / "program"), environment)
-    for given, wanted in zip(batch_run.read_rows(tmp_path / "out", "predictions"), served.expected, strict=True):
-        agree(given, wanted, served.task)
-
-
-def test_a_verification_job_records_the_checkpoints_numbers(served: Served, tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text("\n".join(served.evaluation), "utf-8")
-    outputs = tmp_path / "outputs"
-    words = ["--model", str(served.folder), "--input", str(tmp_path / "rows.jsonl"), "--output", str(outputs)]
-    program = batch_run.install(tmp_path / "program")
-    run(served.image, ["containers.batch.record", *words], program, served.environment)
-    recorded = RecordedOutputs.from_json(outputs.read_text("utf-8")).rows
-    encodings = [Encoding(row.token_ids, row.type_ids) for row in recorded]
-    wanted = served.original.outputs(encodings)
-    assert len(recorded) == EXAMPLES
-    for row, numbers in zip(recorded, wanted, strict=True):
-        for name, output in numbers.items():
-            np.testing.assert_allclose(row.outputs[name], np.atleast_1d(output), atol=1e-4)
-
-
-def document(rows: list[dict[str, str]]) -> bytes:
+@pytest.mark.parametrize(("family", "task"), SERVED)
+def test_the_server_and_the_batch_program_give_the_same_answers(
+    built: Built, family: str, task: str, whole_chip: bool, tmp_path: Path
+) -> None:
+    served = built.unpacked(name_of(family, task), tmp_path)
+    source = load_workload(name_of(family, task), built.root / "workloads")
+    rows = [dict(example.row) for example in source.evaluation()][:8]
     tensors = [
         {"name": field.upper(), "shape": [len(rows), 1], "datatype": "BYTES", "data": [row[field] for row in rows]}
         for field in rows[0]
     ]
-    return json.dumps({"inputs": tensors}).encode()
+    environment = {**built.environment, "NEURON_RT_VISIBLE_CORES": built.image.chip if whole_chip else "0"}
+    with running(served, tmp_path / "server.log", **environment) as server:
+        status, answer = server.request("POST", "/invocations", json.dumps({"inputs": tensors}).encode())
+    assert status == 200, answer
+    online: dict[str, Any] = {output["name"]: output["data"] for output in answer["outputs"]}
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"id": n, **row}) + "\n" for n, row in enumerate(rows)))
+    words = ["--model", str(served), "--input", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out")]
+    run(built.image, ["containers.batch", *words], batch_run.install(tmp_path / "program"), environment)
+    for place, row in enumerate(batch_run.read_rows(tmp_path / "out", "predictions")):
+        for name, _ in OUTPUTS[task]:
+            if isinstance(row[name], str):
+                assert online[name][place] == row[name], name
+            else:
+                width = np.size(row[name])
+                np.testing.assert_allclose(
+                    online[name][place * width : (place + 1) * width], np.ravel(row[name]), atol=1e-5
+                )
 
 
-def agree(given: Mapping[str, Any], wanted: Mapping[str, Any], task: str) -> None:
-    """Compares an answer's words exactly and its numbers as two versions of torch round them."""
-    for name, _ in OUTPUTS[task]:
-        if isinstance(wanted[name], str):
-            assert given[name] == wanted[name], name
-        else:
-            assert np.isclose(float(given[name]), float(wanted[name]), atol=1e-5), name
+@needs_inf1
+def test_the_names_that_the_quick_test_allows_are_those_of_the_real_package() -> None:
+    output = subprocess.run([str(INF1), inf1_names.__file__], capture_output=True, text=True, check=True).stdout
+    assert json.loads(output) == inf1_names.facts()

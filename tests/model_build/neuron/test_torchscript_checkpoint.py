@@ -16,6 +16,7 @@ from model_build.build import build
 from model_build.checkpoint import resolve
 from model_build.encoder import bert
 from model_build.encoder.export import example
+from model_build.encoder.reference import Reference
 from model_build.plan import plan
 from model_build.remote.remote_build import source_files
 from tests import fake_neuron
@@ -54,34 +55,36 @@ def traced_workload(folder: Path) -> WorkloadFolder:
     return load_workload(NAME, folder)
 
 
-def test_it_is_built_and_answers_as_the_weights_do(
-    workloads_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = traced_workload(workloads_copy)
+@pytest.fixture(autouse=True)
+def _fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake_neuron.install(monkeypatch, "torch_neuron", tmp_path / "site")
+
+
+def refusal(source: WorkloadFolder, root: Path, target: str = "inf1") -> str:
+    def built() -> None:
+        build(plan(source, target, root))
+
+    with pytest.raises(UsageError) as caught:
+        built()
+    return str(caught.value)
+
+
+def test_it_is_built_and_answers_as_the_weights_do(workloads_copy: Path, tmp_path: Path) -> None:
+    source = traced_workload(workloads_copy)
     planned = plan(source, "inf1", tmp_path)
     assert "(int32[1, 16], float16[1, 16], int32[1, 16], int32[1], int32[1, 16])" in planned.document()["compiler"][0]
     build(planned)
-    predictor = Predictor.load(planned.repository)
-    examples = planned.examples[:8]
-    given = predictor.predict([example.row for example in examples])
-    known: Any = source.workload.model
-    network = bert.load(resolve(load_workload(NAME), ROOT / "build" / "checkpoints"), known)
-    encodings: Any = predictor.preprocessor.encode([example.row for example in examples])
-    for answer, encoding in zip(given, encodings, strict=True):
+    rows = [example.row for example in planned.examples[:8]]
+    original = load_workload(NAME)
+    model: Any = original.workload.model
+    reference = Reference(resolve(original, ROOT / "build" / "checkpoints"), model)
+    for answer, [outputs] in zip(
+        Predictor.load(planned.repository).predict(rows), reference.outputs(rows), strict=True
+    ):
         assert isinstance(answer, dict)
-        length = len(encoding)
-        rows = {
-            "input_ids": torch.tensor([encoding.token_ids]),
-            "attention_mask": torch.ones(1, length, dtype=torch.long),
-            "position_ids": torch.arange(length)[None],
-            "valid_length": torch.tensor([length]),
-            "token_type_ids": torch.tensor([encoding.type_ids]),
-        }
-        with torch.no_grad():
-            [logits] = network(*(rows[name] for name in known.inputs))
-        assert answer["LABEL"] == known.labels[int(logits.argmax())]
-        assert np.isclose(answer["SCORE"], torch.softmax(logits, -1).max().item(), atol=1e-4)
+        scores = torch.softmax(torch.from_numpy(outputs["logits"]), -1)
+        assert answer["LABEL"] == model.labels[int(scores.argmax())]
+        assert np.isclose(answer["SCORE"], scores.max().item(), atol=1e-4)
 
 
 @torch.jit.script
@@ -102,11 +105,8 @@ class OneShape(torch.nn.Module):
         return self.network(of_a_compiled_shape(ids), *others)
 
 
-def test_one_that_holds_on_to_its_shape_gives_golden_rows_too(
-    workloads_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_holds_on_to_its_shape_gives_golden_rows_too(workloads_copy: Path, tmp_path: Path) -> None:
     source = traced_workload(workloads_copy)
-    fake_neuron.install(monkeypatch, "torch_neuron", tmp_path / "site")
     build(plan(source, "inf1", tmp_path))
     free = goldens.load(tmp_path / "build" / NAME / "inf1" / "repository")
     file = source.path / "traced" / "cpu_model.pt"
@@ -119,45 +119,30 @@ def test_one_that_holds_on_to_its_shape_gives_golden_rows_too(
     assert held == free
 
 
-def test_other_runtimes_refuse_it(workloads_copy: Path, tmp_path: Path) -> None:
-    source = traced_workload(workloads_copy)
-    with pytest.raises(UsageError) as caught:
-        plan(source, "cpu", tmp_path)
-    assert str(caught.value) == (
-        f"{source.file}: targets.cpu.runtime: 'onnxruntime' is not built from a TorchScript file, which "
-        "model.checkpoint names. Allowed: neuron, neuronx; or save the weights with `save_pretrained(…)`."
-    )
+def test_a_file_that_cannot_be_compiled_is_refused(workloads_copy: Path, tmp_path: Path) -> None:
+    """It is called once before it is compiled. Other runtimes refuse any."""
 
-
-def test_a_file_that_returns_something_else_is_refused_before_it_is_compiled(
-    workloads_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     class One(torch.nn.Module):
         def forward(self, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
             return a + b + c + e
 
     source = traced_workload(workloads_copy)
+    assert refusal(source, tmp_path, "cpu") == (
+        f"{source.file}: targets.cpu.runtime: 'onnxruntime' is not built from a TorchScript file, which "
+        "model.checkpoint names. Allowed: neuron, neuronx; or save the weights with `save_pretrained(…)`."
+    )
+    names = source_files(source, ROOT)
+    assert {f"workloads/{NAME}/traced/{name}" for name in ("cpu_model.pt", "tokenizer.json")} <= names.keys()
     file = source.path / "traced" / "cpu_model.pt"
     ones = torch.ones(1, 4, dtype=torch.long)
     jit.save(jit.trace(One(), (ones, ones, ones, torch.ones(1), ones)), str(file))
-    fake_neuron.install(monkeypatch, "torch_neuron", tmp_path / "site")
-    with pytest.raises(UsageError) as caught:
-        build(plan(source, "inf1", tmp_path))
-    assert str(caught.value) == (
+    assert refusal(source, tmp_path) == (
         f"{file}: returns Tensor, but for text-classification it has to return a tuple of logits."
     )
     file.write_bytes(b"no TorchScript")
-    with pytest.raises(UsageError, match="cannot be used"):
-        build(plan(source, "inf1", tmp_path))
+    assert "cannot be used" in refusal(source, tmp_path)
     file.unlink()
-    with pytest.raises(UsageError) as caught:
-        plan(source, "inf1", tmp_path)
-    assert str(caught.value) == f"{file}: does not exist. model.checkpoint names it as a TorchScript file."
-
-
-def test_it_travels_to_the_machine_that_builds(workloads_copy: Path) -> None:
-    names = source_files(traced_workload(workloads_copy), ROOT)
-    assert {f"workloads/{NAME}/traced/{name}" for name in ("cpu_model.pt", "tokenizer.json")} <= names.keys()
+    assert refusal(source, tmp_path) == f"{file}: does not exist. model.checkpoint names it as a TorchScript file."
 
 
 class Letters(torch.nn.Module):
@@ -192,10 +177,7 @@ def preprocessed_workload(folder: Path, name: str = NAME) -> WorkloadFolder:
     return load_workload(name, folder)
 
 
-def test_a_torchscript_module_beside_the_graphs_tokenises(
-    workloads_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake_neuron.install(monkeypatch, "torch_neuron", tmp_path / "site")
+def test_a_torchscript_module_beside_the_graphs_tokenises(workloads_copy: Path, tmp_path: Path) -> None:
     source = preprocessed_workload(workloads_copy)
     planned = plan(source, "inf1", tmp_path)
     build(planned)
@@ -210,27 +192,15 @@ def test_a_torchscript_module_beside_the_graphs_tokenises(
     assert answer["LABEL"] in known.labels
 
 
-def test_one_that_gives_tokens_that_the_model_does_not_have_is_refused(
-    workloads_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake_neuron.install(monkeypatch, "torch_neuron", tmp_path / "site")
+def test_a_tokenising_module_that_does_not_fit_is_refused(workloads_copy: Path, tmp_path: Path) -> None:
     source = preprocessed_workload(workloads_copy)
-    jit.save(jit.script(Letters(1_000_000)), str(source.path / "letters.pt"))
-    with pytest.raises(UsageError) as caught:
-        build(plan(source, "inf1", tmp_path))
-    assert str(caught.value) == (
-        f"{source.path / 'letters.pt'}: cannot be used (IndexError: index out of range in self). Save or copy it again."
-    )
-
-
-def test_it_is_refused_where_nothing_would_run_it(workloads_copy: Path, tmp_path: Path) -> None:
-    source = preprocessed_workload(workloads_copy)
-    with pytest.raises(UsageError) as caught:
-        plan(source, "cpu", tmp_path)
-    assert str(caught.value) == (
+    assert refusal(source, tmp_path, "cpu") == (
         f"{source.file}: targets.cpu.runtime: 'onnxruntime' does not tokenise by a TorchScript module, which "
         "model.preprocess names. Allowed: neuron, neuronx."
     )
+    jit.save(jit.script(Letters(1_000_000)), str(source.path / "letters.pt"))
+    assert refusal(source, tmp_path) == (
+        f"{source.path / 'letters.pt'}: cannot be used (IndexError: index out of range in self). Save or copy it again."
+    )
     answers = preprocessed_workload(workloads_copy, "question_answering")
-    with pytest.raises(UsageError, match=r"model\.preprocess: question-answering needs the position of each token"):
-        plan(answers, "inf2", tmp_path)
+    assert "model.preprocess: question-answering needs the position of each token" in refusal(answers, tmp_path, "inf2")

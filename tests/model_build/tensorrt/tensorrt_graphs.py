@@ -1,11 +1,10 @@
-"""Small graphs of every kind that TensorRT gets: the tiny T5's two, and BERTs with random weights; and what tests with
-NVIDIA's own builder share."""
+"""Small graphs of every kind that TensorRT gets: the tiny T5's two, and BERTs with random weights."""
 
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
 import onnx
 import pytest
@@ -14,6 +13,7 @@ from onnx import TensorProto
 
 from model_build import layers
 from model_build.checkpoint import resolve
+from model_build.checkpoint.architectures import bert_weights
 from model_build.encoder.bert import Bert
 from model_build.encoder.export import export_checkpoint
 from model_build.tensorrt.precision import element_types
@@ -49,14 +49,18 @@ BERTS: dict[str, EncoderModel] = {
     ),
     "answering": QuestionAnswering(task="question-answering", checkpoint="./checkpoint", max_input_tokens=32),
 }
-BERT_CONFIG = {
+VOCABULARY = 40
+BERT_CONFIG: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 64,
+    "type_vocab_size": 2,
     "num_attention_heads": 4,
     "hidden_size": 32,
+    "intermediate_size": 64,
     "num_hidden_layers": 2,
     "hidden_act": "gelu",
     "layer_norm_eps": 1e-12,
 }
-VOCABULARY = 40
 
 
 @cache
@@ -90,33 +94,14 @@ def make_bert(folder: Path, task: str) -> Path:
 
 
 def bert(model: EncoderModel) -> Bert:
-    return Bert(_bert_weights(model), BERT_CONFIG, model).eval()
-
-
-def _bert_weights(model: EncoderModel) -> dict[str, torch.Tensor]:
-    wide, inner = 32, 64
     torch.manual_seed(0)
-    shapes = {
-        f"embeddings.{name}_embeddings": (rows, wide)
-        for name, rows in (("word", VOCABULARY), ("position", 64), ("token_type", 2))
+    shapes = bert_weights(BERT_CONFIG, model.task, model.head_size)
+    weights = {
+        name.removeprefix("bert."): torch.randn(shape) * (0.3 if len(shape) > 1 else 0.1)
+        + (len(shape) == 1 and not scale)
+        for name, shape, scale in shapes
     }
-    norms = ["embeddings.LayerNorm"]
-    for index in range(2):
-        layer = f"encoder.layer.{index}"
-        shapes |= {f"{layer}.attention.self.{part}": (wide, wide) for part in ("query", "key", "value")}
-        shapes |= {f"{layer}.attention.output.dense": (wide, wide), f"{layer}.intermediate.dense": (inner, wide)}
-        shapes |= {f"{layer}.output.dense": (wide, inner)}
-        norms += [f"{layer}.attention.output.LayerNorm", f"{layer}.output.LayerNorm"]
-    shapes |= {
-        "pooler.dense": (wide, wide),
-        "classifier": (model.head_size, wide),
-        "scorer": (1, wide),
-        "qa_outputs": (2, wide),
-    }
-    weights = {f"{name}.weight": torch.randn(shape) * 0.3 for name, shape in shapes.items()}
-    weights |= {f"{name}.bias": torch.randn(shape[0]) * 0.1 for name, shape in shapes.items()}
-    weights |= {f"{name}.weight": 1 + torch.randn(wide) * 0.1 for name in norms}
-    return weights | {f"{name}.bias": torch.randn(wide) * 0.1 for name in norms}
+    return Bert(weights, BERT_CONFIG, model).eval()
 
 
 def fp32_products(graph: Path) -> bool:

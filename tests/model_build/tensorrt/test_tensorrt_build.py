@@ -1,6 +1,5 @@
 """TensorRT builds from workload to archive, on a machine whose GPU, trtexec and nvidia-smi are fakes that run."""
 
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from model_build.remote.fetch import FetchedBuild, combine
 from tests.containers import fake_tensorrt
 from tests.model_build.miniatures import tiny_bert, tiny_t5
 from tests.model_build.tensorrt.gpu_machine import A10G, T4, install_all
-from workloads import TensorRtTarget, Unavailable, UsageError, WorkloadFolder, load_workload
+from workloads import Unavailable, UsageError, WorkloadFolder, load_workload
 
 TASKS = ["text-classification", "text-pair-scoring", "question-answering"]
 T5_TARGET = """
@@ -91,6 +90,10 @@ def engines_built(planned: BuildPlan, capability: str = "7.5") -> int:
     return len((planned.root / "build" / "timing_caches" / f"{capability}.10.14.1.48.cache").read_text().split())
 
 
+def plan_graph(planned: BuildPlan, name: str) -> onnx.ModelProto:
+    return onnx.load_from_string((planned.repository / "tiny" / "1" / name).read_bytes().partition(b"\n")[2])
+
+
 def test_a_t5_is_built_on_a_t4_and_its_archive_answers_as_the_original(
     machine: Machine, t5: BuildPlan, tmp_path: Path
 ) -> None:
@@ -103,60 +106,34 @@ def test_a_t5_is_built_on_a_t4_and_its_archive_answers_as_the_original(
     toolchain = artifact.toolchain
     assert (toolchain["tensorrt"], toolchain["gpu"]) == ("10.14.1.48", "Tesla T4")
     assert (toolchain["compute_capability"], toolchain["driver"]) == ("7.5", "535.104.05")
-    assert packed(t5, tmp_path / "unpacked") == [
-        "tiny/1/beams.py",
-        "tiny/1/constraints.py",
+    types = {value.name: value.type.tensor_type.elem_type for value in plan_graph(t5, "decoder.7.5.plan").graph.input}
+    assert {name for name, kind in types.items() if kind == onnx.TensorProto.FLOAT16} == {"cross", "past"}
+    assert not machine.gpu.memory
+    files = packed(t5, tmp_path / "unpacked")
+    assert {"tiny/config.pbtxt", "tiny/warmup/text", "tiny/1/model.py", "tiny/1/tensorrt_engine.py"} <= set(files)
+    assert [name for name in files if name.endswith((".plan", ".onnx"))] == [
         "tiny/1/decoder.7.5.plan",
-        "tiny/1/decoding.py",
         "tiny/1/encoder.7.5.plan",
-        "tiny/1/generation.py",
-        "tiny/1/generator.py",
-        "tiny/1/model.py",
-        "tiny/1/search.py",
-        "tiny/1/settings.py",
-        "tiny/1/static_cache.py",
-        "tiny/1/tensorrt_engine.py",
-        "tiny/1/tensorrt_plan.py",
-        "tiny/1/tokenizer.json",
-        "tiny/config.pbtxt",
-        "tiny/warmup/text",
     ]
 
 
-def test_the_caches_of_an_fp16_t5_pass_between_its_engines_in_fp16(machine: Machine, t5: BuildPlan) -> None:
-    build(t5)
-    decoder = plan_graph(t5.repository / "tiny" / "1" / "decoder.7.5.plan")
-    types = {value.name: value.type.tensor_type.elem_type for value in decoder.graph.input}
-    assert {name for name, kind in types.items() if kind == onnx.TensorProto.FLOAT16} == {"cross", "past"}
-
-
-def plan_graph(file: Path) -> onnx.ModelProto:
-    return onnx.load_from_string(file.read_bytes().partition(b"\n")[2])
-
-
+@pytest.mark.parametrize("precision", ["fp16", "fp32"])
 @pytest.mark.parametrize("task", TASKS)
 def test_a_bert_is_built_on_a_t4_and_its_plan_answers_as_the_original(
-    machine: Machine, make: Make, task: str, tmp_path: Path
+    machine: Machine, make: Make, task: str, precision: str, tmp_path: Path
 ) -> None:
-    planned = make(task)
+    planned = edited(make(task).source, 'precision = "fp16"', f'precision = "{precision}"')
     artifact = build(planned)
     assert artifact.parity is not None
-    assert artifact.parity.identical_answers >= 22
-    assert 1e-5 < artifact.parity.max_logit_difference < 0.2
+    assert artifact.parity.identical_answers >= (22 if precision == "fp16" else 24)
+    low, high = (1e-5, 0.2) if precision == "fp16" else (0, 1e-4)
+    assert low < artifact.parity.max_logit_difference < high
     assert verify_built(planned) == artifact.parity
     assert [name for name in packed(planned, tmp_path / "unpacked") if name.startswith("tiny_model/")] == [
         "tiny_model/1/model.7.5.plan",
         "tiny_model/config.pbtxt",
         *(f"tiny_model/warmup/{name}" for name in sorted(planned.model.model_dump()["inputs"])),
     ]
-
-
-def test_in_fp32_every_answer_is_the_originals(machine: Machine, make: Make) -> None:
-    planned = edited(make("text-pair-scoring").source, 'precision = "fp16"', 'precision = "fp32"')
-    artifact = build(planned)
-    assert artifact.parity is not None
-    assert artifact.parity.identical_answers == artifact.parity.examples
-    assert artifact.parity.max_logit_difference < 1e-4
 
 
 def test_engines_of_a_t4_and_an_a10g_are_joined_into_one_archive(machine: Machine, make: Make, tmp_path: Path) -> None:
@@ -217,21 +194,9 @@ def test_fp16_that_overflows_names_the_layer_to_keep_in_fp32(machine: Machine, m
     with pytest.raises(GateFailed) as caught:
         build(planned)
     assert "- some logits are not numbers (NaN)." in str(caught.value)
-    told = 'Or keep these layers in fp32, with which it passes: fp32_layers = ["layers.0.out"]'
-    assert str(caught.value).splitlines()[-1] == told
+    advice = 'Or keep these layers in fp32, with which it passes: fp32_layers = ["layers.0.out"]'
+    assert str(caught.value).splitlines()[-1] == advice
     mended = edited(planned.source, 'precision = "fp16"', 'precision = "fp16"\nfp32_layers = ["layers.0.out"]')
-    assert build(mended).parity is not None
-
-
-@pytest.mark.slow
-def test_a_t5_that_fails_parity_names_layers_of_both_graphs(machine: Machine, t5: BuildPlan) -> None:
-    strict = edited(t5.source, "max_logit_difference = 0.1", "max_logit_difference = 0.012")
-    with pytest.raises(GateFailed) as caught:
-        build(strict)
-    told = re.search(r"with which it passes: (fp32_layers = \[.+\])", str(caught.value))
-    assert told is not None, str(caught.value)
-    assert re.search(r'"(encoder|decoder)\.', told[1])
-    mended = edited(strict.source, 'precision = "fp16"', f'precision = "fp16"\n{told[1]}')
     assert build(mended).parity is not None
 
 
@@ -265,13 +230,3 @@ def test_a_machine_without_a_gpu_neither_builds_nor_verifies(machine: Machine, m
         "with the GPU and the TensorRT they were built with."
     )
     assert planned.artifact.read_bytes() == before
-
-
-def test_an_engine_has_given_its_memory_back_when_the_build_is_done(machine: Machine, t5: BuildPlan) -> None:
-    build(t5)
-    assert not machine.gpu.memory
-
-
-def test_the_target_is_one_for_both_gpus(t5: BuildPlan) -> None:
-    assert isinstance(t5.target, TensorRtTarget)
-    assert t5.target.compute_capabilities == ("7.5", "8.6")

@@ -1,15 +1,16 @@
-"""Building an engine, with a trtexec and an nvidia-smi that print what the real ones print and check what they get."""
+"""Builds engines with a trtexec and an nvidia-smi that print the real ones' output and check their arguments."""
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from containers.text2text.tensorrt_plan import plan_name
 from model_build.progress import Progress, silent
-from model_build.tensorrt.compile import EngineRecord, Toolchain, compile_engine
 from model_build.tensorrt.profiles import Profile, Range
+from model_build.tensorrt.trtexec import Toolchain, compile_engine
 from tests.containers import fake_tensorrt
 from tests.model_build.tensorrt.gpu_machine import A10G, NVIDIA_SMI, T4, install, install_all
 from workloads import TensorRtTarget, Unavailable
@@ -37,8 +38,8 @@ def find() -> Toolchain:
     return Toolchain.find("spellcheck", "gpu", TARGET)
 
 
-def built(graph: Path, engine: Path, progress: Progress = silent) -> EngineRecord:
-    return compile_engine(graph, engine, [PROFILE], TARGET, find(), engine.parent / "timing", progress)
+def built(graph: Path, engine: Path, progress: Progress = silent) -> None:
+    compile_engine(graph, engine, [PROFILE], TARGET, find(), engine.parent / "timing", progress)
 
 
 def graph(folder: Path, text: str = "graph") -> Path:
@@ -56,18 +57,15 @@ def test_an_engine_is_built_and_its_builder_recorded(
     install_all(tools, version=version)
     monkeypatch.setattr(sys.modules["tensorrt"], "__version__", tensorrt)
     toolchain = find()
-    assert (toolchain.tensorrt, toolchain.major) == (tensorrt, major)
+    gpu = {"gpu": "Tesla T4", "compute_capability": "7.5", "driver": "535.104.05"}
+    assert (toolchain.major, toolchain.record()) == (major, {"tensorrt": tensorrt, **gpu})
     engine = tmp_path / plan_name("encoder", toolchain.compute_capability)
-    said: list[str] = []
-    record = built(graph(tmp_path), engine, said.append)
+    steps: list[str] = []
+    built(graph(tmp_path), engine, steps.append)
     head, _, rest = engine.read_text().partition("\n")
     assert json.loads(head)["profiles"] == [{"input_ids": [[1, 1], [4, 8], [8, 16]]}]
     assert rest == "graph"
-    assert (record.file, record.tensorrt) == ("encoder.7.5.plan", tensorrt)
-    assert (record.gpu, record.compute_capability, record.driver) == ("Tesla T4", "7.5", "535.104.05")
-    assert ("--stronglyTyped" in record.command) == (major == "10")
-    assert "--builderOptimizationLevel=4" in record.command
-    assert said == [f"Building encoder.7.5.plan with TensorRT {tensorrt} on Tesla T4"]
+    assert steps == [f"Building encoder.7.5.plan with TensorRT {tensorrt} on Tesla T4"]
 
 
 def test_engines_share_a_timing_cache_and_have_a_log_each(tools: Path, tmp_path: Path) -> None:
@@ -83,59 +81,56 @@ def test_the_first_of_several_gpus_is_the_one_that_trtexec_takes(tools: Path) ->
     assert (find().gpu, find().compute_capability) == ("NVIDIA A10G", "8.6")
 
 
-def test_a_machine_without_a_gpu_is_refused_with_an_alternative(tools: Path) -> None:
-    with pytest.raises(Unavailable) as raised:
-        find()
-    assert raised.value.exit_code == 3
-    assert str(raised.value) == (
-        "spellcheck for gpu needs a machine with an NVIDIA GPU and TensorRT: nvidia-smi is not on PATH. "
-        "An engine is built on the GPU it will run on. Build it on one with "
-        "`python -m model_build build spellcheck --target gpu --on sagemaker`."
-    )
-
-
-def test_a_driver_that_does_not_answer_is_quoted(tools: Path) -> None:
-    install(tools, "nvidia-smi", NVIDIA_SMI.format(said="No devices were found", status=6))
-    with pytest.raises(Unavailable, match=r"nvidia-smi ended with 6 and said 'No devices were found'\."):
-        find()
-
-
-def test_a_missing_trtexec_is_refused_with_the_searched_places(tools: Path) -> None:
-    install(tools, "nvidia-smi", NVIDIA_SMI.format(said=T4, status=0))
-    with pytest.raises(Unavailable, match="trtexec is neither on PATH nor /usr/src/tensorrt/bin/trtexec"):
-        find()
-
-
-def test_a_gpu_that_the_target_is_not_for_is_refused(tools: Path) -> None:
-    install_all(tools, gpu="NVIDIA H200, 9.0, 570.86.15")
-    with pytest.raises(Unavailable) as raised:
-        find()
-    assert raised.value.exit_code == 3
-    assert str(raised.value) == (
+REFUSALS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "no GPU": (
+        lambda tools: None,
+        "spellcheck for gpu needs a machine with an NVIDIA GPU and TensorRT: nvidia-smi is not on PATH. An engine is "
+        "built on the GPU it will run on. Build it on one with `python -m model_build build spellcheck --target gpu "
+        "--on sagemaker`.",
+    ),
+    "a driver that does not answer": (
+        lambda tools: install(tools, "nvidia-smi", NVIDIA_SMI.format(said="No devices were found", status=6)),
+        "spellcheck for gpu needs a machine with an NVIDIA GPU and TensorRT: nvidia-smi ended with 6 and printed 'No "
+        "devices were found'. An engine is built on the GPU it will run on. Build it on one with `python -m "
+        "model_build build spellcheck --target gpu --on sagemaker`.",
+    ),
+    "no trtexec": (
+        lambda tools: install(tools, "nvidia-smi", NVIDIA_SMI.format(said=T4, status=0)),
+        "spellcheck for gpu needs a machine with an NVIDIA GPU and TensorRT: trtexec is neither on PATH nor "
+        "/usr/src/tensorrt/bin/trtexec. An engine is built on the GPU it will run on. Build it on one with `python -m "
+        "model_build build spellcheck --target gpu --on sagemaker`.",
+    ),
+    "a GPU of another target": (
+        lambda tools: install_all(tools, gpu="NVIDIA H200, 9.0, 570.86.15"),
         "targets.gpu: this machine's NVIDIA H200 has compute capability 9.0, and an engine built here would load "
         "nowhere else. The target's instance types have 7.5 and 8.6. Build on one of them, or change "
-        "targets.gpu.instance_types."
-    )
+        "targets.gpu.instance_types.",
+    ),
+    "an old TensorRT": (
+        lambda tools: install_all(tools, version="v8601"),
+        "{tools}/trtexec prints no TensorRT version that this project has a command for. Got: '&&&& RUNNING "
+        "TensorRT.trtexec [TensorRT v8601] [b48] # {tools}/trtexec --help'. Allowed: 10.x and 11.x. Build in the "
+        "Triton image that will serve the engine.",
+    ),
+}
 
 
-def test_a_tensorrt_without_a_command_for_it_is_refused(tools: Path) -> None:
-    install_all(tools, version="v8601")
-    with pytest.raises(Unavailable) as raised:
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_machine_that_cannot_build_is_refused(tools: Path, name: str) -> None:
+    change, message = REFUSALS[name]
+    change(tools)
+    with pytest.raises(Unavailable) as caught:
         find()
-    assert str(raised.value) == (
-        f"{tools}/trtexec does not say a TensorRT version that this project has a command for. "
-        f"Got: '&&&& RUNNING TensorRT.trtexec [TensorRT v8601] [b48] # {tools}/trtexec --help'. "
-        "Allowed: 10.x and 11.x. Build in the Triton image that will serve the engine."
-    )
+    assert (str(caught.value), caught.value.exit_code) == (message.format(tools=tools), 3)
 
 
-def test_a_failed_build_shows_trtexecs_last_lines_and_leaves_no_engine(tools: Path, tmp_path: Path) -> None:
+def test_a_failed_build_shows_trtexecs_last_lines_and_keeps_an_older_engine(tools: Path, tmp_path: Path) -> None:
     install_all(tools)
     engine = tmp_path / "encoder.7.5.plan"
+    engine.write_text("older")
     with pytest.raises(Unavailable) as raised:
         built(graph(tmp_path, "broken"), engine)
     lines = str(raised.value).splitlines()
-    assert raised.value.exit_code == 3
     assert lines[0] == "trtexec could not build an engine from encoder.onnx: it ended with 1. Its last lines:"
     assert lines[2:5] == [
         "  [11/21/2026-04:00:00] [I] Start parsing network model.",
@@ -144,15 +139,6 @@ def test_a_failed_build_shows_trtexecs_last_lines_and_leaves_no_engine(tools: Pa
     ]
     assert lines[-1] == f"All of its output is in {engine}.log."
     assert not list(tmp_path.glob(".*.part"))
-    assert not engine.exists()
-
-
-def test_an_older_engine_is_left_as_it_was_by_a_failed_build(tools: Path, tmp_path: Path) -> None:
-    install_all(tools)
-    engine = tmp_path / "encoder.7.5.plan"
-    engine.write_text("older")
-    with pytest.raises(Unavailable):
-        built(graph(tmp_path, "broken"), engine)
     assert engine.read_text() == "older"
 
 
@@ -173,17 +159,15 @@ def test_another_version_of_tensorrt_is_refused_before_a_build(
     )
 
 
-def test_nvidias_second_packaging_of_a_version_is_that_version(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_all(tools)
-    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "10.14.1.48.post1")
-    assert find().tensorrt == "10.14.1.48"
-
-
-def test_a_trtexec_that_does_not_print_its_build_is_known_by_three_parts(tools: Path) -> None:
+@pytest.mark.parametrize(("build", "tensorrt"), [("[b48] ", "10.14.1.48"), ("", "10.14.1")])
+def test_a_version_has_three_parts_or_four_and_may_be_packaged_again(
+    tools: Path, monkeypatch: pytest.MonkeyPatch, build: str, tensorrt: str
+) -> None:
     install_all(tools)
     trtexec = tools / "trtexec"
-    trtexec.write_text(trtexec.read_text().replace("[b48] ", ""))
-    assert find().tensorrt == "10.14.1"
+    trtexec.write_text(trtexec.read_text().replace("[b48] ", build))
+    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "10.14.1.48.post1")
+    assert find().tensorrt == tensorrt
 
 
 def test_a_missing_tensorrt_is_refused_before_a_build(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:

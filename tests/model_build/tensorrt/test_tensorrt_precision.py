@@ -1,20 +1,16 @@
 """fp16 graphs are valid, agree with fp32 within fp16's reach, and kept layers mend an overflow."""
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from model_build import layers
-from model_build.fp32_layers import smallest
 from model_build.tensorrt.precision import T5_CACHES, element_types, to_fp16
 from model_build.text2text.t5 import SCALE
 from tests.model_build.tensorrt.tensorrt_graphs import GRAPHS, VOCABULARY, graph
@@ -63,10 +59,6 @@ def run_served(model: onnx.ModelProto) -> dict[str, NDArray[Any]]:
     return dict(zip(names, session.run(names, feeds(model)), strict=True))
 
 
-def finite(outputs: dict[str, NDArray[Any]]) -> bool:
-    return all(np.isfinite(values).all() for values in outputs.values())
-
-
 def agree(expected: dict[str, NDArray[Any]], got: dict[str, NDArray[Any]]) -> bool:
     """Compares to seven of fp16's eleven bits of the largest value; masks need only be very negative."""
     for output, values in expected.items():
@@ -104,27 +96,15 @@ def largest_sum(model: onnx.ModelProto) -> float:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_the_graph_is_valid_and_every_product_has_fp16_operands(name: str) -> None:
-    half = to_fp16(graph(name))
+def test_a_valid_graph_with_fp16_products_agrees_with_fp32(name: str) -> None:
+    model = graph(name)
+    half = to_fp16(model)
     onnx.checker.check_model(half, full_check=True)
     types = element_types(half)
     products = [value for node in half.graph.node if node.op_type in layers.PRODUCTS for value in node.input]
-    assert products
     assert {types[value] for value in products} == {TensorProto.FLOAT16}
-
-
-@pytest.mark.parametrize("name", GRAPHS)
-def test_inputs_and_outputs_stay_as_they_were(name: str) -> None:
-    model = graph(name)
-    half = to_fp16(model)
     assert list(half.graph.input) == list(model.graph.input)
     assert list(half.graph.output) == list(model.graph.output)
-
-
-@pytest.mark.parametrize("name", GRAPHS)
-def test_answers_agree_within_fp16s_reach(name: str) -> None:
-    model = graph(name)
-    half = to_fp16(model)
     assert agree(run(model), run(half))
     assert agree(run_served(model), run_served(half))
 
@@ -132,10 +112,8 @@ def test_answers_agree_within_fp16s_reach(name: str) -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_keeping_everything_gives_the_original_answers(name: str) -> None:
     model = graph(name)
-    kept = to_fp16(model, layers.names(model))
-    assert Counter(node.op_type for node in kept.graph.node) == Counter(node.op_type for node in model.graph.node)
-    for output, values in run(model).items():
-        assert np.array_equal(run(kept)[output], values)
+    kept = run(to_fp16(model, layers.names(model)))
+    assert all(np.array_equal(kept[output], values) for output, values in run(model).items())
 
 
 def test_caches_can_pass_the_border_in_fp16() -> None:
@@ -177,16 +155,8 @@ def test_a_residual_that_left_fp16s_range_in_one_layer_stays_in_fp32_behind_it()
     assert agree(run(model), run(half))
 
 
-@pytest.mark.parametrize("layer", ["layers.0.out", "layers.1.out", "layers.0.joined"])
-def test_bisection_finds_the_one_layer_that_overflows(layer: str) -> None:
-    model = enlarge(graph("bert-answering"), layer, 1e5)
-    expected = run(model)
-    assert not agree(expected, run(to_fp16(model)))
-    kept = smallest(layers.names(model), lambda kept: agree(expected, run(to_fp16(model, sorted(kept)))))
-    assert kept == (layer,)
-
-
-@given(st.floats(width=32, allow_nan=False), st.integers(1, 3))
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("number", [0.0, 1.5, -1e-9, 1e-7, 65504.0, 3e38, -np.inf])
 def test_every_constant_becomes_the_nearest_that_fp16_has(number: float, size: int) -> None:
     constant = numpy_helper.from_array(np.full(size, number, np.float32), "constant")
     node = onnx.helper.make_node("Add", ["x", "constant"], ["y"])

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from containers.text2text.beams import beam_search
 from containers.text2text.decoding import Tokens, greedy
@@ -17,7 +15,7 @@ from containers.text2text.generation import Generation
 from containers.text2text.generator import pad
 from containers.text2text.search import most_likely, one_by_one
 from containers.text2text.settings import Settings
-from model_build.checkpoint.text2text import check_text2text, read_text2text
+from model_build.checkpoint import read
 from model_build.text2text import export, verify
 from model_build.text2text.export import graphs
 from tests.model_build.miniatures.tiny_bart import ANSWER, FAMILIES, SOURCE, VOCABULARY, ends, make_model, save, start
@@ -99,37 +97,10 @@ QUICK = ("greedy", "beams, forced")
 @pytest.mark.parametrize("way", [pytest.param(way, marks=() if way in QUICK else pytest.mark.slow) for way in WAYS])
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_the_answers_are_those_of_generate(kind: str, way: str) -> None:
-    rows = sources(8)
-    assert ours(kind, rows, WAYS[way]) == original(kind, rows, WAYS[way])
-
-
-def test_answers_end_at_different_lengths_in_these_miniatures() -> None:
-    one_length = [kind for kind in FAMILIES if len({len(row) for row in ours(kind, sources(30), Generation())}) == 1]
-    assert one_length == []
-
-
-@settings(max_examples=8)
-@given(
-    st.sampled_from(("bart", "t5-v1.1")),
-    st.integers(2, 5),
-    st.sampled_from((-1.0, 0.0, 0.6, 1.0, 2.0)),
-    st.sampled_from((False, True, "never")),
-    st.integers(0, 3),
-    st.integers(0, 8),
-    st.integers(0, 10**6),
-)
-def test_beam_search_is_transformers_own_whatever_it_is_asked(
-    kind: str, beams: int, penalty: float, early: Any, ngram: int, least: int, seed: int
-) -> None:
-    way = Generation(
-        num_beams=beams,
-        length_penalty=penalty,
-        early_stopping=early,
-        no_repeat_ngram_size=ngram,
-        min_length=least,
-    )
-    rows = sources(4, seed)
-    assert ours(kind, rows, way) == original(kind, rows, way)
+    rows = sources(30 if way == "greedy" else 8)
+    answers = ours(kind, rows, WAYS[way])
+    assert answers == original(kind, rows, WAYS[way])
+    assert way != "greedy" or len({len(row) for row in answers}) > 1, "all answers end at one length"
 
 
 @pytest.mark.parametrize("kind", ["m2m_100", "umt5"])
@@ -159,12 +130,8 @@ def test_the_static_decoder_gives_the_growing_ones_logits(kind: str) -> None:
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_a_saved_checkpoint_is_read_and_loaded(kind: str, tmp_path: Path) -> None:
     folder = save(tiny(kind), tmp_path)
-    config = read_text2text(folder)
     model = TextToText(task="text2text-generation", checkpoint="./x", max_input_tokens=SOURCE, max_output_tokens=ANSWER)
-    check_text2text(folder, sorted(folder.glob("*.safetensors")), config, model)
+    config = read(folder, folder, model).config
     assert (config["num_decoder_layers"], config["num_heads"], config["d_kv"]) == (2, 4, 8)
-    assert ours_loaded(folder, kind) == ours(kind, sources(3), Generation())
-
-
-def ours_loaded(folder: Path, kind: str) -> list[list[int]]:
-    return [row.tolist() for row in greedy(EagerEngine(export.load(folder)), *pad(sources(3), 0), decoding(kind))]
+    loaded = greedy(EagerEngine(export.load(folder)), *pad(sources(3), 0), decoding(kind))
+    assert [row.tolist() for row in loaded] == ours(kind, sources(3), Generation())

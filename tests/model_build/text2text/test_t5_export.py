@@ -3,11 +3,12 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
+import torch
 from onnx import numpy_helper
 
 from containers.text2text import tensorrt_engine
@@ -16,12 +17,13 @@ from containers.text2text.generator import TextGenerator
 from containers.text2text.settings import Settings
 from containers.text2text.static_cache import StaticEngine
 from model_build.tensorrt.profiles import text2text_profiles
-from model_build.text2text import export, optimise
+from model_build.text2text import export, optimise, t5
 from model_build.text2text.t5 import SCALE
 from model_build.text2text.verify import Original, compare, forced_logits
 from tests.containers.fake_tensorrt import Gpu, install, write_plan
 from tests.model_build.miniatures.tiny_t5 import make_checkpoint, make_texts, make_tokenizer
-from tests.model_build.tensorrt.tensorrt_graphs import T5, t5
+from tests.model_build.tensorrt.tensorrt_graphs import T5
+from tests.model_build.tensorrt.tensorrt_graphs import t5 as t5_graphs
 from workloads import Example, Serving
 
 FILES = ("encoder.onnx", "decoder.onnx")
@@ -49,7 +51,7 @@ def static(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The static graphs of the same checkpoint, which other tests share."""
     folder = tmp_path_factory.mktemp("static")
     gated = "gated" in json.loads((exported / "config.json").read_text())["feed_forward_proj"]
-    for name, model in t5(gated).items():
+    for name, model in t5_graphs(gated).items():
         onnx.save(model, folder / f"{name}.onnx")
     return folder
 
@@ -60,59 +62,31 @@ def axes(values: list[onnx.ValueInfoProto]) -> dict[str, list[str | int]]:
     }
 
 
-def test_the_encoder_computes_the_decoders_source_inputs_once(exported: Path) -> None:
-    graph = onnx.load(exported / "encoder.onnx").graph
-    assert axes(graph.input) == {"input_ids": ["batch", "source"], "attention_mask": ["batch", "source"]}
-    assert axes(graph.output) == {"cross": ["batch", 16, "source", 8], "cross_bias": ["batch", 1, 1, "source"]}
+CROSS = {"cross_bias": ["batch", 1, 1, "source"], "cross": ["batch", 16, "source", 8]}
 
 
-def test_the_decoder_takes_one_step(exported: Path) -> None:
-    graph = onnx.load(exported / "decoder.onnx").graph
-    assert axes(graph.input) == {
-        "tokens": ["batch", 1],
-        "cross_bias": ["batch", 1, 1, "source"],
-        "cross": ["batch", 16, "source", 8],
-        "past": ["batch", 16, "past", 8],
-    }
-    assert axes(graph.output) == {
-        "next_tokens": ["batch", 1],
-        "logits": ["batch", 30],
-        "present": ["batch", 16, "present", 8],
-    }
+def test_the_inputs_and_outputs_of_the_graphs(exported: Path, static: Path) -> None:
+    """The encoder computes the decoder's source inputs once; a static decoder has a cache of all its places."""
+    encoder, decoder, fixed = (
+        onnx.load(file).graph for file in (exported / FILES[0], exported / FILES[1], static / FILES[1])
+    )
+    assert axes(encoder.input) == {"input_ids": ["batch", "source"], "attention_mask": ["batch", "source"]}
+    assert axes(encoder.output) == CROSS
+    tokens, logits = {"tokens": ["batch", 1]}, {"next_tokens": ["batch", 1], "logits": ["batch", 30]}
+    assert axes(decoder.input) == tokens | CROSS | {"past": ["batch", 16, "past", 8]}
+    assert axes(decoder.output) == logits | {"present": ["batch", 16, "present", 8]}
+    assert axes(fixed.input) == tokens | {"position": [1]} | CROSS | {"past": ["batch", 16, 12, 8]}
+    assert axes(fixed.output) == logits | {"present": ["batch", 16, 12, 8], "next_position": [1]}
 
 
-def test_the_static_decoder_has_all_places_of_its_cache_from_the_start(static: Path) -> None:
-    graph = onnx.load(static / "decoder.onnx").graph
-    cache = ["batch", 16, 12, 8]
-    assert axes(graph.input) == {
-        "tokens": ["batch", 1],
-        "position": [1],
-        "cross_bias": ["batch", 1, 1, "source"],
-        "cross": ["batch", 16, "source", 8],
-        "past": cache,
-    }
-    assert axes(graph.output) == {
-        "next_tokens": ["batch", 1],
-        "logits": ["batch", 30],
-        "present": cache,
-        "next_position": [1],
-    }
-
-
-def test_the_static_decoders_logits_are_the_growing_ones(exported: Path, static: Path) -> None:
-    """Every step of it, with caches whose places behind the position hold anything."""
-    engine = OnnxEngine(exported / "encoder.onnx", exported / "decoder.onnx", threads=1)
-    session = onnxruntime.InferenceSession(str(static / "decoder.onnx"), providers=["CPUExecutionProvider"])
-    sources = np.array([[4, 5, 6, 1], [9, 8, 1, 0]])
-    state = engine.encode(sources, (sources > 0).astype(np.int64), 0)
-    past = np.random.default_rng(0).standard_normal((2, 16, 12, 8), np.float32)
-    tokens, position = np.zeros((2, 1), np.int64), np.zeros(1, np.int64)
-    for step in range(12):
-        expected = engine.logits(state, tokens)
-        fed = {"tokens": tokens, "position": position, "cross_bias": state.cross_bias, "cross": state.cross}
-        tokens, logits, past, position = session.run(None, {**fed, "past": past})
-        assert np.allclose(logits, expected, atol=1e-4)
-        assert position.tolist() == [step + 1]
+def assert_answers(checkpoint: Path, engine: Any, settings: Settings) -> None:
+    """Compares the served model's answers with those of `generate`."""
+    generator = TextGenerator(make_tokenizer(), engine, settings)
+    original = Original.load(checkpoint, export.load(checkpoint))
+    examples = [Example(row={"text": text}, label=text) for text in make_texts(30)]
+    comparisons = compare(original, generator, examples, batch_size=7, file=checkpoint)
+    assert all(c.identical and c.original == c.compiled for c in comparisons)
+    assert max(c.max_logit_difference for c in comparisons) < 1e-4
 
 
 @pytest.fixture
@@ -126,26 +100,7 @@ def static_engine(static: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_static_graphs_decode_as_generate_does(exported: Path, static_engine: StaticEngine) -> None:
-    settings = replace(SETTINGS, max_output_tokens=11)
-    generator = TextGenerator(make_tokenizer(), static_engine, settings)
-    original = Original.load(exported, export.load(exported))
-    examples = [Example(row={"text": text}, label=text) for text in make_texts(30)]
-    comparisons = compare(original, generator, examples, batch_size=7, file=exported)
-    assert all(c.identical and c.original == c.compiled for c in comparisons)
-    assert max(c.max_logit_difference for c in comparisons) < 1e-4
-
-
-def test_rows_leave_the_caches_as_they_end(exported: Path) -> None:
-    engine = OnnxEngine(exported / "encoder.onnx", exported / "decoder.onnx", threads=1)
-    sources = np.array([[4, 5, 6, 1], [9, 8, 7, 1], [11, 12, 13, 1]])
-    state, alone = (
-        engine.encode(sources, np.ones_like(sources), 0),
-        engine.encode(sources[1:2], np.ones((1, 4), int), 0),
-    )
-    for live, rows in (([True] * 3, [0, 1, 2]), ([False, True, True], [1, 2]), ([False, True, False], [1])):
-        said = engine.step(state, np.array(live))
-        assert said[1] == engine.step(alone, np.array([True]))[0]
-        assert (state.rows.tolist(), len(state.past), said.shape) == (rows, len(rows), (3, 1))
+    assert_answers(exported, static_engine, replace(SETTINGS, max_output_tokens=11))
 
 
 def test_scores_are_of_the_rows_that_are_live_and_the_callers_to_change(exported: Path) -> None:
@@ -163,20 +118,14 @@ def test_scores_are_of_the_rows_that_are_live_and_the_callers_to_change(exported
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_portable_graphs_are_standard_onnx(exported: Path, name: str) -> None:
+def test_the_portable_graphs_are_standard_onnx_with_each_norms_small_epsilon(exported: Path, name: str) -> None:
     model = onnx.load(exported / name)
     onnx.checker.check_model(model)
     assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 18)]
     assert {node.domain for node in model.graph.node} == {""}
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_the_exporter_leaves_each_norm_its_small_epsilon(exported: Path, name: str) -> None:
-    graph = onnx.load(exported / name).graph
-    makers = {output: node for node in graph.node for output in node.output}
-    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    sums = [makers[node.input[0]] for node in graph.node if node.op_type == "Sqrt"]
-    assert {node.op_type for node in sums} == {"Add"}
+    makers = {output: node for node in model.graph.node for output in node.output}
+    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    sums = [makers[node.input[0]] for node in model.graph.node if node.op_type == "Sqrt"]
     epsilons = [weights[name].item() for node in sums for name in node.input if name in weights]
     assert epsilons == pytest.approx([1e-6 * SCALE**2] * len(sums))
 
@@ -184,12 +133,7 @@ def test_the_exporter_leaves_each_norm_its_small_epsilon(exported: Path, name: s
 def test_the_compiled_graphs_answer_as_generate_does(exported: Path, tmp_path: Path) -> None:
     optimise.optimise(exported, tmp_path, "fp32")
     engine = OnnxEngine(tmp_path / "encoder.onnx", tmp_path / "decoder.onnx", threads=1)
-    generator = TextGenerator(make_tokenizer(), engine, SETTINGS)
-    original = Original.load(exported, export.load(exported))
-    examples = [Example(row={"text": text}, label=text) for text in make_texts(30)]
-    comparisons = compare(original, generator, examples, batch_size=7, file=exported)
-    assert all(c.identical and c.original == c.compiled for c in comparisons)
-    assert max(c.max_logit_difference for c in comparisons) < 1e-4
+    assert_answers(exported, engine, SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -199,15 +143,14 @@ def int8(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_int8_keeps_no_weight_product_in_fp32(int8: Path) -> None:
+def test_int8_has_no_weight_product_in_fp32_and_the_same_bytes_again(
+    exported: Path, int8: Path, tmp_path: Path
+) -> None:
     for name in FILES:
         graph = onnx.load(int8 / name).graph
         weights = {weight.name for weight in graph.initializer}
         products = [node for node in graph.node if node.op_type in ("MatMul", "Gemm", "FusedMatMul")]
         assert not [node.name for node in products if weights & set(node.input)]
-
-
-def test_int8_compiles_to_the_same_bytes_again(exported: Path, int8: Path, tmp_path: Path) -> None:
     optimise.optimise(exported, tmp_path, "int8")
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(FILES), "nothing is left beside the graphs"
     assert all((tmp_path / name).read_bytes() == (int8 / name).read_bytes() for name in FILES)
@@ -228,8 +171,30 @@ def test_a_decoder_step_in_int8_does_not_depend_on_its_neighbours(int8: Path) ->
 
 
 def test_the_logits_of_a_step_depend_on_its_position(exported: Path) -> None:
-    """The same tokens further along must not look the same: the position bias sees the past's length."""
     engine = OnnxEngine(exported / "encoder.onnx", exported / "decoder.onnx", threads=1)
-    tokens = np.full((1, 6), 7)
-    logits = forced_logits(engine, [[4, 5, 6, 1]], tokens, SETTINGS)[0]
+    logits = forced_logits(engine, [[4, 5, 6, 1]], np.full((1, 6), 7), SETTINGS)[0]
     assert all(np.abs(logits[i] - logits[i + 1]).max() > 1e-3 for i in range(1, 5))
+
+
+def test_the_scaled_residual_stream_gives_the_checkpoints_outputs_to_the_last_bit(
+    exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scale that is no power of two would show."""
+
+    def outputs(scale: float) -> list[torch.Tensor]:
+        monkeypatch.setattr(t5, "SCALE", scale)
+        encoder, decoder = export.graphs(export.load(exported), 9, 4, static=False)
+        source = torch.randint(3, 30, (3, 9), generator=torch.Generator().manual_seed(3))
+        mask = torch.ones_like(source)
+        mask[1:, -3:] = 0
+        with torch.inference_mode():
+            cross, cross_bias = encoder(source, mask)
+            tokens, past, made = torch.zeros(3, 1, dtype=torch.long), cross[:, :, :0], [cross, cross_bias]
+            for _ in range(4):
+                tokens, logits, past = decoder(tokens, cross_bias, cross, past)
+                made += [logits, past]
+        return made
+
+    original = outputs(1.0)
+    assert all(map(torch.equal, outputs(SCALE), original))
+    assert not all(map(torch.equal, outputs(0.03), original))

@@ -1,6 +1,7 @@
 """Every family is built whole: exported, held to `generate` by the gate, quantised; two are asked through Triton."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -33,39 +34,32 @@ INT8 = {
 BEAMS: dict[str, Any] = {"num_beams": 3, "length_penalty": 1.5, "early_stopping": True, "no_repeat_ngram_size": 3}
 
 
-LEAST_SURE = "parity = { max_metric_drop = 1.0 }"
-
-
 def with_gate(kind: str) -> str:
-    """The workload.toml whose gate of int8 is the family's: of answers, which random weights hardly keep, it tells less
-    than of their numbers."""
-    assert LEAST_SURE in WORKLOAD_TOML
+    """Returns the workload.toml with the family's limit of int8: random weights hardly keep an answer."""
+    wide = "parity = { max_metric_drop = 1.0 }"
+    assert wide in WORKLOAD_TOML
     gate = f"parity = {{ max_metric_drop = 1.0, max_mean_logit_difference = {INT8[kind]} }}"
-    return WORKLOAD_TOML.replace(LEAST_SURE, gate)
+    return WORKLOAD_TOML.replace(wide, gate)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", [{}, BEAMS], ids=["greedy", "beams"])
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_a_family_is_built_with_identical_answers_and_near_ones_in_int8(
-    kind: str, asked: dict[str, Any], tmp_path: Path
+    kind: str, asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The gate refuses a spoiled quantisation."""
     workload = make_workload(tmp_path / "workloads", kind, with_gate(kind), **asked)
     parity = build(plan(workload, "cpu", tmp_path)).parity
     assert parity is not None
     assert parity.identical_answers == parity.examples == 24
-    assert parity.max_logit_difference is not None
     assert parity.max_logit_difference < 0.05
-    int8 = build(plan(workload, "cpu-int8", tmp_path)).parity
+    planned = plan(workload, "cpu-int8", tmp_path)
+    int8 = build(planned).parity
     assert int8 is not None
     assert 0.01 < int8.mean_logit_difference < INT8[kind]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", FAMILIES)
-def test_the_gate_refuses_a_spoiled_quantisation(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.rmtree(planned.compiled)
     spoil(monkeypatch)
-    planned = plan(make_workload(tmp_path / "workloads", kind, with_gate(kind)), "cpu-int8", tmp_path)
     with pytest.raises(ParityFailed, match=rf"the mean logit difference is \S+, at most {INT8[kind]:g} is allowed"):
         build(planned)
 
@@ -116,19 +110,6 @@ def post(server: TritonServer, texts: list[str], parameters: dict[str, Any] | No
     return answer.status, json.loads(answer.body)
 
 
-def test_beams_are_refused_where_the_runtime_searches_none(tmp_path: Path) -> None:
-    workload = make_workload(tmp_path / "workloads", "bart", num_beams=4)
-    with pytest.raises(UsageError) as refused:
-        plan(workload, "cuda", tmp_path)
-    assert str(refused.value) == (
-        "num_beams: the checkpoint or model.generation asks for 4 beams, which 'cuda' does not search. "
-        "Only onnxruntime supports beam search. Use it, or set model.generation.num_beams = 1 in workload.toml."
-    )
-    own = WORKLOAD_TOML.replace("[quality]", "[model.generation]\nnum_beams = 1\n\n[quality]")
-    greedy = make_workload(tmp_path / "workloads", "bart", own, num_beams=4)
-    assert '"generation"' not in plan(greedy, "cuda", tmp_path).document()["configuration"]["tiny/config.pbtxt"]
-
-
 @pytest.mark.slow
 def test_a_marian_is_built_from_its_sentencepiece_files(tmp_path: Path) -> None:
     workload = make_workload(tmp_path / "workloads", "marian", **BEAMS)
@@ -153,36 +134,51 @@ def write_marian(folder: Path) -> None:
         (folder / name).unlink()
 
 
-def test_a_response_cache_excludes_settings_in_requests(tmp_path: Path) -> None:
-    toml = WORKLOAD_TOML.replace("max_queue_delay_ms", "response_cache_mb = 8\nmax_queue_delay_ms")
-    workload = make_workload(tmp_path / "workloads", "bart", toml, num_beams=4)
-    with pytest.raises(UsageError) as refused:
-        plan(workload, "cpu", tmp_path)
-    assert str(refused.value) == (
+CACHED = WORKLOAD_TOML.replace("max_queue_delay_ms", "response_cache_mb = 8\nmax_queue_delay_ms")
+GENERATION = "{folder}/checkpoint/generation_config.json: "
+REFUSALS: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "beams of a runtime without them": (
+        WORKLOAD_TOML,
+        "cuda",
+        {"num_beams": 4},
+        "num_beams: the checkpoint or model.generation asks for 4 beams, which 'cuda' does not search. Only "
+        "onnxruntime supports beam search. Use it, or set model.generation.num_beams = 1 in workload.toml.",
+    ),
+    "a response cache with settings in requests": (
+        CACHED,
+        "cpu",
+        {"num_beams": 4},
         "serving.response_cache_mb: Triton's cache knows a request only by its inputs, but requests to this model may "
         "set num_beams. Set response_cache_mb = 0 in workload.toml, or leave these out of the checkpoint's "
-        "generation_config.json."
-    )
+        "generation_config.json.",
+    ),
+    "a key that changes answers": (
+        WORKLOAD_TOML,
+        "cpu",
+        {"penalty_alpha": 0.6},
+        f"{GENERATION}penalty_alpha: got 0.6, which is not supported. Remove it. Supported: greedy search, beam search "
+        "and sampling, with lengths, forced, suppressed and repeated tokens.",
+    ),
+    "an answer longer than it may be": (
+        WORKLOAD_TOML,
+        "cpu",
+        {"min_length": 56},
+        f"{GENERATION}min_length: an answer has at least 56 tokens, but model.max_output_tokens in workload.toml is "
+        "12. Raise it, or set model.generation.min_length there.",
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        (
-            {"penalty_alpha": 0.6},
-            "penalty_alpha: got 0.6, which is not supported. Remove it. Supported: greedy search, beam search "
-            "and sampling, with lengths, forced, suppressed and repeated tokens.",
-        ),
-        (
-            {"min_length": 56},
-            "min_length: an answer has at least 56 tokens, but model.max_output_tokens in workload.toml is 12. "
-            "Raise it, or set model.generation.min_length there.",
-        ),
-    ],
-    ids=["a key that changes answers", "an answer longer than it may be"],
-)
-def test_unsupported_decoding_is_refused(asked: dict[str, Any], said: str, tmp_path: Path) -> None:
-    workload = make_workload(tmp_path / "workloads", "bart", **asked)
+@pytest.mark.parametrize("name", REFUSALS)
+def test_unsupported_decoding_is_refused(name: str, tmp_path: Path) -> None:
+    toml, target, asked, message = REFUSALS[name]
+    workload = make_workload(tmp_path / "workloads", "bart", toml, **asked)
     with pytest.raises(UsageError) as refused:
-        plan(workload, "cpu", tmp_path)
-    assert str(refused.value) == f"{workload.path / 'checkpoint' / 'generation_config.json'}: {said}"
+        plan(workload, target, tmp_path)
+    assert str(refused.value) == message.format(folder=workload.path)
+
+
+def test_the_workloads_own_beams_replace_the_checkpoints(tmp_path: Path) -> None:
+    toml = WORKLOAD_TOML.replace("[quality]", "[model.generation]\nnum_beams = 1\n\n[quality]")
+    greedy = make_workload(tmp_path / "workloads", "bart", toml, num_beams=4)
+    assert '"generation"' not in plan(greedy, "cuda", tmp_path).document()["configuration"]["tiny/config.pbtxt"]

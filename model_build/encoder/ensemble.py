@@ -9,19 +9,16 @@
 Requests of different lengths are batched together where Python runs the model: it pads them. A native backend cannot,
 so there the first step pads every request to one of a few lengths.
 
-TensorRT: `cc_model_filenames` has the plan of every GPU of the target and `default_model_filename` is left out, so that
-on any other GPU Triton looks for model.plan, finds none and does not start (tensorrt_backend, instance_state.cc).
-CUDA graphs are off. Triton captures one for a batch size and one shape, uses it only for exactly these, and by default
-captures the profile's shape alone (the same file, InitializeGraphSpecs): with these lengths and batch sizes a graph
-for each pair of them would be captured at every start, into every model instance's memory. What that would gain is the
-launch of kernels, which for a BERT's large products is little, and it cannot be measured here.
+TensorRT: `cc_model_filenames` has the plan of every GPU of the target and `default_model_filename` is left out. On any
+other GPU Triton looks for model.plan, finds none and does not start (tensorrt_backend, instance_state.cc). CUDA graphs
+are off: Triton would capture one for each pair of length and batch size at every start, into every model instance's
+memory (the same file, InitializeGraphSpecs).
 
-PyTorch: a trace tells its backend no names of outputs, and of inputs only those that it made up itself. So the config
-calls them by place, `input_ids__0`, `logits__0`, as the backend's naming convention has it (pytorch_backend,
-GetNamingConvention), and the ensemble maps them.
+PyTorch: a trace has no names of outputs. So the config names tensors by their place, `input_ids__0`, `logits__0`
+(pytorch_backend, GetNamingConvention), and the ensemble maps them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,15 +32,7 @@ from model_build.checkpoint import Checkpoint
 from model_build.encoder.graphs import TritonTarget, graph_files, native, settings
 from model_build.triton.config_pbtxt import EnsembleStep, ModelConfig, Tensor, WarmUp, warm_up_sizes
 from model_build.triton.repository import TritonModel, serialise_numbers, serialise_texts
-from workloads import (
-    CudaTarget,
-    EncoderModel,
-    Row,
-    Serving,
-    Target,
-    TensorRtTarget,
-    TorchScriptTarget,
-)
+from workloads import CudaTarget, EncoderModel, Row, Serving, TensorRtTarget, TorchScriptTarget
 
 SEGMENT = Tensor(name="segment", data_type="TYPE_STRING", dims=(1,))
 
@@ -70,7 +59,7 @@ def triton_models(
 
 
 def _ensemble(name: str, known: Settings, serving: Serving, target: TritonTarget) -> ModelConfig:
-    fields, between, outputs = _fields(known.fields), [*map(_graph_input, known.inputs)], _graph_outputs(known)
+    fields, between, outputs = _fields(known), [*map(_graph_input, known.inputs)], _graph_outputs(known)
     answers, pieces = _answers(known), _pieces(known)
     return ModelConfig(
         name=name,
@@ -79,11 +68,7 @@ def _ensemble(name: str, known: Settings, serving: Serving, target: TritonTarget
         outputs=answers,
         steps=(
             EnsembleStep(model=f"{name}_tokenise", inputs=_same(fields), outputs=_same([*between, *pieces])),
-            EnsembleStep(
-                model=f"{name}_model",
-                inputs=_by_own_name(between, target),
-                outputs=_by_own_name(outputs, target),
-            ),
+            EnsembleStep(model=f"{name}_model", inputs=_same(between, target), outputs=_same(outputs, target)),
             EnsembleStep(model=f"{name}_postprocess", inputs=_same([*outputs, *pieces]), outputs=_same(answers)),
         ),
         response_cache=serving.response_cache_mb > 0,
@@ -91,7 +76,7 @@ def _ensemble(name: str, known: Settings, serving: Serving, target: TritonTarget
 
 
 def _tokenise(name: str, known: Settings, serving: Serving, checkpoint: Checkpoint, warm_up: Row) -> TritonModel:
-    fields = _fields(known.fields)
+    fields = _fields(known)
     config = ModelConfig(
         name=name,
         backend="python",
@@ -120,19 +105,24 @@ def _model(
     own = dict(zip(inputs, _own_names(inputs, target), strict=True))
     outputs = _graph_outputs(known)
     warm = _warm_up_tensors(known)
+    by_capability = zip(target.compute_capabilities, graphs, strict=True) if isinstance(target, TensorRtTarget) else ()
     config = ModelConfig(
         name=name,
         **_runs_it(target),
         max_batch_size=serving.max_batch_size,
         inputs=tuple(replace(tensor, name=own[each]) for each, tensor in inputs.items()),
-        outputs=tuple(map(_renamed, outputs, _own_names([each.name for each in outputs], target))),
+        outputs=tuple(
+            replace(each, name=name)
+            for each, name in zip(outputs, _own_names([each.name for each in outputs], target), strict=True)
+        ),
         serving=serving,
         kind="KIND_GPU" if native(target) or isinstance(target, CudaTarget) else "KIND_CPU",
-        cc_model_filenames=_by_capability(target, graphs),
+        cc_model_filenames=dict(by_capability),  # Triton loads the plan of the GPU that it finds
         warm_ups=tuple(
             WarmUp(
                 batch_size=size,
-                tensors={own[each]: (_of_shape(tensor, warm[each]), each) for each, tensor in inputs.items()},
+                # Triton needs a warm-up's dims in full.
+                tensors={own[each]: (replace(it, dims=warm[each].shape), each) for each, it in inputs.items()},
             )
             for size in warm_up_sizes(serving)
         ),
@@ -182,23 +172,14 @@ def _own_names(names: Iterable[str], target: TritonTarget) -> list[str]:
     return [f"{name}__{place}" if by_place else name for place, name in enumerate(names)]
 
 
-def _renamed(tensor: Tensor, name: str) -> Tensor:
-    return replace(tensor, name=name)
-
-
-def _by_own_name(tensors: Sequence[Tensor], target: TritonTarget) -> dict[str, str]:
-    """Returns a step's map from the middle model's own names to the ensemble's tensors."""
+def _same(tensors: Iterable[Tensor], target: TritonTarget | None = None) -> dict[str, str]:
+    """Returns a step's map from a model's own names, those of the middle one with `target`, to the ensemble's."""
     names = [tensor.name for tensor in tensors]
-    return dict(zip(_own_names(names, target), names, strict=True))
+    return dict(zip(names if target is None else _own_names(names, target), names, strict=True))
 
 
-def _by_capability(target: Target, graphs: Mapping[str, Path]) -> dict[str, str]:
-    """Maps each compute capability to its plan: Triton loads the one of the GPU it finds."""
-    return dict(zip(target.compute_capabilities, graphs, strict=True)) if isinstance(target, TensorRtTarget) else {}
-
-
-def _fields(names: tuple[str, ...]) -> tuple[Tensor, ...]:
-    return tuple(Tensor(name=name.upper(), data_type="TYPE_STRING", dims=(1,)) for name in names)
+def _fields(known: Settings) -> tuple[Tensor, ...]:
+    return tuple(Tensor(name=name.upper(), data_type="TYPE_STRING", dims=(1,)) for name in known.fields)
 
 
 def _answers(known: Settings) -> tuple[Tensor, ...]:
@@ -234,10 +215,6 @@ def _graph_outputs(known: Settings, ragged: bool = False) -> list[Tensor]:
     ]
 
 
-def _same(tensors: Any) -> dict[str, str]:
-    return {tensor.name: tensor.name for tensor in tensors}
-
-
 def _warm_up_tensors(known: Settings) -> dict[str, Any]:
     """Returns the tensors of one row of the longest input."""
     length = known.pad_to[-1] if known.pad_to else known.max_input_tokens
@@ -249,8 +226,3 @@ def _warm_up_tensors(known: Settings) -> dict[str, Any]:
         "valid_length": np.array([length], np.int64),
     }
     return {name: values[name] for name in known.inputs}
-
-
-def _of_shape(tensor: Tensor, values: Any) -> Tensor:
-    """Returns the tensor with the dims of `values`: Triton wants a warm-up's dims in full."""
-    return replace(tensor, dims=values.shape)
