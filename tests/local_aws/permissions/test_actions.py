@@ -131,8 +131,6 @@ OF_S3: list[tuple[str, dict[str, Any], list[str]]] = [
         {"Key": "k", "Body": b"x", "Tagging": "a=b"},
         ["s3:PutObject bucket/k", "s3:PutObjectTagging bucket/k"],
     ),
-    ("CreateMultipartUpload", {"Key": "k"}, ["s3:PutObject bucket/k"]),
-    ("AbortMultipartUpload", {"Key": "k", "UploadId": "u"}, ["s3:AbortMultipartUpload bucket/k"]),
     (
         "CopyObject",
         {"Key": "k", "CopySource": {"Bucket": "other", "Key": "k", "VersionId": "v"}},
