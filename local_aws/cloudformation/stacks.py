@@ -153,8 +153,9 @@ class LocalCloudFormationBackend(CloudFormationBackend):
             return
         for name in exported:
             self.exports.pop(name, None)
-        self._set(stack, "DELETE_COMPLETE")
+        # In this order, so that no caller finds the stack by its name after it is deleted.
         self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
+        self._set(stack, "DELETE_COMPLETE")
 
     def _change(self, stack: Stack) -> StackChange:
         return StackChange(

@@ -131,7 +131,6 @@ class ModelHost:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     closed: bool = False
-    """Whether the account is closing, so that the end of a server is no failure."""
 
     def refusal(self, instance_type: str) -> str | None:
         """Returns in one sentence why no server here can stand in for `instance_type`, or None where one can."""
