@@ -1,13 +1,10 @@
 """The highest rate that a run sustained within a latency limit, with its interval. Pure.
 
-1. The warm-up is left out (`levels.warm_up_s`).
-2. The rest is cut into blocks of time and sorted into levels of equal load, each of at least `INTERVAL_S`.
-3. The late share cannot fall with the load, so neighbours that say otherwise are pooled (`statistics.isotonic`).
-4. A level keeps the limit if its late share is within what the percentile allows, and if a percentile `MARGIN` over the
-   limit can be excluded with 95 % confidence, by a binomial test on the effective sample size.
-5. The capacity is the rate at the highest such load, or at a lower one that carried clearly more. Its interval is a
-   bootstrap of the blocks within each level (Künsch, Annals of Statistics 17, 1989; Efron and Tibshirani, 1993, 13.3).
-
+The warm-up is left out (`levels.warm_up_s`). The rest is cut into blocks of time and sorted into levels of equal load.
+The late share cannot fall with the load, so neighbours that say otherwise are pooled (`statistics.isotonic`). A level
+keeps the limit if its late share does, and if a percentile `MARGIN` over the limit can be excluded with 95 %
+confidence. The capacity is the rate at the highest such load, or at a lower one that carried clearly more. Its interval
+is a bootstrap of the blocks in each level (Künsch, Annals of Statistics 17, 1989; Efron and Tibshirani, 1993, 13.3).
 `sustained` does the same for a run at one load.
 """
 
@@ -16,17 +13,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inference_recommender.capacity.levels import (
-    Blocks,
+from inference_recommender.capacity.levels import Blocks, blocks, first_load_s, load_levels, per_block, warm_up_s
+from inference_recommender.capacity.statistics import (
+    CONFIDENCE,
+    MARGIN,
+    Bools,
+    Floats,
     Indices,
-    blocks,
-    first_load_s,
-    load_levels,
-    per_block,
-    warm_up_s,
+    Limit,
+    effective_share,
+    isotonic,
+    samples_needed,
 )
-from inference_recommender.capacity.limit import CONFIDENCE, MARGIN, Limit
-from inference_recommender.capacity.statistics import Bools, Floats, effective_share, isotonic, samples_needed
 
 INTERVAL_S = 10.0
 """Seconds that a rate must be held to count as sustained."""
@@ -54,7 +52,7 @@ class SustainedLoad:
     within_limit: bool
     """Whether that load keeps the limit; otherwise no load does, and this is the one of lowest latency."""
     interval: tuple[float, float] | None = None
-    """95 % confidence interval of the rate, in invocations per minute; None where the run allows none."""
+    """95 % confidence interval of the rate; None where the run allows none."""
     warm_up_s: float | None = None
     """Seconds of warm-up, excluded from all of the above; None where the load changed too soon to tell."""
 
@@ -64,7 +62,7 @@ class _Level:
     members: Indices
     latency_ms: float
     late: Floats
-    """Number of requests over the limit in each block of the level."""
+    """Requests over the limit in each block of the level."""
     invocations: Floats
     far_over_excluded: bool
     """Whether a percentile over the limit by `MARGIN` can be excluded."""
@@ -75,8 +73,7 @@ def capacity(
 ) -> SustainedLoad | None:
     """Returns the highest rate sustained within the limit, or else the load of lowest latency; None without evidence.
 
-    The three arrays have an entry per request of closed-loop users, in order of finish; requests that finish after
-    `end_s` are ignored. Raises `NeverSettled`.
+    The arrays have an entry per request of closed-loop users, in order of finish, up to `end_s`. Raises `NeverSettled`.
     """
     if end_s <= 0 or not len(finished_s):
         return None
@@ -129,9 +126,9 @@ def _level(run: Blocks, members: Indices, latencies_ms: Floats, succeeded: Bools
 def _best(run: Blocks, levels: Sequence[_Level | None], limit: Limit, warm_up: float | None) -> SustainedLoad | None:
     evidence = [level for level in levels if level is not None]
     keeping = _keeping(evidence, limit)
-    best = _carries_most(keeping) if keeping else _misses_least(evidence, limit)
-    if best is None:
-        return None
+    best = _carries_most(keeping) if keeping else min(evidence, key=lambda level: level.latency_ms, default=None)
+    if best is None or (not keeping and best.latency_ms <= limit.bound_ms):
+        return None  # too few samples leave open whether a level keeps the limit
     stretches = np.split(best.members, np.flatnonzero(np.diff(best.members) > 1) + 1)
     longest = max(reversed(stretches), key=len)
     return SustainedLoad(
@@ -164,19 +161,11 @@ def _carries_most(keeping: Sequence[_Level]) -> _Level:
     return best if gain > CLEARLY * float(error) else last
 
 
-def _misses_least(evidence: Sequence[_Level], limit: Limit) -> _Level | None:
-    """Returns the level of lowest latency; None where too few samples leave open whether it keeps the limit."""
-    least = min(evidence, key=lambda level: level.latency_ms, default=None)
-    return least if least and limit.latency_ms is not None and least.latency_ms > limit.latency_ms else None
-
-
 def _interval(
     evidence: Sequence[_Level], best: _Level, past_peak: bool, block_s: float, limit: Limit
 ) -> tuple[float, float]:
-    """Returns the bootstrap interval of the rate at the highest load that keeps the limit, per minute.
-
-    A resample in which no load keeps it counts as 0. `past_peak`: loads above that of `best` keep the limit too, but
-    carry less.
+    """Returns the bootstrap interval of the rate at the highest load that keeps the limit; 0 where no load keeps it.
+    `past_peak`: loads above that of `best` keep the limit too, but carry less.
     """
     random = np.random.default_rng(0)
     drawn = [random.integers(len(level.members), size=(RESAMPLES, len(level.members))) for level in evidence]

@@ -11,7 +11,7 @@ which the ramp hardly touches (Gasser, Sroka and Jennen-Steinmetz, Biometrika 73
 
 A difference is a regression if the whole one-sided interval is on the wrong side, and the ratio is off by more than
 `MATERIAL`. The error of 5 % is divided among all comparisons (Bonferroni), so that an unchanged service fails in at
-most one of twenty. That holds for noise within the runs: how two machines of one type differ, two runs cannot tell.
+most one of twenty. How two machines of one type differ is not included.
 """
 
 from collections.abc import Iterator, Sequence
@@ -90,10 +90,9 @@ def compare(
     not_compared: list[str] = []
     unfit = [] if pairs else ["The baseline has no results: measure it again."]
     for before, after in pairs:
+        name = before.configuration
         if after is None:
-            unfit.append(
-                f"The candidate did not test {before.configuration}: measure it on what the baseline was measured on."
-            )
+            unfit.append(f"The candidate did not test {name}: measure it on what the baseline was measured on.")
             continue
         if reasons := [*_unfit("baseline", before), *_unfit("candidate", after)]:
             unfit += reasons
@@ -102,14 +101,14 @@ def compare(
         differences.append(capacity)
         if (hidden := 1 - capacity.ratio / capacity.high) > LARGEST_HIDDEN_LOSS:
             unfit.append(
-                f"{before.configuration}: the noise of the two runs could hide a loss of {hidden:.0%} of capacity, "
+                f"{name}: the noise of the two runs could hide a loss of {hidden:.0%} of capacity, "
                 f"more than {LARGEST_HIDDEN_LOSS:.0%}. Measure both again with longer phases."
             )
         latency = _latency(before, after, objective, error)
         if isinstance(latency, Difference):
             differences.append(latency)
         else:
-            not_compared.append(f"{before.configuration}: latency was not compared: {latency}")
+            not_compared.append(f"{name}: latency was not compared: {latency}")
     return RunComparison(differences=tuple(differences), not_compared=tuple(not_compared), unfit=tuple(unfit))
 
 
@@ -171,17 +170,11 @@ def _latency(before: ComparedRun, after: ComparedRun, objective: LatencyObjectiv
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Periods:
-    users: Floats
-    latencies: Floats
-    """Logarithms of milliseconds."""
-    variance: float
-    """Variance of a single period's logarithm."""
+def _periods(result: ComparedRun, percentile: str) -> tuple[Floats, Floats, float] | None:
+    """Returns users and logarithmic latency of each period after the warm-up, and the variance of a single latency.
 
-
-def _periods(result: ComparedRun, percentile: str) -> _Periods | None:
-    """Returns None without users or the percentile, or with too few periods."""
+    Returns None without users or the percentile, or with too few periods.
+    """
     series = result.series and result.series.complete()
     if series is None or percentile not in series.latency_ms:
         return None
@@ -194,19 +187,21 @@ def _periods(result: ComparedRun, percentile: str) -> _Periods | None:
     if len(rows) < FEWEST_PERIODS:
         return None
     users, latencies = np.array(rows, dtype=np.float64).T
-    variance = float((differences_to_neighbours(latencies) ** 2).mean())
-    return _Periods(users=users, latencies=latencies, variance=variance)
+    return users, latencies, float((differences_to_neighbours(latencies) ** 2).mean())
 
 
 ByUsers = tuple[float, float, float]
 """At one number of users: the difference of the mean logarithms, its variance, and the baseline's mean."""
 
 
-def _at_equal_load(before: _Periods, after: _Periods, limit: float) -> Iterator[ByUsers]:
-    for users in np.intersect1d(before.users, after.users):
-        b, c = before.latencies[before.users == users], after.latencies[after.users == users]
+def _at_equal_load(
+    before: tuple[Floats, Floats, float], after: tuple[Floats, Floats, float], limit: float
+) -> Iterator[ByUsers]:
+    (b_users, b_latencies, b_variance), (c_users, c_latencies, c_variance) = before, after
+    for users in np.intersect1d(b_users, c_users):
+        b, c = b_latencies[b_users == users], c_latencies[c_users == users]
         if b.mean() <= limit:
-            yield float(c.mean() - b.mean()), before.variance / len(b) + after.variance / len(c), float(b.mean())
+            yield float(c.mean() - b.mean()), b_variance / len(b) + c_variance / len(c), float(b.mean())
 
 
 def _average(by_users: Sequence[ByUsers]) -> ByUsers:

@@ -1,9 +1,8 @@
 """Estimates the behaviour with open arrivals from closed-loop records: the flow-equivalent server. Pure.
 
-Users of a closed loop wait for their answers, so they slow down with the service. Callers in production do not.
-Chandy, Herzog and Woo (IBM Journal of Research and Development 19, 1975) replace a service by a queue whose rate of
-completions X(n) depends on the number of requests in it, and measure X(n) as the throughput of n closed-loop users.
-With Poisson arrivals at a rate λ that queue is a birth-death process. An arrival finds n requests with
+Users of a closed loop slow down with the service, callers in production do not. Chandy, Herzog and Woo (IBM Journal of
+Research and Development 19, 1975) replace a service by a queue whose rate of completions X(n) is the throughput of n
+closed-loop users. With Poisson arrivals at a rate λ it is a birth-death process. An arrival finds n requests with
 
     p(n) / p(n - 1) = (λ / X(n)) ^ ((λ + X(n)) / (λ + J · X(n)))          X(n) = X(N) beyond the N users
     J = 1 + (I - 1) · λ / X(N)
@@ -27,10 +26,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from inference_recommender.capacity.levels import Indices
-from inference_recommender.capacity.limit import CONFIDENCE, Limit
 from inference_recommender.capacity.probe import Capacity
-from inference_recommender.capacity.statistics import Floats, isotonic
+from inference_recommender.capacity.statistics import CONFIDENCE, Floats, Indices, Limit, isotonic
 from inference_recommender.capacity.time_series import Series, series_findings
 
 Z = np.linspace(-4.0, 4.0, 161)
@@ -72,21 +69,15 @@ class Dispersion:
         return 1 + (self.index - 1) * min(seconds / self.over_s, 1.0)
 
 
-POISSON = Dispersion(over_s=1.0, index=1.0)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class FlowEquivalentServer:
-    """A queue with the throughput and the latencies that closed-loop users saw; arrays have a row for 1, 2, … N users.
-
-    Rates are in invocations per minute.
-    """
+    """A queue with the throughput (per minute) and latencies of closed-loop users; arrays have a row for 1, …, N."""
 
     completions: Floats
     """X(n), never falling."""
     latencies_ms: Floats
     """Shape (N, len(Z)): the latency at each normal score of `Z`."""
-    dispersion: Dispersion = POISSON
+    dispersion: Dispersion = Dispersion(over_s=1.0, index=1.0)
 
     @property
     def most(self) -> float:
@@ -94,10 +85,7 @@ class FlowEquivalentServer:
         return float(self.completions[-1])
 
     def late_share(self, rate: float, latency_ms: float, beside: Floats | None = None) -> float:
-        """Returns the share of open arrivals at `rate` that take longer than `latency_ms`.
-
-        `beside` is the share of late requests at each number of users, if it is known.
-        """
+        """Returns the share of open arrivals at `rate` that take longer than `latency_ms`. `beside`: `_late_beside`."""
         if rate >= self.most:
             return 1.0
         found, waiting, wait_rate_per_ms = self._found(rate)
@@ -199,17 +187,14 @@ class Records:
         )
 
     def _dispersion(self, means: Floats, of_level: Indices) -> Dispersion:
-        """Takes the variance of periods around the mean of their level, where the service is busy."""
+        """Takes the variance of periods around the mean of their level, if possible where the service is busy."""
         expected = means[of_level]
-        busy = expected >= SATURATED * means[-1]
-        degrees = int(busy.sum()) - len(np.unique(expected[busy]))
-        if degrees < FEWEST_PERIODS:
-            busy = np.ones(len(expected), dtype=np.bool_)
-            degrees = len(expected) - len(np.unique(expected))
-        if degrees < FEWEST_PERIODS:
-            return Dispersion(over_s=self.period_s, index=1.0)
-        squares = (self.completed[busy] - expected[busy]) ** 2 / expected[busy]
-        return Dispersion(over_s=self.period_s, index=float(squares.sum()) / degrees)
+        for chosen in (expected >= SATURATED * means[-1], np.ones(len(expected), dtype=np.bool_)):
+            degrees = int(chosen.sum()) - len(np.unique(expected[chosen]))
+            if degrees >= FEWEST_PERIODS:
+                squares = (self.completed[chosen] - expected[chosen]) ** 2 / expected[chosen]
+                return Dispersion(over_s=self.period_s, index=float(squares.sum()) / degrees)
+        return Dispersion(over_s=self.period_s, index=1.0)
 
     def _resampled(self) -> "Iterator[Records]":
         random = np.random.default_rng(0)

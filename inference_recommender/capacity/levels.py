@@ -3,8 +3,8 @@
 Load is the mean number of requests in flight, in a closed loop the number of users. Levels are formed from the highest
 load downwards, so that blocks left over are at the lowest load.
 
-The warm-up is how long a service was slower at first than later under the same load. It is found by the marginal
-standard error rule (MSER: White, Simulation 69, 1997; White, Cobb and Spratt, Winter Simulation Conference 2000): leave
+The warm-up is how long a service was slower at first than later under the same load, by the marginal standard error
+rule (MSER: White, Simulation 69, 1997; White, Cobb and Spratt, Winter Simulation Conference 2000): leave
 out the first d of n observations for which sum((y_i - mean)^2) / (n - d)^2 over the rest is least, d ≤ n / 2. An
 observation is the logarithm of the median latency in a window. A cut counts only if the part left out was clearly
 slower. Only the first load is used, because latency rises with the load.
@@ -14,23 +14,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
-from inference_recommender.capacity.statistics import Bools, Floats
-
-Indices = npt.NDArray[np.intp]
+from inference_recommender.capacity.statistics import Bools, Floats, Indices
 
 SAME_LOAD = 0.05
 """Loads that differ by no more than this share, or by half a request, are equal."""
-
 BLOCK_S = 1.0
 LATENCIES_PER_BLOCK = 4
 """A block lasts at least this many median latencies: requests that delay each other are then mostly in one block."""
 FEWEST_BLOCKS = 10
-
-MOST_WINDOWS = 100
-FEWEST_WINDOWS = 10
-REQUESTS_PER_WINDOW = 5
+MOST_WINDOWS, FEWEST_WINDOWS, REQUESTS_PER_WINDOW = 100, 10, 5
 SLOWER = 0.05
 """Windows left out must be slower than the rest by this share on average …"""
 CLEARLY = 4.0
@@ -52,9 +45,8 @@ class Blocks:
     load: Floats
     """Mean number of requests in flight."""
     invocations: Floats
-    """Number of successful requests that finished in the block."""
+    """Successful requests that finished in the block."""
     errors: Floats
-    """Number of failed requests that finished in the block."""
     block_of_request: Indices
     """The block in which each request finished; -1 before the first, the number of blocks after the last."""
 
@@ -86,8 +78,7 @@ def per_block(block_of_request: Indices, chosen: Bools, count: int) -> Floats:
 def load_levels(load: Floats, invocations: Floats, block_s: float, enough_s: float, needed: int) -> list[Indices]:
     """Returns the blocks of each level in order of time, levels from the lowest load to the highest.
 
-    `load` and `invocations` have an entry per block; a level lasts at least `enough_s` seconds and has at least
-    `needed` invocations.
+    A level lasts at least `enough_s` seconds and has at least `needed` invocations.
     """
     levels: list[Indices] = []
     members: list[int] = []

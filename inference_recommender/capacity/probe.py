@@ -6,10 +6,8 @@ from typing import Self
 import numpy as np
 from pydantic import Field
 
-from inference_recommender.capacity.levels import Indices
-from inference_recommender.capacity.limit import MARGIN, Limit
 from inference_recommender.capacity.server_times import ServerTimes
-from inference_recommender.capacity.statistics import Floats
+from inference_recommender.capacity.statistics import MARGIN, Floats, Indices, Limit
 from workloads.document import Document
 from workloads.recommendation import CapacityBasis
 
@@ -24,7 +22,7 @@ nearly independent. Without a limit: seconds."""
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ProbeRecords:
-    """The requests of a probe in order of intended send. The arrays have one entry for each request."""
+    """The requests of a probe in order of intended send."""
 
     duration_s: float
     intended_s: Floats
@@ -108,15 +106,16 @@ class Capacity(Document):
         """Divides all rates by the number of instances that served them together."""
         if instances == 1:
             return self
-        rate, interval, at_least = self.invocations_per_minute, self.interval, self.at_least
+        rate, at_least, interval = self.invocations_per_minute, self.at_least, self.interval
+        probes = [
+            probe.model_copy(update={"invocations_per_minute": probe.invocations_per_minute / instances})
+            for probe in self.probes
+        ]
         return self.model_copy(
             update={
-                "invocations_per_minute": None if rate is None else rate / instances,
+                "invocations_per_minute": rate and rate / instances,
                 "interval": interval and (interval[0] / instances, interval[1] / instances),
-                "at_least": None if at_least is None else at_least / instances,
-                "probes": tuple(
-                    probe.model_copy(update={"invocations_per_minute": probe.invocations_per_minute / instances})
-                    for probe in self.probes
-                ),
+                "at_least": at_least and at_least / instances,
+                "probes": tuple(probes),
             }
         )

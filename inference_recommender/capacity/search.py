@@ -1,14 +1,10 @@
 """Searches the highest rate of open arrivals at which a service keeps a latency limit. Pure: `SendProbe` is its port.
 
-Requests arrive as a Poisson process and latency counts from the intended send, so an overloaded service cannot slow
-down its own measurement (coordinated omission).
-
-The service is warmed up, then short probes bracket the limit, then probes near the limit are evaluated together
-(`rate_at_limit`) until its interval is within `RESOLUTION`. No single probe decides. The capacity is the rate at the
-limit, or the lower one at which a percentile `MARGIN` over the limit can be excluded with 95 % confidence.
-
-If the time ends before that, the result is the interval or a lower bound, and a capacity if the interval is within
-`ACCEPTABLE`. `benchmarks/searches/capacity.py` measures the errors on simulated services of known capacity.
+Latency counts from the intended send, so an overloaded service cannot slow down its own measurement. After the warm-up
+short probes bracket the limit. Probes near the limit are then evaluated together (`rate_at_limit`) until its interval
+is within `RESOLUTION`. The capacity is the rate at the limit, or the lower one at which a percentile `MARGIN` over the
+limit can be excluded with 95 % confidence. If the time ends before that, it needs an interval within `ACCEPTABLE`.
+`benchmarks/searches/capacity.py` measures the errors on simulated services of known capacity.
 """
 
 from collections.abc import Callable
@@ -19,10 +15,9 @@ from math import exp, inf, log, sqrt
 import numpy as np
 
 from inference_recommender.capacity.levels import warm_up_s
-from inference_recommender.capacity.limit import CONFIDENCE, Limit
 from inference_recommender.capacity.probe import Capacity, Probe, ProbeRecords
 from inference_recommender.capacity.rate_at_limit import RateAtLimit, rate_at_limit
-from inference_recommender.capacity.statistics import Floats
+from inference_recommender.capacity.statistics import CONFIDENCE, Floats, Limit
 
 RESOLUTION = 0.05
 """Half the interval over the rate at the limit, at which a search ends."""
@@ -35,7 +30,6 @@ largest share of the rate. Above it, more requests are late and carry more infor
 WIDE = 0.15
 """Half an interval above which probes go to the most likely rate."""
 FAR_OFF = log(10)
-"""A latency more than ten times over or under the limit counts as ten times."""
 FACTOR, SMALL_FACTOR = 4.0, 1.5
 """Step of the rate while the limit is not bracketed, and if the latency is already more than half the limit."""
 NARROW = 1.5
@@ -147,8 +141,10 @@ class Search:
             if not self._is_over(last):
                 under = last
             elif self._is_saturated(last):
-                lowest = 0.0 if under is None else under.invocations_per_minute
-                return max(self._below_saturation(_answered(last)), min(lowest, _answered(last)))
+                most, lowest = _answered(last), 0.0 if under is None else under.invocations_per_minute
+                # The rate within the limit of an M/M/1 queue that can answer `most` a minute.
+                below = most + 60_000 * log(self.limit.allowed) / self._limit_ms
+                return max(below, most / 2, SLOWEST_PER_MINUTE, min(lowest, most))
             elif rate <= SLOWEST_PER_MINUTE:
                 raise _Ended(Reason.NOTHING_KEEPS)
             else:
@@ -186,19 +182,12 @@ class Search:
         share = -y1 / (y2 - y1) if y2 > y1 else 0.5
         return exp(x1 + (x2 - x1) * min(max(share, KEPT_OFF), 1 - KEPT_OFF))
 
-    def _below_saturation(self, most: float) -> float:
-        """Returns the rate within the limit of an M/M/1 queue that can answer `most` a minute."""
-        return max(most + 60_000 * log(self.limit.allowed) / self._limit_ms, most / 2, SLOWEST_PER_MINUTE)
-
     def _refine(self, rate: float) -> None:
         while True:
             self._near.append(self._counted(rate, self._send(rate, self._duration_s(rate))))
+            limit, saturation = self._limit_ms / 60_000, self._saturation()
             self.rate_at_limit = found = rate_at_limit(
-                self._near,
-                self.limit.allowed,
-                CONFIDENCE,
-                limit=self._limit_ms / 60_000,
-                saturation=self._saturation(),
+                self._near, self.limit.allowed, CONFIDENCE, limit=limit, saturation=saturation
             )
             if rate <= SLOWEST_PER_MINUTE and self._is_over(self._near[-1]):
                 raise _Ended(Reason.NOTHING_KEEPS)
@@ -207,9 +196,7 @@ class Search:
             rate = self._next_rate(found)
 
     def _saturation(self) -> float | None:
-        """Returns the highest rate of answers of a saturated probe. Returns None without one, or if the service
-        sustained more in another probe.
-        """
+        """Returns the highest rate of answers of a saturated probe, unless the service sustained more in another."""
         most = max((_answered(probe) for probe in self.probes if self._is_saturated(probe)), default=None)
         return None if most is None or (self._highest_kept() or 0.0) > most else most
 
@@ -223,10 +210,8 @@ class Search:
         apart = 0.0
         if found.half_width < WIDE:
             below = sum(near.duration_s for near in self._near if near.invocations_per_minute < middle)
-            if 2 * below > sum(near.duration_s for near in self._near):
-                apart = min(ABOVE / found.slope, FARTHEST)
-            else:
-                apart = -min(BELOW / found.slope, FARTHEST)
+            above = 2 * below > sum(near.duration_s for near in self._near)
+            apart = min(ABOVE / found.slope, FARTHEST) if above else -min(BELOW / found.slope, FARTHEST)
         return min(max(middle * (1 + apart), SLOWEST_PER_MINUTE), self.most)
 
     def _duration_s(self, rate: float) -> float:
@@ -252,12 +237,9 @@ class Search:
             rate = 0.0
         elif found is not None and found.half_width <= max(ACCEPTABLE, self.resolution):
             rate = self._capacity(found)
-            nearest = min(self.probes, key=lambda probe: abs(probe.invocations_per_minute - rate))
-            latency_ms = nearest.latency_ms
-        elif found is not None and found.low > 0:
-            at_least = found.low
+            latency_ms = min(self.probes, key=lambda probe: abs(probe.invocations_per_minute - rate)).latency_ms
         else:
-            at_least = self._highest_kept()
+            at_least = found.low if found is not None and found.low > 0 else self._highest_kept()
         return Capacity(
             invocations_per_minute=rate,
             interval=(found.low, found.high) if found is not None and found.high < inf else None,

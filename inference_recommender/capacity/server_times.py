@@ -1,8 +1,8 @@
 """Waiting and computing time of requests inside Triton, from its counters. Pure.
 
-Triton counts nanoseconds by model (statistics extension of KServe's protocol). Two readings give means of the requests
-between them. `queue_ms` is the wait for model instances, summed over all models of an ensemble. `compute_ms` is that of
-the whole batch of a request, in the model with the most computing, which answers. HTTP is not included.
+Triton counts nanoseconds by model (statistics extension of KServe's protocol). `queue_ms` is the wait for model
+instances, summed over all models of an ensemble. `compute_ms` is that of a request's whole batch in the model with the
+most computing, which answers. HTTP is not included.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,9 +85,7 @@ def server_times(before: Counters, after: Counters) -> ServerTimes | None:
 
 
 def warm_up_s(counters: Counters) -> float:
-    """Returns how long models ran their warm-up, from the reading of a server that had no request yet: Triton counts
-    the requests of `model_warmup` like others.
-    """
+    """Returns how long models ran their `model_warmup`, from the reading of a server that had no request yet."""
     return sum(model["executed"] for model in counters.values()) / 1e9
 
 

@@ -1,11 +1,11 @@
-"""Statistics of requests that depend on their neighbours. Pure.
+"""The latency limit of a measurement, and statistics of requests that depend on their neighbours. Pure.
 
 A batching server answers requests in groups and a stall delays many, so n requests carry less information than n
 independent ones. The design effect is the ratio of two variances of a share between blocks of time: the measured one,
 and that of independent requests. n divided by it is the effective sample size (Kish, Survey Sampling, 1965, 8.2) of
 exact binomial tests (Korn and Graubard, Survey Methodology 24, 1998, with Student's t for few blocks).
 
-Distributions and isotonic regression are SciPy's, which is imported where it is called, because that takes time.
+SciPy is imported where it is called, because that takes time.
 """
 
 from collections.abc import Sequence
@@ -18,18 +18,47 @@ import numpy.typing as npt
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
+Indices: TypeAlias = npt.NDArray[np.intp]
 
 ONE_SIDED = 0.05
 """Error of a one-sided test. Its bound is one end of a 90 % interval."""
 LEAST_WEIGHT = 1e-9
 """Lowest weight that SciPy's isotonic regression accepts."""
+MARGIN = 0.10
+"""A service whose percentile is over the limit by this share passes in at most 5 % of runs."""
+CONFIDENCE = 0.95
+MAX_CPU_SHARE = 0.9
+"""CPU time of the load generator as a share of a core. Above it, the generator is the bottleneck."""
+MAX_LAG_MS = 50.0
+"""The generator's 90th percentile of the delay of its ticks and of an open loop's requests, outside stalls."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """The `percentile` (99.0 for P99) of the latency must not exceed `latency_ms`. None sets no limit."""
+
+    percentile: float
+    latency_ms: float | None
+
+    @property
+    def name(self) -> str:
+        """The percentile as in workload.toml: P99."""
+        return f"P{self.percentile:g}"
+
+    @property
+    def allowed(self) -> float:
+        """The share of requests that may be late: 0.01 for P99."""
+        return 1 - self.percentile / 100
+
+    @property
+    def bound_ms(self) -> float:
+        """The latency limit, or infinity."""
+        return float("inf") if self.latency_ms is None else self.latency_ms
 
 
 def samples_needed(percentile: float, error: float = ONE_SIDED) -> int:
-    """Returns the fewest independent samples whose largest is above the percentile with probability 1 - `error`.
-
-    The largest of n samples lies below the percentile q with probability q^n (Wilks, Annals of Mathematical Statistics
-    12, 1941).
+    """Returns the fewest independent samples whose largest is above the percentile with probability 1 - `error`
+    (Wilks, Annals of Mathematical Statistics 12, 1941).
     """
     return int(np.ceil(np.log(error) / np.log(percentile / 100)))
 
@@ -40,7 +69,6 @@ class EffectiveShare:
 
     share: float
     requests: float
-    """The effective sample size."""
 
     def shown_below(self, limit: float, error: float = ONE_SIDED) -> bool:
         """Returns whether a true share of `limit` or more would come out this low with probability ≤ `error`."""
@@ -58,8 +86,7 @@ def effective_share(events: Floats, requests: Floats) -> EffectiveShare:
     The sample size is 0 for a single block. Only bursts that occurred are known: without any event, requests count as
     independent.
     """
-    total = float(requests.sum())
-    blocks = len(requests)
+    total, blocks = float(requests.sum()), len(requests)
     if blocks < 2 or total == 0:
         return EffectiveShare(share=float(events.sum()) / max(total, 1.0), requests=0.0)
     effect = max(design_effect(events, requests) * few_blocks_effect(blocks, ONE_SIDED), 1.0)
@@ -88,10 +115,8 @@ def design_effect(events: Floats, requests: Floats) -> float:
 
 def binomial_at_most(count: int, trials: int, probability: float) -> float:
     """Returns P(X ≤ count) for X ~ Binomial(trials, probability), 0 < probability < 1."""
-    if count >= trials:
-        return 1.0
-    if count < 0:
-        return 0.0
+    if not 0 <= count < trials:
+        return float(count >= trials)
     from scipy.special import bdtr
 
     return float(bdtr(count, trials, probability))
@@ -111,10 +136,8 @@ def differences_to_neighbours(values: Floats) -> Floats:
 
 
 def isotonic(values: Sequence[float] | Floats, weights: Sequence[float] | Floats) -> Floats:
-    """Returns the non-decreasing sequence nearest to `values` in weighted least squares.
-
-    Neighbours out of order are pooled (pool adjacent violators: Ayer et al., Annals of Mathematical Statistics 26,
-    1955).
+    """Returns the non-decreasing sequence nearest to `values` in weighted least squares (pool adjacent violators: Ayer
+    et al., Annals of Mathematical Statistics 26, 1955).
     """
     given = np.asarray(values, dtype=np.float64)
     if bool((given[1:] >= given[:-1]).all()):

@@ -13,9 +13,16 @@ import numpy as np
 from pydantic import Field, StringConstraints, model_validator
 
 from inference_recommender.capacity.closed_loop import INTERVAL_S
-from inference_recommender.capacity.levels import FEWEST_WINDOWS, Indices, load_levels, settled_from
-from inference_recommender.capacity.limit import CONFIDENCE, Limit
-from inference_recommender.capacity.statistics import Floats, differences_to_neighbours, isotonic, student_t
+from inference_recommender.capacity.levels import FEWEST_WINDOWS, load_levels, settled_from
+from inference_recommender.capacity.statistics import (
+    CONFIDENCE,
+    Floats,
+    Indices,
+    Limit,
+    differences_to_neighbours,
+    isotonic,
+    student_t,
+)
 from workloads.document import Document
 
 FEWEST_PERIODS = 5
@@ -78,18 +85,16 @@ class Series(Document):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SeriesFindings:
     interval: tuple[float, float] | None
-    """95 % confidence interval of the capacity, in invocations per minute of the whole fleet; None where the periods
-    are too few, or none of them keeps the limit."""
+    """95 % confidence interval of the whole fleet's capacity; None if too few periods keep the limit."""
     warm_up_s: float | None
     """Seconds; None where the first load did not last long enough to tell."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Level:
-    """A load of a test: the mean rate of its periods, and the mean of their model latencies at one percentile."""
+    """A load of a test: the mean rate of the whole fleet, and the mean model latency at one percentile."""
 
     invocations_per_minute: float
-    """The whole fleet's rate."""
     latency_ms: float
     within_limit: bool
     is_highest: bool
@@ -136,7 +141,7 @@ def highest_within(series: Series, limit: Limit) -> Level | None:
         return None
     logs = [float(np.log(np.maximum(settled.latencies_ms[level], 1e-6)).mean()) for level in levels]
     latencies = np.exp(isotonic(logs, [float(len(level)) for level in levels]))
-    keeping = [n for n, latency in enumerate(latencies) if limit.latency_ms is None or latency <= limit.latency_ms]
+    keeping = [n for n, latency in enumerate(latencies) if latency <= limit.bound_ms]
     rates = [float(settled.rates[level].mean()) for level in levels]
     best = max(keeping, key=lambda n: rates[n], default=0)
     return Level(
@@ -158,16 +163,10 @@ def _periods(
     if limit.latency_ms is not None and name not in judged:
         return None
     unlimited = (0.0,) * len(series.seconds)
-    columns = (
-        series.users,
-        series.invocations_per_minute(),
-        unlimited if limit.latency_ms is None else judged[name],
-        series.latency_ms.get("p50", unlimited),
-    )
+    latencies = unlimited if limit.latency_ms is None else judged[name]
+    columns = (series.users, series.invocations_per_minute(), latencies, series.latency_ms.get("p50", unlimited))
     known = [row for row in zip(*columns, strict=True) if None not in row]
-    if not known:
-        return None
-    return _Periods(*np.array(known, dtype=np.float64).T)
+    return _Periods(*np.array(known, dtype=np.float64).T) if known else None
 
 
 def _warm_up_periods(periods: _Periods) -> int | None:
@@ -181,7 +180,7 @@ def _interval(periods: _Periods, period_s: float, limit: Limit) -> tuple[float, 
     levels = load_levels(periods.users, requests, period_s, INTERVAL_S, needed=1)
     t = student_t((1 + CONFIDENCE) / 2, max(len(periods.rates) // PERIODS_PER_DEGREE, 1))
     rates, errors = _log_means(levels, periods.rates)
-    bound = np.inf if limit.latency_ms is None else np.log(limit.latency_ms)
+    bound = np.log(limit.bound_ms)
     latencies, latency_errors = _log_means(levels, periods.latencies_ms)
     pooled = isotonic(latencies, [float(len(level)) for level in levels])
     if not (pooled <= bound).any():

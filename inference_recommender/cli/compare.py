@@ -3,7 +3,6 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -41,17 +40,14 @@ def _compare(options: argparse.Namespace, stderr: Console) -> int:
     _check_comparable(baseline, candidate)
     workload = candidate.workload()
     objective = workload.latency_objective
-    comparison = compare(_results(baseline, objective), _results(candidate, objective), objective)
+    before, after = ([result(each, objective) for each in run.measurements()] for run in (baseline, candidate))
+    comparison = compare(before, after, objective)
     report = comparison_report(str(baseline), str(candidate), workload, comparison)
     if options.json:
         print(as_json(report))
     else:
         show(report, stdout_console())
     return EXIT_CODES[report.verdict]
-
-
-def _results(run: RunFolder, objective: LatencyObjective) -> list[ComparedRun]:
-    return [result(measured, objective) for measured in run.measurements()]
 
 
 def result(measured: Measurement, objective: LatencyObjective) -> ComparedRun:
@@ -73,13 +69,10 @@ def _check_comparable(baseline: RunFolder, candidate: RunFolder) -> None:
     """Raises `UsageError` for runs of different workloads or traffic."""
     names = [run.workload().name for run in (baseline, candidate)]
     traffic = [run.request().get("InputConfig", {}).get("TrafficPattern") for run in (baseline, candidate)]
-    for what, (base, other) in (("workload", names), ("traffic", [_short(each) for each in traffic])):
+    shown = [json.dumps(each, separators=(",", ":")) for each in traffic]
+    for what, (base, other) in (("workload", names), ("traffic", shown)):
         if base != other:
             raise UsageError(
                 f"{candidate}: its {what} is {other}, but that of the baseline {baseline} is {base}. Only runs of the "
                 f"same workload and traffic compare: measure the candidate with the baseline's {what}."
             )
-
-
-def _short(traffic: Any) -> str:
-    return json.dumps(traffic, separators=(",", ":"))

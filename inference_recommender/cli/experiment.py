@@ -14,12 +14,17 @@ from inference_recommender.cli import arguments
 from inference_recommender.cli.arguments import DEFAULT_TRAFFIC
 from inference_recommender.cli.folder_report import write_experiment
 from inference_recommender.experiment.measure import ExperimentRun, measure
-from inference_recommender.experiment.plan import Experiment, baseline_cell, batches, cells, job_plan
-from inference_recommender.experiment.resources import (
+from inference_recommender.experiment.plan import (
+    Experiment,
     ExperimentAccess,
+    baseline_cell,
+    batches,
+    cells,
     default_image,
     host_ami,
     images,
+    job_plan,
+    lifetime,
     placeholder_image,
 )
 from inference_recommender.experiment.result import ExperimentFolder
@@ -200,18 +205,11 @@ def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFol
     """Takes workload and plan from the folder. Raises `UsageError`."""
     folder = ExperimentFolder(options.resume)
     experiment = folder.experiment()
-    fixed = ("published", "variants", "instance_types", "traffic", "baseline", "settings", "runs")
-    named = [
-        ("--set" if name == "settings" else f"--{name.replace('_', '-')}")
-        for name in fixed
-        if getattr(options, name) not in (None, [])
-    ]
-    if options.workload not in (None, experiment.workload):
-        named.insert(0, options.workload)
-    if named:
+    fixed = (options.published, options.variants, options.instance_types, options.traffic, options.baseline)
+    given = any(each not in (None, []) for each in (*fixed, options.settings, options.runs))
+    if given or options.workload not in (None, experiment.workload):
         raise UsageError(
-            f"--resume: {options.resume} has the settings of the experiment. Leave out {', '.join(named)}, or start a "
-            "new experiment."
+            f"--resume: {options.resume} has the settings of the experiment. Only --json and --dry-run may go with it."
         )
     source = _source(experiment.workload, experiment.published)
     source.workload = folder.workload()  # the version of the first cell
@@ -270,7 +268,9 @@ def _plan_document(
     return {
         "experiment": experiment.model_dump(mode="json"),
         "models": [
-            access.model_request(batch, artifacts[batch.variant], now + batch.lifetime(experiment, workload))
+            access.model_request(
+                batch, artifacts[batch.variant], now + lifetime(experiment, workload, len(batch.cells))
+            )
             for batch in planned
             if batch.variant in artifacts
         ],

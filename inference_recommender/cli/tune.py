@@ -10,7 +10,7 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from aws_api.session import AwsSession
-from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.cli import arguments
 from inference_recommender.measure.system import cores, machine_description
 from inference_recommender.output import Commands, add_command, stdout_console, tell
@@ -65,9 +65,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
     arguments.add_settings(parser, "tune.KEY", "tune.max_duration_s")
     parser.add_argument(
-        "--instance-type",
-        metavar="TYPE",
-        help="type that this machine represents, for the cost per million",
+        "--instance-type", metavar="TYPE", help="type that this machine represents, for the cost per million"
     )
     parser.add_argument("--runs", type=Path, metavar="DIR", help="parent of the search's folder; default: runs")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a search; no probe is repeated")

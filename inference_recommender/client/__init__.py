@@ -7,14 +7,20 @@
 
 Requests are KServe v2, in the binary form by default. The client retries throttled and failed requests after a wait. It
 does not retry timeouts and requests that cannot succeed. A server's `timeout_s` bounds one attempt. The client starts
-no attempt after its `deadline_s`. A thread publishes the callers' latency to CloudWatch; a metric that cannot be sent
-never fails a request. Many threads may share one client.
+no attempt after its `deadline_s`. A metric that cannot be sent never fails a request. Threads may share one client.
 """
 
-from inference_recommender.client.failures import InferenceFailed, NotAnAnswer, Refused, TimedOut, Unreachable
 from inference_recommender.client.inference import InferenceClient, Retries
 from inference_recommender.client.latency_metric import LatencyMetric
-from inference_recommender.client.servers import HttpServer, SageMakerEndpoint
+from inference_recommender.client.servers import (
+    HttpServer,
+    InferenceFailed,
+    NotAnAnswer,
+    Refused,
+    SageMakerEndpoint,
+    TimedOut,
+    Unreachable,
+)
 from inference_recommender.kserve import CannotEncode
 
 __all__ = [

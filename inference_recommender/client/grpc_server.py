@@ -5,12 +5,9 @@
     with GrpcServer("grpc://spellcheck.internal:8001", "spellcheck") as server:
         answer = InferenceClient(server).infer({"TEXT": [["runing sheos"]]})
 
-ModelInfer has the same tensors as the binary form over HTTP. A request is converted from that form and the answer into
-it, so `InferenceClient` encodes, retries and checks as for the other servers. A channel is one HTTP/2 connection, which
-a network load balancer keeps on one task. So there are several channels, which take turns. The deadline of an attempt
-covers connection, request and answer.
-
-This is a separate module because it needs extra packages.
+A request is converted from the binary form over HTTP and the answer into it. A channel is one HTTP/2 connection, which
+a network load balancer keeps on one task, so several channels take turns. The deadline of an attempt covers connection,
+request and answer.
 """
 
 import itertools
@@ -21,13 +18,17 @@ from urllib.parse import urlsplit
 import grpc
 from tritonclient.grpc import service_pb2
 
-from inference_recommender.client.failures import InferenceFailed, NotAnAnswer, Refused, TimedOut, Unreachable
 from inference_recommender.client.servers import (
     CONNECT_TIMEOUT_S,
     MAX_ANSWER_BYTES,
     TIMEOUT_S,
     TOO_LARGE_ANSWER,
     Closing,
+    InferenceFailed,
+    NotAnAnswer,
+    Refused,
+    TimedOut,
+    Unreachable,
 )
 from inference_recommender.kserve import Body
 from workloads import UsageError
@@ -150,15 +151,10 @@ def _body(answer: Any) -> Body:
     raw = answer.raw_output_contents
     if len(raw) != len(answer.outputs):
         raise NotAnAnswer(f"only {len(raw)} of its {len(answer.outputs)} outputs are raw bytes")
-    outputs = [
-        {
-            "name": output.name,
-            "datatype": output.datatype,
-            "shape": list(output.shape),
-            "parameters": {"binary_data_size": len(data)},
-        }
-        for output, data in zip(answer.outputs, raw, strict=True)
-    ]
+    outputs = []
+    for output, data in zip(answer.outputs, raw, strict=True):
+        form = {"datatype": output.datatype, "shape": list(output.shape)}
+        outputs.append({"name": output.name, **form, "parameters": {"binary_data_size": len(data)}})
     header = json.dumps({"outputs": outputs}).encode()
     return Body(content=b"".join((header, *raw)), header_size=len(header))
 

@@ -1,9 +1,8 @@
 """A call of a model: encodes, sends, retries, decodes, and records the caller's latency.
 
-One deadline bounds the start of each attempt and the waits between attempts. Waits are random up to a bound that
-doubles ("full jitter", https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/), after the server's
-Retry-After. A budget stops retries when too many attempts fail, as in gRPC's clients ("Throttling Retry Attempts and
-Hedged RPCs" in https://github.com/grpc/proposal/blob/master/A6-client-retries.md).
+Waits between attempts are random up to a bound that doubles ("full jitter",
+https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/), after the server's Retry-After. A budget
+stops retries when too many attempts fail (https://github.com/grpc/proposal/blob/master/A6-client-retries.md).
 """
 
 import random
@@ -13,20 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from inference_recommender.client.failures import InferenceFailed, NotAnAnswer
+from inference_recommender.client.servers import InferenceFailed, NotAnAnswer
 from inference_recommender.kserve import Array, Body, NotAResponse, decode, encode
 
 DEADLINE_S = 10.0
-BUDGET = 1_000
-FAILURE_COSTS = 10
+BUDGET, FAILURE_COSTS = 1_000, 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retries:
     """Number of attempts and the waits between them: random up to `first_wait_s`, which doubles up to
-    `longest_wait_s`.
-
-    Use `attempts=1` for a stateful model (a sequence batcher), because each attempt changes its state.
+    `longest_wait_s`. Use `attempts=1` for a stateful model (a sequence batcher).
     """
 
     attempts: int = 3
@@ -56,8 +52,7 @@ class Latency(Protocol):
 
 class Budget:
     """Tokens for the retries of all threads. A failed attempt costs ten tokens and an answer returns one. Requests are
-    retried while more than half of the tokens are left. A server that fails every request gets fewer than 50 retries. A
-    server that fails one attempt in twelve never uses up the tokens.
+    retried while more than half of the tokens are left.
     """
 
     def __init__(self) -> None:
@@ -92,11 +87,8 @@ class InferenceClient:
         """No attempt of a call starts later than `deadline_s` after the call. The server's `timeout_s` bounds each
         attempt.
         """
-        self._server = server
-        self._binary = binary
-        self._deadline_s = deadline_s
-        self._retries = retries or Retries()
-        self._budget = Budget()
+        self._server, self._binary, self._deadline_s = server, binary, deadline_s
+        self._retries, self._budget = retries or Retries(), Budget()
         self._latency = latency
         self._clock_s, self._sleep, self._chance = clock_s, sleep, chance
 

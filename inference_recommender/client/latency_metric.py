@@ -1,11 +1,8 @@
 """Publishes the callers' latency to CloudWatch in the background and on close.
 
 Recording takes a lock and adds to a count. A thread sends once a minute. Data that cannot be sent is logged and sent
-again for up to an hour; a caller never sees the error. The role needs cloudwatch:PutMetricData, which a policy can
-limit to the namespace.
-
-Latencies are published as values and counts, so that CloudWatch can compute percentiles. Values have three significant
-digits: the error is at most 0.5 %, and there are few distinct values. A datum can hold 150.
+again for up to an hour. The role needs cloudwatch:PutMetricData. Latencies are published as values and counts, so that
+CloudWatch can compute percentiles. Values have three significant digits: the error is at most 0.5 %.
 """
 
 import logging
@@ -16,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import boto3
 from botocore.config import Config
@@ -31,8 +28,6 @@ DATA_PER_REQUEST = 20
 """The service allows 1,000, but with all their values they would exceed its limit of 1 MB per request."""
 LEAST_MS = 0.001
 
-T = TypeVar("T")
-
 LatencyCounts = Counter[tuple[int, float]]
 """Counts by minute (its first second since 1970) and latency in ms."""
 
@@ -41,8 +36,7 @@ _log = logging.getLogger(__name__)
 
 class LatencyMetric:
     """Publishes the latency of one workload's callers every `flush_every_s`. `stack` is the CloudFormation stack that
-    serves them, such as "Production-SpellcheckStack". Its alarms watch this metric. `client` is a boto3 client for
-    CloudWatch. Raises `ValueError` for an empty name.
+    serves them. Its alarms watch this metric. `client` is a boto3 client for CloudWatch.
     """
 
     def __init__(
@@ -60,8 +54,7 @@ class LatencyMetric:
                 "one that serves the callers, such as Production-SpellcheckStack. Its alarms watch the metric."
             )
         self._workload, self._stack = workload, stack
-        self._client = client
-        self._clock_s = clock_s
+        self._client, self._clock_s = client, clock_s
         self._counts: LatencyCounts = Counter()
         self._counting, self._sending = threading.Lock(), threading.Lock()
         self._closed = threading.Event()
@@ -142,5 +135,5 @@ def requests(dimensions: Mapping[str, str], counts: Mapping[tuple[int, float], i
         yield {"Namespace": METRIC_NAMESPACE, "MetricData": part}
 
 
-def _parts(values: list[T], size: int) -> Iterator[list[T]]:
+def _parts(values: list[Any], size: int) -> Iterator[list[Any]]:
     return (values[first : first + size] for first in range(0, len(values), size))

@@ -1,9 +1,9 @@
 """Servers that answer KServe v2 requests: any server over HTTP, and a SageMaker endpoint with Triton behind it.
 
-Triton's SageMaker front end accepts the binary form only with a Content-Type of its own, which has the header's size.
+A retry has to be able to succeed, and must not add to the load of a server that is still working on the request.
 
-Timeouts are urllib3's and botocore's. They bound the connection and the wait for each part of the answer. A server that
-sends a few bytes now and then can therefore hold an attempt for longer.
+Triton's SageMaker front end accepts the binary form only with a Content-Type of its own, which has the header's size.
+Timeouts are urllib3's and botocore's. They bound the connection and the wait for each part of the answer.
 """
 
 import re
@@ -11,6 +11,8 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -21,16 +23,8 @@ from botocore.config import Config
 from urllib3 import exceptions as http
 
 from aws_api.errors import translate_aws_errors
-from inference_recommender.client.failures import (
-    InferenceFailed,
-    NotAnAnswer,
-    Refused,
-    TimedOut,
-    Unreachable,
-    retry_after_s,
-)
 from inference_recommender.kserve import Body, NotAResponse
-from workloads import UsageError
+from workloads import ProjectError, UsageError
 
 TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_S = 2.0
@@ -47,6 +41,64 @@ THROTTLED = frozenset({"ThrottlingException", "TooManyRequestsException", "Model
 CONNECTION_FAILURES = (aws.HTTPClientError, aws.ConnectionError, aws.IncompleteReadError)
 NO_CONNECTION = (http.ConnectTimeoutError, aws.ConnectTimeoutError)
 ONCE = urllib3.Retry(False)
+RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 530})
+"""HTTP statuses that are retried: throttling, restarts and errors of the server. 530 is SageMaker's
+InternalDependencyException."""
+
+
+class InferenceFailed(ProjectError):
+    """Base of every failed request."""
+
+    exit_code = 3
+    may_retry = False
+    """Whether it is safe and useful to send the request again."""
+    retry_after_s: float | None = None
+
+
+class Refused(InferenceFailed):
+    """The server answered with an error."""
+
+    def __init__(self, where: str, status: int, message: str, retry_after_s: float | None = None) -> None:
+        self.status = status
+        self.may_retry = status in RETRYABLE_STATUSES
+        self.retry_after_s = retry_after_s
+        super().__init__(f"{where} answered {status}: {message[:500]}")
+
+
+class Unreachable(InferenceFailed):
+    """No connection, or it broke before the answer. An untrusted certificate or unknown host name is not retried."""
+
+    def __init__(self, where: str, why: object, may_retry: bool = True) -> None:
+        self.may_retry = may_retry
+        super().__init__(f"{where} cannot be reached: {why}")
+
+
+class TimedOut(InferenceFailed):
+    """No answer in time. Not retried, because the server may still work on the request."""
+
+    def __init__(self, where: str, timeout_s: float) -> None:
+        super().__init__(f"{where} gave no answer within {timeout_s:.3g} s.")
+
+
+class NotAnAnswer(InferenceFailed):
+    """The answer is not a KServe v2 response, or is larger than `max_answer_bytes`."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The answer is not a KServe v2 response: {why}.")
+
+
+def retry_after_s(value: str | None, now_s: float) -> float | None:
+    """Returns the seconds of a Retry-After header (RFC 9110, 10.2.3: seconds or an HTTP date), or None if it cannot be
+    read. `now_s` is in seconds since 1970.
+    """
+    text = (value or "").strip()
+    if re.fullmatch(r"[0-9]{1,9}", text):
+        return float(text)
+    try:
+        at = parsedate_to_datetime(text)
+        return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now_s)
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return None
 
 
 class Closing:
@@ -63,10 +115,7 @@ class Closing:
 
 
 class HttpServer(Closing):
-    """Sends requests to a model of the server at `url` (http://host:8000).
-
-    `timeout_s` bounds one attempt. An answer has at most `max_answer_bytes`.
-    """
+    """Sends requests to a model of the server at `url` (http://host:8000). `timeout_s` bounds one attempt."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The report of an experiment: all cells in one table, the recommended one, and plots. Pure."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,13 +14,7 @@ from inference_recommender.report.configuration import configuration_table
 from inference_recommender.report.document import Plot, Report, Table, Value, objective_text, table
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.plots import BLUE, GREEN, GREY, ORANGE, RED, asked, drawn, legend, new_figure
-from inference_recommender.report.sections import (
-    COLD_START,
-    OTHER_PAYLOADS,
-    fleet_highlights,
-    generator_table,
-    present,
-)
+from inference_recommender.report.sections import COLD_START, OTHER_PAYLOADS, fleet_highlights, generator_table, present
 from workloads import InstanceGroup, RandomWeights, Serving, Workload
 from workloads.instances import InstanceShape, instance_shape, shapes_source
 
@@ -55,8 +49,9 @@ RATIOS = (
     ("p95_ratio", "P95 ×", ".2f"),
     ("cost_ratio", "$/1M ×", ".2f"),
 )
-ROW_IN, LEAST_IN, WIDTH_IN = 0.34, 2.6, 5.4
-WIDE_IN = (10.6, 4.2)
+ROW_IN, LEAST_IN, WIDTH_IN, WIDE_IN = 0.34, 2.6, 5.4, (10.6, 4.2)
+FAR = 3.0
+"""A limit above all latencies by this factor is not drawn."""
 MARKERS = "osD^vP*X"
 """One for each instance type, in turn."""
 
@@ -75,10 +70,10 @@ def experiment_report(name: str, result: ExperimentResult, inputs: FolderInputs)
         name=name,
         workload=workload.name,
         description=workload.description,
-        objective=objective_text(result.objective),
+        objective=objective_text(result.workload.latency_objective),
         verdict="unknown" if result.why_no_verdict else "met" if chosen else "missed",
         decision=decision,
-        highlights=tuple(fleet_highlights(chosen, result.objective)) if chosen else (),
+        highlights=tuple(fleet_highlights(chosen, result.workload.latency_objective)) if chosen else (),
         cautions=local_caution(origin.measured_on, origin.machine),
         tables=present(
             [
@@ -95,7 +90,6 @@ def experiment_report(name: str, result: ExperimentResult, inputs: FolderInputs)
         ),
         environment={
             "fingerprint": inputs.fingerprint(origin.machine, origin.measured_on, model_text(workload), origin.traffic),
-            "experiment": experiment.name,
             "published as": experiment.published or "not published: the workload's own model and load",
             "model": model_text(workload),
             "measured on": f"{origin.measured_on}: {origin.machine}",
@@ -148,7 +142,7 @@ def _notes(result: ExperimentResult) -> Iterator[str]:
         f"Pareto front of latency and {'cost per million' if result.is_priced else 'invocations per minute'}."
     )
     yield "Rates are per instance. Instances and costs are of the fleet for the peak."
-    if (rows := result.objective.rows_per_invocation) > 1:
+    if (rows := result.workload.latency_objective.rows_per_invocation) > 1:
         yield f"An invocation has {rows} rows; $/1M is of invocations."
     if base := result.experiment.baseline:
         yield (
@@ -190,18 +184,10 @@ def experiment_plots(result: ExperimentResult) -> dict[str, Plot]:
     shown = {"Latency against cost" if result.is_priced else "Latency against throughput": _tradeoff(result)}
     if any(row.p95_ms is not None for row in result.rows):
         shown["Latency"] = _latencies(result)
-    speed_up = "invocations per minute over those of the baseline's variant, same type"
-    for title, label, value in (
-        ("Throughput of one instance", "invocations per minute, per instance", lambda row: row.rate),
-        ("Speed-up by optimisation", speed_up, result.speed_up),
-        ("GPU utilisation", "in the busiest minute, %", lambda row: row.gpu_utilization_percent),
-    ):
-        if rows := [row for row in result.rows if value(row) is not None]:
-            figure, axes = _rows(rows, label)
-            lengths = [value(row) or 0.0 for row in rows]
-            axes.barh(range(len(rows)), lengths, color=_colours(result, rows), height=0.62)
-            shown[title] = drawn(figure)
-    return shown
+    rows = [row for row in result.rows if row.rate]
+    figure, axes = _rows(rows, "invocations per minute, per instance")
+    axes.barh(range(len(rows)), [row.rate or 0.0 for row in rows], color=_colours(result, rows), height=0.62)
+    return {**shown, "Throughput of one instance": drawn(figure)}
 
 
 def _tradeoff(result: ExperimentResult) -> Plot:
@@ -221,7 +207,9 @@ def _tradeoff(result: ExperimentResult) -> Plot:
         axes.add_line(Line2D([], [], color=BLUE, marker=marker, linestyle="", label=name))
     for cell in front:
         axes.annotate(cell.variant, points[cell], xytext=(8, 4), textcoords="offset points", color=ORANGE)
-    _draw_limit(axes, result, [y for _, y in points.values()], axes.axhline)
+    limit_ms = result.workload.latency_objective.model_latency_ms
+    if limit_ms <= FAR * max(y for _, y in points.values()):
+        axes.axhline(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=asked(result.workload.latency_objective))
     axes.set(xlabel="USD per million invocations at capacity" if costs else "invocations per minute, per instance")
     p95 = all(row.p95_ms is not None for row in known)
     axes.set(ylabel="P95 model latency, ms" if p95 else "model latency, ms", ylim=(0, None))
@@ -241,7 +229,9 @@ def _latencies(result: ExperimentResult) -> Plot:
         ends = [value for value in (known.p50, known.p95, known.p99) if value is not None]
         axes.plot([min(ends), max(ends)], [number, number], color=colour, linewidth=3, alpha=0.45)
         axes.plot([row.p95_ms or 0], [number], color=colour, marker="o")
-    _draw_limit(axes, result, [row.p95_ms or 0 for row in rows], axes.axvline)
+    limit_ms = result.workload.latency_objective.model_latency_ms
+    if limit_ms <= FAR * max(row.p95_ms or 0 for row in rows):
+        axes.axvline(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=asked(result.workload.latency_objective))
     legend(figure, axes, columns=1)
     return drawn(figure)
 
@@ -271,14 +261,3 @@ def _colours(result: ExperimentResult, rows: Sequence[CellResult]) -> list[str]:
         return BLUE if row.candidate and row.candidate.meets_objective else GREY
 
     return [colour(row) for row in rows]
-
-
-def _draw_limit(
-    axes: Axes, result: ExperimentResult, latencies_ms: Sequence[float], draw: Callable[..., object]
-) -> None:
-    """Draws the limit as a line, or only its legend if the limit is far above all figures."""
-    limit_ms, text = result.objective.model_latency_ms, asked(result.objective)
-    if limit_ms > 3 * max(latencies_ms):
-        axes.plot([], [], color=RED, linestyle="--", linewidth=1.2, label=f"{text}, beyond this scale")
-    else:
-        draw(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=text)

@@ -13,8 +13,15 @@ from pathlib import Path
 
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.experiment.plan import CellBatch, Experiment, batches, cell_lifetime, job_plan
-from inference_recommender.experiment.resources import ExperimentAccess
+from inference_recommender.experiment.plan import (
+    LONGEST_NAME,
+    CellBatch,
+    Experiment,
+    ExperimentAccess,
+    batches,
+    job_plan,
+    lifetime,
+)
 from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.measure.job import JobFailed, JobSource
 from inference_recommender.measure.job_service import Sleep
@@ -28,8 +35,6 @@ from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder
 from workloads import Interrupted, ModelArtifact, NoVerdict, Unavailable, WorkloadFolder
 from workloads.instances import instance_shape
-
-LONGEST_CELL_NAME = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,22 +61,20 @@ class ExperimentRun:
             traffic=self.experiment.traffic,
         )
 
-    def with_gpus(
-        self, measured: Measurement, production_variant: str | None, began: datetime, ended: datetime
-    ) -> Measurement:
+    def with_gpus(self, measured: Measurement, variant: str, began: datetime, ended: datetime) -> Measurement:
         """Adds the utilisation of a GPU, if the instance has any and CloudWatch has the metric."""
         shape = instance_shape(measured.instance_type)
-        if not shape or not shape.gpus or production_variant is None:
+        if not shape or not shape.gpus:
             return measured
-        of_all = self.account.gpu_utilization(measured.endpoint_name, production_variant, began, ended)
+        of_all = self.account.gpu_utilization(measured.endpoint_name, variant, began, ended)
         of_one = None if of_all is None else of_all / shape.gpus
         return measured.model_copy(update={"gpu_utilization_percent": of_one})
 
 
 def measure(run: ExperimentRun) -> tuple[Measurement, ...]:
-    """Returns every cell's measurement in the experiment's order. A failed test has a reason instead of figures.
+    """Returns every cell's measurement in the experiment's order; a failed test has a reason. The folder keeps them.
 
-    Raises `Interrupted`, or an `AwsUnavailable` that concerns more than one job. The folder keeps the measurements.
+    Raises `Interrupted`, or an `AwsUnavailable` that concerns more than one job.
     """
     folder = run.folder
     for batch in folder.batches():
@@ -91,7 +94,7 @@ def measure(run: ExperimentRun) -> tuple[Measurement, ...]:
 def _measure_batch(run: ExperimentRun, batch: CellBatch) -> None:
     account, artifact = run.account, run.artifacts[batch.variant]
     account.upload_archive(run.access.archive_url(artifact), run.archives[batch.variant])
-    expires_at = datetime.now(UTC) + batch.lifetime(run.experiment, run.source.workload)
+    expires_at = datetime.now(UTC) + lifetime(run.experiment, run.source.workload, len(batch.cells))
     account.make_model(run.access.model_request(batch, artifact, expires_at))
     try:
         (_measure_by_load_tests if run.experiment.load == "load-test" else _measure_by_job)(run, batch)
@@ -102,35 +105,31 @@ def _measure_batch(run: ExperimentRun, batch: CellBatch) -> None:
 
 
 def _measure_by_job(run: ExperimentRun, batch: CellBatch) -> None:
-    """Creates or continues the batch's job, and records every cell; if interrupted, those whose test has ended.
-
-    Raises `Interrupted`, or an `AwsUnavailable` that is not about this job.
-    """
+    """Creates or continues the batch's job, and records every cell; if interrupted, those whose test has ended."""
     job, workload, why = run.folder.job(batch), run.source.workload, "The job has no result of it."
     plan = job_plan(run.experiment, batch, workload, run.access.tested_model(workload.name, batch.name))
     source = JobSource(plan=plan, account=run.account, sleep=run.sleep)
+    interrupted: Interrupted | None = None
     try:
         measure_by(source, job, run.progress, run.subject(batch.variant))
     except (JobFailed, NoVerdict) as error:
         why = str(error)
-    except Interrupted:
-        if (job.path / "measurements.json").exists():
-            _record(run, batch, source, why=None)
-        raise
-    _record(run, batch, source, why)
-
-
-def _record(run: ExperimentRun, batch: CellBatch, source: JobSource, why: str | None) -> None:
-    """Records the job's cells and their origin; without a `why`, only cells whose test has ended."""
-    job = run.folder.job(batch)
+    except Interrupted as error:
+        if not (job.path / "measurements.json").exists():
+            raise
+        interrupted = error
     described, origin = job.description(), source.provenance(job)
     changes = {} if origin.measured_on == "local" else {"machine": "Amazon SageMaker"}
     run.folder.keep_origin(origin.model_copy(update=changes))
     began, ended = (datetime.fromisoformat(time) for time in (described["CreationTime"], origin.measured_at))
     endpoints = (result["EndpointConfiguration"] for result in results(described, job.steps()))
-    variants = {endpoint["EndpointName"]: endpoint.get("VariantName") for endpoint in endpoints}
-    tests = (run.with_gpus(one, variants.get(one.endpoint_name), began, ended) for one in _tests(job, batch, why))
-    run.folder.keep_cells(tests)
+    variants = {endpoint["EndpointName"]: endpoint.get("VariantName", VARIANT) for endpoint in endpoints}
+    run.folder.keep_cells(
+        run.with_gpus(one, variants.get(one.endpoint_name, VARIANT), began, ended)
+        for one in _tests(job, batch, None if interrupted else why)
+    )
+    if interrupted:
+        raise interrupted
 
 
 def _tests(job: RunFolder, batch: CellBatch, why: str | None) -> Iterator[Measurement]:
@@ -150,16 +149,13 @@ def _tests(job: RunFolder, batch: CellBatch, why: str | None) -> Iterator[Measur
 
 
 def _measure_by_load_tests(run: ExperimentRun, batch: CellBatch) -> None:
-    """Measures each remaining cell on its endpoint, and records it before the next one starts.
-
-    Uses the endpoint that a killed run left behind. Raises `Interrupted` or an `AwsUnavailable`.
-    """
+    """Measures each remaining cell on an endpoint, perhaps one that a killed run left behind, and records it."""
     for number, cell in enumerate(batch.cells, start=1):
         if cell in run.folder.measured():
             continue
         began, job = datetime.now(UTC), RunFolder(run.folder.job(batch).path / cell.instance_type)
         try:
-            measured = _measure_on_endpoint(run, batch, f"{batch.name[:LONGEST_CELL_NAME]}-{number}", job)
+            measured = _measure_on_endpoint(run, batch, f"{batch.name[: LONGEST_NAME - 3]}-{number}", job)
         except AwsUnavailable:
             raise
         except (Unavailable, NoVerdict) as error:
@@ -178,7 +174,7 @@ def _measure_on_endpoint(run: ExperimentRun, batch: CellBatch, name: str, job: R
         name=name,
         model=batch.name,
         variant={"InstanceType": job.path.name, **ami},
-        lifetime_s=cell_lifetime(run.experiment, workload).total_seconds(),
+        lifetime_s=lifetime(run.experiment, workload).total_seconds(),
     )
     run.progress.update(ProgressUpdate(job_name=name, status="endpoint Creating", elapsed_s=0.0, expected_s=600))
     with temporary_endpoint(run.account, spec, run.sleep):

@@ -10,15 +10,14 @@ speed-up is to the baseline's variant on the cell's own instance type: the effec
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from inference_recommender.experiment.plan import Cell, CellBatch, Experiment
-from inference_recommender.experiment.resources import ExperimentAccess
+from inference_recommender.experiment.plan import Cell, CellBatch, Experiment, ExperimentAccess
 from inference_recommender.measure.job_requests import traffic_pattern
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide, why_invalid
 from inference_recommender.sizing.fleet import cost_per_million_usd
 from inference_recommender.sizing.prices import job_price
-from workloads import Candidate, LatencyObjective, Provenance, UsageError, Workload
+from workloads import Candidate, Provenance, UsageError, Workload
 
 PLAN, ACCESS, ORIGIN = "experiment.json", "access.json", "origin.json"
 
@@ -128,10 +127,6 @@ class ExperimentResult:
     """The cheapest that meets the objective."""
     why_no_verdict: str | None
     """The reason if nothing is recommended for lack of evidence."""
-
-    @property
-    def objective(self) -> LatencyObjective:
-        return self.workload.latency_objective
 
     @property
     def baseline(self) -> CellResult | None:

@@ -10,10 +10,9 @@ PLAN.json, for example (`load_generator/plan.py` has every key):
 
 stdout holds one JSON document per line: started, window…, finished. SIGINT and SIGTERM end the run in good order, and
 so does the end of the program that reads stdout. A request without its whole answer within request_timeout_s has
-failed, as has one without an answer when the run is over. Users of whose time more than 1 % went to what failed allow
-no verdict, and a target that answers nothing for request_timeout_s ends the run. Exit codes: 0 the run is valid; 2 the
-plan or its payloads; 3 the target failed or AWS refuses; 4 no verdict may be drawn: generator lagged, machine stalled,
-too many errors, too few samples; 70 unforeseen, a log is named.
+failed. A target that answers nothing for request_timeout_s ends the run. Exit codes: 0 the run is valid; 2 the plan or
+its payloads; 3 the target failed or AWS refuses; 4 no verdict: generator lagged, machine stalled, too many errors (more
+than 1 % of the requests or of the users' time), too few samples; 70 internal error, a log is named.
 """
 
 import argparse
@@ -34,15 +33,8 @@ from inference_recommender.load_generator.load_run import Run, Window
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.requests import Outgoing, outgoing, read_payloads
 from inference_recommender.load_generator.self_watch import SelfWatch
-from inference_recommender.load_generator.summary import (
-    INVALID,
-    TARGET_FAILED,
-    MeasuredRun,
-    summarise,
-    why_invalid,
-    write_results,
-)
-from workloads import Unavailable, UsageError
+from inference_recommender.load_generator.summary import MeasuredRun, summarise, why_invalid, write_results
+from workloads import NoVerdict, Unavailable, UsageError
 from workloads.files import replacing
 from workloads.program import exit_code, foreseen
 
@@ -56,12 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "plan", type=Path, metavar="PLAN.json", help="a LoadPlan: target, payloads, traffic, conditions"
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="folder for records.npz and summary.json"
-    )
+    parser.add_argument("plan", type=Path, metavar="PLAN.json", help="target, payloads, traffic and conditions")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the results")
     options = parser.parse_args(arguments)
     plan = LoadPlan.from_json(options.plan)
     sent = outgoing(plan, read_payloads(plan.payloads))
@@ -85,7 +73,7 @@ async def run_plan(plan: LoadPlan, sent: Outgoing, out: Path, clock: Clock = SYS
     """Sends the load, prints its events, writes its files to the folder `out`, and returns the exit code."""
 
     def report(window: Window) -> None:
-        if not _print(window.as_event()):
+        if not _print({"event": "window", **asdict(window)}):
             run.stop()
 
     run = Run(plan, sent, report, clock)
@@ -116,12 +104,12 @@ def _finish(measured: MeasuredRun, plan: LoadPlan, out: Path) -> int:
     summary = summarise(measured, plan.stopping_conditions)
     target_failed = summary.ended.startswith("target failed")
     invalid = None if target_failed or summary.ended == "stopped" else why_invalid(summary)
-    code = TARGET_FAILED if target_failed else INVALID if invalid else 0
+    code = Unavailable.exit_code if target_failed else NoVerdict.exit_code if invalid else 0
     reason = invalid or summary.ended
     try:
         write_results(out, {**asdict(summary), "reason": reason}, measured.requests)
     except OSError as error:
-        code, reason = TARGET_FAILED, f"{error.filename} cannot be written: {error.strerror}"
+        code, reason = Unavailable.exit_code, f"{error.filename} cannot be written: {error.strerror}"
         print(f"{reason}. Free some space. The files written before it are in {out}.", file=sys.stderr)
     _print({"event": "finished", "reason": reason})
     return code

@@ -23,10 +23,8 @@ MOST_HEAD_BYTES = 64 << 10
 OK = (b"HTTP/1.1 200 ", b"HTTP/1.1 200\r")
 DECISIVE = re.compile(rb"\n(content-length|connection|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*)")
 """Headers that define the end of an answer and whether another may follow, in lower case."""
-LENGTH_DIGITS = 9
 MORE_THAN_AN_ANSWER = "it sends more than an answer to each request"
-ONE_IN = 1000
-SHOWN_CHARACTERS = 100
+LENGTH_DIGITS, ONE_IN, SHOWN_CHARACTERS = 9, 1000, 100
 JSON_SIZE = re.compile(rb"json-header-size=([0-9]{1,15})")
 
 Complaint = Callable[[bytes, int | None], str | None]
@@ -34,9 +32,8 @@ Complaint = Callable[[bytes, int | None], str | None]
 
 
 def whole_head(data: bytes) -> tuple[int, bool] | None:
-    """Returns the length of an answer of status 200 that starts with `data`, and whether its connection stays open.
-
-    Returns None if these bytes do not show it.
+    """Returns the length of an answer of status 200 that starts with `data`, and whether its connection stays open, or
+    None if these bytes do not show it.
     """
     return _read(data[: data.find(b"\r\n\r\n") + 2])
 
@@ -165,9 +162,5 @@ def not_kserve(content: bytes, header_size: int | None) -> str | None:
         why = None if read_outputs(content, header_size) else "it has no output"
     except ValueError as error:
         why = str(error)
-    return why and f"is no KServe v2 response: {_beginning(content)} ({why})"
-
-
-def _beginning(content: bytes) -> str:
-    text = content[:SHOWN_CHARACTERS].decode("utf-8", "replace")
-    return f"{text}…" if len(content) > SHOWN_CHARACTERS else text or "it is empty"
+    shown = content[:SHOWN_CHARACTERS].decode("utf-8", "replace") or "it is empty"
+    return why and f"is no KServe v2 response: {shown}{'…' * (len(content) > SHOWN_CHARACTERS)} ({why})"

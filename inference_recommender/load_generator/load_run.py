@@ -7,9 +7,8 @@ stopping conditions are the API's. The service applies them to whole minutes, a 
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -47,10 +46,6 @@ class Window:
     stalled_s: float
     histogram: tuple[tuple[float, int], ...]
     """(latency in ms, count) of the successful requests: `records.histogram`."""
-
-    def as_event(self) -> dict[str, Any]:
-        """Returns the window as the JSON document that the generator prints."""
-        return {"event": "window", **asdict(self)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,16 +90,14 @@ class Run:
         """Seconds since the epoch; 0 until the load begins."""
         self.duration_s = 0.0
         """Seconds from the first user to the reason to end, without what drained later."""
-        self._plan = plan
-        self._clock = clock
+        self._plan, self._clock = plan, clock
         self._conditions = plan.stopping_conditions.of_one_in(plan.share.of)
         self._outgoing = outgoing
         self._signing: asyncio.Task[None] | None = None
         self._load = load(plan, outgoing, self.log, clock)
         self._on_window = on_window
         self._stopped = asyncio.Event()
-        self._last_success_s = 0.0
-        self._slowest_s = 0.0
+        self._last_success_s = self._slowest_s = 0.0
         self._ticks: list[float] = []
         """For each tick the moment at which it was due, and its delay in seconds."""
         self._stalls = StallWatch(clock)

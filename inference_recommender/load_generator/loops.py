@@ -1,6 +1,4 @@
-"""The two kinds of load: users in a closed loop and arrivals in an open loop.
-
-Closed loop: users join and leave by a schedule. Each user sends its next request when its last one returned.
+"""The two kinds of load. Closed loop: each user sends its next request when its last one returned.
 
 Open loop: requests are due at moments that are fixed before the run, so a slow service cannot reduce the load
 (coordinated omission). A due request waits for a free connection; its latency from intended send includes the wait.
@@ -10,8 +8,9 @@ import asyncio
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from inference_recommender.load_generator.clock import Alarm, Clock
+from inference_recommender.load_generator.clock import Clock
 from inference_recommender.load_generator.http import Connection, Pool
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Schedule, Share, arrival_times, schedule
 from inference_recommender.load_generator.records import RequestLog
@@ -73,18 +72,16 @@ class OpenLoop:
         self.end_s = arrivals.duration_in_seconds
         self.lags_s = array("d")
         """Due moment and delay of each request that found a free connection."""
-        self._clock = clock
-        self._now = clock.now
+        self._clock, self._now, self._log = clock, clock.now, log
         self._share = share
         self._times_s = arrival_times(arrivals)[share.index :: share.of]
         self._connections = max(share.count(arrivals.connections), 1)
         self._requests = outgoing.requests
-        self._log = log
         self._moments: list[float] = []
         """When each request is due on the run's clock. Empty before the start."""
         self._next = 0
         self._idle: list[Connection] = []
-        self._alarm: Alarm | None = None
+        self._alarm: Any = None
 
     async def prepare(self) -> None:
         """Connects, so that no latency includes a handshake. Does not wait after a failure."""
@@ -105,9 +102,9 @@ class OpenLoop:
         self._moments = self._moments[: bisect_right(self._moments, ended)]
         while self._next < len(self._moments) and self._now() < ended + BACKLOG_S:
             await asyncio.sleep(0.01)
-        unsent, self._moments = self._moments[self._next :], []
-        for moment in unsent:
+        for moment in self._moments[self._next :]:
             self._log.add_unfinished(moment)
+        self._moments = []
         if self._alarm is not None:
             self._alarm.close()
             self._alarm = None

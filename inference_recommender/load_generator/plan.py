@@ -56,8 +56,9 @@ class TrafficPattern(ApiShape):
 
     @model_validator(mode="after")
     def _has_its_variant(self) -> Self:
-        if (self.traffic_type == "STAIRS") != (self.stairs is not None) or (self.traffic_type == "PHASES") != bool(
-            self.phases
+        if (self.stairs is not None, bool(self.phases)) != (
+            self.traffic_type == "STAIRS",
+            self.traffic_type == "PHASES",
         ):
             raise ValueError(f"TrafficType {self.traffic_type} needs {self.traffic_type.title()} and nothing else.")
         return self
@@ -116,12 +117,6 @@ class Share(Document):
     index: Annotated[int, Field(ge=0)]
     of: Annotated[int, Field(ge=1)]
 
-    @model_validator(mode="after")
-    def _is_one_of_them(self) -> Self:
-        if self.index >= self.of:
-            raise ValueError(f"index is {self.index}; of {self.of} generators the last has {self.of - 1}.")
-        return self
-
     def count(self, of_all: int) -> int:
         """Returns how many of `of_all` users or connections, assigned in turn, are this generator's."""
         return max(of_all - self.index + self.of - 1, 0) // self.of
@@ -130,13 +125,8 @@ class Share(Document):
 class LoadPlan(Document):
     """One run: its target, payloads, traffic and stopping conditions."""
 
-    url: Annotated[
-        str | None,
-        Field(
-            pattern=r"^(https?://[^/]+|http\+unix://%2[Ff][^/]*)/.*$",
-            description="http, https, or http+unix with the percent-encoded path of a Unix socket.",
-        ),
-    ] = None
+    url: Annotated[str | None, Field(pattern=r"^(https?://[^/]+|http\+unix://%2[Ff][^/]*)/.*$")] = None
+    """http, https, or http+unix with the percent-encoded path of a Unix socket."""
     endpoint: NamedEndpoint | None = None
     headers: dict[str, str] = {}
     payloads: Path = Field(description="A tar.gz of request bodies, one file each.")
@@ -144,9 +134,8 @@ class LoadPlan(Document):
     traffic_pattern: TrafficPattern | None = None
     arrivals: Arrivals | None = None
     share: Share = Share(index=0, of=1)
-    start_at: float | None = Field(
-        default=None, description="Seconds since the epoch, so that several start together; default: at once."
-    )
+    start_at: float | None = None
+    """Seconds since the epoch, so that several start together; None: at once."""
     stopping_conditions: StoppingConditions = StoppingConditions()
     job_duration_s: Annotated[float | None, Field(gt=0, description="Cuts the traffic.")] = None
     request_timeout_s: Annotated[float, Field(ge=0.1, le=3600.0)] = REQUEST_TIMEOUT_S

@@ -1,8 +1,7 @@
 """The generator as a child process: started with a plan, read while it runs, stopped in good order.
 
 Leaving the `with` early, also by Ctrl-C, ends the run as a signal does: the measurements are kept and `outcome()`
-returns them. A generator whose parent was killed ends at its next window. Several threads may each have a generator,
-and `request_stop` may be called from another thread.
+returns them. A generator whose parent was killed ends at its next window.
 """
 
 import json
@@ -19,9 +18,8 @@ from inference_recommender.load_generator.plan import LoadPlan
 from workloads import ROOT
 
 COMMAND = (sys.executable, "-m", "inference_recommender.load_generator")
-GRACE_S = 120.0
-"""Seconds between SIGTERM and SIGKILL: longer than draining and writing tens of millions of requests take."""
-LOG_TAIL = 600
+GRACE_S, LOG_TAIL = 120.0, 600
+"""Seconds between SIGTERM and SIGKILL, and characters of the log that a crash shows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,8 +1,7 @@
 """The requests of a run: when each was due, sent and answered, and its status.
 
-In a closed loop a user's next request is due when its last one returned. In an open loop a request is due at its
-arrival, which is fixed before the run. The delay of the send is the time for which the generator, or a full set of
-connections, held the request back.
+In a closed loop a user's next request is due when its last one returned, in an open loop at its arrival. Its send may
+be later if the generator, or a full set of connections, held it back.
 """
 
 import math
@@ -30,6 +29,7 @@ COLUMNS = ("intended_s", "sent_s", "finished_s", "status")
 BIN_WIDTH = 0.01
 """Width of a histogram's bin in the logarithm, so that a latency is at most 0.5 % off (DDSketch: VLDB 2019)."""
 LOWEST_MS = 1e-3
+Percentiles = dict[str, float | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -61,7 +61,7 @@ class SentRequests:
 
     @property
     def successful_ms(self) -> Floats:
-        """The latencies of the successful requests."""
+        """Latencies of the successful requests."""
         return self.latencies_ms[self.succeeded]
 
     @property
@@ -104,7 +104,7 @@ class SentRequests:
         return cls(**columns, unfinished_intended_s=np.sort(joined["unfinished_intended_s"]), stalls_s=stalls)
 
 
-def percentiles(latencies_ms: Floats) -> dict[str, float | None]:
+def percentiles(latencies_ms: Floats) -> Percentiles:
     """Returns p50, p90, p95, p99 and the maximum, or None for each without latencies."""
     if not len(latencies_ms):
         return dict.fromkeys(PERCENTILES)
@@ -140,13 +140,9 @@ class RequestLog:
         """The clock's reading at the start of the run."""
         self.first_error: str | None = None
         self.unserved_s = 0.0
-        """Seconds that connections spent on requests without success and on failed connects. In a closed loop there
-        were fewer users than planned for this time."""
-        self._intended = array("d")
-        self._sent = array("d")
-        self._finished = array("d")
-        self._status = array("h")
-        self._unfinished = array("d")
+        """Seconds that connections spent on requests without success and on failed connects."""
+        self._intended, self._sent, self._finished = array("d"), array("d"), array("d")
+        self._status, self._unfinished = array("h"), array("d")
 
     def add(self, intended: float, sent: float, finished: float, status: int) -> None:
         """Appends a request that was answered, or whose connection failed."""

@@ -1,10 +1,8 @@
 """The requests of a run as complete HTTP/1.1 messages, made before the clock starts, and their target.
 
-A target is a URL or a SageMaker endpoint by name. boto3 gives the address, region and credentials of an endpoint, so
-its environment variables, profiles and roles apply. The requests themselves do not go through boto3.
-
-Requests to an endpoint have a Signature Version 4, which is valid for five minutes. After the start they are signed
-again one at a time over `CYCLE_S`, so the sending loop is delayed by one signature (0.1 ms) at most.
+A target is a URL or a SageMaker endpoint by name. boto3 gives the address, region and credentials of an endpoint.
+Requests to it have a Signature Version 4, which is valid for five minutes. After the start they are signed again one at
+a time over `CYCLE_S`, so the sending loop is delayed by one signature (0.1 ms) at most.
 """
 
 import asyncio
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from botocore.credentials import ReadOnlyCredentials
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
-SERVICE = "sagemaker"
-"""The service name in the signatures of requests to the runtime."""
 CYCLE_S = 120.0
 """Seconds in which every request is signed again once."""
 PAYLOAD_LIMITS = Limits(entries=100_000, bytes=1 << 30)
@@ -49,12 +45,8 @@ class Target:
         parts = urlsplit(url)
         if parts.scheme == "http+unix":
             return cls(url=url, host="localhost", port=DEFAULT_PORTS["http"], tls=False, socket=unquote(parts.netloc))
-        return cls(
-            url=url,
-            host=parts.hostname or "",
-            port=parts.port or DEFAULT_PORTS[parts.scheme],
-            tls=parts.scheme == "https",
-        )
+        port = parts.port or DEFAULT_PORTS[parts.scheme]
+        return cls(url=url, host=parts.hostname or "", port=port, tls=parts.scheme == "https")
 
     @property
     def authority(self) -> str:
@@ -106,9 +98,7 @@ def outgoing(plan: LoadPlan, bodies: Sequence[bytes]) -> Outgoing:
     )
 
 
-def _signer(
-    endpoint: NamedEndpoint, headers: Mapping[str, str], bodies: Sequence[bytes]
-) -> "tuple[Signer, str | None]":
+def _signer(endpoint: NamedEndpoint, headers: dict[str, str], bodies: Sequence[bytes]) -> "tuple[Signer, str | None]":
     import boto3  # only a run against an endpoint by name needs it
     from botocore.exceptions import NoRegionError
     from botocore.httpsession import get_cert_path
@@ -171,5 +161,5 @@ class Signer:
         from botocore.awsrequest import AWSRequest
 
         request = AWSRequest(method="POST", url=self.target.url, data=body, headers=dict(self.headers))
-        SigV4Auth(credentials, SERVICE, self.region).add_auth(request)
+        SigV4Auth(credentials, "sagemaker", self.region).add_auth(request)
         return self.target.message(dict(request.headers.items()), body)

@@ -13,26 +13,18 @@ from typing import Any
 import numpy as np
 
 from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE, NeverSettled, SustainedLoad, capacity, sustained
-from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.statistics import samples_needed
+from inference_recommender.capacity.statistics import Limit, samples_needed
 from inference_recommender.load_generator.load_run import TRAFFIC_ENDED
 from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions
 from inference_recommender.load_generator.process import Outcome
-from inference_recommender.load_generator.records import TIMED_OUT, SentRequests, percentiles
-from inference_recommender.load_generator.self_watch import (
-    LAGGED,
-    MAX_STALLED_SHARE,
-    STALLED,
-    SelfWatch,
-    stalled_between,
-)
+from inference_recommender.load_generator.records import TIMED_OUT, Percentiles, SentRequests, percentiles
+from inference_recommender.load_generator.self_watch import LAGGED, STALLED, SelfWatch, stalled_between
 from workloads import NoVerdict, Unavailable
 from workloads.files import replace_text
 
-TARGET_FAILED = Unavailable.exit_code
-INVALID = NoVerdict.exit_code
-
 DEFAULT_PERCENTILE = "P95"
+MAX_STALLED_SHARE = 0.5
+WATCHED = ("cpu_share", "lag_ms")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,9 +59,9 @@ class LoadSummary(RunFacts):
     percentile: str
     warm_up_s: float | None
     """The whole run if its latency never settled. None if the run does not show it."""
-    client_latency_ms: dict[str, float | None]
+    client_latency_ms: Percentiles
     """From the actual send, in a stretch of time at that rate, or in the whole run."""
-    client_latency_from_intended_ms: dict[str, float | None]
+    client_latency_from_intended_ms: Percentiles
     """From the intended send. A request without an answer counts with its wait so far."""
     invocations: int
     """Requests that were due: successes and errors."""
@@ -121,13 +113,11 @@ def why_invalid(summary: LoadSummary) -> str | None:
         return complaint
     if summary.stalled_s > summary.duration_s * MAX_STALLED_SHARE:
         return f"{STALLED} for {summary.stalled_s / summary.duration_s * 100:.0f} % of the run"
-    failed, first = f"{summary.errors} of {summary.invocations} requests", f"; the first: {_first_error(summary)}"
-    share = summary.unserved_share
+    failed, share = f"{summary.errors} of {summary.invocations} requests", summary.unserved_share
     if summary.errors > summary.invocations * MAX_ERROR_SHARE:
-        return f"too many errors: {failed} failed{_without_answer(summary)}{first}"
+        return f"too many errors: {failed} failed{_details(summary)}"
     if share is not None and share > MAX_ERROR_SHARE:
-        of_time = f"{share:.0%} of the users' time went to what failed"
-        return f"too many errors: {of_time}, {failed}{_without_answer(summary)}{first}"
+        return f"too many errors: {share:.0%} of the users' time went to what failed, {failed}{_details(summary)}"
     if summary.max_invocations_per_minute is not None:
         return None
     if summary.warm_up_s is not None:
@@ -141,23 +131,16 @@ def why_invalid(summary: LoadSummary) -> str | None:
     )
 
 
-def _without_answer(summary: LoadSummary) -> str:
+def _details(summary: LoadSummary) -> str:
     counts = {"timed out": summary.timed_out, "had no answer when the run was over": summary.unfinished}
-    parts = [f"{count} {what}" for what, count in counts.items() if count]
-    return f" ({', '.join(parts)})" if parts else ""
-
-
-def _first_error(summary: LoadSummary) -> str:
+    without_answer = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     lost = summary.errors > summary.unfinished or not summary.unfinished
-    return summary.first_error or ("the connection was lost" if lost else "no answer")
+    first = summary.first_error or ("the connection was lost" if lost else "no answer")
+    return f"{f' ({without_answer})' if without_answer else ''}; the first: {first}"
 
 
 def _unserved_share(measured: MeasuredRun) -> float | None:
-    """Returns the share of the users' time that went to what failed.
-
-    A user of a closed loop is always at a request or on its way to one, so its time from answer to answer is the time
-    from intended send.
-    """
+    """Returns the share of the users' time that went to what failed. A user always has a request, or sends one."""
     if measured.open_loop:
         return None
     served_s = float(measured.requests.from_intended_ms[measured.requests.succeeded].sum()) / 1000
@@ -176,19 +159,15 @@ def _capacity(measured: MeasuredRun, limit: Limit) -> tuple[SustainedLoad | None
     return best, best.warm_up_s if best else None
 
 
-def _latencies(
-    measured: MeasuredRun, best: SustainedLoad | None
-) -> tuple[dict[str, float | None], dict[str, float | None]]:
+def _latencies(measured: MeasuredRun, best: SustainedLoad | None) -> tuple[Percentiles, Percentiles]:
     """Returns the percentiles from actual and from intended send, of the stretch at the best rate or of all."""
     rows = measured.requests
     start_s, end_s = (best.start_s, best.end_s) if best else (0.0, np.inf)
     chosen = rows.succeeded & (rows.finished_s >= start_s) & (rows.finished_s < end_s)
     waiting = rows.unfinished_intended_s
     waited_ms = (measured.duration_s - waiting[(waiting >= start_s) & (waiting < end_s)]) * 1000
-    return (
-        percentiles(rows.latencies_ms[chosen]),
-        percentiles(np.concatenate([rows.from_intended_ms[chosen], np.maximum(waited_ms, 0.0)])),
-    )
+    from_intended_ms = np.concatenate([rows.from_intended_ms[chosen], np.maximum(waited_ms, 0.0)])
+    return percentiles(rows.latencies_ms[chosen]), percentiles(from_intended_ms)
 
 
 class NothingToMerge(NoVerdict):
@@ -235,19 +214,15 @@ def _together(outcomes: Sequence[Outcome], plan: LoadPlan) -> MeasuredRun:
         duration_s=float(end - start),
         first_error=next((summary["first_error"] for summary in summaries if summary["first_error"]), None),
         ended=next((summary["ended"] for summary in summaries if summary["ended"] != TRAFFIC_ENDED), TRAFFIC_ENDED),
-        generator=SelfWatch(
-            **{key: max(summary["generator"][key] for summary in summaries) for key in ("cpu_share", "lag_ms")}
-        ),
+        generator=SelfWatch(**{key: max(each["generator"][key] for each in summaries) for key in WATCHED}),
     )
 
 
 def _verdict(outcomes: Sequence[Outcome], invalid: str | None, ended: str) -> tuple[int, str]:
-    """Returns exit code and reason. A failure of one generator decides for all.
-
-    Too few samples of one do not, because the samples together may be enough.
-    """
-    for exit_code, beginning in ((TARGET_FAILED, ""), (INVALID, LAGGED), (INVALID, STALLED)):
+    """Returns exit code and reason. A failure of one generator decides for all, but not too few samples of one."""
+    invalid_code = NoVerdict.exit_code
+    for exit_code, beginning in ((Unavailable.exit_code, ""), (invalid_code, LAGGED), (invalid_code, STALLED)):
         for outcome in outcomes:
             if outcome.exit_code == exit_code and outcome.reason.startswith(beginning):
                 return exit_code, outcome.reason
-    return (INVALID, invalid) if invalid and ended != "stopped" else (0, ended)
+    return (invalid_code, invalid) if invalid and ended != "stopped" else (0, ended)

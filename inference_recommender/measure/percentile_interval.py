@@ -19,9 +19,9 @@ from typing import Literal
 
 import numpy as np
 
-from inference_recommender.capacity.levels import Indices, per_block
+from inference_recommender.capacity.levels import per_block
 from inference_recommender.capacity.probe import IN_FLUX, ProbeRecords
-from inference_recommender.capacity.statistics import EffectiveShare, Floats, design_effect, few_blocks_effect
+from inference_recommender.capacity.statistics import EffectiveShare, Floats, Indices, design_effect, few_blocks_effect
 
 Verdict = Literal["kept", "missed", "unclear"]
 

@@ -27,11 +27,7 @@ def page(report: Report, plots: Mapping[str, Plot] | None = None) -> str:
 def render(template: str, **values: Any) -> str:
     """Fills a template, which extends `base.html`. Missing values raise, and text is escaped."""
     environment = Environment(
-        loader=FileSystemLoader(HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"shown": shown, "file_name": _file_name, "prose": _prose}
     return environment.get_template(template).render(values) + "\n"

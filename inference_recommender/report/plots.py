@@ -71,11 +71,7 @@ MOST_PHASE_NAMES = 8
 
 
 def latency_against_rate(
-    series: Series,
-    measured: Measurement,
-    candidate: Candidate,
-    objective: LatencyObjective,
-    proof: Proof | None = None,
+    series: Series, measured: Measurement, candidate: Candidate, objective: LatencyObjective, proof: Proof | None = None
 ) -> Plot:
     """Draws the objective's percentile over the rate of an instance: of closed-loop users, of open arrivals by the
     estimate, by probes and by a proof. Vertical lines are the closed-loop rate and the capacity with its interval.

@@ -240,10 +240,7 @@ def _client_latency(candidates: Sequence[Candidate]) -> Table | None:
 
 
 def run_plots(
-    workload: Workload,
-    recommendation: Recommendation,
-    measured: Sequence[Measurement],
-    request: Mapping[str, Any],
+    workload: Workload, recommendation: Recommendation, measured: Sequence[Measurement], request: Mapping[str, Any]
 ) -> dict[str, Plot]:
     """Returns the plots of the tests with a time series, by title. `request` is the job's, with its traffic."""
     known: dict[str, Plot] = {}

@@ -11,10 +11,9 @@ from typing import Self
 
 import numpy as np
 
-from inference_recommender.capacity.limit import CONFIDENCE, Limit
 from inference_recommender.capacity.probe import IN_FLUX, Probe, ProbeRecords
 from inference_recommender.capacity.rate_at_limit import RateAtLimit, rate_at_limit
-from workloads.document import Document
+from inference_recommender.capacity.statistics import CONFIDENCE, Bools, Floats, Limit
 
 BLOCK_LIMITS, SHORTEST_BLOCK_S = 10.0, 0.25
 """Length of a block in multiples of the limit, and its minimum in seconds: requests of two blocks hardly meet."""
@@ -24,31 +23,18 @@ NEAR = 2.0
 """The estimate uses probes within this factor of the one nearest to the limit."""
 
 
-class ProbeCounts(Document):
-    """The counts of a probe, without its first tenth. The arrays have an entry for each block of time."""
+class ProbeCounts(Probe):
+    """The counts of a probe, without its first tenth, in shorter blocks of time than those of a capacity search."""
 
-    invocations_per_minute: float
-    duration_s: float
     sent: int
     """Requests that were due, with those of the first tenth and of a warm-up."""
-    requests: tuple[int, ...]
-    late: tuple[int, ...]
-    latency_ms: float | None
-    """The limit's percentile. None if more requests than it allows had no answer."""
     ceiling_per_minute: float | None
     """Answers per minute of a server that was overloaded to the end. None for other probes."""
-
-    @property
-    def late_share(self) -> float:
-        return sum(self.late) / max(sum(self.requests), 1)
-
-    def as_probe(self) -> Probe:
-        return Probe(**self.model_dump(exclude={"sent", "ceiling_per_minute"}), late_share=self.late_share)
 
     @classmethod
     def of(cls, rate_per_minute: float, records: ProbeRecords, limit: Limit) -> Self:
         """Counts the requests of a probe."""
-        bound = inf if limit.latency_ms is None else limit.latency_ms
+        bound = limit.bound_ms
         begin = records.duration_s * IN_FLUX
         first = int(np.searchsorted(records.intended_s, begin))
         latencies, intended = records.latencies_ms[first:], records.intended_s[first:] - begin
@@ -60,6 +46,7 @@ class ProbeCounts(Document):
         return cls(
             invocations_per_minute=rate_per_minute,
             duration_s=records.duration_s,
+            late_share=float(late.sum() / max(len(latencies), 1)),
             sent=len(records.intended_s),
             requests=tuple(np.bincount(block, minlength=blocks).tolist()),
             late=tuple(np.bincount(block[late], minlength=blocks).tolist()),
@@ -68,9 +55,7 @@ class ProbeCounts(Document):
         )
 
 
-def _ceiling(
-    intended_s: "np.ndarray", latencies_ms: "np.ndarray", late: "np.ndarray", duration_s: float
-) -> float | None:
+def _ceiling(intended_s: Floats, latencies_ms: Floats, late: Bools, duration_s: float) -> float | None:
     """Returns the answers per minute while a backlog grew, or None if there was none at the end."""
     last = intended_s >= duration_s * (1 - LAST)
     if not last.any() or late[last].mean() < BACKLOG:
@@ -95,7 +80,7 @@ def estimate(probes: Sequence[ProbeCounts], limit: Limit) -> RateAtLimit | None:
     # The rate of the probe whose late share is nearest to the allowed one; of several the highest.
     edge = min(counted, key=distance).invocations_per_minute
     return rate_at_limit(
-        [probe.as_probe() for probe in counted if 1 / NEAR <= probe.invocations_per_minute / edge <= NEAR],
+        [probe for probe in counted if 1 / NEAR <= probe.invocations_per_minute / edge <= NEAR],
         limit.allowed,
         CONFIDENCE,
         limit=limit.latency_ms / 60_000,

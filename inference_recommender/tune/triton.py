@@ -20,8 +20,8 @@ from typing import Any
 
 from urllib3.exceptions import HTTPError
 
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.load_generator import unix_socket
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.system import system_at_url
@@ -37,7 +37,6 @@ COMMAND = (sys.executable, "-m", "local_aws.process.triton")
 UNLOADED_S = 60.0
 """Time limit for unloading: active requests end first."""
 LOAD_S = 300.0
-SETTINGS = "settings.json"
 SHORTEST_PROBE_S = 2.0
 """Shorter probes are dominated by the start of the generator's process."""
 WARM_UP_S = 2.0
@@ -47,9 +46,7 @@ Builds = Mapping[str, tuple[Path, Mapping[str, str]]]
 
 
 class TunedTriton:
-    """A `SendProbe`: loads a configuration if another one is loaded, warms it up, and sends arrivals. A server starts
-    for each target.
-    """
+    """A `SendProbe`: loads a configuration into a server of its target, warms it up, and sends arrivals."""
 
     def __init__(self, model: str, builds: Builds, folder: TuneFolder, limit: Limit) -> None:
         self._model, self._builds, self._folder, self._limit = model, builds, folder, limit
@@ -108,7 +105,7 @@ class TunedTriton:
         self._target = target
 
     def _set_threads(self, threads: int | None) -> None:
-        for file in self.repository.glob(f"*/1/{SETTINGS}") if threads is not None else ():
+        for file in self.repository.glob("*/1/settings.json") if threads is not None else ():
             settings = json.loads(file.read_text("utf-8"))
             if settings.get("threads", threads) != threads:
                 file.unlink()  # it may be a link to the build

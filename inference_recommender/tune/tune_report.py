@@ -1,13 +1,13 @@
 """The report of `tune`, which is its result: the capacity of each configuration, the one to serve, and its patch."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf, isfinite, log, sqrt
 from statistics import NormalDist
 from typing import Any
 
-from inference_recommender.capacity.limit import CONFIDENCE
 from inference_recommender.capacity.rate_at_limit import RateAtLimit
+from inference_recommender.capacity.statistics import CONFIDENCE
 from inference_recommender.report.document import Plot, Report, ReportVerdict, table
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.plots import BLUE, GREY, ORANGE, drawn, legend, new_figure
@@ -31,8 +31,6 @@ CONFIGURATIONS = (
 LEFT_OUT = (("reason", "not tried, because", ""), ("configurations", "configurations", ",d"))
 MOST_UNSURE = 0.15
 """Half the winner's interval over its capacity above which the best is unknown."""
-QUANTILE = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-VARIANT = "tuned"
 TUNED_KEYS = ("max_batch_size", "dynamic_batching", "preferred_batch_sizes", "max_queue_delay_ms", "model_instances")
 MOST_DRAWN = 16
 """Maximum number of configurations in the figure; the table has all of them."""
@@ -134,31 +132,32 @@ def _better(best: Entrant, other: Entrant) -> float | None:
 
 def _deviation(rate: RateAtLimit) -> float:
     """Returns the standard deviation of the rate's logarithm. Infinite if an end of the interval is unknown."""
-    return log(rate.high / rate.low) / (2 * QUANTILE) if rate.low > 0 and rate.high < inf else inf
+    return (
+        log(rate.high / rate.low) / (2 * NormalDist().inv_cdf((1 + CONFIDENCE) / 2))
+        if rate.low > 0 and rate.high < inf
+        else inf
+    )
 
 
 def patch(workload: Workload, best: Entrant) -> str:
     """Returns tables for workload.toml: `[variants.tuned]`, and a target if the best has other threads."""
     chosen, tables = best.configuration, []
     target = workload.targets[chosen.target]
-    name, variant = chosen.target, _free(VARIANT, workload.deployables)
+    name, variant = chosen.target, _free("tuned", workload.deployables)
     if chosen.threads is not None and chosen.threads != getattr(target, "threads", None):
         name = _free(f"{chosen.target[:20]}-{chosen.threads}threads", workload.deployables)
         changed = {**target.model_dump(mode="json", exclude_defaults=True), "threads": chosen.threads}
         tables.append((f"targets.{name}", changed))
     serving = chosen.serving.model_dump(mode="json")
     tables.append((f"variants.{variant}", {"target": name, "serving": {key: serving[key] for key in TUNED_KEYS}}))
-    return "\n".join(_table(header, values) for header, values in tables)
+    lines = ([f"[{head}]", *(f"{key} = {_toml(value)}" for key, value in values.items())] for head, values in tables)
+    return "\n".join("\n".join(each) + "\n" for each in lines)
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
     """Returns the name, with the first number that makes it new if it is taken."""
     names = [name, *(f"{name}-{number}" for number in range(2, len(taken) + 3))]
     return next(each for each in names if each not in taken)
-
-
-def _table(header: str, values: Mapping[str, Any]) -> str:
-    return "\n".join([f"[{header}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]) + "\n"
 
 
 def _toml(value: Any) -> str:

@@ -92,9 +92,9 @@ def _why_not_from_hub(error: Exception, repository: str, revision: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Returns the kind of an error and the first line of what it says."""
-    said = first_line(error)
-    return said if said == type(error).__name__ else f"{type(error).__name__}: {said}"
+    """Returns the type of an error and the first line of its message."""
+    line = first_line(error)
+    return line if line == type(error).__name__ else f"{type(error).__name__}: {line}"
 
 
 def fetch_from_s3(uri: str, cache: Path, client: Any = None, patterns: Sequence[str] = PATTERNS) -> Path:
@@ -154,7 +154,7 @@ def _download_archive(s3: Any, bucket: str, key: str, folder: Path, patterns: Se
 
 
 def _matches(name: PurePosixPath, patterns: Sequence[str]) -> bool:
-    """Tells whether a file is wanted: it lies where a pattern says, and not in a folder below."""
+    """Whether a file lies where a pattern says, and not in a folder below."""
     if ".." in name.parts or name.is_absolute():
         return False
     return any(name.match(pattern) and len(name.parts) == len(PurePosixPath(pattern).parts) for pattern in patterns)

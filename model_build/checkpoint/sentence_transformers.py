@@ -1,5 +1,4 @@
-"""Reads what sentence-transformers keeps beside a checkpoint: how the vectors of tokens become one, what a score goes
-through, and what happens to a text before it is read.
+"""Reads the files of sentence-transformers beside a checkpoint: pooling, a score's activation, prompts.
 
 modules.json                       the modules of a model, in order, by their classes
 1_Pooling/config.json              pooling_mode_mean_tokens = true and so on; from version 6 on pooling_mode = "mean"
@@ -39,7 +38,7 @@ ACTIVATIONS = {"Sigmoid": "sigmoid", "Identity": "none"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pooled:
-    """How an embedding is made of the vectors of its tokens, as [model] of workload.toml says it."""
+    """How an embedding is made of the vectors of its tokens, in the words of workload.toml."""
 
     pooling: str
     normalize: bool | None
@@ -51,14 +50,14 @@ def kind(folder: Path, config: Mapping[str, Any]) -> str | None:
 
     Raises `UsageError` for one of its models that is neither. `config` is what config.json says.
     """
-    said = _model(folder).get("model_type")
-    if said is None:
+    name = _model(folder).get("model_type")
+    if name is None:
         if (folder / MODULES).exists():
             return EMBEDDING
         return RERANKER if any(key in config for key in OLDER_RERANKERS) else None
-    if said not in BUILT:
-        raise broken(folder / MODEL, f"model_type: got {json.dumps(said)}. Served: {', '.join(BUILT)}.")
-    return str(said)
+    if name not in BUILT:
+        raise broken(folder / MODEL, f"model_type: got {json.dumps(name)}. Served: {', '.join(BUILT)}.")
+    return str(name)
 
 
 def pooled(folder: Path) -> Pooled | None:
@@ -71,56 +70,53 @@ def pooled(folder: Path) -> Pooled | None:
         return None
     kinds = _modules(folder, EMBEDDING) if has_modules else []
     config = read_json(file)
-    named = config.get("pooling_mode") or [_mode(key) for key, on in config.items() if on is True and _mode(key)]
-    chosen = [named] if isinstance(named, str) else [str(each) for each in named]
-    if len(chosen) != 1 or chosen[0] not in POOLINGS:
-        ways = " and ".join(chosen) or "nothing that is known"
-        raise broken(file, f"pools by {ways}, which is not built. Built: {', '.join(POOLINGS)}.")
-    return Pooled(pooling=POOLINGS[chosen[0]], normalize="Normalize" in kinds if has_modules else None)
-
-
-def _mode(key: str) -> str:
-    """Returns the pooling that a key of the versions before 6 turns on, as pooling_mode_mean_tokens; else nothing."""
-    _, found, mode = key.partition("pooling_mode_")
-    return mode.removesuffix("s").removesuffix("_token") if found else ""
+    modes = config.get("pooling_mode") or [
+        key.removeprefix("pooling_mode_").removesuffix("s").removesuffix("_token")
+        for key, on in config.items()
+        if on is True and key.startswith("pooling_mode_")
+    ]
+    modes = [modes] if isinstance(modes, str) else [str(mode) for mode in modes]
+    if len(modes) != 1 or modes[0] not in POOLINGS:
+        names = " and ".join(modes) or "no known mode"
+        raise broken(file, f"pools by {names}, which is not built. Built: {', '.join(POOLINGS)}.")
+    return Pooled(pooling=POOLINGS[modes[0]], normalize="Normalize" in kinds if has_modules else None)
 
 
 def activation(folder: Path, config: Mapping[str, Any]) -> str | None:
-    """Returns what a reranker's score goes through, as model.activation says it; None where no file tells.
+    """Returns the activation of a reranker's score, as a value of model.activation; None if no file has it.
 
     Raises `UsageError` for an activation or a module that is not built.
     """
     if (folder / MODULES).exists():
         _modules(folder, RERANKER)
     own = config.get("sentence_transformers")
-    file, said = folder / MODEL, _model(folder).get("activation_fn")
-    if said is None:
-        file, said = folder / "config.json", own.get("activation_fn") if isinstance(own, dict) else None
-    said = said or config.get("sbert_ce_default_activation_function")
-    if said is None:
+    file, function = folder / MODEL, _model(folder).get("activation_fn")
+    if function is None:
+        file, function = folder / "config.json", own.get("activation_fn") if isinstance(own, dict) else None
+    function = function or config.get("sbert_ce_default_activation_function")
+    if function is None:
         return None
-    name = str(said).rpartition(".")[2]
+    name = str(function).rpartition(".")[2]
     if name not in ACTIVATIONS:
-        raise broken(file, f"scores go through {said}, which is not built. Built: {', '.join(ACTIVATIONS)}.")
+        raise broken(file, f"scores go through {function}, which is not built. Built: {', '.join(ACTIVATIONS)}.")
     return ACTIVATIONS[name]
 
 
 def trained_length(folder: Path) -> int | None:
     """Returns the smaller of max_seq_length and the tokenizer's model_max_length; None if neither is set."""
     keys = {TEXTS: "max_seq_length", "tokenizer_config.json": "model_max_length"}
-    said = [read_json(folder / name).get(key) for name, key in keys.items() if (folder / name).exists()]
-    return min((limit for limit in said if isinstance(limit, int) and 0 < limit < NO_LIMIT), default=None)
+    limits = [read_json(folder / name).get(key) for name, key in keys.items() if (folder / name).exists()]
+    return min((limit for limit in limits if isinstance(limit, int) and 0 < limit < NO_LIMIT), default=None)
 
 
 def done_before(folder: Path) -> Iterator[str]:
-    """Yields what sentence-transformers does to every text before it is tokenized, and nothing here does.
+    """Yields changes of sentence-transformers to every text that the built model does not make.
 
     Raises `UsageError` where the tokens of a prompt have no part in the pooling.
     """
-    said = _model(folder)
-    prompts = said.get("prompts")
+    model = _model(folder)
+    prompts, default = model.get("prompts"), model.get("default_prompt_name")
     used = {name: text for name, text in prompts.items() if text} if isinstance(prompts, dict) else {}
-    default = said.get("default_prompt_name")
     pooling = read_json(folder / POOLING) if used and (folder / POOLING).exists() else {}
     if pooling.get("include_prompt") is False:
         raise broken(
@@ -140,26 +136,23 @@ def done_before(folder: Path) -> Iterator[str]:
             "the examples and every request begin with theirs."
         )
     texts = folder / TEXTS
-    if texts.exists() and read_json(texts).get("do_lower_case") is True and _tells_case(folder / "tokenizer.json"):
-        yield (
-            "sentence-transformers makes each text of this model lower-case, and its tokenizer does not. Nothing here "
-            "does: let the examples and every request be lower-case."
-        )
+    if texts.exists() and read_json(texts).get("do_lower_case") is True:
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        if tokenizer.encode("Great value").ids != tokenizer.encode("great value").ids:
+            yield (
+                "sentence-transformers makes each text of this model lower-case, and its tokenizer does not. Nothing "
+                "here does: let the examples and every request be lower-case."
+            )
 
 
 def _quoted(text: object) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _tells_case(tokenizer: Path) -> bool:
-    from tokenizers import Tokenizer
-
-    loaded = Tokenizer.from_file(str(tokenizer))
-    return bool(loaded.encode("Great value").ids != loaded.encode("great value").ids)
-
-
 def check(folder: Path, model: Model) -> None:
-    """Raises `UsageError` where an embedding would be made otherwise than the model was trained for it."""
+    """Raises `UsageError` for another pooling than the model was trained with."""
     if not isinstance(model, FeatureExtraction) or (trained := pooled(folder)) is None:
         return
     if trained.pooling != model.pooling:
@@ -171,17 +164,18 @@ def check(folder: Path, model: Model) -> None:
 
 
 def differences(folder: Path, config: Mapping[str, Any], model: Model) -> Iterator[str]:
-    """Yields how workload.toml departs from sentence-transformers where both are sound, as `model.KEY is …`."""
+    """Yields where workload.toml differs from sentence-transformers and both can be built, as `model.KEY is …`."""
     trained = pooled(folder) if isinstance(model, FeatureExtraction) else None
     if isinstance(model, FeatureExtraction) and trained and trained.normalize not in (None, model.normalize):
         yield (
             f"model.normalize is {json.dumps(model.normalize)}, and by {folder / MODULES} it is "
             f"{json.dumps(trained.normalize)}: embeddings differ in their length from sentence-transformers'."
         )
-    if isinstance(model, TextRanking) and (said := activation(folder, config)) not in (None, model.activation):
+    function = activation(folder, config) if isinstance(model, TextRanking) else None
+    if isinstance(model, TextRanking) and function not in (None, model.activation):
         yield (
             f"model.activation is {json.dumps(model.activation)}, and by sentence-transformers' files it is "
-            f"{json.dumps(said)}: the order of texts is the same, their scores are not."
+            f"{json.dumps(function)}: the order of texts is the same, their scores are not."
         )
 
 

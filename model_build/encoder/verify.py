@@ -98,7 +98,7 @@ def compare(
 ) -> list[ParityComparison]:
     """Runs every example through the compiled model, in batches of `batch_size`, and compares with `wanted`.
 
-    `file` is where the examples are from: `InvalidDocument` names it when one cannot be asked at all.
+    `file` is where the examples are from: `InvalidDocument` names it if one cannot be tokenised.
     """
     encoded = iter(_encode(compiled, [row for example in examples for row in rows_of(example)], file))
     encodings = [list(islice(encoded, len(rows_of(example)))) for example in examples]
@@ -111,7 +111,7 @@ def compare(
 
 
 def rows_of(example: Example) -> list[Row]:
-    """Returns the rows that are asked for an example: its own, and of a pair of embeddings the other text's."""
+    """Returns the rows of an example: its own, and for a pair of embeddings the other text's."""
     if example.other is None:
         return [example.row]
     first, *others = example.row
@@ -150,11 +150,11 @@ def _compare_batch(
     encodings: Sequence[Sequence[Encoding]],
 ) -> list[ParityComparison]:
     settings = measured(compiled.settings)
-    asked = [code for codes in encodings for code in codes]
+    flat = [code for codes in encodings for code in codes]
     rows = [row for example in examples for row in rows_of(example)]
-    outputs = compiled.run(asked)
-    apart = iter(split(outputs, [(1, len(window)) for window in windows(asked)]))
-    served = iter(answer(settings, outputs, asked, rows))
+    outputs = compiled.run(flat)
+    apart = iter(split(outputs, [(1, len(window)) for window in windows(flat)]))
+    served = iter(answer(settings, outputs, flat, rows))
     return [
         _comparison(
             settings,
@@ -181,12 +181,12 @@ def _comparison(
     differences = np.concatenate(
         [np.abs(ours[name] - output).ravel() for theirs, ours in pairs for name, output in theirs.items()]
     )
-    said, says = (answered(settings, each, original) for each in (original, served))
+    expected, compiled = (answered(settings, each, original) for each in (original, served))
     return ParityComparison(
         example=example,
-        original=said,
-        compiled=says,
-        identical=_identical(settings, said, says),
+        original=expected,
+        compiled=compiled,
+        identical=_identical(settings, expected, compiled),
         max_logit_difference=float(differences.max()),
         mean_logit_difference=float(differences.mean()),
         logits=differences.size,

@@ -132,12 +132,12 @@ def pipeline_cores(target: NeuronTarget) -> int:
 
 
 def pipeline_warning(target: NeuronTarget, weights: int) -> str | None:
-    """Returns what to say of a pipeline over more NeuronCores than the formula suggests."""
-    asked, suggested = pipeline_cores(target), suggested_pipeline_cores(weights)
-    if asked <= suggested:
+    """Returns a warning about a pipeline over more NeuronCores than the formula suggests."""
+    cores, suggested = pipeline_cores(target), suggested_pipeline_cores(weights)
+    if cores <= suggested:
         return None
     return (
-        f"pipeline_cores: asks for {asked} NeuronCores, but AWS's formula, 4·round(weights / 2e7), says {suggested} "
+        f"pipeline_cores: asks for {cores} NeuronCores, but AWS's formula, 4·round(weights / 2e7), says {suggested} "
         f'for {weights / 1e6:.1f} million weights. Say pipeline_cores = "auto", or measure both.'
     )
 

@@ -64,8 +64,8 @@ def choose(
     fitting = fitting or [(row, code) for row, code in rows if len(code) <= length]
     fitting = fitting or [(row, _cut(code, length)) for row, code in rows]
     shape = None if batch is None else (batch, length)
-    asked = [_ask(module, known, row, code, shape) for row, code in fitting]
-    surest = sorted(asked, key=lambda each: (-each.margin, each.row))[:ROWS_FOR_EACH_LENGTH]
+    originals = [_run(module, known, row, code, shape) for row, code in fitting]
+    surest = sorted(originals, key=lambda each: (-each.margin, each.row))[:ROWS_FOR_EACH_LENGTH]
     return [
         Golden(
             row=each.row,
@@ -78,7 +78,7 @@ def choose(
     ]
 
 
-def _ask(module: Any, known: Settings, row: int, encoding: Encoding, shape: tuple[int, int] | None) -> _Original:
+def _run(module: Any, known: Settings, row: int, encoding: Encoding, shape: tuple[int, int] | None) -> _Original:
     import torch
 
     rows, lengths = (1, ()) if shape is None else (shape[0], shape[1:])

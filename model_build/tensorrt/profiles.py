@@ -3,10 +3,10 @@
 In: `[model]` and `[serving]` of a workload. Out: for every input of a graph whose shape varies the smallest shape it
 must take, the shape TensorRT times its kernels at, and the largest. Lengths are tokens, batches rows.
 
-- Smallest: one row, one token. Nothing shorter can be asked, and the lower end costs nothing. Where every request is
+- Smallest: one row, one token. Nothing is shorter, and the lower end costs nothing. Where every request is
   padded to the full length, there is no other.
 - Timed: the largest preferred batch size, because that is what dynamic batching makes under load; one row when
-  batches are not asked for. The full input length: the objective is a percentile, and the long requests are its tail.
+  batches are not formed. The full input length: the objective is a percentile, and the long requests are its tail.
 - Largest: `max_batch_size` rows of the model's limits.
 
 A T5 has two profiles. The first is for one row, timed at the shortest source that its engine pads to, which is what
@@ -62,22 +62,22 @@ def text2text_profiles(
     """Returns those of encoder.onnx and decoder.onnx. `channels` is decoder layers × 2 × heads, as in `past`."""
     longest, most, places = model.max_input_tokens, serving.max_batch_size, cache_places(model.max_output_tokens)
     _, shortest = batch_sizes(most, longest)[0]
-    asked = [((1, shortest), (1, shortest), (1, longest))]
+    sizes = [((1, shortest), (1, shortest), (1, longest))]
     if most > 1:
-        # Where no batches are asked for, those of several rows come as such from a client.
-        asked.append(((2, shortest), (max(2, timed_rows(serving) or most), longest), (most, longest)))
+        # Without dynamic batching, batches come from clients.
+        sizes.append(((2, shortest), (max(2, timed_rows(serving) or most), longest), (most, longest)))
     return {
         "encoder": tuple(
-            _ranges(*(dict.fromkeys(("input_ids", "attention_mask"), size) for size in one)) for one in asked
+            _ranges(*(dict.fromkeys(("input_ids", "attention_mask"), size) for size in one)) for one in sizes
         ),
         "decoder": tuple(
-            _ranges(*(_decoder_shapes(batch, source, places, channels, d_kv) for batch, source in one)) for one in asked
+            _ranges(*(_decoder_shapes(batch, source, places, channels, d_kv) for batch, source in one)) for one in sizes
         ),
     }
 
 
 def timed_rows(serving: Serving) -> int | None:
-    """Returns None where batches are not asked for."""
+    """Returns the rows of a batch under load; None without dynamic batching."""
     return max(serving.preferred_batch_sizes, default=None) if serving.dynamic_batching else None
 
 

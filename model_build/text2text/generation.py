@@ -71,20 +71,20 @@ class GenerationKeys(ConfigKeys):
 
 def served(model: TextToText, checkpoint: Checkpoint) -> Generation:
     """Returns how answers are decoded. Raises `UsageError` for unsupported or contradictory keys."""
-    asked, file = checkpoint.config.get("generation", {}), checkpoint.folder / "generation_config.json"
+    keys, file = checkpoint.config.get("generation", {}), checkpoint.folder / "generation_config.json"
     if not file.exists():
         file = checkpoint.folder / "config.json"
     for key, neutral in NEUTRAL.items():
-        if key in asked and asked[key] not in neutral:
+        if key in keys and keys[key] not in neutral:
             raise broken(
                 file,
-                f"{key}: got {json.dumps(asked[key])}, which is not supported. Remove it. Supported: "
+                f"{key}: got {json.dumps(keys[key])}, which is not supported. Remove it. Supported: "
                 "greedy search, beam search and sampling, with lengths, forced, suppressed and repeated tokens.",
             )
     own = model.generation.model_dump(exclude_none=True) if model.generation else {}
     if (token := own.pop("forced_bos_token", None)) is not None:
         own["forced_bos_token_id"] = _token_id(checkpoint, token)
-    found = {key: value for key, value in known(GenerationKeys, file, asked).items() if key in asked} | own
+    found = {key: value for key, value in known(GenerationKeys, file, keys).items() if key in keys} | own
     if (ends := found.pop("forced_eos_token_id", None)) is not None:
         found["forced_eos_token_ids"] = ends if isinstance(ends, tuple) else (ends,)
     made = Generation(**found, settable=_settable(found))

@@ -90,17 +90,17 @@ def beams_refusal(target: Target) -> str | None:
 
 
 def _check_served(decoding: Settings, serving: Serving, target: Target) -> None:
-    """Refuses what an engine or the cache before it cannot do. Raises `UsageError`."""
-    asked = decoding.generation
-    if asked.num_beams > 1 and (reason := beams_refusal(target)):
+    """Raises `UsageError` for decoding that the engine or the response cache does not support."""
+    served = decoding.generation
+    if served.num_beams > 1 and (reason := beams_refusal(target)):
         raise UsageError(
-            f"num_beams: the checkpoint or model.generation asks for {asked.num_beams} beams, which '{target.runtime}' "
-            f"does not search. {reason}"
+            f"num_beams: the checkpoint or model.generation asks for {served.num_beams} beams, which "
+            f"'{target.runtime}' does not search. {reason}"
         )
-    if serving.response_cache_mb and (asked.settable or asked.do_sample):
+    if serving.response_cache_mb and (served.settable or served.do_sample):
         raise UsageError(
             "serving.response_cache_mb: Triton's cache knows a request only by its inputs, but requests to this model "
-            f"may set {', '.join(asked.settable)}. Set response_cache_mb = 0 in workload.toml, or leave these out of "
+            f"may set {', '.join(served.settable)}. Set response_cache_mb = 0 in workload.toml, or leave these out of "
             "the checkpoint's generation_config.json."
         )
 

@@ -78,15 +78,15 @@ class Original:
 
         Returns output tokens [rows, steps] and their logits [rows, steps, vocabulary].
         """
-        asked = deterministic(settings.generation)
+        generation = replace(settings.generation, do_sample=False)
         with loading(self.folder), torch.inference_mode(), every_core():
             inputs = self.tokenizer(texts, padding=True, return_tensors="pt")
             source = {name: inputs[name] for name in ("input_ids", "attention_mask")}
             # transformers takes from the model's own what a configuration leaves open.
-            self.model.generation_config = _configuration(settings, asked)
+            self.model.generation_config = _configuration(settings, generation)
             output = self.model.generate(**source)
             tokens = output.sequences[:, 1:]
-            if asked.plain:
+            if generation.plain:
                 logits = torch.stack(output.logits, 1)
             else:
                 # Those of `generate` are of all beams, and of the scores that constraints have changed.
@@ -108,7 +108,7 @@ def compare(
 ) -> list[ParityComparison]:
     """Runs every example through both; the compiled model in batches of `batch_size`.
 
-    `file` is where the examples are from: `InvalidDocument` names it when one cannot be asked at all.
+    `file` is where the examples are from: `InvalidDocument` names it if one cannot be tokenised.
     """
     rows = _tokenise(compiled, examples, file)
     comparisons: list[ParityComparison] = []
@@ -121,7 +121,7 @@ def compare(
 
 
 def batch(original: Original, settings: Settings) -> int:
-    """Returns how many rows the original is asked at once."""
+    """Returns how many rows the original runs at once."""
     width = int(original.model.get_output_embeddings().weight.shape[0]) * settings.max_output_tokens
     return max(1, min(ORIGINAL_BATCH, ORIGINAL_LOGITS // width))
 
@@ -134,10 +134,10 @@ def _compare_batch(
     batch_size: int,
 ) -> list[ParityComparison]:
     settings = compiled.settings
-    asked = deterministic(settings.generation)
+    generation = replace(settings.generation, do_sample=False)
     tokens, expected = original.generate([example.row["text"] for example in examples], settings)
     batches = [slice(first, first + batch_size) for first in range(0, len(rows), batch_size)]
-    answers = [answer for batch in batches for answer in compiled.generate(rows[batch], asked)]
+    answers = [answer for batch in batches for answer in compiled.generate(rows[batch], generation)]
     logits = [forced_logits(compiled.engine, rows[batch], tokens[batch], settings) for batch in batches]
     difference = np.abs(np.concatenate(logits) - expected)
     references = [row[: length(row, settings.eos_token_ids)] for row in tokens]
@@ -186,33 +186,28 @@ def length(tokens: Tokens, eos_token_ids: tuple[int, ...]) -> int:
     return int(ends[0]) + 1 if len(ends) else len(tokens)
 
 
-def deterministic(generation: Generation) -> Generation:
-    """Returns it without chance."""
-    return replace(generation, do_sample=False)
-
-
-def _configuration(settings: Settings, asked: Generation) -> Any:
+def _configuration(settings: Settings, generation: Generation) -> Any:
     """Returns transformers' configuration of the same search."""
     kind: Any = GenerationConfig
     return kind(
         do_sample=False,
-        num_beams=asked.num_beams,
-        length_penalty=asked.length_penalty,
-        early_stopping=asked.early_stopping,
-        min_length=asked.min_length,
-        min_new_tokens=asked.min_new_tokens or None,
-        no_repeat_ngram_size=asked.no_repeat_ngram_size,
-        repetition_penalty=asked.repetition_penalty,
-        renormalize_logits=asked.renormalize_logits,
-        forced_bos_token_id=asked.forced_bos_token_id,
-        forced_eos_token_id=list(asked.forced_eos_token_ids) or None,
-        bad_words_ids=[list(word) for word in asked.bad_words_ids] or None,
-        suppress_tokens=list(asked.suppress_tokens) or None,
-        begin_suppress_tokens=list(asked.begin_suppress_tokens) or None,
+        num_beams=generation.num_beams,
+        length_penalty=generation.length_penalty,
+        early_stopping=generation.early_stopping,
+        min_length=generation.min_length,
+        min_new_tokens=generation.min_new_tokens or None,
+        no_repeat_ngram_size=generation.no_repeat_ngram_size,
+        repetition_penalty=generation.repetition_penalty,
+        renormalize_logits=generation.renormalize_logits,
+        forced_bos_token_id=generation.forced_bos_token_id,
+        forced_eos_token_id=list(generation.forced_eos_token_ids) or None,
+        bad_words_ids=[list(word) for word in generation.bad_words_ids] or None,
+        suppress_tokens=list(generation.suppress_tokens) or None,
+        begin_suppress_tokens=list(generation.begin_suppress_tokens) or None,
         max_new_tokens=settings.max_output_tokens,
         decoder_start_token_id=settings.decoder_start_token_id,
         eos_token_id=list(settings.eos_token_ids),
         pad_token_id=settings.pad_token_id,
-        output_logits=asked.plain,
+        output_logits=generation.plain,
         return_dict_in_generate=True,
     )

@@ -106,10 +106,7 @@ ENDINGS = {
         measurements=(measured(),),
         simulate=({2}, NO_FILE),
         prove=({2}, NO_FILE),
-        report=(
-            {2},
-            "has no recommendation.json: the run ended without a verdict.",
-        ),
+        report=({2}, "has no recommendation.json: the run ended without a verdict."),
     ),
     "interrupted before anything was measured": Ending(
         measurements=None,
@@ -140,10 +137,7 @@ ENDINGS = {
             {4},
             "The candidate's test of ml.c5.xlarge failed: The test failed without a reason. Measure it again.",
         ),
-        report=(
-            {2},
-            "has no recommendation.json: the run ended without a verdict.",
-        ),
+        report=({2}, "has no recommendation.json: the run ended without a verdict."),
     ),
 }
 

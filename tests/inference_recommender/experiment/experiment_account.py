@@ -18,8 +18,7 @@ from typing import Any
 from aws_api.errors import AwsRefused, AwsUnavailable
 from aws_api.sagemaker import MEASURED_ON_TAG, JobNameTaken, SageMakerAccount
 from inference_recommender.experiment.measure import ExperimentRun, measure
-from inference_recommender.experiment.plan import Experiment, cells
-from inference_recommender.experiment.resources import PLATFORMS, ExperimentAccess
+from inference_recommender.experiment.plan import Experiment, ExperimentAccess, cells
 from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Silent
@@ -120,12 +119,7 @@ class DiskAccount(SageMakerAccount):
             return ended if self._has_ended(name) else "IN_PROGRESS"
 
         return [
-            {
-                "StepType": "BENCHMARK",
-                "JobName": name,
-                "Status": status(number, result),
-                "InferenceBenchmark": result,
-            }
+            {"StepType": "BENCHMARK", "JobName": name, "Status": status(number, result), "InferenceBenchmark": result}
             for number, result in enumerate(self._results(job["request"]))
         ]
 
@@ -205,7 +199,7 @@ def prepared(
         archives=dict.fromkeys(names, "a" * 64),
         cells=chosen,
     )
-    access = ExperimentAccess(role_arn=ROLE, images=dict.fromkeys(PLATFORMS, IMAGE), bucket="bucket")
+    access = ExperimentAccess(role_arn=ROLE, images={"cpu": IMAGE, "gpu": IMAGE}, bucket="bucket")
     folder.begin(experiment, source.workload, access)
     return ExperimentRun(
         experiment=experiment,

@@ -192,8 +192,7 @@ def test_refusals(cli: Cli, kept: ExperimentFolder, monkeypatch: pytest.MonkeyPa
         ((), "WORKLOAD: is missing. Name a workload, or an experiment to continue with --resume RUN."),
         (
             (*resume, "--variants", "ort-db", "--traffic", "quick"),
-            f"--resume: {kept.path} has the settings of the experiment. Leave out --variants, --traffic, or start a "
-            "new experiment.",
+            f"--resume: {kept.path} has the settings of the experiment. Only --json and --dry-run may go with it.",
         ),
         (
             resume,

@@ -141,7 +141,7 @@ def test_eight_cells_killed_midway_and_resumed_end_in_one_table_and_page(laborat
     assert not repeated, "a finished cell was measured again"
     assert folder.measured().items() >= before.items()
     assert laboratory.client("sagemaker").list_models()["Models"] == []
-    assert folder.report.read_text("utf-8").count("<svg") == 4
+    assert folder.report.read_text("utf-8").count("<svg") == 3
 
     table = laboratory.run(*EXPERIMENT, "--resume", str(folder.path))
     assert all(f" {variant} " in table for variant in VARIANTS)

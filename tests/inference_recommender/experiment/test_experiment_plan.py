@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,11 @@ from inference_recommender.experiment.plan import (
     baseline_cell,
     batches,
     cells,
+    default_image,
+    host_ami,
+    images,
     job_plan,
 )
-from inference_recommender.experiment.resources import default_image, host_ami, images
 from inference_recommender.measure.job_requests import TestedModel
 from workloads import ProjectError, load_workload
 from workloads.own_images import OwnImage, content_of, image_file
@@ -75,52 +78,36 @@ def test_cells_are_the_variants_on_the_types_that_run_them(
 
 
 @pytest.mark.parametrize(
-    ("patterns", "types", "rows", "problem"),
+    ("patterns", "types", "problem"),
     [
         (
             ["ort"],
             [],
-            1,
             f"--variants: 'ort' is none of {REVIEWS.file}. Known: {', '.join(REVIEWS.workload.deployables)}.",
         ),
         (
             ["trt-base", "ort-base"],
             ["ml.inf1.xlarge", "ml.g5.xlarge"],
-            1,
             "--instance-types: got 'ml.inf1.xlarge', on which none of the chosen variants runs. Their targets are for "
             "ml.g4dn.xlarge, ml.g4dn.2xlarge, ml.g4dn.12xlarge, ml.g5.xlarge, ml.c5.xlarge.",
         ),
         (
             ["ort-base"],
             ["c5.xlarge"],
-            1,
             "--instance-types: got 'c5.xlarge', on which none of the chosen variants runs. Their targets are for "
             "ml.c5.xlarge.",
         ),
         (
             ["cpu-int8"],
             [],
-            1,
             f"{REVIEWS.file}: no cell is left: the targets of cpu-int8 name no instance type of SageMaker (ml.…). Add "
             "instance_types to the target, or name types with --instance-types.",
         ),
-        (
-            ["ort-base"],
-            [],
-            17,
-            f"{REVIEWS.file}: rows_per_invocation: got 17, and a request to 'ort-base' has at most 16 rows, its "
-            "serving.max_batch_size. Raise that, or leave the variant out with --variants.",
-        ),
     ],
 )
-def test_cells_that_cannot_be_measured_are_refused(
-    patterns: list[str], types: list[str], rows: int, problem: str
-) -> None:
-    folder = load_workload("text_classification")
-    objective = folder.workload.latency_objective.model_copy(update={"rows_per_invocation": rows})
-    folder.workload = folder.workload.model_copy(update={"objective": objective})
+def test_cells_that_cannot_be_measured_are_refused(patterns: list[str], types: list[str], problem: str) -> None:
     with pytest.raises(ProjectError) as caught:
-        cells(folder, patterns, types)
+        cells(REVIEWS, patterns, types)
     assert (str(caught.value), caught.value.exit_code) == (problem, 2)
 
 
@@ -179,8 +166,8 @@ class Account(SageMakerAccount):
     def stack_output(self, stack: str, key: str, instead: str = "") -> str:
         return key
 
-    def image_uri(self, model_name: str) -> str:
-        return "the stack's"
+    def model(self, name: str) -> dict[str, Any]:
+        return {"PrimaryContainer": {"Image": "the stack's"}}
 
 
 KIND = "triton-25.09-gpu"

@@ -111,11 +111,7 @@ def test_the_front_is_of_throughput_if_a_price_is_unknown() -> None:
             f"No verdict: inf1-pipeline on ml.inf1.6xlarge: {LAGGED}.",
             "ml.inf1.6xlarge/inf1-pipeline: generator lagged",
         ),
-        (
-            None,
-            "Recommended: 2 × ml.inf1.xlarge inf1-data-parallel, $0.60/h.",
-            "ml.inf2.xlarge/inf2: Not measured.",
-        ),
+        (None, "Recommended: 2 × ml.inf1.xlarge inf1-data-parallel, $0.60/h.", "ml.inf2.xlarge/inf2: Not measured."),
     ],
     ids=["missed", "invalid", "not measured"],
 )
@@ -160,7 +156,7 @@ def test_a_speed_up_is_on_the_same_instance_type() -> None:
     )
     assert [found.speed_up(row) for row in found.rows] == [1.0, 6.0, 1.0, 2.5, None]
     plots = experiment_plots(found)
-    assert [name.partition(" ")[0] for name in plots] == ["Latency", "Latency", "Throughput", "Speed-up", "GPU"]
+    assert [name.partition(" ")[0] for name in plots] == ["Latency", "Latency", "Throughput"]
     assert plots == experiment_plots(found), "the same result gives the same bytes"
 
 

@@ -52,7 +52,6 @@ ONE_TRAFFIC = "(document): give exactly one of traffic_pattern (closed loop) and
             {"traffic_pattern": {"TrafficType": "STAIRS", "Phases": USERS["traffic_pattern"]["Phases"]}},
             "traffic_pattern: TrafficType STAIRS needs Stairs and nothing else.",
         ),
-        ({**ARRIVALS, "share": {"index": 2, "of": 2}}, "share: index is 2; of 2 generators the last has 1."),
     ],
 )
 def test_a_wrong_plan_is_rejected(tmp_path: Path, plan: dict[str, Any], message: str) -> None:

@@ -16,15 +16,7 @@ from tests.inference_recommender.cli.test_simulate_command import CHOSEN, OBJECT
 from tests.inference_recommender.tune.builders import P99, Analytic, a_plan, configuration
 from workloads import ColdStart, Proof, load_workload
 
-SUMMARY = {
-    "generator": {
-        "cpu_share": 0.25,
-        "lag_ms": 1.5,
-    },
-    "duration_s": 10.0,
-    "invocations": 4000,
-    "errors": 2,
-}
+SUMMARY = {"generator": {"cpu_share": 0.25, "lag_ms": 1.5}, "duration_s": 10.0, "invocations": 4000, "errors": 2}
 """A load generator's summary.json."""
 COLD_START = ColdStart(
     fetch_s=0.001,

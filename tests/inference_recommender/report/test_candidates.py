@@ -2,14 +2,7 @@
 
 import pytest
 
-from inference_recommender.report.candidates import (
-    caveats,
-    cores,
-    cpu_utilization,
-    loss_text,
-    notes,
-    rows_text,
-)
+from inference_recommender.report.candidates import caveats, cores, cpu_utilization, loss_text, notes, rows_text
 from workloads import Candidate, LatencyObjective
 
 
@@ -82,13 +75,7 @@ def test_requests_of_several_rows_have_their_figures_in_rows_too() -> None:
 
 @pytest.mark.parametrize(
     ("percent", "vcpus", "said"),
-    [
-        (None, 2, None),
-        (92.4, 2, "92"),
-        (100.0, 2, "100"),
-        (142.3, 2, "142 of 200 % (2 vCPUs)"),
-        (142.3, None, "142"),
-    ],
+    [(None, 2, None), (92.4, 2, "92"), (100.0, 2, "100"), (142.3, 2, "142 of 200 % (2 vCPUs)"), (142.3, None, "142")],
 )
 def test_cpu_above_100_percent_names_the_whole(percent: float | None, vcpus: int | None, said: str | None) -> None:
     assert cpu_utilization(percent, vcpus) == said

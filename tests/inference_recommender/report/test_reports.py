@@ -17,13 +17,7 @@ from inference_recommender.report.comparison_report import comparison_report
 from inference_recommender.report.document import Report, as_json
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
-from tests.inference_recommender.report.builders import (
-    COLD_START,
-    SUMMARY,
-    a_probe,
-    a_proof,
-    a_searched_measurement,
-)
+from tests.inference_recommender.report.builders import COLD_START, SUMMARY, a_probe, a_proof, a_searched_measurement
 
 GOLDENS = Path(__file__).parent / "goldens"
 REWRITE = "REWRITE_GOLDENS" in os.environ
@@ -260,10 +254,7 @@ def test_report_prints_each_format(run_copy: RunFolder, capsys: pytest.CaptureFi
     ("options", "message"),
     [
         ([], "report: name a folder below runs/, or give --all for an index of all of them.\n"),
-        (
-            ["--all", "/nowhere"],
-            "--all: /nowhere does not exist. `python -m inference_recommender run` creates it.\n",
-        ),
+        (["--all", "/nowhere"], "--all: /nowhere does not exist. `python -m inference_recommender run` creates it.\n"),
     ],
 )
 def test_refusals(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

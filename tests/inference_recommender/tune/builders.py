@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.rate_at_limit import RateAtLimit
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.tune.folder import TunePlan
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.space import ServingConfiguration
@@ -55,6 +55,7 @@ class Analytic:
             sent=5 * requests,
             requests=(requests,) * 5,
             late=(late,) * 5,
+            late_share=late / requests,
             latency_ms=min(50.0 * over**2, 1000.0),
             ceiling_per_minute=self._capacity(asked) * CEILING if over >= OVERLOADED else None,
         )

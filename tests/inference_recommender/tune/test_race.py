@@ -44,9 +44,7 @@ def test_few_requests_find_the_best_and_its_capacity(raced: tuple[Race, Analytic
     assert race.requests < 0.4 * len(SPACE) * by_itself.requests
 
 
-def test_the_family_of_an_overloaded_configuration_is_not_probed(
-    raced: tuple[Race, Analytic],
-) -> None:
+def test_the_family_of_an_overloaded_configuration_is_not_probed(raced: tuple[Race, Analytic]) -> None:
     race, probe = raced
     bounded = {each.configuration: each.out for each in race.entrants if not each.probes}
     assert bounded[configuration(2, 2.0)] == "bounded: its family answered at most 5,500 a minute when overloaded"

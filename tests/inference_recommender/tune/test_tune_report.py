@@ -33,6 +33,7 @@ def _seen(requests: int) -> ProbeCounts:
         sent=requests,
         requests=(requests,),
         late=(0,),
+        late_share=0.0,
         latency_ms=1.0,
         ceiling_per_minute=None,
     )
@@ -121,9 +122,7 @@ def test_without_a_known_best_there_is_no_patch(
     assert (report.verdict, report.decision, report.patch) == (verdict, decision, None)
 
 
-def test_the_patch_appended_to_a_workload_serves_the_best_and_a_second_one_has_another_name(
-    folder: TuneFolder,
-) -> None:
+def test_the_patch_appended_to_a_workload_serves_the_best_and_a_second_one_has_another_name(folder: TuneFolder) -> None:
     text = f"{FILE.read_text('utf-8')}\n{_reported(folder).patch}"
     patched = Workload.from_table(FILE, tomllib.loads(text))
     variant = patched.variant("tuned")

@@ -4,7 +4,7 @@ from email.utils import formatdate
 
 import pytest
 
-from inference_recommender.client.failures import retry_after_s
+from inference_recommender.client.servers import retry_after_s
 
 NOW_S = 1_795_000_000.0
 
