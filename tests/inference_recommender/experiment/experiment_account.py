@@ -1,13 +1,9 @@
-"""A fake account for experiments that keeps its state on disk, so it outlives a process that is killed.
+"""A fake account for experiments that keeps its state on disk.
 
-A test's measurement follows from its variant and instance type. As a program it runs an experiment of
-`workloads/text_classification`, in which `ENDING` jobs end and the next one never does:
-
-    python -m tests.inference_recommender.experiment.experiment_account EXPERIMENT_FOLDER STATE_FOLDER ENDING
+A test's measurement follows from its variant and instance type.
 """
 
 import json
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -212,9 +208,3 @@ def prepared(
         progress=Silent(),
         sleep=lambda seconds: None,
     )
-
-
-if __name__ == "__main__":
-    disk = DiskAccount(Path(sys.argv[2]), ending=int(sys.argv[3]))
-    begun = prepared(ExperimentFolder(Path(sys.argv[1])), disk, ["ts-base", "ort-base", "ort-ig"], TYPES)
-    run(begun, sleep=lambda seconds: time.sleep(0.02))

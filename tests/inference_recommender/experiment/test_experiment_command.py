@@ -3,9 +3,8 @@
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import botocore.session
 import pytest
@@ -27,8 +26,7 @@ ROLE_AND_BUCKET = with_settings(role_arn=ROLE, bucket="bucket")
 ACCESS = (*ROLE_AND_BUCKET, *with_settings(**{"images.all": IMAGE}))
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(NamedTuple):
     returncode: int
     stdout: str
     stderr: str
@@ -42,15 +40,10 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     """The command line in this process, with no AWS configuration."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, os.devnull)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-
-    def run_it(*arguments: str) -> Shown:
-        code = main(list(arguments))
-        return Shown(code, *capsys.readouterr())
-
-    return run_it
+    return lambda *arguments: Shown(main(list(arguments)), *capsys.readouterr())
 
 
 @pytest.fixture

@@ -48,8 +48,7 @@ def quiet(chromium: Browser) -> Iterator[Browser]:
     assert chromium.complaints == []
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("size", "dark"), [(DESKTOP, False), (PHONE, True)], ids=["desktop, light", "phone, dark"])
 def test_pages_fit_the_screen_and_follow_the_colour_scheme(
     simulated: Path, searched: Path, run_copy: RunFolder, quiet: Browser, size: tuple[int, int], dark: bool
 ) -> None:

@@ -1,8 +1,7 @@
-"""The search on services with computed probes, and on a simulated service."""
+"""The search on services with computed probes."""
 
 import pytest
 
-from benchmarks.searches.tune import configurations, race_simulated
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import FAST, ConfigurationRefused, EndReason, Entrant, Race
@@ -116,17 +115,3 @@ def test_a_search_out_of_time_ends_with_the_best_so_far() -> None:
     assert race.run() is EndReason.TIME
     assert race.leader is not None
     assert race.spent_s <= 70
-
-
-def test_the_choice_on_a_noisy_service_is_near_the_best() -> None:
-    """Batches of 16 on two instances have the highest capacity, 30,250 a minute; batches of 2 about half of that."""
-    space = [
-        each
-        for each in configurations()
-        if each.target == "cpu-int8" and each.threads == 2 and each.serving.max_queue_delay_ms == 0
-    ]
-    race = race_simulated(space, seed=3)
-    assert race.leader is not None
-    chosen = race.leader.configuration
-    assert (chosen.serving.model_instances, chosen.batch >= 8) == (2, True)
-    assert race.leader.is_known_within(0.15)
