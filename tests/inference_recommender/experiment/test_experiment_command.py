@@ -14,7 +14,7 @@ from inference_recommender.__main__ import main
 from inference_recommender.cli import experiment as command
 from inference_recommender.experiment.result import ExperimentFolder
 from tests.builders import an_artifact
-from tests.inference_recommender.experiment.experiment_account import IMAGE, NAME, ROLE, DiskAccount, prepared, run
+from tests.inference_recommender.experiment.experiment_account import IMAGE, NAME, ROLE, JobAccount, prepared, run
 
 
 def with_settings(**keys: str) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> None:
 def kept(tmp_path: Path) -> ExperimentFolder:
     """An experiment of two cells that has been measured."""
     folder = ExperimentFolder(tmp_path / NAME)
-    run(prepared(folder, DiskAccount(tmp_path / "state"), ["ts-base", "ort-base"]))
+    run(prepared(folder, JobAccount(), ["ts-base", "ort-base"]))
     return folder
 
 

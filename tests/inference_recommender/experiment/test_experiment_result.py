@@ -119,12 +119,6 @@ def test_the_decision_and_a_note_for_each_other_cell(second: Measurement | None,
     assert [line for line in report.notes if line.startswith(note)]
 
 
-def test_of_equal_fleets_the_higher_capacity_is_recommended() -> None:
-    weaker = measured("inf2", "ml.trn1.32xlarge", 61_000.0, 9.0)
-    stronger = measured("inf1-pipeline", "ml.trn1.32xlarge", 70_000.0, 9.0)
-    assert ["*" in str(row["mark"]) for row in reported(weaker, stronger).tables[0].rows] == [False, True]
-
-
 def test_a_row_has_the_columns_of_the_published_table() -> None:
     report = reported(
         on_gpu("pt-base", "ml.g4dn.xlarge", 500.0, gpu_utilization_percent=55.0),

@@ -44,10 +44,6 @@ class Browser:
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
         self._events.clear()
         self._ask("Page.navigate", url=url)
-        self.loaded()
-
-    def loaded(self) -> None:
-        """Waits until a page that was asked for is loaded."""
         deadline = time.monotonic() + HANGING_S
         while not any(each["method"] == "Page.loadEventFired" for each in self._events):
             self._events.append(self._next(deadline))

@@ -129,13 +129,6 @@ def test_the_decision_of_a_run_follows_from_its_proof(
     assert (report.verdict, report.decision) == (outcome, decision)
 
 
-def test_a_damaged_summary_of_a_generator_is_named(run_copy: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    run_copy.keep("probe-001/summary.json", {})
-    assert main(["report", str(run_copy.path), "--format", "json"]) == 2
-    file = run_copy.path / "probe-001" / "summary.json"
-    assert f"{file}: cannot be read" in " ".join(capsys.readouterr().err.split())
-
-
 def test_a_run_is_drawn_again_to_the_same_bytes_with_its_plots(run_copy: RunFolder) -> None:
     before = run_copy.report.read_text("utf-8")
     assert write_page(run_copy.path) == run_copy.report
@@ -161,15 +154,6 @@ def test_the_latency_plot_has_users_probes_capacity_and_proof(run_copy: RunFolde
         "warm-up",
     ):
         assert f"{legend}</text>" in text, legend
-
-
-def test_a_phase_that_the_test_did_not_reach_is_not_marked(run_copy: RunFolder) -> None:
-    request = run_copy.request()
-    request["InputConfig"]["TrafficPattern"]["Phases"][0]["DurationInSeconds"] = 600
-    run_copy.keep("request.json", request)
-    text = page_of(run_copy)
-    assert "phase 1" in text
-    assert "phase 2" not in text
 
 
 def test_queue_times_appear_in_the_report(run_copy: RunFolder) -> None:
