@@ -21,7 +21,7 @@ from benchmarks import harness
 from benchmarks.harness import BASELINE, Answer
 
 THREADS = int(os.environ.get("OMP_NUM_THREADS", 1))
-"""Of an engine's process."""
+"""Threads of an engine's process."""
 LENGTH, FIRST_TOKEN, LAST_TOKEN = 128, 5, 30_000
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 DEBERTA = {**BASE, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}

@@ -31,8 +31,8 @@ from benchmarks.searches.simulated_service import (
     mm1_capacity_per_minute,
     true_capacity_per_minute,
 )
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.search import RESOLUTION, Search
+from inference_recommender.capacity.statistics import Limit
 
 START = 600.0
 PER_PROBE, CLOSE = 1000, 1.05

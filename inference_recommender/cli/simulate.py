@@ -42,7 +42,7 @@ from inference_recommender.simulate.sized_service import (
     recommended_policy,
     sized_service,
 )
-from inference_recommender.simulate.trace import Trace, read_trace, trace_csv
+from inference_recommender.simulate.trace import DEFAULT_DAYS, Trace, read_trace, recorded, trace_csv
 from workloads import ROOT, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.files import from_here
 
@@ -67,9 +67,9 @@ TRACE is one of
 - cloudwatch:ENDPOINT, the recorded invocations of an endpoint
 
 The policy is compared with a fixed fleet of the recommended size, and with an ideal fleet that knows the future.
---set policy.KEY=VALUE adds another policy, with keys of `autoscaling` in recommendation.json.
---optimise searches the cheapest policy within the tolerance and writes it into the recommendation for review; the next
-`cdk deploy` uses it. [simulation] in workload.toml has the start times, the tolerance and how gaps are filled.
+--set policy.KEY=VALUE adds another policy, with keys of `autoscaling` in recommendation.json. --optimise searches
+the cheapest policy within the tolerance and writes it into the recommendation for review; the next `cdk deploy` uses
+it. [simulation] in workload.toml has the start times, the tolerance and how gaps are filled.
 
 Exit code 0: the minutes over the objective are within the tolerance; 1: they are not. A folder below runs/ keeps the
 result; `report` renders it."""
@@ -143,7 +143,7 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
         show(simulation.report, stdout_console())
     tell(stderr, f"Kept in {run}. `python -m inference_recommender report {run}` draws it.")
     if found:
-        _write(options.source or folder.recommendation_file, workload, case, service, found, stderr)
+        _write(options.source or folder.recommendation_file, done, found, stderr)
     return 0 if done.safe else EXCEEDED
 
 
@@ -199,15 +199,9 @@ def _new_folder(runs: Path, workload: Workload) -> RunFolder:
     return RunFolder(next(path for path in paths if not path.exists()))
 
 
-def _write(
-    file: Path,
-    workload: Workload,
-    case: SimulationCase,
-    service: SizedService,
-    found: PolicySearchResult,
-    stderr: Console,
-) -> None:
+def _write(file: Path, done: CompletedSimulation, found: PolicySearchResult, stderr: Console) -> None:
     """Writes the chosen policy into the recommendation, if it is confirmed and one was simulated."""
+    workload, service = done.workload, done.service
     if not found.safe:
         why = "was confirmed on held-out seeds" if found.chosen.is_within_tolerance else "is within the tolerance"
         tell(stderr, f"Nothing was written: no policy {why}.", "yellow")
@@ -216,8 +210,7 @@ def _write(
     elif found.chosen is found.today:
         tell(stderr, f"{from_here(file)} has this policy already.")
     else:
-        given = given_minimums(workload)
-        optimised_recommendation(service.recommendation, found, case, given).write_json(file)
+        optimised_recommendation(service.recommendation, found, done.case, given_minimums(workload)).write_json(file)
         tell(stderr, f"Written: {from_here(file)}. The next `cdk deploy` uses it.")
         if before := service.autoscaling.simulated:
             tell(stderr, f"It replaces the policy that was chosen on {before.trace}.")
@@ -273,7 +266,6 @@ def _traffic(options: argparse.Namespace, workload: Workload) -> TrafficSource:
     name: str = options.trace
     if name.startswith(CLOUDWATCH):
         from aws_api.session import AwsSession  # boto3, which traces and shapes do without
-        from inference_recommender.simulate.cloudwatch import DEFAULT_DAYS, recorded
 
         return recorded(AwsSession(), name.removeprefix(CLOUDWATCH), options.days or DEFAULT_DAYS, datetime.now(UTC))
     for known in SHAPES:

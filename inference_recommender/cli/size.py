@@ -113,7 +113,16 @@ def _size(options: argparse.Namespace, stderr: Console) -> int:
         code = _refresh(options.region, evidence, stderr)
         if evidence is None:
             return code
-    return _size_fleet(options, evidence, stderr) if evidence else _show_catalogue(options)
+    if evidence:
+        return _size_fleet(options, evidence, stderr)
+    if not options.explain:
+        raise UsageError("--from: is missing. Give evidence to size from, or --explain to print the price catalogue.")
+    catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
+    if options.json:
+        print(catalogue.model_dump_json(indent=2))
+    else:
+        show(catalogue_report(catalogue), stdout_console())
+    return 0
 
 
 def _typed(sources: Sequence[str]) -> tuple[list[Path], str | None]:
@@ -218,21 +227,8 @@ def _size_batch(options: argparse.Namespace, stderr: Console) -> int:
     return 0
 
 
-def _show_catalogue(options: argparse.Namespace) -> int:
-    if not options.explain:
-        raise UsageError("--from: is missing. Give evidence to size from, or --explain to print the price catalogue.")
-    catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
-    if options.json:
-        print(catalogue.model_dump_json(indent=2))
-    else:
-        show(catalogue_report(catalogue), stdout_console())
-    return 0
-
-
 def _refresh(region: str | None, evidence: Evidence | None, stderr: Console) -> int:
     """Fetches the prices of the measured types, or of all types that the catalogue or a workload names."""
-    from inference_recommender.sizing.price_list import fresh_prices, named_types  # needs boto3
-
     catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
     region = region or (evidence.region if evidence else None)
     regions = [region] if region else list(catalogue.regions)
@@ -240,8 +236,8 @@ def _refresh(region: str | None, evidence: Evidence | None, stderr: Console) -> 
         types = {one.instance_type for one in evidence.measured}
     else:
         workloads = (load_workload(name).workload for name in workload_names(ROOT / "workloads"))
-        types = {*catalogue.instance_types, *catalogue.unlisted, *named_types(workloads)}
-    fresh, unclear = fresh_prices(regions, sorted(types), datetime.now(UTC).date())
+        types = {*catalogue.instance_types, *catalogue.unlisted, *prices.named_types(workloads)}
+    fresh, unclear = prices.fresh_prices(regions, sorted(types), datetime.now(UTC).date())
     for sentence in unclear:
         warn(stderr, sentence)
     count = sum(len(listed) for listed in fresh.regions.values())

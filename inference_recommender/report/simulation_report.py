@@ -113,7 +113,12 @@ def simulation_document(name: str, done: CompletedSimulation, inputs: FolderInpu
         cautions=tuple(_cautions(done)),
         tables=tuple(_tables(done)),
         notes=tuple(_notes(done, day)),
-        not_tested=tuple(_untested(case)),
+        not_tested=(
+            "This policy on an endpoint on AWS. The times are assumptions.",
+            f"Traffic other than {case.traffic.name}.",
+            "Load that varies within a minute: it is even there, and the service is in its steady state.",
+            OTHER_PAYLOADS,
+        ),
         environment={
             "fingerprint": inputs.fingerprint(case.traffic.sha256, str(first), str(done.seeds), json.dumps(timing)),
             "trace": case.traffic.name,
@@ -289,12 +294,3 @@ def _notes(done: CompletedSimulation, day: WorstDay) -> Iterator[str]:
 def _length(minutes: int) -> str:
     days, rest = divmod(minutes, DAY_MINUTES)
     return f"{minutes:,} minutes" if rest else f"{days} day{'s' * (days != 1)}"
-
-
-def _untested(case: SimulationCase) -> Iterator[str]:
-    yield "This policy on an endpoint on AWS. The times are assumptions."
-    yield f"Traffic other than {case.traffic.name}."
-    if "M/M/1" in case.curve.basis:
-        yield "Latency below and above the capacity: the instance is modelled as an M/M/1 queue."
-    yield "Load that varies within a minute: it is even there, and the service is in its steady state."
-    yield OTHER_PAYLOADS

@@ -12,7 +12,6 @@ removed task is idle and goes after fifteen minutes
 
 import heapq
 import math
-from collections import deque
 from random import Random
 
 from inference_recommender.simulate.policy import Timing
@@ -86,30 +85,22 @@ class EcsFleet(SimulatedFleet):
     def __init__(self, count: int, timing: Timing, random: Random) -> None:
         super().__init__(count, timing, random)
         self._warm_at_s = -math.inf
-        self._idle = deque[float]()
+        self._idle: list[float] = []
         """When each idle instance goes, in order."""
 
-    def advance(self, now_s: float) -> None:
-        super().advance(now_s)
-        while self._idle and self._idle[0] <= now_s:
-            self._idle.popleft()
-            self.paid -= 1
-        if self._idle:
-            self.next_s = min(self.next_s, self._idle[0])
-
     def add(self, count: int, now_s: float) -> float:
-        on_idle = min(count, len(self._idle))
-        done = now_s + self._timing.model_load_s
+        self._idle = [goes_s for goes_s in self._idle if goes_s >= now_s]
+        on_idle, done = min(count, len(self._idle)), now_s + self._timing.model_load_s
         for _ in range(on_idle):
-            self._idle.pop()
+            self._change(self._idle.pop(), paid=1)  # it stays
             self._change(done, serving=1)
         return self._start(count - on_idle, now_s) if count > on_idle else done
 
     def remove(self, count: int, now_s: float) -> float:
         self.serving -= count
-        goes = now_s + self._timing.idle_s + MINUTE_S
-        self._idle.extend([goes] * count)
-        self.next_s = min(self.next_s, goes)
+        goes_s = now_s + self._timing.idle_s + MINUTE_S
+        self._idle += [goes_s] * count
+        self._change(goes_s, paid=-count)
         return now_s
 
     def _start(self, count: int, at_s: float) -> float:

@@ -36,8 +36,6 @@ USUAL_PERCENTILE = 95
 """An hour's usual load is this percentile of its minutes, the mean over days and seeds."""
 RISES_BEFORE_MINUTES = 15
 """How long before its hour a higher minimum begins, because instances take minutes to start."""
-FRONTIER = 12
-"""A longer frontier is thinned evenly; both ends are kept."""
 HOURS = 24
 DIMENSIONS: dict[str, tuple[Any, ...]] = {
     "target_share": (0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9),
@@ -84,18 +82,15 @@ class PolicySearchResult:
         return self.held_out is not None or self.today.is_within_tolerance
 
     def frontier(self, others: Sequence[PolicyResult]) -> tuple[PolicyResult, ...]:
-        """Returns at most `FRONTIER` policies that no other beats in both hours and minutes over the objective, the
-        cheapest first, without those of `others`.
+        """Returns the policies that no other beats in both hours and minutes over the objective, the cheapest first,
+        without those of `others`.
         """
         best: list[PolicyResult] = []
         for each in sorted(self.tried, key=lambda result: (result.instance_hours, result.minutes_over)):
             if not best or each.minutes_over < best[-1].minutes_over:
                 best.append(each)
         taken = {each.policy for each in others}
-        best = [each for each in best if each.policy not in taken]
-        if len(best) > FRONTIER:
-            best = [best[round(place)] for place in np.linspace(0, len(best) - 1, FRONTIER)]
-        return tuple(best)
+        return tuple(each for each in best if each.policy not in taken)
 
 
 @dataclass(kw_only=True)

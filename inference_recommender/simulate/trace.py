@@ -1,33 +1,40 @@
-"""A recorded traffic trace: a CSV file of times and requests per second, checked and resampled to minutes. Pure.
+"""A recorded traffic trace: a CSV file of times and requests per second, checked and resampled to minutes.
 
 The first column is a time, in ISO 8601 (2026-11-22T13:00:00Z; without a zone it is UTC) or in seconds since 1970. The
 second column is the mean rate until the next line's time. A first line without numbers is a heading. Lines must be in
-order and evenly spaced, by 1, 2, 5 or 10 s or by whole minutes.
+order and evenly spaced, by 1, 2, 5 or 10 s or by whole minutes. CloudWatch records a trace of minutes, too.
 """
 
 import csv
 import hashlib
 import io
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.simulate.policy import TrafficLoad
 from inference_recommender.simulate.tracking import MINUTE_S
-from workloads import UsageError
+from workloads import Unavailable, UsageError
+
+if TYPE_CHECKING:
+    from aws_api.session import AwsSession
 
 Fill = Literal["zero", "last"]
 FEWEST_LINES = 2
 GAPS_SHOWN = 5
 EXAMPLE = "A line is a time and requests per second: 2026-11-22T13:00:00Z,41.5"
 LONGEST_MINUTES = 2 * 366 * 24 * 60
+KEPT_DAYS, DEFAULT_DAYS = 15, 14
+"""Retention of CloudWatch's datapoints of a minute."""
+MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +87,7 @@ def parse_trace(file: str, text: str, sha256: str, name: str, fill: Fill | None 
 
 def trace_csv(load: TrafficLoad) -> str:
     """Returns the traffic in the format of `--trace`."""
-    times = (load.start + timedelta(minutes=number) for number in range(len(load.rates)))
+    times = (load.start + number * MINUTE for number in range(len(load.rates)))
     lines = (f"{at.isoformat()},{rate:.6g}" for at, rate in zip(times, load.rates.tolist(), strict=True))
     return "\n".join(("time,requests_per_second", *lines)) + "\n"
 
@@ -146,19 +153,55 @@ def _spacing(file: str, lines: Sequence[_Line], fill: Fill | None) -> int:
     if (lines[-1].at_s - first.at_s) / MINUTE_S > LONGEST_MINUTES:
         raise UsageError(f"{file}: is longer than two years; simulate a part of it.")
     if wrong := {line: gap for line, gap in gaps.items() if (gap % spacing if fill else gap != spacing)}:
-        raise UsageError(f"{file}: lines are {spacing:g} s apart, but {_gaps_text(wrong)} {_advice(fill)}")
+        shown = ", ".join(f"line {line} after {gap:,g} s" for line, gap in list(wrong.items())[:GAPS_SHOWN])
+        more = f" and {len(wrong) - GAPS_SHOWN} more" if len(wrong) > GAPS_SHOWN else ""
+        advice = (
+            "Fill the gaps with --set simulation.fill_gaps=zero if there was no traffic, or =last if the monitoring "
+            "failed."
+        )
+        if fill:
+            advice = "Correct their times: fill_gaps adds whole lines only."
+        raise UsageError(
+            f"{file}: lines are {spacing:g} s apart, but {len(wrong)} {'comes' if len(wrong) == 1 else 'come'} at "
+            f"another time: {shown}{more}. {advice}"
+        )
     return int(spacing)
 
 
-def _gaps_text(gaps: dict[int, float]) -> str:
-    shown = ", ".join(f"line {line} after {gap:,g} s" for line, gap in list(gaps.items())[:GAPS_SHOWN])
-    more = f" and {len(gaps) - GAPS_SHOWN} more" if len(gaps) > GAPS_SHOWN else ""
-    return f"{len(gaps)} {'comes' if len(gaps) == 1 else 'come'} at another time: {shown}{more}."
+def recorded(session: "AwsSession", endpoint: str, days: int, now: datetime) -> Trace:
+    """Returns an endpoint's Invocations by CloudWatch in the last `days` before `now`, all variants together.
+
+    A minute without a datapoint has no invocations. Raises `Unavailable`, also without any traffic.
+    """
+    from aws_api.errors import translate_aws_errors  # boto3, which files do without
+
+    if days > KEPT_DAYS:
+        raise UsageError(f"--days: got {days}. CloudWatch keeps minutes for {KEPT_DAYS} days; give at most that.")
+    end = now.replace(second=0, microsecond=0)
+    start = end - timedelta(days=days)
+    with translate_aws_errors("DescribeEndpoint"):
+        described = session.client("sagemaker").describe_endpoint(EndpointName=endpoint)
+    variants = [each["VariantName"] for each in described.get("ProductionVariants", [])]
+    queries = [_query(f"variant{number}", endpoint, variant) for number, variant in enumerate(variants)]
+    by_minute: dict[datetime, float] = {}
+    with translate_aws_errors("GetMetricData"):
+        pages = session.client("cloudwatch").get_paginator("get_metric_data")
+        for page in pages.paginate(MetricDataQueries=queries, StartTime=start, EndTime=end):
+            for result in page["MetricDataResults"]:
+                for at, value in zip(result["Timestamps"], result["Values"], strict=True):
+                    by_minute[at] = by_minute.get(at, 0.0) + float(value)
+    if not any(by_minute.values()):
+        period = f"{days} day{'s' * (days != 1)}"
+        raise Unavailable(
+            f"--trace cloudwatch:{endpoint}: CloudWatch has no invocation of {endpoint} in the last {period}. Look "
+            "further back with --days, or simulate a shape with --trace."
+        )
+    rates = [by_minute.get(start + number * MINUTE, 0.0) / 60 for number in range(days * 24 * 60)]
+    sha256 = hashlib.sha256(json.dumps([start.isoformat(), rates]).encode()).hexdigest()
+    return Trace(name=endpoint, sha256=sha256, start=start, rates=np.array(rates))
 
 
-def _advice(fill: Fill | None) -> str:
-    if fill:
-        return "Correct their times: fill_gaps adds whole lines only."
-    return (
-        "Fill the gaps with --set simulation.fill_gaps=zero if there was no traffic, or =last if the monitoring failed."
-    )
+def _query(name: str, endpoint: str, variant: str) -> dict[str, Any]:
+    dimensions = [{"Name": "EndpointName", "Value": endpoint}, {"Name": "VariantName", "Value": variant}]
+    metric = {"Namespace": "AWS/SageMaker", "MetricName": "Invocations", "Dimensions": dimensions}
+    return {"Id": name, "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Sum"}}

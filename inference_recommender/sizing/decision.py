@@ -1,8 +1,5 @@
 """Judges measurements, sizes and prices each as a fleet, and chooses the cheapest that meets the objective. Pure.
 
-    cost per hour        = instance count · price of an instance
-    cost per million     = cost per hour / (peak · 60) · 10⁶
-
 Every candidate with a rate is sized and priced, also those that miss the objective.
 """
 
@@ -19,18 +16,8 @@ from inference_recommender.sizing.prices import Price, job_price
 from inference_recommender.sizing.verdict import is_contradicted, judge
 from workloads import Candidate, LatencyObjective, PayloadLengths, Provenance, Recommendation, Sizing, Workload
 
-COPIED = (
-    "instance_type",
-    "variant",
-    "environment",
-    "model_latency_ms",
-    "cpu_utilization_percent",
-    "memory_utilization_percent",
-    "warm_up_s",
-    "client_latency_ms",
-    "client_latency_from_intended_ms",
-    "scaling_advice",
-)
+SIZED = {"instance_count", "max_invocations_per_minute", "max_invocations_interval"}
+COPIED = (Candidate.model_fields.keys() & Measurement.model_fields.keys()) - SIZED
 """Fields that a candidate takes from its measurement unchanged."""
 MEASURE_LONGER = "Measure with longer traffic: another --traffic NAME, or longer phases in workload.toml."
 

@@ -306,19 +306,6 @@ def test_a_measurement_is_sized_and_simulated_with_its_probes(
     assert "Caution: The price of an instance is unknown: The job reported no price" in capsys.readouterr().out
 
 
-def test_a_load_above_all_measured_rates_is_marked_as_extrapolated(
-    recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    trace = a_trace(tmp_path, "storm.csv", [800, *[8_000] * 29])
-    assert simulated(recommendation, "--set", "policy.max_capacity=10", trace=trace) == 1
-    lines = " ".join(capsys.readouterr().out.split())
-    assert re.search(
-        r"Caution: Extrapolated: for \d+\.\d minutes an instance gets up to 1[12]\d,\d{3} invocations/min. "
-        r"Nothing above 30,000 was measured. The model answers at most 30,000/min there.",
-        lines,
-    )
-
-
 def test_a_policy_on_concurrent_requests_is_not_simulated(recommendation: Path) -> None:
     folder = load_workload("spellcheck")
     hosting = folder.workload.hosting

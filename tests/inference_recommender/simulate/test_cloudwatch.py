@@ -9,7 +9,7 @@ from botocore.stub import Stubber
 
 from aws_api.session import AwsSession
 from inference_recommender.__main__ import main
-from inference_recommender.simulate.cloudwatch import recorded
+from inference_recommender.simulate.trace import recorded
 from workloads import Unavailable
 
 NOW = datetime(2026, 11, 23, 7, 0, 30, tzinfo=UTC)

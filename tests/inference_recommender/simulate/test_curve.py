@@ -6,8 +6,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from benchmarks.searches.simulated_service import ALIKE, EXPONENTIAL, SimulatedService
-from benchmarks.searches.simulated_service import Service as Queue
 from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.simulate.curve import LatencyCurve, curve_of_candidate, curve_of_search
 from inference_recommender.simulate.policy import FIRST_MONDAY, Policy, Timing, TrafficLoad
@@ -44,19 +42,12 @@ def late_md1(rate: float) -> float:
     return 1 - (1 - rho) * sum(terms)
 
 
-QUEUES: dict[str, tuple[Queue, Callable[[float], float], float]] = {
-    "M/M/1": (
-        Queue(workers=1, max_batch=1, fixed_ms=0, per_unit_ms=20, lengths=EXPONENTIAL),
-        lambda rate: late_mm(rate, 1),
-        50.0,
-    ),
-    "M/M/4": (
-        Queue(workers=4, max_batch=1, fixed_ms=0, per_unit_ms=20, lengths=EXPONENTIAL),
-        lambda rate: late_mm(rate, 4),
-        200.0,
-    ),
-    "M/D/1": (Queue(workers=1, max_batch=1, fixed_ms=20, per_unit_ms=0, lengths=ALIKE), late_md1, 50.0),
+QUEUES: dict[str, tuple[Callable[[float], float], float]] = {
+    "M/M/1": (lambda rate: late_mm(rate, 1), 50.0),
+    "M/M/4": (lambda rate: late_mm(rate, 4), 200.0),
+    "M/D/1": (late_md1, 50.0),
 }
+"""The late share by the rate, and the rate of a service that is never idle."""
 
 
 def capacity_of(late: Callable[[float], float], most: float) -> float:
@@ -85,28 +76,13 @@ def steady_late_share(curve: LatencyCurve, rate: float, instances: int = 8) -> f
 @pytest.mark.parametrize("name", QUEUES)
 def test_a_steady_state_is_that_of_queueing_theory(name: str) -> None:
     """The probes are the theory's own; a day of half a million requests and more is between them."""
-    _, late, most = QUEUES[name]
+    late, most = QUEUES[name]
     capacity = capacity_of(late, most)
     probes = [
         (share * capacity, late(share * capacity)) for share in np.linspace(0.1, 1.3, 13) if share * capacity < most
     ]
     curve = searched(capacity, probes)
     for share in (0.35, 0.65, 0.95):
-        assert steady_late_share(curve, share * capacity) == pytest.approx(late(share * capacity), rel=NEAR)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", QUEUES)
-def test_a_steady_state_measured_on_a_queue_is_that_of_queueing_theory(name: str) -> None:
-    """The probes are measured: each is a run of a million requests through the queue, one by one."""
-    queue, late, most = QUEUES[name]
-    capacity = capacity_of(late, most)
-    probes = []
-    for seed, share in enumerate((0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)):
-        run = SimulatedService(queue, seed).open_loop(share * capacity * 60, 1_000_000 / (share * capacity))
-        probes.append((share * capacity, float((run.latencies_ms[1000:] > 50).mean())))
-    curve = searched(capacity, probes)
-    for share in (0.6, 0.75, 0.9):
         assert steady_late_share(curve, share * capacity) == pytest.approx(late(share * capacity), rel=NEAR)
 
 

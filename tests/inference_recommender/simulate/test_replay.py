@@ -48,14 +48,6 @@ def most_apart(found: Mapping[str, Sequence[float]]) -> float:
     return max(abs(was - is_) for pair in zip(counts, predicted, strict=True) for was, is_ in zip(*pair, strict=True))
 
 
-def test_the_recorded_run_scaled_out_twice_and_in() -> None:
-    counts = [serving for _, _, serving, _ in RECORDED["course"]]
-    changes = [count for before, count in zip([0, *counts], counts, strict=False) if count != before]
-    assert MINUTES >= 10
-    assert len(changes) == 4
-    assert changes[0] < changes[1] < changes[2] > changes[3]
-
-
 def test_its_invocations_are_predicted_within_one_instance_at_every_minute() -> None:
     assert most_apart(course(RECORDED["invocations_by_minute"], POLICY, TIMING)) <= 1
 

@@ -18,7 +18,6 @@ of minute k is known when it is over; a change that it causes is seen in minute 
 import re
 from datetime import UTC, datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -87,13 +86,6 @@ def test_a_scale_in_waits_for_fifteen_minutes_below_nine_tenths() -> None:
     found = course([1000, *[550] * 17])["desired"]
     assert found[:16] == [10] * 16
     assert found[16:] == [6, 6]
-
-
-def test_a_minute_that_is_not_low_begins_the_fifteen_anew() -> None:
-    """[CW]: an alarm of 15 of 15 datapoints. Minute 10 has 95 for each; minutes 11 to 25 are fifteen."""
-    found = course([1000, *[500] * 9, 950, *[500] * 16])["desired"]
-    assert found[:26] == [10] * 26
-    assert found[26] == 5
 
 
 def test_the_cooldown_of_a_scale_out_begins_when_it_is_complete() -> None:
@@ -211,37 +203,6 @@ def test_a_capacity_provider_starts_no_instance_while_one_is_warming_up() -> Non
     """
     found = course([100, *[300] * 14], timing=timing(hosts="ecs"), losses=(ZoneLoss(at_s=360, zones=2),))
     assert found["serving"][5:15] == [1, 0, 0, 2, 2, 2, 2, 2, 3, 3]
-
-
-def test_what_a_failed_zone_takes_is_replaced() -> None:
-    """[AZ]: SageMaker spreads instances over zones and replaces those that fail.
-
-    Half of four fail in minute 2, are missed a minute later, and their replacements serve in minute 6.
-    """
-    found = course(
-        [400] * 8, policy(target_invocations_per_instance=1000, min_capacity=4), losses=(ZoneLoss(at_s=120, zones=2),)
-    )
-    assert found["serving"] == [4, 4, 2, 2, 2, 2, 4, 4]
-    assert found["desired"] == [4] * 8
-
-
-def test_schedules_are_read_as_application_auto_scaling_writes_them() -> None:
-    """[SC]: cron expressions and times, in a time zone."""
-    berlin = ZoneInfo("Europe/Berlin")
-    weekdays = ScheduledMinimum(schedule="cron(30 7,19 ? * MON-FRI *)", min_capacity=4, timezone="Europe/Berlin")
-    found = scheduled((weekdays,), FIRST_MONDAY, 7 * 86_400)
-    assert len(found) == 10
-    first = datetime.fromtimestamp(FIRST_MONDAY.timestamp() + found[0][0], UTC).astimezone(berlin)
-    assert (first.hour, first.minute, found[0][1]) == (7, 30, 4)
-    every = ScheduledMinimum(schedule="cron(0/20 0-1 1 JAN/3 ? 2026)", min_capacity=2)
-    assert [at for at, _ in scheduled((every,), datetime(2026, 4, 1, tzinfo=UTC), 7200.0)] == [
-        0,
-        1200,
-        2400,
-        3600,
-        4800,
-        6000,
-    ]
 
 
 @pytest.mark.parametrize(

@@ -45,98 +45,85 @@ def probe(rate: float, latency_ms: float | None) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("measured", "demand", "outcome", "reason"),
     [
-        pytest.param(
+        (
             searched(),
             DEMAND,
             (True, True, "open-loop", 3),
             "Meets P99 model latency ≤ 50 ms at 13,000 invocations/min, by an open-loop search. The closed-loop test "
             "reached 18,000.",
-            id="searched",
         ),
-        pytest.param(
+        (
             searched(0, reason="no rate keeps the limit"),
             DEMAND,
             (False, True, "closed-loop", 2),
             f"Misses P99 model latency ≤ 50 ms with open-loop arrivals: no rate keeps the limit. {OF_USERS}",
-            id="no rate within the limit",
         ),
-        pytest.param(
+        (
             searched(percentile="P95"),
             DEMAND,
             (False, False, "open-loop", 3),
             UNVERIFIED + "The search for its capacity of 13,000 invocations/min had the limit P95 ≤ 50 ms.",
-            id="search of another percentile",
         ),
-        pytest.param(
+        (
             unfinished(at_least=14_000, interval=(14_000, 20_000)),
             DEMAND,
             (True, True, "open-loop", 3),
             "Meets P99 model latency ≤ 50 ms at 14,000 invocations/min or more. This is a lower bound, because the "
             "open-loop search ended early: its time was over. The closed-loop test reached 13,000.",
-            id="lower bound above the estimate",
         ),
-        pytest.param(
+        (
             measurement(latency=42.0, percentile="P99"),
             DEMAND,
             (True, True, "closed-loop", 3),
             f"Meets P99 model latency ≤ 50 ms: 42 ms at 13,000 invocations/min. {OF_USERS}",
-            id="the generator's percentile, kept",
         ),
-        pytest.param(
+        (
             measurement(latency=50.5, percentile="P99"),
             DEMAND,
             (False, True, "closed-loop", 3),
             f"Misses P99 model latency ≤ 50 ms: 50.5 ms at 13,000 invocations/min. {OF_USERS}",
-            id="the generator's percentile, missed",
         ),
-        pytest.param(
+        (
             measurement(latency=42.0),
             DEMAND,
             (False, False, "closed-loop", 3),
             f"{NO_P99}42 ms at 13,000 invocations/min. {OF_USERS}",
-            id="a job's own figure",
         ),
-        pytest.param(
+        (
             measurement(latency=None, series=watched((1, 9_000, None), (2, 13_000, None))),
             DEMAND,
             (False, False, "closed-loop", 3),
             f"{NO_P99}13,000 invocations/min. {OF_USERS}",
-            id="no latency in the records",
         ),
-        pytest.param(
+        (
             measurement(),
             NO_PERCENTILE,
             (False, True, "closed-loop", 3),
             f"Misses model latency ≤ 40 ms: 42 ms at 13,000 invocations/min, of undocumented percentile. {OF_USERS}",
-            id="limit without a percentile",
         ),
-        pytest.param(
+        (
             measurement(),
             NO_LIMIT,
             (True, True, "closed-loop", 3),
             f"Latency is not judged, because there is no objective: 42 ms at 13,000 invocations/min. {OF_USERS}",
-            id="no limit",
         ),
-        pytest.param(
+        (
             measurement(rate=None),
             DEMAND,
             (False, True, "closed-loop", None),
             "The job reported no capacity.",
-            id="no rate",
         ),
-        pytest.param(
+        (
             measurement(rate=1e-320),
             DEMAND,
             (False, True, "closed-loop", None),
             "The job reported 9.99989e-321 invocations/min, which is no load.",
-            id="a rate of nothing",
         ),
-        pytest.param(
+        (
             measurement(failure_reason="Out of memory."),
             DEMAND,
             (False, True, "closed-loop", None),
             "Out of memory.",
-            id="failed",
         ),
     ],
 )
@@ -225,12 +212,6 @@ def test_a_capacity_at_the_limit_of_the_job_is_a_lower_bound() -> None:
     at_the_limit = judged(measurement(rate=30_400), NO_LIMIT, 30_000)
     assert at_the_limit.reason.endswith(" The job stopped at its limit of 30,000: an instance may sustain more.")
     assert "stopped" not in judged(searched(31_000), DEMAND, 10_000).reason
-
-
-def test_an_unknown_price_does_not_stop_sizing() -> None:
-    found = candidate(searched(), DEMAND, SIZING, Price(usd_per_hour=None, reason="not listed"), None)
-    assert (found.instance_count, found.cost_per_hour_usd, found.cost_per_million_invocations_usd) == (3, None, None)
-    assert found.cost_reason == "not listed"
 
 
 def test_the_cheapest_that_meets_the_objective_is_recommended_and_unknown_costs_come_last() -> None:

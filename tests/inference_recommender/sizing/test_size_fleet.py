@@ -78,12 +78,6 @@ def test_a_latency_that_can_only_be_microseconds_is_converted() -> None:
     assert found.reason.endswith("The job gave its latency in µs.")
 
 
-def test_the_unit_is_that_of_the_whole_job() -> None:
-    evidence = job(job_result(MaxInvocations=9, ModelLatency=60_001), job_result(MaxInvocations=9, ModelLatency=500))
-    assert [one.model_latency_ms for one in evidence.measured] == [60.001, 0.5]
-    assert evidence.cautions == ()
-
-
 @pytest.mark.parametrize("nothing", [float("nan"), "NaN", float("inf"), None])
 def test_a_figure_that_is_no_number_is_unknown(nothing: object) -> None:
     evidence = job(job_result(MaxInvocations=nothing, ModelLatency=nothing, CostPerHour=nothing))
@@ -105,10 +99,6 @@ def test_a_serverless_result_has_no_instances_to_count() -> None:
     (found,) = sized(job(recommendation(Metrics=metrics, EndpointConfiguration=serverless)))
     assert (found.instance_type, found.meets_objective, found.instance_count) == ("serverless", False, None)
     assert found.reason == "Serverless: there are no instances to count."
-
-
-def test_results_with_the_same_endpoint_name_are_all_sized() -> None:
-    assert len(job(job_result(MaxInvocations=1), job_result(MaxInvocations=2)).measured) == 2
 
 
 def test_an_inference_specification_is_the_variant() -> None:
@@ -238,7 +228,6 @@ def test_an_experiment_is_sized_by_variant(run_folder: RunFolder, capsys: pytest
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
-        ("measurements.json", '[{"percentile": "P99"}]', "{file}: "),
         ("experiment.json", "{", "{file}: cannot be read: Expecting property name"),
         ("workload.json", None, "{folder} is not a run folder: it has no workload.json."),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import tomllib
 
-from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.payloads import payload_archive
 from inference_recommender.tune.folder import TuneFolder
 from inference_recommender.tune.race import ConfigurationRefused, EndReason, Race
