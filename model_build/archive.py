@@ -5,11 +5,12 @@ and renamed, so it is whole or not there.
 """
 
 import gzip
+import shutil
 import tarfile
 from pathlib import Path
 
 from containers import archive_reader
-from workloads import UsageError
+from workloads import ModelArtifact, UsageError
 
 
 def pack(folder: Path, archive: Path) -> None:
@@ -38,6 +39,15 @@ def unpack(archive: Path, folder: Path, sha256: str | None = None) -> None:
             archive_reader.unpack(stream, folder, sha256)
     except archive_reader.ArchiveRefused as refused:
         raise UsageError(f"{archive}: {refused}. Build it again.") from None
+
+
+def publish(artifact: ModelArtifact, packed: Path, repository: Path, place: Path) -> None:
+    """Moves a build beside `place`, its artifact.json: the old one is deleted first and the new one written last."""
+    place.unlink(missing_ok=True)
+    shutil.rmtree(place.with_name("repository"), ignore_errors=True)
+    repository.replace(place.with_name("repository"))
+    packed.replace(place.with_name(artifact.archive))
+    artifact.write_json(place)
 
 
 def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:

@@ -9,11 +9,9 @@ keeps the older build. The output of libraries goes to the plan's log file.
 """
 
 import contextlib
-import errno
 import importlib.metadata
 import importlib.util
 import platform
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +20,7 @@ from typing import Any
 from containers.text2text.tensorrt_plan import CudaFailed, PlanRefused
 from model_build import archive, fp32_layers, parity
 from model_build.backends import backend
-from model_build.compiled import Compiled, compile_key, exclusive
+from model_build.compiled import Compiled, compile_key, exclusive, scratch_folder
 from model_build.library_log import libraries_logged
 from model_build.parity import GateFailed, ParityFailed
 from model_build.plan import BuildPlan
@@ -44,7 +42,6 @@ from workloads import (
 )
 
 TOOLS = ("numpy", "onnx", "onnxruntime", "onnxscript", "tokenizers", "torch", "transformers")
-NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 TENSORRT_BINDINGS = ("tensorrt", "tensorrt_bindings", "cuda")
 
 
@@ -57,7 +54,7 @@ def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
     with _scratch(plan) as scratch:
         compiled = _compile(plan, scratch, progress)
         made = scratch / "repository"
-        contents = plan.contents(compiled.graphs)
+        contents = plan.contents(plan.compiled / "graphs")
         if isinstance(plan.target, TensorRtTarget):  # without the engines of other GPUs, which `combine` adds
             contents = {name: it for name, it in contents.items() if not isinstance(it, Path) or it.exists()}
         repository.lay_out(made, contents)
@@ -70,7 +67,7 @@ def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
         packed = scratch / plan.archive.name
         archive.pack(made, packed)
         artifact = _artifact(plan, packed, compiled, figures)
-        _publish(plan, made, packed, artifact)
+        archive.publish(artifact, packed, made, plan.artifact)
     return artifact
 
 
@@ -182,21 +179,17 @@ def _compile(plan: BuildPlan, scratch: Path, progress: Progress) -> Compiled:
     """Returns the graphs in the cache; compiles them if they are missing."""
     key = compile_key(plan.compile_inputs)
     cached = Compiled.load(plan.compiled, key)
-    if cached and _loads_here(plan, cached):
+    if cached and isinstance(plan.target, TensorRtTarget):
+        # Not engines of another GPU or TensorRT. Raises `Unavailable` if this machine has neither.
+        here = Toolchain.find(plan.workload.name, plan.variant.target, plan.target).record()
+        cached = cached if here.items() <= cached.toolchain.items() else None
+    if cached:
         progress("Compiled before")
         return cached
     graphs = scratch / "graphs"
     graphs.mkdir()
     toolchain = backend(plan).compile_graphs(plan.compile_inputs, graphs, scratch, progress)
     return Compiled.keep(plan.compiled, key, graphs, toolchain)
-
-
-def _loads_here(plan: BuildPlan, compiled: Compiled) -> bool:
-    """Returns False for engines of another GPU or TensorRT. Raises `Unavailable` if this machine has neither."""
-    if not isinstance(plan.target, TensorRtTarget):
-        return True
-    here = Toolchain.find(plan.workload.name, plan.variant.target, plan.target).record()
-    return here.items() <= compiled.toolchain.items()
 
 
 def _gate(plan: BuildPlan, made: Path, compare: parity.Compare | None, progress: Progress) -> ParityReport | None:
@@ -285,30 +278,12 @@ def _artifact(plan: BuildPlan, packed: Path, compiled: Compiled, figures: Parity
     )
 
 
-def _publish(plan: BuildPlan, made: Path, packed: Path, artifact: ModelArtifact) -> None:
-    """Deletes the old artifact.json first and writes the new one last: in between the target is not built."""
-    plan.artifact.unlink(missing_ok=True)
-    shutil.rmtree(plan.repository, ignore_errors=True)
-    made.replace(plan.repository)
-    packed.replace(plan.archive)
-    artifact.write_json(plan.artifact)
-
-
 @contextlib.contextmanager
 def _scratch(plan: BuildPlan) -> Iterator[Path]:
     """Holds the target's lock and yields an empty folder, which is deleted afterwards. Libraries write to the log."""
-    with exclusive(plan.compiled, plan.workload.name, plan.variant.target), libraries_logged(plan.log):
-        scratch = plan.folder / ".scratch"
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
-        try:
-            yield scratch
-        except OSError as error:
-            if error.errno in NO_SPACE:
-                raise Unavailable(
-                    f"There is no room for the build in {plan.folder}: {error}. No incomplete files remain. "
-                    "Free some space and build again."
-                ) from error
-            raise
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+    with (
+        exclusive(plan.compiled, plan.workload.name, plan.variant.target),
+        libraries_logged(plan.log),
+        scratch_folder(plan.folder / ".scratch") as scratch,
+    ):
+        yield scratch

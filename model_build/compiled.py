@@ -64,28 +64,19 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-class Record(Document):
-    """compiled.json."""
+class Compiled(Document):
+    """compiled.json: the key of a target's graphs in the cache, and the versions of the tools that compiled them."""
 
     key: str
     toolchain: dict[str, str]
 
-
-class Compiled:
-    """A target's graphs in the cache. `toolchain` has the versions of the tools that compiled them."""
-
-    def __init__(self, folder: Path, toolchain: dict[str, str]) -> None:
-        self.graphs = folder / "graphs"
-        self.toolchain = toolchain
-
     @classmethod
     def load(cls, folder: Path, key: str) -> Self | None:
         """Returns None if nothing was compiled, or with another key."""
-        try:
-            record = Record.from_json(folder / "compiled.json")
-        except InvalidDocument:
-            return None
-        return cls(folder, record.toolchain) if record.key == key else None
+        with contextlib.suppress(InvalidDocument):
+            compiled = cls.from_json(folder / "compiled.json")
+            return compiled if compiled.key == key else None
+        return None
 
     @classmethod
     def keep(cls, folder: Path, key: str, graphs: Path, toolchain: dict[str, str]) -> Self:
@@ -93,8 +84,9 @@ class Compiled:
         (folder / "compiled.json").unlink(missing_ok=True)
         shutil.rmtree(folder / "graphs", ignore_errors=True)
         graphs.replace(folder / "graphs")
-        Record(key=key, toolchain=toolchain).write_json(folder / "compiled.json")
-        return cls(folder, toolchain)
+        compiled = cls(key=key, toolchain=toolchain)
+        compiled.write_json(folder / "compiled.json")
+        return compiled
 
 
 @contextlib.contextmanager
@@ -114,3 +106,14 @@ def exclusive(folder: Path, workload: str, target: str) -> Iterator[None]:
                 "Wait for it to end, then try again."
             ) from None
         yield
+
+
+@contextlib.contextmanager
+def scratch_folder(folder: Path) -> Iterator[Path]:
+    """Yields an empty folder, which is deleted afterwards."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -6,6 +6,7 @@ is needed. k layers among n take at most 2 + k·(⌈log2 n⌉ + 1) tries.
 """
 
 import shutil
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -56,19 +57,10 @@ def smallest(layers: Sequence[str], passes: Callable[[frozenset[str]], bool]) ->
     kept: set[str] = set()
     candidates = list(layers)
     while not kept or not passes(frozenset(kept)):
-        needed = _shortest_prefix(candidates, kept, passes)
-        kept.add(candidates[needed - 1])
-        candidates = candidates[: needed - 1]
+        # The shortest prefix that passes together with `kept`; the empty one fails, the whole one passes.
+        last = bisect_left(
+            range(1, len(candidates)), True, key=lambda count: passes(frozenset({*kept, *candidates[:count]}))
+        )
+        kept.add(candidates[last])
+        candidates = candidates[:last]
     return tuple(layer for layer in layers if layer in kept)
-
-
-def _shortest_prefix(candidates: list[str], kept: set[str], passes: Callable[[frozenset[str]], bool]) -> int:
-    """Length of the shortest prefix that passes together with `kept`; the empty one fails, the whole one passes."""
-    fails, enough = 0, len(candidates)
-    while enough - fails > 1:
-        middle = (fails + enough) // 2
-        if passes(frozenset({*kept, *candidates[:middle]})):
-            enough = middle
-        else:
-            fails = middle
-    return enough

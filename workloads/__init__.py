@@ -12,15 +12,12 @@ from workloads.hosting import (
     EndpointScalingRules,
     EndpointUpdate,
     ExistingNetwork,
-    ExistingVpc,
-    Hosting,
     Linear,
     NewVpc,
     Rolling,
     SageMakerEndpointHosting,
     ScheduledBatchHosting,
     ScheduledMinimum,
-    Shadow,
 )
 from workloads.model import (
     METRICS,
@@ -63,5 +60,5 @@ from workloads.target import (
     TensorRtTarget,
     TorchScriptTarget,
 )
-from workloads.traffic import PhasedTraffic, Published, StairTraffic, Traffic
+from workloads.traffic import PhasedTraffic, StairTraffic
 from workloads.workload import Workload

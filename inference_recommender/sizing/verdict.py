@@ -11,8 +11,8 @@ percentile for the ModelLatency in a job's response. If only that is known, the 
 from dataclasses import dataclass, replace
 
 from inference_recommender.capacity.flow_equivalent import Records, model_latencies, records
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import Capacity
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import highest_within
 from inference_recommender.measurement import SERVERLESS, Measurement, limit_of
 from inference_recommender.sizing.fleet import Demand

@@ -6,7 +6,7 @@ A missing label stays None: the original model can supply it.
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -213,10 +213,11 @@ def _records(file: Path, fields: Sequence[str]) -> Iterator[Record]:
     if kind in DELIMITERS:
         yield from _table(file, lines, max(DELIMITERS[kind], key=lines[0].count))
         return
-    read: Callable[[str, str], Mapping[str, Any]] = _json if kind in (".jsonl", ".json", ".ndjson") else _plain(fields)
+    is_json = kind in (".jsonl", ".json", ".ndjson")
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield f"{file}:{number}", read(f"{file}:{number}", line)
+            where = f"{file}:{number}"
+            yield where, _json(where, line) if is_json else _plain(where, line, fields)
 
 
 def _table(file: Path, lines: Sequence[str], delimiter: str) -> Iterator[Record]:
@@ -253,18 +254,14 @@ def _json(where: str, line: str) -> Mapping[str, Any]:
     return value
 
 
-def _plain(fields: Sequence[str]) -> Callable[[str, str], Mapping[str, Any]]:
-    """Returns a reader of lines with the texts and then the label, separated by tabs."""
-
-    def read(where: str, line: str) -> Mapping[str, Any]:
-        parts = line.split("\t")
-        names = (*(fields if len(parts) >= len(fields) else fields[:1]), "label")
-        if len(parts) > len(names):
-            allowed = f"Allowed: at most {len(names) - 1}, between {', '.join(names)}."
-            raise UsageError(f"{where}: has {len(parts) - 1} tabs. {allowed}")
-        return dict(zip(names, parts, strict=False))
-
-    return read
+def _plain(where: str, line: str, fields: Sequence[str]) -> Mapping[str, Any]:
+    """Reads the texts and then the label, separated by tabs."""
+    parts = line.split("\t")
+    names = (*(fields if len(parts) >= len(fields) else fields[:1]), "label")
+    if len(parts) > len(names):
+        allowed = f"Allowed: at most {len(names) - 1}, between {', '.join(names)}."
+        raise UsageError(f"{where}: has {len(parts) - 1} tabs. {allowed}")
+    return dict(zip(names, parts, strict=False))
 
 
 MADE_UP = Path(__file__).with_name("made_up.jsonl")

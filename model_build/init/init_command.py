@@ -2,13 +2,12 @@
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from model_build.init.checkpoint_facts import TASKS
-from model_build.init.new_workload import InitRequest, write
-from model_build.init.workload_toml import TARGETS
+from model_build.init.model_table import TARGETS
+from model_build.init.new_workload import write
 from model_build.progress import Progress
 
 PERCENTILE = "P95"
@@ -42,8 +41,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, root: Path, progress: Progress) -> dict[str, Any]:
     """Returns the document of --json, with the three commands that lead from the folder to a recommendation."""
-    values = {field.name: getattr(options, field.name) for field in fields(InitRequest)}
-    document = write(InitRequest(**values), root, progress)
+    document = write(options, root, progress)
     name, target = document["workload"], document["targets"][0]
     commands = [
         f"python -m model_build build {name} --target {target}",

@@ -29,7 +29,7 @@ def evaluation_keys(facts: CheckpointFacts, example: ExampleRow) -> dict[str, An
         case "text-classification", "regression":
             return {"score": _number(example)}
         case "text-classification", "multi_label_classification":
-            return {"labels": [label_of(example.where, each, facts) for each in _several(example)]}
+            return {"labels": [label_of(example.where, each, facts) for each in _several(example.label)]}
         case "text-pair-scoring", _:
             return {"label": label_of(example.where, example.label, facts), "score": _number(example)}
         case "text-classification", _:
@@ -73,22 +73,16 @@ def _number(example: ExampleRow) -> float:
     return number
 
 
-def _several(example: ExampleRow) -> Sequence[Any]:
+def _several(label: Any) -> Sequence[Any]:
     """Returns the labels of a list, or of a text between commas, semicolons or bars."""
-    if isinstance(example.label, list):
-        return example.label
-    return [part for part in re.split(r"[,;|]", str(example.label)) if part.strip()]
+    return label if isinstance(label, list) else [part for part in re.split(r"[,;|]", str(label)) if part.strip()]
 
 
 def _text(example: ExampleRow) -> str:
     """Returns an answer or a target text; of SQuAD's several answers, the first."""
     value = example.label
-    if isinstance(value, dict):
-        value = value.get("text")
-    if isinstance(value, list) and value:
-        value = value[0]
-    if isinstance(value, dict):
-        value = value.get("text")
+    while isinstance(value, list | dict) and value:
+        value = value[0] if isinstance(value, list) else value.get("text")
     if not isinstance(value, str):
         raise UsageError(f"{example.where}: the label is {json.dumps(example.label)[:60]}, which is no text.")
     return value

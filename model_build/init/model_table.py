@@ -1,7 +1,8 @@
-"""Composes `[model]` of workload.toml from the checkpoint's facts and the lengths of the examples."""
+"""Composes `[model]` of workload.toml from checkpoint and examples, and renders the file."""
 
 import json
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,9 @@ from model_build.checkpoint.files import read_json
 from model_build.checkpoint.tokenizer import check_time
 from model_build.init.checkpoint_facts import CheckpointFacts
 
+TEMPLATE = Path(__file__).with_name("workload.toml.jinja")
+TARGETS = ("cpu", "cpu-int8", "tensorrt", "inf1", "inf2")
+"""The targets that the template has."""
 STEPS = (16, 32, 64, 96, 128, 192, 256, 384, 512)
 """Lengths in tokens to which a limit is rounded up; longer ones are multiples of the last."""
 WRITTEN_TOKENS, MAX_WRITTEN_TOKENS = 64, 128
@@ -187,3 +191,34 @@ def _written_tokens(folder: Path, config: Mapping[str, Any]) -> int:
     known = {**config, **(read_json(file) if file.exists() else {})}
     limit = known.get("max_new_tokens") or known.get("max_length")
     return min(limit if isinstance(limit, int) and limit > 0 else WRITTEN_TOKENS, MAX_WRITTEN_TOKENS)
+
+
+def workload_toml(**values: Any) -> str:
+    from jinja2 import Environment, StrictUndefined  # Inf1's image, which imports this module, does not have it
+
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters |= {"toml": toml_value, "comment": _comment}
+    environment.globals["line"] = _line
+    return environment.from_string(TEMPLATE.read_text("utf-8")).render(values)
+
+
+def _line(key: str, value: Any, note: str | None) -> str:
+    line = f"{key} = {toml_value(value)}"
+    return line if note is None else f"{line:<34} # {note}"
+
+
+def toml_value(value: Any) -> str:
+    """Returns a value as TOML: its strings are JSON's, except for a character that JSON does not escape."""
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {toml_value(each)}" for key, each in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _comment(sentence: str) -> str:
+    return textwrap.fill(
+        sentence, 120, initial_indent="# ", subsequent_indent="# ", break_long_words=False, break_on_hyphens=False
+    )

@@ -3,25 +3,24 @@
 The targets of a checkpoint are found by planning a build of each. workload.toml states why a target is missing.
 """
 
+import argparse
 import json
 import math
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from model_build.checkpoint import read, sentence_transformers
 from model_build.checkpoint.families import family_of
 from model_build.checkpoint.text2text import read_text2text
-from model_build.init import checkpoint_source, examples, labels, workload_toml
+from model_build.init import checkpoint_source, examples, labels
 from model_build.init.checkpoint_facts import find
 from model_build.init.examples import OTHER, ExampleRow
-from model_build.init.model_table import Lengths, count, longest, model_table, sequence_lengths
+from model_build.init.model_table import TARGETS, Lengths, count, longest, model_table, sequence_lengths, workload_toml
 from model_build.init.original import ask_original
-from model_build.init.workload_toml import TARGETS
 from model_build.library_log import libraries_logged
 from model_build.metrics import Answered, measure
 from model_build.plan import plan
@@ -57,28 +56,8 @@ class _ModelTable(Document):
     model: Model
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class InitRequest:
-    """The options of the command line. Empty and None leave it to the files."""
-
-    name: str
-    source: str
-    examples: Path | None
-    text_column: Sequence[str]
-    label_column: str | None
-    labels: Sequence[str]
-    task: str | None
-    max_input_tokens: int | None
-    target: Sequence[str]
-    overwrite: bool
-    min: Sequence[tuple[str, float]]
-    percentile: str
-    latency_ms: float
-    peak_invocations_per_minute: int
-
-
-def write(request: InitRequest, root: Path, progress: Progress) -> dict[str, Any]:
-    """Returns the document of --json.
+def write(request: argparse.Namespace, root: Path, progress: Progress) -> dict[str, Any]:
+    """Returns the document of --json. `request` has the options of the command line.
 
     Raises `UsageError` for errors of the files or the command line, and `Unavailable` for files that cannot be fetched.
     Until everything is written and planned, nothing lies below workloads/.
@@ -107,7 +86,7 @@ def write(request: InitRequest, root: Path, progress: Progress) -> dict[str, Any
     return document
 
 
-def _with_original_paths(message: str, request: InitRequest, scratch: Path) -> str:
+def _with_original_paths(message: str, request: argparse.Namespace, scratch: Path) -> str:
     """Returns a message with the files of the scratch folder named as the user knows them."""
     path = Path(request.source).expanduser()
     message = message.replace(str(scratch / "checkpoint"), str(path.resolve() if path.is_dir() else request.source))
@@ -129,7 +108,7 @@ def _move(scratch: Path, folder: Path) -> None:
 class _Draft:
     """A workload's folder in the making. The constructor reads checkpoint and examples; `write` writes the folder."""
 
-    def __init__(self, request: InitRequest, root: Path, scratch: Path, progress: Progress) -> None:
+    def __init__(self, request: argparse.Namespace, root: Path, scratch: Path, progress: Progress) -> None:
         progress("Reading the checkpoint")
         self.request, self.root, self.scratch, self.progress = request, root, scratch, progress
         fetched = checkpoint_source.fetch(request.source, root / "build" / "checkpoints")
@@ -287,14 +266,16 @@ class _Draft:
 
     def _write_toml(self, targets: Sequence[str] = TARGETS, left_out: Mapping[str, str] | None = None) -> None:
         request = self.request
-        text = workload_toml.text(
+        text = workload_toml(
             name=request.name,
             description=f"{self.facts.architecture}, {self.facts.task}",
             origin=request.source if request.examples is None else f"{request.source} and {request.examples}",
             model=self.table.keys,
             notes=self.table.notes,
             sequence_lengths=sequence_lengths(self.counted, self.table.max_input_tokens),
-            quality_note=self._quality_note(),
+            evaluation_rows=self.evaluation_rows,
+            labelled_in=request.examples if self.given.labelled else None,
+            margin=MARGIN,
             minimums=self.minimums,
             reached=self.reached,
             percentile=request.percentile,
@@ -304,19 +285,6 @@ class _Draft:
             left_out=left_out or {},
         )
         (self.scratch / "workload.toml").write_text(text, "utf-8")
-
-    def _quality_note(self) -> str:
-        rows = f"The {self.evaluation_rows} rows of evaluation.jsonl"
-        if self.given.labelled:
-            return (
-                f"{rows}, labelled in {self.request.examples}. A build starts only if the checkpoint reaches these "
-                f"minimums. By default each is {MARGIN:g} below what it reaches now."
-            )
-        return (
-            f"{rows} have no labels of yours. The original model's own answers label them. The metrics compare a "
-            "compiled model with the original (agreement is the share of equal answers). They measure what compiling "
-            "changes, not how good the model is."
-        )
 
 
 def _read_back(scratch: Path, rows: Sequence[ExampleRow]) -> list[Example]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from posixpath import join
 
-from model_build.lint import ensemble, hosting, model_settings
-from model_build.lint.backends import backend_of, check_backend, check_model_files, model_file
+from model_build.lint import hosting, model_settings
+from model_build.lint.backends import backend_of, check_backend, check_model_files, check_plans, model_file
 from model_build.lint.contents import Contents, read
 from model_build.lint.finding import Finding, FindingPlace, finding
 from model_build.lint.layout import PackedModel, PackedRepository, find_models
@@ -14,7 +14,6 @@ from model_build.lint.neuron import graphs as neuron_graphs
 from model_build.lint.paths import check_paths
 from model_build.lint.payloads import check_requests
 from model_build.lint.runtime_context import RuntimeContext
-from model_build.lint.tensorrt import check_plans
 from workloads import UsageError
 
 MODEL_CHECKS: Sequence[Callable[[PackedModel, PackedRepository], Iterable[Finding]]] = (
@@ -26,7 +25,7 @@ MODEL_CHECKS: Sequence[Callable[[PackedModel, PackedRepository], Iterable[Findin
     model_settings.check_warmup,
     model_settings.check_environment,
     model_settings.check_torchscript,
-    ensemble.check_ensemble,
+    model_settings.check_ensemble,
     check_plans,
 )
 REPOSITORY_CHECKS: Sequence[Callable[[PackedRepository], Iterable[Finding]]] = (

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from model_build.lint.backends import backend_of
-from model_build.lint.ensemble import reachable
 from model_build.lint.finding import Finding, FindingPlace, finding, listing
 from model_build.lint.layout import PackedModel, PackedRepository
 from model_build.lint.model_config import enum_name
+from model_build.lint.model_settings import reachable
 from model_build.lint.runtime_context import NO_HOST_AMI
 from workloads.instances import HOST_AMIS, OLD_DRIVER_FAMILIES, family, hardware
 
@@ -114,7 +114,7 @@ def check_shared_memory(repository: PackedRepository) -> Iterator[Finding]:
     if context.environment is None:
         return
     place, got = FindingPlace("environment", key=SHARED_MEMORY), context.environment.get(SHARED_MEMORY)
-    size = _bytes(got)
+    size = (int(got) if re.fullmatch(r"[0-9]{1,18}", got) else None) if got else STUB_BYTES
     if size is None or size < MIN_STUB_BYTES:
         values = {"key": SHARED_MEMORY, "got": got, "minimum": MIN_STUB_BYTES, "default": STUB_BYTES}
         yield finding("shared-memory/size", place, **values)
@@ -132,12 +132,6 @@ def check_shared_memory(repository: PackedRepository) -> Iterator[Finding]:
             total=total,
             available=DOCKER_SHARED_MEMORY_BYTES,
         )
-
-
-def _bytes(text: str | None) -> int | None:
-    if not text:
-        return STUB_BYTES
-    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
 
 
 def _python_instances(repository: PackedRepository) -> Mapping[str, int]:

@@ -18,7 +18,6 @@ from model_build.lint.paths import is_litter
 from model_build.lint.runtime_context import RuntimeContext
 
 VERSION = re.compile(r"0|[1-9]\d*")
-MAX_DEPTH = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +77,7 @@ def _is_model(contents: Contents, folder: str) -> bool:
 
 
 def _no_model(contents: Contents, roots: list[str]) -> Iterator[Finding]:
-    if wrapper := _wrapper(contents, roots):
+    if wrapper := _wrapper(contents):
         inside = [name for name in contents.folders(wrapper) if _is_model(contents, join(wrapper, name))]
         root = wrapper.split("/")[0]
         yield finding("wrapper-folder", FindingPlace(wrapper), models=listing(inside), wrapper=wrapper, root=root)
@@ -89,16 +88,10 @@ def _no_model(contents: Contents, roots: list[str]) -> Iterator[Finding]:
             yield _no_version(name, contents)
 
 
-def _wrapper(contents: Contents, roots: list[str]) -> str | None:
+def _wrapper(contents: Contents) -> str | None:
     """Returns the shallowest folder that holds model folders."""
-    level = roots
-    for _ in range(MAX_DEPTH):
-        below = {folder: [join(folder, name) for name in contents.folders(folder)] for folder in level}
-        for folder, inside in below.items():
-            if any(_is_model(contents, path) for path in inside):
-                return folder
-        level = [path for inside in below.values() for path in inside]
-    return None
+    folders = ["/".join(path.split("/")[:-2]) for path in contents.tree if path.endswith("/config.pbtxt")]
+    return min(folders, key=lambda folder: folder.count("/"), default=None)
 
 
 def _model(contents: Contents, name: str, findings: list[Finding]) -> PackedModel:

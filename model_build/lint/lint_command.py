@@ -10,7 +10,7 @@ from typing import Any
 from model_build.lint.check import lint
 from model_build.lint.finding import Finding
 from model_build.lint.runtime_context import RuntimeContext, unmade_checks
-from workloads import ModelArtifact, SageMakerEndpointHosting, WorkloadFolder, load_artifact, load_workload
+from workloads import SageMakerEndpointHosting, WorkloadFolder, artifact_file, load_artifact, load_workload
 
 GATE_FAILED = 1
 
@@ -78,16 +78,12 @@ def _of_workload(folder: WorkloadFolder, name: str | None, root: Path) -> dict[s
     }
     if isinstance(hosting, SageMakerEndpointHosting):
         known["image"] = hosting.image_uri or hosting.triton_version
-    if (artifact := _artifact(folder, name, root)) is not None:
+    if artifact_file(root, folder.workload.name, name).exists():
+        artifact = load_artifact(root, folder.workload.name, name)
         default = {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": artifact.default_model}
         quiet = {"SAGEMAKER_TRITON_LOG_VERBOSE": "false"}
         known |= {"environment": {**default, **quiet, **artifact.environment}, "toolchain": artifact.toolchain}
     return known
-
-
-def _artifact(folder: WorkloadFolder, name: str, root: Path) -> ModelArtifact | None:
-    file = root / "build" / folder.workload.name / name / "artifact.json"
-    return load_artifact(root, folder.workload.name, name) if file.exists() else None
 
 
 def _block(found: Finding) -> str:

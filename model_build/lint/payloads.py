@@ -44,7 +44,9 @@ def check_body(body: bytes, model: str, config: Any) -> list[Finding]:
     except (ValueError, RecursionError) as error:
         return [_problem("payload-unreadable", problem=f"is not JSON ({error})")]
     if isinstance(request, dict) and "inputs" not in request and all(isinstance(v, str) for v in request.values()):
-        request = _from_row(request)
+        row = {field.upper(): text for field, text in request.items()}
+        tensors = [{"name": name, "shape": [1, 1], "datatype": "BYTES", "data": [row[name]]} for name in row]
+        request = {"inputs": tensors}
         body = json.dumps(request, ensure_ascii=False).encode("utf-8", "surrogatepass")
     too_large = len(body) > MAX_BODY_BYTES
     problems = [_problem("payload-too-large", size=len(body), limit=MAX_BODY_BYTES)] if too_large else []
@@ -72,13 +74,6 @@ def _bodies(file: Path) -> Iterator[tuple[int | None, bytes]]:
     for number, line in enumerate(data.splitlines(), start=1):
         if line.strip():
             yield number, line
-
-
-def _from_row(row: Mapping[str, str]) -> dict[str, Any]:
-    tensors = [
-        {"name": field.upper(), "shape": [1, 1], "datatype": "BYTES", "data": [text]} for field, text in row.items()
-    ]
-    return {"inputs": tensors}
 
 
 def _inputs(inputs: list[dict[str, Any]], model: str, config: Any) -> list[Finding]:

@@ -5,7 +5,6 @@ different engines, named by compute capability. The union is packed again; files
 the worst of the machines, and a toolchain names each version.
 """
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,22 +87,18 @@ def combine(built: Sequence[FetchedBuild], scratch: Path) -> FetchedBuild:
 
 
 def publish(built: FetchedBuild, caches: list[Path], scratch: Path, root: Path, timing_caches: Path) -> None:
-    """Moves a build into its place below `root`: deletes the old artifact.json first, and writes the new one last.
+    """Moves a build into its place below `root`.
 
     Raises `Unavailable` for an archive that cannot be unpacked, before anything is replaced.
     """
-    target = artifact_file(root, built.artifact.workload, built.artifact.variant)
     unpacked = scratch / "repository"
     _unpack(built, unpacked)
-    target.unlink(missing_ok=True)
-    shutil.rmtree(target.with_name("repository"), ignore_errors=True)
-    unpacked.replace(target.with_name("repository"))
-    built.archive.replace(target.with_name(built.artifact.archive))
     for cache in caches:
         place = timing_caches / cache.name
         place.parent.mkdir(parents=True, exist_ok=True)
         cache.replace(place)
-    built.artifact.write_json(target)
+    target = artifact_file(root, built.artifact.workload, built.artifact.variant)
+    archive.publish(built.artifact, built.archive, unpacked, target)
 
 
 def _unpack(built: FetchedBuild, folder: Path) -> None:

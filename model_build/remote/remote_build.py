@@ -7,7 +7,6 @@ timing caches of earlier builds, so that TensorRT does not time the same kernels
 
 import contextlib
 import re
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from aws_api.errors import AwsRefused, AwsUnavailable
 from aws_api.processing_jobs import LOG_GROUP, ProcessingJob
 from containers import archive_reader
 from model_build import archive
-from model_build.compiled import exclusive
+from model_build.compiled import exclusive, scratch_folder
 from model_build.plan import TIMING_CACHES
 from model_build.progress import Progress, silent
 from model_build.remote.build_account import LOG_LINES, BuildAccount, failure
@@ -41,14 +40,6 @@ Sleep = Callable[[float], None]
 
 class LostSight(Unavailable):
     """AWS no longer answers, and the jobs continue to run."""
-
-    def __init__(self, jobs: Sequence[ProcessingJob], why: AwsUnavailable) -> None:
-        names = [job.name for job in jobs]
-        stops = "\n".join(f"  {_stop_command(name)}" for name in names)
-        super().__init__(
-            f"{why}\nProbably still running: {', '.join(names)}. Stop with\n{stops}\n"
-            f"Their output will be in {', '.join(job.output_url for job in jobs)}."
-        )
 
 
 def build_remotely(
@@ -138,7 +129,11 @@ def _wait(account: BuildAccount, jobs: Sequence[ProcessingJob], progress: Progre
         try:
             described = [account.describe_job(job.name) for job in jobs]
         except AwsUnavailable as error:
-            raise LostSight(jobs, error) from error
+            stops = "\n".join(f"  {_stop_command(job.name)}" for job in jobs)
+            raise LostSight(
+                f"{error}\nProbably still running: {', '.join(job.name for job in jobs)}. Stop with\n{stops}\n"
+                f"Their output will be in {', '.join(job.output_url for job in jobs)}."
+            ) from error
         progress("; ".join(_state(job, each) for job, each in zip(jobs, described, strict=True)))
         for job, each in zip(jobs, described, strict=True):
             _refuse(account, job, each)
@@ -189,14 +184,8 @@ def _stop_command(name: str) -> str:
 def _scratch(root: Path, workload: str, variant: str) -> Iterator[Path]:
     """Holds the target's lock and provides an empty folder, which is deleted afterwards."""
     target = artifact_file(root, workload, variant).parent
-    with exclusive(target, workload, variant):
-        scratch = target / ".remote"
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir()
-        try:
-            yield scratch
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+    with exclusive(target, workload, variant), scratch_folder(target / ".remote") as scratch:
+        yield scratch
 
 
 def source_files(folder: WorkloadFolder, root: Path) -> dict[str, Path]:

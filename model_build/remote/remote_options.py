@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from model_build.remote.recording import plan_recording, record_on_chip
 from model_build.remote.remote_build import build_remotely
 from model_build.remote.request import MAX_RUNTIME_S, build_site, driver_warnings, plan_remote
 from workloads import UsageError, WorkloadFolder, artifact_file
-from workloads.folder import with_settings
 
 
 def add_build_options(command: argparse.ArgumentParser) -> None:
@@ -43,16 +41,7 @@ def build(
     """Returns the artifact's document after the jobs have built it, or that of --dry-run, which needs no AWS."""
     account = BuildAccount(notify=None if given.dry_run else progress)
     stand_ins: dict[str, str] | None = {} if given.dry_run else None
-    site = build_site(
-        with_settings(folder, given.settings),
-        account,
-        _stamp(),
-        instance_type=given.instance_type,
-        image_uri=given.image_uri,
-        max_runtime_s=given.max_runtime_s,
-        stand_ins=stand_ins,
-    )
-    jobs = plan_remote(folder, name, site)
+    jobs = plan_remote(folder, name, build_site(folder, account, given, stand_ins))
     warnings = driver_warnings(jobs)
     if stand_ins is not None:
         return {"requests": [job.request() for job in jobs], "warnings": warnings, "stand_ins": stand_ins}
@@ -66,22 +55,7 @@ def record(folder: WorkloadFolder, name: str, given: argparse.Namespace, root: P
     if given.image_uri is None:
         raise UsageError("--image-uri is missing: the image of containers/neuron, in your registry.")
     account = BuildAccount(notify=progress)
-    recording = plan_recording(
-        folder,
-        name,
-        root,
-        build_site(
-            with_settings(folder, given.settings),
-            account,
-            _stamp(),
-            instance_type=given.instance_type,
-            image_uri=given.image_uri,
-        ),
-    )
+    recording = plan_recording(folder, name, root, build_site(folder, account, given))
     output: Path = given.outputs or artifact_file(root, folder.workload.name, name).with_name("outputs.json")
     record_on_chip(recording, output, account, progress)
     return output
-
-
-def _stamp() -> str:
-    return datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")

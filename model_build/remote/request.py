@@ -5,16 +5,19 @@ Neuron                      a CPU instance in the Neuron image: compiling needs 
 ONNX Runtime, TorchScript   a CPU instance in the PyTorch image; the build brings its own Python and torch
 """
 
+import argparse
 import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 from aws_api.errors import AwsUnavailable
 from aws_api.processing_jobs import ProcessingJob
 from model_build.remote.build_account import BuildAccount
 from workloads import NeuronTarget, SageMakerEndpointHosting, Target, TensorRtTarget, UsageError, WorkloadFolder, images
+from workloads.folder import with_settings
 from workloads.instances import family, hardware
 
 ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+")
@@ -50,20 +53,15 @@ class BuildSite:
 
 
 def build_site(
-    folder: WorkloadFolder,
-    account: BuildAccount,
-    stamp: str,
-    *,
-    instance_type: str | None = None,
-    image_uri: str | None = None,
-    max_runtime_s: int = MAX_RUNTIME_S,
-    stand_ins: dict[str, str] | None = None,
+    folder: WorkloadFolder, account: BuildAccount, given: argparse.Namespace, stand_ins: dict[str, str] | None = None
 ) -> BuildSite:
-    """Asks AWS for the region and the bucket. Raises `UsageError` or `AwsUnavailable`.
+    """Takes the options of the command line, and asks AWS for the region and the bucket.
+
+    Raises `UsageError` or `AwsUnavailable`.
 
     With `stand_ins`, as in a dry run, names stand in for unknown ones, and are added to it.
     """
-    facts = folder.workload.recommender
+    facts = with_settings(folder, given.settings).workload.recommender
     region = _known("region", lambda: account.region, STAND_IN_REGION, stand_ins)
     role = facts.role_arn or (None if stand_ins is None else stand_ins.setdefault("role_arn", STAND_IN_ROLE))
     if role is None or not ROLE.fullmatch(role):
@@ -73,19 +71,19 @@ def build_site(
             "--set recommender.role_arn=arn:aws:iam::ACCOUNT:role/NAME."
         )
     if bool(facts.subnets) != bool(facts.security_groups):
-        given, missing = ("subnets", "security_groups") if facts.subnets else ("security_groups", "subnets")
-        raise UsageError(f"recommender.{given} is set without {missing}. A job in a VPC needs both.")
+        present, missing = ("subnets", "security_groups") if facts.subnets else ("security_groups", "subnets")
+        raise UsageError(f"recommender.{present} is set without {missing}. A job in a VPC needs both.")
     return BuildSite(
         role_arn=role,
         bucket=facts.bucket or _known("bucket", account.default_bucket, f"sagemaker-{region}-000000000000", stand_ins),
         region=region,
-        stamp=stamp,
-        instance_type=instance_type,
-        image_uri=image_uri,
+        stamp=datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S"),
+        instance_type=given.instance_type,
+        image_uri=given.image_uri,
         kms_key=facts.kms_key_arn,
         security_groups=facts.security_groups,
         subnets=facts.subnets,
-        max_runtime_s=max_runtime_s,
+        max_runtime_s=getattr(given, "max_runtime_s", MAX_RUNTIME_S),
     )
 
 
