@@ -62,10 +62,11 @@ fuzz: setup ## ten minutes of malformed and hostile input for all that reads wha
 	  FUZZ_FACTOR=20 python -m pytest tests/fuzz -q --numprocesses 2 --dist loadfile \
 	    --hypothesis-profile new-examples --hypothesis-seed $$seed || exit 1; done
 
-lint: setup ## format, lint and types
+lint: setup ## format, lint, types and words
 	ruff format --check .
 	ruff check .
 	mypy
+	python scripts/check_words.py
 
 lock: setup uv ## the pins and hashes of every environment, from pyproject.toml; UPGRADE="--upgrade-package NAME" moves one
 	@PATH="$$PATH:$(CURDIR)/$(UV)/bin" python -m scripts.lock $(UPGRADE)

@@ -1,7 +1,6 @@
 """The AWS adapter: stack outputs, SageMaker models, endpoints and jobs, their logs and metrics, and files in S3.
 
-Each method is one call or a few, in the API's shapes. Every method raises `AwsUnavailable`. A local account is reached
-through the same calls (AWS_ENDPOINT_URL).
+Each method is one call or a few, in the API's shapes. Every method raises `AwsUnavailable`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -246,10 +245,6 @@ class SageMakerAccount(AwsSession):
 
     def model(self, name: str) -> dict[str, Any]:
         return self._call("describe_model", ModelName=name)
-
-    def image_uri(self, model_name: str) -> str:
-        """Returns the container image of an existing model."""
-        return str(self.model(model_name)["PrimaryContainer"]["Image"])
 
     def make_model(self, request: Mapping[str, Any]) -> None:
         """Creates a model, or reuses an existing one with that name and archive."""

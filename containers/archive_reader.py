@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Literal, cast
 
 PIECE_BYTES = 1 << 20
 MAX_HEADER_BYTES = 1 << 13
-"""Of one entry, with long names, pax records and sparse maps. `tarfile` may take quadratic time (CVE-2024-6232)."""
+"""Limit for one entry with long names and pax records. `tarfile` may take quadratic time (CVE-2024-6232)."""
 MAX_NAME_LENGTH, MAX_DEPTH = 1024, 64
 Kind = Literal["file", "folder", "symlink", "hardlink", "device"]
 KINDS: dict[bytes, Kind] = {

@@ -27,19 +27,7 @@ from inference_recommender.renamed import renamed
 from workloads import ProjectError, UsageError
 from workloads.program import CommandParser, exit_code
 
-COMMANDS = (
-    "run",
-    "prove",
-    "tune",
-    "experiment",
-    "simulate",
-    "size",
-    "compare",
-    "report",
-    "invoke",
-    "register",
-    "jobs",
-)
+COMMANDS = ("run", "prove", "tune", "experiment", "simulate", "size", "compare", "report", "invoke", "register", "jobs")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -81,8 +69,7 @@ def _add(name: str, commands: Commands) -> None:
         case "run":
             from inference_recommender.cli import run
 
-            parts = run.RunParts(searching=_searching, generator=_run_generator, cold_start=_cold_start)
-            run.add(commands, parts)
+            run.add(commands, searching=_searching, generator=_run_generator, cold_start=_cold_start)
             return
         case "prove":
             from inference_recommender.cli import prove as added

@@ -13,9 +13,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.server_times import ServerTimes
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import Series, SeriesFindings, series_findings
 from workloads import ColdStart, LatencyObjective, LatencyPercentiles
 from workloads.document import Document

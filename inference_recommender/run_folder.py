@@ -40,18 +40,14 @@ class RunInputs(Document):
     lengths: PayloadLengths | None = None
 
 
-class _Phase(BaseModel):
+class _Traffic(BaseModel):
     DurationInSeconds: int = Field(gt=0)
-
-
-class _Stairs(BaseModel):
-    DurationInSeconds: int = Field(gt=0)
-    NumberOfSteps: int = Field(gt=0, le=10_000)
+    NumberOfSteps: int = Field(default=1, gt=0, le=10_000)
 
 
 class _TrafficPattern(BaseModel):
-    Phases: tuple[_Phase, ...] | None = None
-    Stairs: _Stairs | None = None
+    Phases: tuple[_Traffic, ...] | None = None
+    Stairs: _Traffic | None = None
 
 
 class _InputConfig(BaseModel):

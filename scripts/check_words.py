@@ -35,7 +35,7 @@ FROZEN_FOLDERS = ("containers/encoder/", "containers/text2text/")
 FROZEN_TEXTS = ("Tasks of the batch: nobody calls them.", "Instances: nobody calls them; tasks have their own.")
 """Descriptions of security groups. CloudFormation replaces a group whose description changes."""
 LONGEST_SENTENCE = 30
-SENTENCE_END = re.compile(r"(?<=[.!?:])\s+|\n\s*\n|\n(?=\s*(?:[-*|$#]|\d+\.)\s)|\s\|\s")
+SENTENCE_END = re.compile(r"(?<=[.!?:])\s+|\n\s*\n|\n(?=\s*(?:[-*|$#]|\d+\.)\s|\S+  )|\s\|\s")
 CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
 
 

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python find
 from benchmarks import harness
 from benchmarks.searches.simulated_service import SERVICES, Service, SimulatedService, true_capacity_per_minute
 from inference_recommender.capacity.flow_equivalent import records
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import Capacity
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import Series
 
 LIMIT = Limit(percentile=99.0, latency_ms=50.0)

@@ -16,8 +16,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from benchmarks import harness
 from benchmarks.searches.simulated_service import NOISY, Service, SimulatedService, true_capacity_per_minute
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.search import Search
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import Race
 from inference_recommender.tune.space import ServingConfiguration

@@ -109,7 +109,7 @@ class EncoderSteps:
 async def serve(
     predictor: Predictor, serving: ServerSettings, concurrency: int, reports: TextIO, listener: socket.socket
 ) -> None:
-    """Serves a loaded model until it is told to end."""
+    """Serves a loaded model until SIGTERM or the end of the launcher."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, ended.set)

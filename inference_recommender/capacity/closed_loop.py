@@ -1,13 +1,10 @@
 """The highest rate that a run sustained within a latency limit, with its interval. Pure.
 
-1. The warm-up is left out (`levels.warm_up_s`).
-2. The rest is cut into blocks of time and sorted into levels of equal load, each of at least `INTERVAL_S`.
-3. The late share cannot fall with the load, so neighbours that say otherwise are pooled (`statistics.isotonic`).
-4. A level keeps the limit if its late share is within what the percentile allows, and if a percentile `MARGIN` over the
-   limit can be excluded with 95 % confidence, by a binomial test on the effective sample size.
-5. The capacity is the rate at the highest such load, or at a lower one that carried clearly more. Its interval is a
-   bootstrap of the blocks within each level (Künsch, Annals of Statistics 17, 1989; Efron and Tibshirani, 1993, 13.3).
-
+The warm-up is left out (`levels.warm_up_s`). The rest is cut into blocks of time and sorted into levels of equal load.
+The late share cannot fall with the load, so neighbours that say otherwise are pooled (`statistics.isotonic`). A level
+keeps the limit if its late share does, and if a percentile `MARGIN` over the limit can be excluded with 95 %
+confidence. The capacity is the rate at the highest such load, or at a lower one that carried clearly more. Its interval
+is a bootstrap of the blocks in each level (Künsch, Annals of Statistics 17, 1989; Efron and Tibshirani, 1993, 13.3).
 `sustained` does the same for a run at one load.
 """
 
@@ -17,8 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from inference_recommender.capacity.levels import Blocks, blocks, first_load_s, load_levels, per_block, warm_up_s
-from inference_recommender.capacity.limit import CONFIDENCE, MARGIN, Limit
-from inference_recommender.capacity.statistics import Bools, Floats, Indices, effective_share, isotonic, samples_needed
+from inference_recommender.capacity.statistics import (
+    CONFIDENCE,
+    MARGIN,
+    Bools,
+    Floats,
+    Indices,
+    Limit,
+    effective_share,
+    isotonic,
+    samples_needed,
+)
 
 INTERVAL_S = 10.0
 """Seconds that a rate must be held to count as sustained."""
@@ -120,9 +126,9 @@ def _level(run: Blocks, members: Indices, latencies_ms: Floats, succeeded: Bools
 def _best(run: Blocks, levels: Sequence[_Level | None], limit: Limit, warm_up: float | None) -> SustainedLoad | None:
     evidence = [level for level in levels if level is not None]
     keeping = _keeping(evidence, limit)
-    best = _carries_most(keeping) if keeping else _misses_least(evidence, limit)
-    if best is None:
-        return None
+    best = _carries_most(keeping) if keeping else min(evidence, key=lambda level: level.latency_ms, default=None)
+    if best is None or (not keeping and best.latency_ms <= limit.bound_ms):
+        return None  # too few samples leave open whether a level keeps the limit
     stretches = np.split(best.members, np.flatnonzero(np.diff(best.members) > 1) + 1)
     longest = max(reversed(stretches), key=len)
     return SustainedLoad(
@@ -153,12 +159,6 @@ def _carries_most(keeping: Sequence[_Level]) -> _Level:
     gain = float(best.invocations.mean() - last.invocations.mean())
     error = np.hypot(*(level.invocations.std(ddof=1) / np.sqrt(len(level.members)) for level in (best, last)))
     return best if gain > CLEARLY * float(error) else last
-
-
-def _misses_least(evidence: Sequence[_Level], limit: Limit) -> _Level | None:
-    """Returns the level of lowest latency; None where too few samples leave open whether it keeps the limit."""
-    least = min(evidence, key=lambda level: level.latency_ms, default=None)
-    return least if least and limit.latency_ms is not None and least.latency_ms > limit.latency_ms else None
 
 
 def _interval(

@@ -26,9 +26,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from inference_recommender.capacity.limit import CONFIDENCE, Limit
 from inference_recommender.capacity.probe import Capacity
-from inference_recommender.capacity.statistics import Floats, Indices, isotonic
+from inference_recommender.capacity.statistics import CONFIDENCE, Floats, Indices, Limit, isotonic
 from inference_recommender.capacity.time_series import Series, series_findings
 
 Z = np.linspace(-4.0, 4.0, 161)
@@ -70,9 +69,6 @@ class Dispersion:
         return 1 + (self.index - 1) * min(seconds / self.over_s, 1.0)
 
 
-POISSON = Dispersion(over_s=1.0, index=1.0)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class FlowEquivalentServer:
     """A queue with the throughput (per minute) and latencies of closed-loop users; arrays have a row for 1, …, N."""
@@ -81,7 +77,7 @@ class FlowEquivalentServer:
     """X(n), never falling."""
     latencies_ms: Floats
     """Shape (N, len(Z)): the latency at each normal score of `Z`."""
-    dispersion: Dispersion = POISSON
+    dispersion: Dispersion = Dispersion(over_s=1.0, index=1.0)
 
     @property
     def most(self) -> float:

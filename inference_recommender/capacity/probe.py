@@ -6,9 +6,8 @@ from typing import Self
 import numpy as np
 from pydantic import Field
 
-from inference_recommender.capacity.limit import MARGIN, Limit
 from inference_recommender.capacity.server_times import ServerTimes
-from inference_recommender.capacity.statistics import Floats, Indices
+from inference_recommender.capacity.statistics import MARGIN, Floats, Indices, Limit
 from workloads.document import Document
 from workloads.recommendation import CapacityBasis
 

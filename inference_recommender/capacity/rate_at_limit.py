@@ -5,18 +5,16 @@ Near that rate the log-odds of being late are a straight line of the logarithm o
     logit(share of a probe) = logit(allowed) + slope * (log(rate) - log(rate at the limit)) + noise of the probe
 
 This is a logistic regression with a random effect of each probe (McCullagh and Nelder, Generalized Linear Models, 1989,
-chapters 4 and 14), because other work on a machine makes one probe unlike the next. Requests that wait behind each
-other are late together, so counts are divided by the design effect, pooled over all probes (Wedderburn, Biometrika 61,
-1974). The farther a probe is from the limit, the more noise it is given.
-
+chapters 4 and 14). Requests that wait behind each other are late together, so counts are divided by the design effect,
+pooled over all probes (Wedderburn, Biometrika 61, 1974). The farther a probe is from the limit, the more noise it gets.
 The posterior is summed over a grid of the rate, the slope and the deviation of the noise. Its priors:
 
 - ten per cent more load gives some six times as many late requests, within a factor of three;
 - the noise of a probe is mostly below a factor of e, with mean 1;
 - if the saturation is known, late requests fall off below it as in an M/M/1 queue: the share over a limit L is
-  exp(-(saturation - rate) * L / c) with c near 1, which holds for any queue in heavy traffic with c as its variability
-  (Kingman, Proceedings of the Cambridge Philosophical Society 57, 1961). The prior of log(c) is Student's t. The
-  saturation may be that of a stall or of a cold service: with the probability `MISTAKEN` it carries no information.
+  exp(-(saturation - rate) * L / c) with c near 1, the variability of the queue (Kingman, Proceedings of the Cambridge
+  Philosophical Society 57, 1961). The prior of log(c) is Student's t. With the probability `MISTAKEN` the saturation is
+  that of a stall or of a cold service.
 """
 
 from collections.abc import Sequence

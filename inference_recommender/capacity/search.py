@@ -15,10 +15,9 @@ from math import exp, inf, log, sqrt
 import numpy as np
 
 from inference_recommender.capacity.levels import warm_up_s
-from inference_recommender.capacity.limit import CONFIDENCE, Limit
 from inference_recommender.capacity.probe import Capacity, Probe, ProbeRecords
 from inference_recommender.capacity.rate_at_limit import RateAtLimit, rate_at_limit
-from inference_recommender.capacity.statistics import Floats
+from inference_recommender.capacity.statistics import CONFIDENCE, Floats, Limit
 
 RESOLUTION = 0.05
 """Half the interval over the rate at the limit, at which a search ends."""

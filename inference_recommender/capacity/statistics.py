@@ -1,11 +1,11 @@
-"""Statistics of requests that depend on their neighbours. Pure.
+"""The latency limit of a measurement, and statistics of requests that depend on their neighbours. Pure.
 
 A batching server answers requests in groups and a stall delays many, so n requests carry less information than n
 independent ones. The design effect is the ratio of two variances of a share between blocks of time: the measured one,
 and that of independent requests. n divided by it is the effective sample size (Kish, Survey Sampling, 1965, 8.2) of
 exact binomial tests (Korn and Graubard, Survey Methodology 24, 1998, with Student's t for few blocks).
 
-Distributions and isotonic regression are SciPy's, which is imported where it is called, because that takes time.
+SciPy is imported where it is called, because that takes time.
 """
 
 from collections.abc import Sequence
@@ -24,6 +24,36 @@ ONE_SIDED = 0.05
 """Error of a one-sided test. Its bound is one end of a 90 % interval."""
 LEAST_WEIGHT = 1e-9
 """Lowest weight that SciPy's isotonic regression accepts."""
+MARGIN = 0.10
+"""A service whose percentile is over the limit by this share passes in at most 5 % of runs."""
+CONFIDENCE = 0.95
+MAX_CPU_SHARE = 0.9
+"""CPU time of the load generator as a share of a core. Above it, the generator is the bottleneck."""
+MAX_LAG_MS = 50.0
+"""The generator's 90th percentile of the delay of its ticks and of an open loop's requests, outside stalls."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """The `percentile` (99.0 for P99) of the latency must not exceed `latency_ms`. None sets no limit."""
+
+    percentile: float
+    latency_ms: float | None
+
+    @property
+    def name(self) -> str:
+        """The percentile as in workload.toml: P99."""
+        return f"P{self.percentile:g}"
+
+    @property
+    def allowed(self) -> float:
+        """The share of requests that may be late: 0.01 for P99."""
+        return 1 - self.percentile / 100
+
+    @property
+    def bound_ms(self) -> float:
+        """The latency limit, or infinity."""
+        return float("inf") if self.latency_ms is None else self.latency_ms
 
 
 def samples_needed(percentile: float, error: float = ONE_SIDED) -> int:

@@ -14,8 +14,15 @@ from pydantic import Field, StringConstraints, model_validator
 
 from inference_recommender.capacity.closed_loop import INTERVAL_S
 from inference_recommender.capacity.levels import FEWEST_WINDOWS, load_levels, settled_from
-from inference_recommender.capacity.limit import CONFIDENCE, Limit
-from inference_recommender.capacity.statistics import Floats, Indices, differences_to_neighbours, isotonic, student_t
+from inference_recommender.capacity.statistics import (
+    CONFIDENCE,
+    Floats,
+    Indices,
+    Limit,
+    differences_to_neighbours,
+    isotonic,
+    student_t,
+)
 from workloads.document import Document
 
 FEWEST_PERIODS = 5

@@ -18,7 +18,7 @@ from inference_recommender.report.document import Report, objective_text
 from inference_recommender.report.run_report import rewrite
 from inference_recommender.report.sections import cold_start_table
 from inference_recommender.report.text import show
-from workloads import ColdStart, Interrupted, Recommendation, Unavailable, Workload, WorkloadFolder
+from workloads import ColdStart, Interrupted, Recommendation, Unavailable, WorkloadFolder
 from workloads.files import from_here
 
 STARTS = 3
@@ -41,7 +41,20 @@ def measure(options: argparse.Namespace, account: SageMakerAccount, folder: Work
     if options.json:
         print(result.model_dump_json(indent=2))
     else:
-        show(cold_start_report(folder.workload, result), stdout_console())
+        stages_of = cold_start_table(result, detail=False)
+        known = "unknown" if result.total_s is None else "known"
+        show(
+            Report(
+                kind="cold-start",
+                name=f"{result.starts} start{'s' * (result.starts != 1)} of {result.instance_type}",
+                workload=folder.workload.name,
+                objective=objective_text(folder.workload.latency_objective),
+                verdict="unknown" if result.total_s is None else "met",
+                decision=f"The time until the first answer is {known}.",
+                tables=(stages_of,) if stages_of else (),
+            ),
+            stdout_console(),
+        )
     if options.endpoint:
         return 0
     _keep(result, folder, options.runs, stderr)
@@ -92,34 +105,16 @@ def _keep(result: ColdStart, folder: WorkloadFolder, runs: Path, stderr: Console
     """Writes the result to the workload's recommendation if that has the same archive and place."""
     file = folder.recommendation_file
     recommendation = Recommendation.from_json(file) if file.exists() else None
-    if recommendation is None or (why := _mismatch(result, recommendation)):
-        why = "it does not exist" if recommendation is None else why
-        tell(stderr, f"Not written to {from_here(file)}: {why}.", "yellow")
+    if recommendation is None:
+        reason = "it does not exist"
+    elif result.archive_sha256 != recommendation.archive_sha256:
+        reason = "it is for another archive"
+    elif result.measured_on != (origin := recommendation.provenance.measured_on):
+        reason = f"it was measured on {origin}, the start on {result.measured_on}"
+    else:
+        report = rewrite(recommendation.model_copy(update={"cold_start": result}), file, runs)
+        if report is not None:
+            tell(stderr, f"Report: {from_here(report)}")
+        tell(stderr, f"Written: {from_here(file)}. `simulate` uses it.")
         return
-    report = rewrite(recommendation.model_copy(update={"cold_start": result}), file, runs)
-    if report is not None:
-        tell(stderr, f"Report: {from_here(report)}")
-    tell(stderr, f"Written: {from_here(file)}. `simulate` uses it.")
-
-
-def _mismatch(result: ColdStart, recommendation: Recommendation) -> str | None:
-    if result.archive_sha256 != recommendation.archive_sha256:
-        return "it is for another archive"
-    origin = recommendation.provenance.measured_on
-    return None if result.measured_on == origin else f"it was measured on {origin}, the start on {result.measured_on}"
-
-
-def cold_start_report(workload: Workload, result: ColdStart) -> Report:
-    stages = cold_start_table(result, detail=False)
-    known = result.total_s is not None
-    return Report(
-        kind="cold-start",
-        name=f"{result.starts} start{'s' * (result.starts != 1)} of {result.instance_type}",
-        workload=workload.name,
-        objective=objective_text(workload.latency_objective),
-        verdict="met" if known else "unknown",
-        decision="The time until the first answer is known."
-        if known
-        else "The time until the first answer is unknown.",
-        tables=(stages,) if stages else (),
-    )
+    tell(stderr, f"Not written to {from_here(file)}: {reason}.", "yellow")

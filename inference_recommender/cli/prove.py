@@ -187,12 +187,8 @@ def _run(proving: Proving, run_folder: RunFolder) -> Proof:
 
 def _print_plan(stderr: Console, proving: Proving) -> None:
     tell(stderr, f"Warm-up: {WARM_UP_PROBE_S:.0f} s to {LONGEST_WARM_UP_S:.0f} s")
-    for each in proving.plan():
-        tell(
-            stderr,
-            f"{_words(each.load.name)}: {each.rate_per_minute:,.0f} invocations/min, {each.shortest_s:.0f} s to "
-            f"{each.longest_s:.0f} s",
-        )
+    for name, rate, shortest_s, longest_s in proving.plan():
+        tell(stderr, f"{_words(name)}: {rate:,.0f} invocations/min, {shortest_s:.0f} s to {longest_s:.0f} s")
 
 
 def _print_look(

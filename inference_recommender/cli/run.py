@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -45,18 +44,11 @@ subnets and tags are in [recommender] of workload.toml."""
 
 Generator = Callable[[argparse.Namespace, SageMakerAccount, WorkloadFolder, Console], int]
 """Runs one of the ways that need the load generator: `run_generator.measure` or `cold_start.measure`."""
+SearchOf = Callable[[SageMakerAccount], Searching]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunParts:
-    """The parts that need the load generator. `__main__` imports them when they are called."""
-
-    searching: Callable[[SageMakerAccount], Searching]
-    generator: Generator
-    cold_start: Generator
-
-
-def add(commands: Commands, parts: RunParts) -> None:
+def add(commands: Commands, *, searching: SearchOf, generator: Generator, cold_start: Generator) -> None:
+    """`__main__` imports the three parts, which need the load generator, when they are called."""
     parser = add_command(
         commands,
         "run",
@@ -102,14 +94,16 @@ def add(commands: Commands, parts: RunParts) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the requests as JSON and send nothing")
     parser.add_argument("--json", action="store_true", help="print the recommendation as one JSON document")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="folder for run folders")
-    parser.set_defaults(command=partial(_run, parts))
+    parser.set_defaults(command=partial(_run, searching, generator, cold_start))
 
 
-def _run(parts: RunParts, options: argparse.Namespace, stderr: Console) -> int:
+def _run(
+    searching: SearchOf, generator: Generator, cold_start: Generator, options: argparse.Namespace, stderr: Console
+) -> int:
     _check(options)
     account = SageMakerAccount()
     if options.resume:
-        return _resume(options, account, parts, stderr)
+        return _resume(options, account, searching(account), stderr)
     # A named model needs no stack: a release's role may not read it.
     named = with_settings(load_workload(options.workload), options.settings).workload.recommender.model
     known = None if options.url or named else account
@@ -118,10 +112,10 @@ def _run(parts: RunParts, options: argparse.Namespace, stderr: Console) -> int:
     )
     folder.workload.latency_objective  # noqa: B018 - raises for a batch
     if options.cold_start:
-        return parts.cold_start(options, account, folder, stderr)
+        return cold_start(options, account, folder, stderr)
     if options.job or not (options.url or options.endpoint or _cannot_run_a_job(folder, account, stderr)):
-        return _run_job(options, account, folder, parts.searching(account), stderr)
-    return parts.generator(options, account, folder, stderr)
+        return _run_job(options, account, folder, searching(account), stderr)
+    return generator(options, account, folder, stderr)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -177,11 +171,11 @@ def _run_job(
     return conclude(recommendation, folder, run_folder, options, stderr)
 
 
-def _resume(options: argparse.Namespace, account: SageMakerAccount, parts: RunParts, stderr: Console) -> int:
+def _resume(options: argparse.Namespace, account: SageMakerAccount, searching: Searching, stderr: Console) -> int:
     run_folder = RunFolder(options.resume)
     run_folder.jobs()
     folder = load_workload(run_folder.workload().name)
-    source, searching = JobSource(plan=None, account=account), parts.searching(account)
+    source = JobSource(plan=None, account=account)
     with JobProgress(stderr) as progress:
         recommendation = run(source, run_folder, progress, searching=searching, search_all=options.search)
     return conclude(recommendation, folder, run_folder, options, stderr)

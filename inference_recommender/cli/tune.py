@@ -10,7 +10,7 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from aws_api.session import AwsSession
-from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.cli import arguments
 from inference_recommender.measure.system import cores, machine_description
 from inference_recommender.output import Commands, add_command, stdout_console, tell

@@ -7,8 +7,7 @@
 
 Requests are KServe v2, in the binary form by default. The client retries throttled and failed requests after a wait. It
 does not retry timeouts and requests that cannot succeed. A server's `timeout_s` bounds one attempt. The client starts
-no attempt after its `deadline_s`. A thread publishes the callers' latency to CloudWatch; a metric that cannot be sent
-never fails a request. Many threads may share one client.
+no attempt after its `deadline_s`. A metric that cannot be sent never fails a request. Threads may share one client.
 """
 
 from inference_recommender.client.inference import InferenceClient, Retries

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import boto3
 from botocore.config import Config
@@ -27,8 +27,6 @@ VALUES_PER_DATUM = 150
 DATA_PER_REQUEST = 20
 """The service allows 1,000, but with all their values they would exceed its limit of 1 MB per request."""
 LEAST_MS = 0.001
-
-T = TypeVar("T")
 
 LatencyCounts = Counter[tuple[int, float]]
 """Counts by minute (its first second since 1970) and latency in ms."""
@@ -137,5 +135,5 @@ def requests(dimensions: Mapping[str, str], counts: Mapping[tuple[int, float], i
         yield {"Namespace": METRIC_NAMESPACE, "MetricData": part}
 
 
-def _parts(values: list[T], size: int) -> Iterator[list[T]]:
+def _parts(values: list[Any], size: int) -> Iterator[list[Any]]:
     return (values[first : first + size] for first in range(0, len(values), size))

@@ -260,7 +260,7 @@ def default_image(workload: Workload, instance_type: str, account: SageMakerAcco
     """Returns the stack's image if it runs on the type, or the project's own one. Raises `UsageError`."""
     hosted, wanted = platform(workload.instance_types[0]), platform(instance_type)
     if hosted == wanted or (hosted, wanted) == ("gpu", "cpu"):  # Triton's image for GPUs also runs on CPUs
-        return account.image_uri(account.stack_output(workload.stack_name, "ModelName"))
+        return str(account.model(account.stack_output(workload.stack_name, "ModelName"))["PrimaryContainer"]["Image"])
     kind = _image_kind(workload, instance_type)
     built = own_images.load_image(root, kind)
     if built and (built.content, built.region) == (own_images.content_of(kind), account.region):

@@ -7,22 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 CLOCK_MONOTONIC = 1
 """The clock that `time.perf_counter` reads on Linux."""
 TFD_TIMER_ABSTIME = 1
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 CORES = os.cpu_count() or 1
-
-
-class Alarm(Protocol):
-    """Calls a function at a reading of `Clock.now`."""
-
-    def set(self, moment: float) -> None:
-        """Rings at `moment`, or at once if it is past. Replaces an earlier setting."""
-
-    def close(self) -> None: ...
 
 
 class TimerfdAlarm:
@@ -42,6 +33,7 @@ class TimerfdAlarm:
         self._loop.add_reader(self._fd, self._wake)
 
     def set(self, moment: float) -> None:
+        """Rings at a reading of `Clock.now`, or at once if it is past. Replaces an earlier setting."""
         self._setting[2:] = [int(moment), int(moment % 1 * 1e9) or 1]  # A moment of zero would disarm it.
         self._libc.timerfd_settime(self._fd, TFD_TIMER_ABSTIME, ctypes.byref(self._setting), None)
 
@@ -72,7 +64,7 @@ class Clock:
     epoch: Callable[[], float] = time.time
     cpu: Callable[[], float] = time.process_time
     stolen: Callable[[], float] = stolen_s
-    alarm: Callable[[Callable[[], None]], Alarm] = TimerfdAlarm
+    alarm: Callable[[Callable[[], None]], Any] = TimerfdAlarm
     """Creates an alarm on `now`, within a running loop."""
 
 

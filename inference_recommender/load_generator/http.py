@@ -39,12 +39,10 @@ class Connection(asyncio.Protocol):
         self._check = pool.check
         self.free_since = self._now()
         self._intended = 0.0
+        self._payload = self._answers = 0
+        self._reads = self._lost = False
         self._sent: float | None = None
-        self._payload = 0
-        self._reads = False
         self._opened: float | None = None
-        self._answers = 0
-        self._lost = False
         self._transport: asyncio.Transport | None = None
         self._missing = 0
         self._keep_alive = True
@@ -197,13 +195,9 @@ class Pool:
     ) -> None:
         self.lost_because: str | None = None
         """Why the last connection failed, without idle closes and timeouts. The run resets it on the next answer."""
-        self.log = log
-        self.now = clock.now
-        self.on_free = on_free
+        self.log, self.now, self.on_free = log, clock.now, on_free
         self.check = outgoing.complaint and AnswerCheck(len(outgoing.requests), outgoing.complaint)
-        self._target = outgoing.target
-        self._tls = outgoing.tls
-        self._timeout_s = outgoing.timeout_s
+        self._target, self._tls, self._timeout_s = outgoing.target, outgoing.tls, outgoing.timeout_s
         self._lasted_at = -inf
         self._connections: list[Connection] = []
         self._leaving: list[Connection] = []

@@ -90,16 +90,14 @@ class Run:
         """Seconds since the epoch; 0 until the load begins."""
         self.duration_s = 0.0
         """Seconds from the first user to the reason to end, without what drained later."""
-        self._plan = plan
-        self._clock = clock
+        self._plan, self._clock = plan, clock
         self._conditions = plan.stopping_conditions.of_one_in(plan.share.of)
         self._outgoing = outgoing
         self._signing: asyncio.Task[None] | None = None
         self._load = load(plan, outgoing, self.log, clock)
         self._on_window = on_window
         self._stopped = asyncio.Event()
-        self._last_success_s = 0.0
-        self._slowest_s = 0.0
+        self._last_success_s = self._slowest_s = 0.0
         self._ticks: list[float] = []
         """For each tick the moment at which it was due, and its delay in seconds."""
         self._stalls = StallWatch(clock)

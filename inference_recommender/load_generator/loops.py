@@ -1,6 +1,4 @@
-"""The two kinds of load: users in a closed loop and arrivals in an open loop.
-
-Closed loop: users join and leave by a schedule. Each user sends its next request when its last one returned.
+"""The two kinds of load. Closed loop: each user sends its next request when its last one returned.
 
 Open loop: requests are due at moments that are fixed before the run, so a slow service cannot reduce the load
 (coordinated omission). A due request waits for a free connection; its latency from intended send includes the wait.
@@ -10,8 +8,9 @@ import asyncio
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from inference_recommender.load_generator.clock import Alarm, Clock
+from inference_recommender.load_generator.clock import Clock
 from inference_recommender.load_generator.http import Connection, Pool
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Schedule, Share, arrival_times, schedule
 from inference_recommender.load_generator.records import RequestLog
@@ -82,7 +81,7 @@ class OpenLoop:
         """When each request is due on the run's clock. Empty before the start."""
         self._next = 0
         self._idle: list[Connection] = []
-        self._alarm: Alarm | None = None
+        self._alarm: Any = None
 
     async def prepare(self) -> None:
         """Connects, so that no latency includes a handshake. Does not wait after a failure."""

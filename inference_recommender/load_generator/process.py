@@ -1,8 +1,7 @@
 """The generator as a child process: started with a plan, read while it runs, stopped in good order.
 
 Leaving the `with` early, also by Ctrl-C, ends the run as a signal does: the measurements are kept and `outcome()`
-returns them. A generator whose parent was killed ends at its next window. Several threads may each have a generator,
-and `request_stop` may be called from another thread.
+returns them. A generator whose parent was killed ends at its next window.
 """
 
 import json

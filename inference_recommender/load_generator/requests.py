@@ -1,10 +1,8 @@
 """The requests of a run as complete HTTP/1.1 messages, made before the clock starts, and their target.
 
-A target is a URL or a SageMaker endpoint by name. boto3 gives the address, region and credentials of an endpoint, so
-its environment variables, profiles and roles apply. The requests themselves do not go through boto3.
-
-Requests to an endpoint have a Signature Version 4, which is valid for five minutes. After the start they are signed
-again one at a time over `CYCLE_S`, so the sending loop is delayed by one signature (0.1 ms) at most.
+A target is a URL or a SageMaker endpoint by name. boto3 gives the address, region and credentials of an endpoint.
+Requests to it have a Signature Version 4, which is valid for five minutes. After the start they are signed again one at
+a time over `CYCLE_S`, so the sending loop is delayed by one signature (0.1 ms) at most.
 """
 
 import asyncio

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inference_recommender.capacity.limit import MAX_CPU_SHARE, MAX_LAG_MS
-from inference_recommender.capacity.statistics import Bools, Floats
+from inference_recommender.capacity.statistics import MAX_CPU_SHARE, MAX_LAG_MS, Bools, Floats
 from inference_recommender.load_generator.clock import Clock
 
 LAGGED = "generator lagged"
@@ -51,13 +50,9 @@ class StallWatch:
     """Ticks in the running event loop and records its stalls, on the run's clock."""
 
     def __init__(self, clock: Clock) -> None:
-        self._now = clock.now
-        self._stolen = clock.stolen
-        self._started = 0.0
+        self._now, self._stolen = clock.now, clock.stolen
         self._stalls: list[tuple[float, float]] = []
-        self._last_tick = 0.0
-        self._window_start = 0.0
-        self._stolen_before = 0.0
+        self._started = self._last_tick = self._window_start = self._stolen_before = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, started: float) -> None:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE, NeverSettled, SustainedLoad, capacity, sustained
-from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.statistics import samples_needed
+from inference_recommender.capacity.statistics import Limit, samples_needed
 from inference_recommender.load_generator.load_run import TRAFFIC_ENDED
 from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions
 from inference_recommender.load_generator.process import Outcome

@@ -183,27 +183,17 @@ def unknown(objective: LatencyObjective, reason: str) -> Capacity:
 
 def why_none(found: Capacity, search: Search) -> str:
     """Returns why there is no capacity, and what to do."""
-    match search.reason:
-        case Reason.BOTTLENECK:
-            return (
-                f"{search.complaint}. Run the generator on another machine than the server, or on one with more cores."
-            )
-        case Reason.TIME:
-            return (
-                f"too few samples: after {search.spent_s:.0f} s of probes the capacity is {_so_far(found)}. Search "
-                "longer: --max-duration-s."
-            )
-        case Reason.NEVER_SETTLED:
-            return f"the latency had not settled after {search.spent_s:.0f} s at {search.start:,.0f} invocations/min."
-        case _:
-            return f"{found.reason}."
-
-
-def _so_far(found: Capacity) -> str:
+    if search.reason is Reason.BOTTLENECK:
+        return f"{search.complaint}. Run the generator on another machine than the server, or on one with more cores."
+    if search.reason is Reason.NEVER_SETTLED:
+        return f"the latency had not settled after {search.spent_s:.0f} s at {search.start:,.0f} invocations/min."
+    if search.reason is not Reason.TIME:
+        return f"{found.reason}."
     low, high = found.interval or (found.at_least or 0.0, float("inf"))
-    ends = [f"above {low:,.0f}"] if low else []
-    ends += [f"below {high:,.0f}"] if high < float("inf") else []
-    return f"{' and '.join(ends)} invocations/min (95 % interval)" if ends else "unknown"
+    ends = [f"above {low:,.0f}"] * bool(low) + [f"below {high:,.0f}"] * (high < float("inf"))
+    so_far = f"{' and '.join(ends)} invocations/min (95 % interval)" if ends else "unknown"
+    spent = f"after {search.spent_s:.0f} s of probes the capacity is {so_far}"
+    return f"too few samples: {spent}. Search longer: --max-duration-s."
 
 
 def _endpoint_spec(measured: Measurement, config: dict[str, Any]) -> EndpointSpec:

@@ -55,14 +55,6 @@ OnLook = Callable[[Load, float, PercentileInterval], None]
 """Receives each look: the load, the rate that is sent for it, and the percentile so far."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlannedLoad:
-    load: Load
-    rate_per_minute: float
-    shortest_s: float
-    longest_s: float
-
-
 @dataclass(slots=True)
 class Proving:
     """One proof. `proof` returns the result so far, also after an interruption."""
@@ -98,14 +90,13 @@ class Proving:
         else:
             self.tests = {"peak": self._test(self.peak, self.longest_s)}
 
-    def plan(self) -> Iterator[PlannedLoad]:
-        """Returns each load that is sent, with the seconds of its shortest and of its longest test."""
+    def plan(self) -> Iterator[tuple[str, float, float, float]]:
+        """Yields the name of each load that is sent, its rate, and the seconds of its shortest and longest test."""
         percentile = limit_of(self.recommendation.objective).percentile
         for load in (self.peak, self.loss):
             if test := self.tests.get(load.name):
                 rate, looks = test.rate_per_minute, test.looks_s
-                shortest = first_conclusive_s(rate, percentile, looks)
-                yield PlannedLoad(load=load, rate_per_minute=rate, shortest_s=shortest, longest_s=looks[-1])
+                yield load.name, rate, first_conclusive_s(rate, percentile, looks), looks[-1]
 
     def run(self) -> None:
         """Warms up at the peak's rate, then runs the tests. Raises what the probe raises."""
@@ -204,7 +195,8 @@ class Proving:
             return f"{objective.percentile} is unknown {at}: the proof ended before its first result."
         figure = milliseconds(deciding.latency_ms)
         if deciding.verdict == "unclear":
-            figure += f" (95 % interval {interval_in_words(deciding.latency_interval_ms)})"
+            low, high = map(milliseconds, deciding.latency_interval_ms)
+            figure += f" (95 % interval {low} to {high})"
         claim = ""
         if not deciding.asked:
             claim = f" The recommended capacity is {capacity_lower_bound(self._chosen):,.0f}/min per instance or more."
@@ -213,23 +205,15 @@ class Proving:
 
 def milliseconds(latency_ms: float | None) -> str:
     """Returns "31.7 ms", or "unknown"."""
-    return "unknown" if latency_ms is None else f"{_digits(latency_ms)} ms"
-
-
-def interval_in_words(interval_ms: tuple[float | None, float | None]) -> str:
-    """Returns "28.9 ms to 38.4 ms"; an end that is not known is "unknown"."""
-    low, high = interval_ms
-    return f"{milliseconds(low)} to {milliseconds(high)}"
+    if latency_ms is None:
+        return "unknown"
+    return f"{latency_ms:,.0f} ms" if latency_ms >= 100 else f"{latency_ms:.3g} ms"
 
 
 def late_in_words(counts: ProofScenario | PercentileInterval) -> str:
     """Returns "3 of 9,818 requests were late, 98 allowed"."""
     failed = f" ({counts.errors:,} failed)" if counts.errors else ""
     return f"{counts.late:,} of {counts.requests:,} requests were late{failed}, {counts.late_allowed:,} allowed"
-
-
-def _digits(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _scenario(load: Load, test: SequentialTest | None) -> ProofScenario:

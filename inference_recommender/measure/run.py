@@ -62,8 +62,11 @@ def run(
     `searching` searches a measurement if `search_all`, or if its estimate is far below the closed-loop rate. The folder
     keeps all measurements however the run ends. Raises `UsageError`, or what the source raises.
     """
-    if subject is not None:
-        _check_new(run_folder)
+    if subject is not None and run_folder.begun:
+        raise UsageError(
+            f"{run_folder} already has a run. Continue it with `python -m inference_recommender run --resume "
+            f"{run_folder}`, or choose another name with --name."
+        )
     measured = measure(source, run_folder, progress, subject)
     if searching is not None:
         measured = _searched(measured, searching, run_folder, progress, search_all=search_all)
@@ -80,29 +83,18 @@ def run(
 def measure(
     source: Source, run_folder: RunFolder, progress: Progress, subject: RunSubject | None
 ) -> tuple[Measurement, ...]:
-    """Measures, or continues what `run_folder` has begun. Raises what the source raises."""
+    """Measures, or continues what `run_folder` has begun. All that the run consists of is written before anything is
+    sent. Raises what the source raises.
+    """
     if subject is not None and not run_folder.begun:
-        _begin(source, subject, run_folder)
+        rows = subject.workload.latency_objective.rows_per_invocation
+        check_payloads(subject.workload.name, subject.payloads, rows)
+        run_folder.keep_workload(subject.workload)
+        run_folder.keep_bytes(PAYLOADS, payload_archive(subject.payloads, rows))
+        archive = subject.artifact.archive_sha256
+        run_folder.keep_inputs(RunInputs(traffic=subject.traffic, archive_sha256=archive, lengths=subject.lengths))
+        source.begin(run_folder)
     return source.measure(run_folder, progress)
-
-
-def _check_new(run_folder: RunFolder) -> None:
-    if run_folder.begun:
-        raise UsageError(
-            f"{run_folder} already has a run. Continue it with `python -m inference_recommender run --resume "
-            f"{run_folder}`, or choose another name with --name."
-        )
-
-
-def _begin(source: Source, subject: RunSubject, run_folder: RunFolder) -> None:
-    """Writes all that the run consists of. Sends nothing."""
-    rows = subject.workload.latency_objective.rows_per_invocation
-    check_payloads(subject.workload.name, subject.payloads, rows)
-    run_folder.keep_workload(subject.workload)
-    run_folder.keep_bytes(PAYLOADS, payload_archive(subject.payloads, rows))
-    archive = subject.artifact.archive_sha256
-    run_folder.keep_inputs(RunInputs(traffic=subject.traffic, archive_sha256=archive, lengths=subject.lengths))
-    source.begin(run_folder)
 
 
 def _searched(

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from inference_recommender.capacity.levels import warm_up_s
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import IN_FLUX, ProbeRecords
 from inference_recommender.capacity.search import SendProbe
-from inference_recommender.capacity.statistics import samples_needed
+from inference_recommender.capacity.statistics import Limit, samples_needed
 from inference_recommender.measure.percentile_interval import (
     ERROR,
     PercentileInterval,

@@ -72,11 +72,9 @@ class LogLine:
 
 
 def _moment(year: int, found: re.Match[str]) -> float:
-    """Returns Unix seconds; 29 February of another year is taken for 1 March, far from any line."""
-    month, day = int(found["month"]), int(found["day"])
-    leaps = (month, day) == (2, 29)
-    midnight = datetime(year, 3 if leaps else month, 1 if leaps else day, tzinfo=UTC).timestamp() - 86_400 * leaps
-    return midnight + int(found["h"]) * 3600 + int(found["m"]) * 60 + float(found["s"])
+    first_of_month = datetime(year, int(found["month"]), 1, tzinfo=UTC).timestamp()
+    hours = (int(found["day"]) - 1) * 24 + int(found["h"])
+    return first_of_month + hours * 3600 + int(found["m"]) * 60 + float(found["s"])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +104,8 @@ def stages(
     `requested_at` and `in_service_at` are Unix seconds, `warm_up_s` is the server's own count, and `answered_s` the
     seconds from `in_service_at` to a client's first answer within the objective.
     """
-    log = log[: _first(log, lambda line: _SERVES.search(line.text) is not None, len(log)) + 1]
+    serves = next((number for number, line in enumerate(log) if _SERVES.search(line.text)), len(log))
+    log = log[: serves + 1]
     fetching, unpacking, starting = (_time(log, word) for word in (_FETCHING, _UNPACKING, _STARTING))
     first = next((line.at for line in log if _OWN not in line.text), None)
     loading = next((line.at for line in log if _LOADING.search(line.text)), None)
@@ -146,10 +145,6 @@ def cold_start(
         archive_sha256=archive_sha256,
         measured_at=measured_at.isoformat(timespec="seconds"),
     )
-
-
-def _first(log: Sequence[LogLine], matches: Callable[[LogLine], bool], otherwise: int) -> int:
-    return next((number for number, line in enumerate(log) if matches(line)), otherwise)
 
 
 def _time(log: Iterable[LogLine], words: str) -> float | None:
@@ -236,10 +231,9 @@ def log_lines(events: Sequence[tuple[float, str]]) -> list[LogLine]:
 
 def _whole_log(account: SageMakerAccount, endpoint: str, sleep: Sleep) -> Sequence[LogLine]:
     """Returns the log of the endpoint's server once it reports that its models are loaded."""
-    waited_s = 0.0
-    while True:
+    for waited in itertools.count():
         log = log_lines(next(iter(account.endpoint_log(endpoint)), []))
-        if stages(log).load_s is not None or waited_s >= LOG_S:
-            return log
+        if stages(log).load_s is not None or waited * LOG_POLL_S >= LOG_S:
+            break
         sleep(LOG_POLL_S)
-        waited_s += LOG_POLL_S
+    return log

@@ -51,14 +51,14 @@ def temporary_endpoint(account: SageMakerAccount, spec: EndpointSpec, sleep: Sle
 
 def _make(account: SageMakerAccount, name: str, spec: EndpointSpec) -> None:
     tags = [expiry_tag(datetime.now(UTC) + timedelta(seconds=START_S + spec.lifetime_s + GRACE_S))]
+    model = spec.model
     if spec.environment:
-        account.make_model(_with_environment(account.model(spec.model), name, spec.environment, tags))
-    variant = {
-        **spec.variant,
-        "VariantName": VARIANT,
-        "ModelName": name if spec.environment else spec.model,
-        "InitialInstanceCount": 1,
-    }
+        model, copied = name, account.model(spec.model)
+        container = copied["PrimaryContainer"]
+        container = {**container, "Environment": {**container.get("Environment", {}), **spec.environment}}
+        request = {"ModelName": name, "ExecutionRoleArn": copied["ExecutionRoleArn"], "PrimaryContainer": container}
+        account.make_model({**request, "Tags": tags})
+    variant = {**spec.variant, "VariantName": VARIANT, "ModelName": model, "InitialInstanceCount": 1}
     account.make_endpoint(
         {"EndpointConfigName": name, "ProductionVariants": [variant], "Tags": tags},
         {"EndpointName": name, "EndpointConfigName": name, "Tags": tags},
@@ -66,28 +66,12 @@ def _make(account: SageMakerAccount, name: str, spec: EndpointSpec) -> None:
 
 
 def _wait(account: SageMakerAccount, name: str, sleep: Sleep) -> None:
-    waited_s = 0.0
-    while waited_s < START_S:
+    for _ in range(round(START_S / POLL_S)):
         described = account.describe_endpoint(name)
-        status = described["EndpointStatus"]
-        if status == "InService":
+        if (status := described["EndpointStatus"]) == "InService":
             return
         if status != "Creating":
             reason = described.get("FailureReason", "the service gave no reason")
             raise Unavailable(f"endpoint {name} is {status}: {reason}")
         sleep(POLL_S)
-        waited_s += POLL_S
     raise Unavailable(f"endpoint {name} was not in service after {START_S:.0f} s")
-
-
-def _with_environment(
-    model: Mapping[str, Any], name: str, environment: Mapping[str, str], tags: list[dict[str, str]]
-) -> dict[str, Any]:
-    """Returns the request of CreateModel for the same model with a candidate's environment."""
-    container = model["PrimaryContainer"]
-    return {
-        "ModelName": name,
-        "ExecutionRoleArn": model["ExecutionRoleArn"],
-        "PrimaryContainer": {**container, "Environment": {**container.get("Environment", {}), **environment}},
-        "Tags": tags,
-    }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from inference_recommender.capacity.limit import MAX_CPU_SHARE, MAX_LAG_MS
+from inference_recommender.capacity.statistics import MAX_CPU_SHARE, MAX_LAG_MS
 from inference_recommender.report.candidates import UNKNOWN, candidate_name
 from inference_recommender.report.document import Highlight, Table, table
 from inference_recommender.report.inputs import FolderInputs

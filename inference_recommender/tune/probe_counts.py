@@ -11,10 +11,9 @@ from typing import Self
 
 import numpy as np
 
-from inference_recommender.capacity.limit import CONFIDENCE, Limit
 from inference_recommender.capacity.probe import IN_FLUX, Probe, ProbeRecords
 from inference_recommender.capacity.rate_at_limit import RateAtLimit, rate_at_limit
-from inference_recommender.capacity.statistics import Bools, Floats
+from inference_recommender.capacity.statistics import CONFIDENCE, Bools, Floats, Limit
 
 BLOCK_LIMITS, SHORTEST_BLOCK_S = 10.0, 0.25
 """Length of a block in multiples of the limit, and its minimum in seconds: requests of two blocks hardly meet."""

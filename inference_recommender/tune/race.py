@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf, sqrt
 
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.rate_at_limit import RateAtLimit
 from inference_recommender.capacity.search import Bottleneck
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.tune.probe_counts import ProbeCounts, estimate
 from inference_recommender.tune.space import ServingConfiguration
 

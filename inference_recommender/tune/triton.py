@@ -20,8 +20,8 @@ from typing import Any
 
 from urllib3.exceptions import HTTPError
 
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.load_generator import unix_socket
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.system import system_at_url

@@ -6,8 +6,8 @@ from math import inf, isfinite, log, sqrt
 from statistics import NormalDist
 from typing import Any
 
-from inference_recommender.capacity.limit import CONFIDENCE
 from inference_recommender.capacity.rate_at_limit import RateAtLimit
+from inference_recommender.capacity.statistics import CONFIDENCE
 from inference_recommender.report.document import Plot, Report, ReportVerdict, table
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.plots import BLUE, GREY, ORANGE, drawn, legend, new_figure

@@ -10,10 +10,10 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
-from hypothesis import given
-from hypothesis import strategies as st
 
 from aws_api.errors import (
+    NO_CREDENTIALS,
+    NO_REGION,
     AwsBusy,
     AwsRefused,
     AwsUnavailable,
@@ -23,7 +23,7 @@ from aws_api.errors import (
     is_this_machine,
     translate_aws_errors,
 )
-from aws_api.session import ATTEMPTS, GIVE_UP_S, LONGEST_PAUSE_S, AwsSession, OutageRetries, pause_s
+from aws_api.session import ATTEMPTS, GIVE_UP_S, LONGEST_PAUSE_S, AwsSession
 
 THROTTLED = (400, b'{"__type": "ThrottlingException", "message": "Rate exceeded"}')
 DROPPED = EndpointConnectionError(endpoint_url="https://api")
@@ -84,17 +84,13 @@ def test_short_trouble_passes_in_silence(trouble: Attempt, slept: list[float]) -
 def test_an_outage_is_outlasted_and_told_once(slept: list[float]) -> None:
     said: list[str] = []
     assert describe(said, *[THROTTLED] * (ATTEMPTS + 2), DROPPED, ANSWER) == "job"
-    assert said == [TOLD, "AWS answers again."]
-    assert [pause >= 1 for pause in slept[ATTEMPTS - 1 :]] == [True] * 4
+    with pytest.raises(AwsRefused, match="AccessDeniedException"):
+        describe(said, *[THROTTLED] * ATTEMPTS, DENIED)
+    assert said == [TOLD, "AWS answers again."] * 2
+    assert [pause >= 1 for pause in slept[ATTEMPTS - 1 : ATTEMPTS + 3]] == [True] * 4
 
 
 def test_without_notify_an_outage_ends_the_call(slept: list[float]) -> None:
-    with pytest.raises(AwsBusy):
-        describe(None, *[THROTTLED] * ATTEMPTS)
-    assert len(slept) == ATTEMPTS - 1
-
-
-def test_after_stop_retrying_an_outage_ends_the_call(slept: list[float]) -> None:
     aws = AwsSession(SESSION, notify=pytest.fail)
     client = aws.client("sagemaker")
     aws.stop_retrying()
@@ -122,13 +118,6 @@ def test_what_waiting_does_not_cure_is_raised_at_once(
     assert (slept, said) == ([], [])
 
 
-def test_a_refusal_ends_an_outage_too(slept: list[float]) -> None:
-    said: list[str] = []
-    with pytest.raises(AwsRefused, match="AccessDeniedException"):
-        describe(said, *[THROTTLED] * ATTEMPTS, DENIED)
-    assert said == [TOLD, "AWS answers again."]
-
-
 @pytest.mark.parametrize("notified", [True, False])
 def test_a_local_account_that_has_ended_fails_the_call_at_once(notified: bool, slept: list[float]) -> None:
     said: list[str] = []
@@ -139,43 +128,19 @@ def test_a_local_account_that_has_ended_fails_the_call_at_once(notified: bool, s
     assert (len(slept), said) == (1, [])
 
 
-def test_what_is_no_trouble_of_the_network_is_not_tried_again() -> None:
-    context: dict[str, Any] = {"context": {}}
-    handler = OutageRetries(AwsSession(notify=pytest.fail))
-    arguments: Any = {"response": None, "operation": None, "attempts": ATTEMPTS, "request_dict": context}
-
-    class Operation:
-        name = "DescribeProcessingJob"
-
-    arguments["operation"] = Operation
-    assert handler(**arguments, caught_exception=ValueError("not botocore's")) is None
-
-
-def test_pauses_double_up_to_a_minute_and_are_cut_by_half_at_most() -> None:
-    assert [pause_s(attempt, 0.0) for attempt in range(7)] == [2, 4, 8, 16, 32, 60, 60]
-    assert [pause_s(attempt, 1.0) for attempt in range(7)] == [1, 2, 4, 8, 16, 30, 30]
-
-
-@given(st.integers(0, 60), st.floats(0, 1))
-def test_no_pause_is_longer_than_the_longest_or_nothing_at_all(attempt: int, jitter: float) -> None:
-    assert 1 <= pause_s(attempt, jitter) <= LONGEST_PAUSE_S
-
-
 def test_without_credentials_or_region_it_says_what_to_configure(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
-    with pytest.raises(AwsUnavailable) as no_region:
-        AwsSession().default_bucket()
-    assert str(no_region.value) == "No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`."
-    with pytest.raises(AwsUnavailable) as no_credentials:
-        AwsSession(boto3.Session(region_name="us-east-1")).default_bucket()
-    assert str(no_credentials.value) == (
-        "No AWS credentials were found. Configure them with `aws configure`, or start an account on this machine with "
-        "`python -m local_aws` and export what it prints."
-    )
+    for aws, problem in (
+        (AwsSession(), NO_REGION),
+        (AwsSession(boto3.Session(region_name="us-east-1")), NO_CREDENTIALS),
+    ):
+        with pytest.raises(AwsUnavailable) as refused:
+            aws.default_bucket()
+        assert str(refused.value) == problem
 
 
 def test_only_loopback_is_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,12 +44,11 @@ def test_binary_tensors_survive_a_round_trip(first: Array, second: Array, third:
     assert found["B"].tolist() == second.tolist()
 
 
-@given(values=arrays.arrays(np.float32, SHAPES, elements=st.floats(-1e6, 1e6, width=32)), texts=SHAPES)
-def test_json_tensors_survive_a_round_trip(values: Array, texts: tuple[int, ...]) -> None:
-    words = np.full(texts, "süß", object)
+def test_json_tensors_survive_a_round_trip() -> None:
+    values, words = np.array([[0.1], [-1e6]], np.float32), np.array(["süß", "a\0"], object)
     found = decode(_echoed(encode({"A": values, "B": words}, binary=False)))
     assert _same(found["A"], values)
-    assert found["B"].tolist() == np.full(texts, "süß".encode(), object).tolist()
+    assert found["B"].tolist() == ["süß".encode(), b"a\0"]
 
 
 def test_a_json_request_has_the_documented_form() -> None:
@@ -86,98 +85,71 @@ def test_big_endian_numbers_are_sent_little_endian() -> None:
     assert body.content[body.header_size :] == b"\x01\0\0\0"
 
 
-@pytest.mark.parametrize(
-    ("value", "binary", "said"),
-    [
-        (
-            np.array([1j]),
-            True,
-            "Input A: complex128 has no KServe v2 datatype. Known: BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, "
-            "UINT32, UINT64, FP16, FP32, FP64 and text.",
-        ),
-        (
-            [[1], [2, 3]],
-            True,
-            "Input A: is no tensor: setting an array element with a sequence. The requested array has an inhomogeneous "
-            "shape after 1 dimensions. The detected shape was (2,) + inhomogeneous part.",
-        ),
-        (
-            ["\ud800"],
-            True,
-            "Input A: is no text: 'utf-8' codec can't encode character '\\ud800' in position 0: "
-            "surrogates not allowed.",
-        ),
-        (np.array([None, "a"]), True, "Input A: got None, which is neither a number nor text."),
-        (np.array([1], np.float16), False, "Input A: FP16 has no form in JSON. Send it in binary."),
-        (
-            np.array([np.nan]),
-            False,
-            "Input A: has values that are not finite, which JSON cannot hold. Send it in binary.",
-        ),
-        (
-            [b"\xff"],
-            False,
-            "Input A: is not UTF-8, which JSON needs ('utf-8' codec can't decode byte 0xff in position 0: invalid "
-            "start byte). Send it in binary.",
-        ),
-    ],
-)
-def test_an_input_without_an_encoding_is_rejected_by_name(value: Any, binary: bool, said: str) -> None:
+UNFIT = {
+    "complex128 has no KServe v2 datatype. Known: BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, "
+    "FP16, FP32, FP64 and text.": (np.array([1j]), True),
+    "is no tensor: setting an array element with a sequence.": ([[1], [2, 3]], True),
+    "is no text: 'utf-8' codec can't encode character '\\ud800'": (["\ud800"], True),
+    "got None, which is neither a number nor text.": (np.array([None, "a"]), True),
+    "FP16 has no form in JSON. Send it in binary.": (np.array([1], np.float16), False),
+    "has values that are not finite, which JSON cannot hold. Send it in binary.": (np.array([np.nan]), False),
+    "is not UTF-8, which JSON needs ('utf-8' codec can't decode byte 0xff": ([b"\xff"], False),
+}
+
+
+@pytest.mark.parametrize("problem", UNFIT)
+def test_an_input_without_an_encoding_is_rejected_by_name(problem: str) -> None:
+    value, binary = UNFIT[problem]
     with pytest.raises(CannotEncode) as refused:
         encode({"A": value}, binary=binary)
-    assert str(refused.value) == said
+    assert str(refused.value).startswith(f"Input A: {problem}")
 
 
 def _tensor(**changes: Any) -> dict[str, Any]:
     return {"name": "A", "shape": [2], "datatype": "INT32", "data": [1, 2]} | changes
 
 
-@pytest.mark.parametrize(
-    ("tensor", "rest", "said"),
-    [
-        (_tensor(shape=[3]), b"", "output 'A' has 2 elements for the shape [3]"),
-        (_tensor(shape=[-1]), b"", "the shape is [-1]"),
-        (_tensor(shape=[True, 2]), b"", "the shape is [True, 2]"),
-        (_tensor(shape=[1] * 65), b"", "the shape is [1, 1, 1"),
-        (_tensor(shape=[0, 10**40]), b"", "the shape is [0, 1000"),
-        (_tensor(name=7), b"", "name is 7, not of type str"),
-        (_tensor(datatype="BF16"), b"", "datatype 'BF16' is not known"),
-        (_tensor(data=["1", 2]), b"", "INT32 data has str"),
-        (_tensor(data=[1.5, 2]), b"", "INT32 data has float"),
-        (_tensor(data=[True, 2]), b"", "INT32 data has bool"),
-        (_tensor(data=[None, 2]), b"", "INT32 data has NoneType"),
-        (_tensor(data=[2**31, 2]), b"", "Python integer 2147483648 out of bounds for int32"),
-        (_tensor(data=[[1], [2, 3]]), b"", "INT32 data has list"),
-        (_tensor(data="12"), b"", "data is '12', not of type list"),
-        (_tensor(data={}), b"", "data is {}, not of type list"),
-        (_tensor(data=[1e300, 1.0], datatype="FP32"), b"", "a value does not fit FP32"),
-        (_tensor(data=["a", 1], datatype="BYTES"), b"", "BYTES data has int"),
-        (_tensor(data=["\ud800", "a"], datatype="BYTES"), b"", "surrogates not allowed"),
-        (_tensor(parameters=[]), b"", "parameters is [], not of type dict"),
-        (_tensor(parameters={"binary_data_size": True}), b"", "binary_data_size is True, not of type int"),
-        (_tensor(parameters={"binary_data_size": -8}), b"12345678", "output 'A' has -8 bytes, of which 8 are there"),
-        (_tensor(parameters={"binary_data_size": 9}), b"12345678", "output 'A' has 9 bytes, of which 8 are there"),
-        (_tensor(parameters={"binary_data_size": 7}), b"1234567", "buffer size must be a multiple of element size"),
-        (_tensor(parameters={"binary_data_size": 8}), b"123456789", "1 bytes follow its last output"),
-        (_tensor(parameters={"binary_data_size": 2}, datatype="BOOL"), b"\1\2", "BOOL data has a byte 2"),
-        (
-            _tensor(parameters={"binary_data_size": 9}, datatype="BYTES"),
-            b"\5\0\0\0abcd\0",
-            "output 'A' has 1 elements for the shape [2]",
-        ),
-        (
-            _tensor(parameters={"binary_data_size": 8}, datatype="BYTES"),
-            b"\5\0\0\0abcd",
-            "an element of 5 bytes is cut short",
-        ),
-        (_tensor(parameters={"binary_data_size": 3}, datatype="BYTES"), b"\5\0\0", "requires a buffer of at least 4"),
-    ],
-)
-def test_a_wrong_answer_is_rejected(tensor: dict[str, Any], rest: bytes, said: str) -> None:
+def _sized(size: Any, **changes: Any) -> dict[str, Any]:
+    return _tensor(parameters={"binary_data_size": size}, **changes)
+
+
+WRONG: dict[str, tuple[dict[str, Any], bytes]] = {
+    "output 'A' has 2 elements for the shape [3]": (_tensor(shape=[3]), b""),
+    "the shape is [-1]": (_tensor(shape=[-1]), b""),
+    "the shape is [True, 2]": (_tensor(shape=[True, 2]), b""),
+    "the shape is [1, 1, 1": (_tensor(shape=[1] * 65), b""),
+    "the shape is [0, 1000": (_tensor(shape=[0, 10**40]), b""),
+    "name is 7, not of type str": (_tensor(name=7), b""),
+    "datatype 'BF16' is not known": (_tensor(datatype="BF16"), b""),
+    "INT32 data has str": (_tensor(data=["1", 2]), b""),
+    "INT32 data has float": (_tensor(data=[1.5, 2]), b""),
+    "INT32 data has NoneType, bool": (_tensor(data=[None, True]), b""),
+    "Python integer 2147483648 out of bounds for int32": (_tensor(data=[2**31, 2]), b""),
+    "INT32 data has list": (_tensor(data=[[1], [2, 3]]), b""),
+    "data is '12', not of type list": (_tensor(data="12"), b""),
+    "a value does not fit FP32": (_tensor(data=[1e300, 1.0], datatype="FP32"), b""),
+    "BYTES data has int": (_tensor(data=["a", 1], datatype="BYTES"), b""),
+    "surrogates not allowed": (_tensor(data=["\ud800", "a"], datatype="BYTES"), b""),
+    "parameters is [], not of type dict": (_tensor(parameters=[]), b""),
+    "binary_data_size is True, not of type int": (_sized(True), b""),
+    "output 'A' has -8 bytes, of which 8 are there": (_sized(-8), b"12345678"),
+    "output 'A' has 9 bytes, of which 8 are there": (_sized(9), b"12345678"),
+    "buffer size must be a multiple of element size": (_sized(7), b"1234567"),
+    "1 bytes follow its last output": (_sized(8), b"123456789"),
+    "BOOL data has a byte 2": (_sized(2, datatype="BOOL"), b"\1\2"),
+    "output 'A' has 1 elements for the shape [2]": (_sized(9, datatype="BYTES"), b"\5\0\0\0abcd\0"),
+    "an element of 5 bytes is cut short": (_sized(8, datatype="BYTES"), b"\5\0\0\0abcd"),
+    "requires a buffer of at least 4": (_sized(3, datatype="BYTES"), b"\5\0\0"),
+}
+
+
+@pytest.mark.parametrize("problem", WRONG)
+def test_a_wrong_answer_is_rejected(problem: str) -> None:
+    tensor, rest = WRONG[problem]
     header = json.dumps({"outputs": [tensor]}).encode()
     with pytest.raises(NotAResponse) as raised:
         decode(Body(content=header + rest, header_size=len(header)))
-    assert said in str(raised.value)
+    assert problem in str(raised.value)
 
 
 def test_a_duplicate_or_missing_output_is_rejected() -> None:
@@ -198,11 +170,6 @@ def test_a_wrong_header_size_is_rejected() -> None:
             Body.received(b"{}", size)
 
 
-def test_deep_nesting_is_rejected() -> None:
-    with pytest.raises(NotAResponse, match="recursion"):
-        decode(Body(content=b'{"outputs":' + b"[" * 100_000))
-
-
 def test_json_numbers_may_be_nested_and_whole() -> None:
     tensors = [
         _tensor(shape=[1, 2], data=[[1, 2]]),
@@ -221,18 +188,10 @@ def test_json_numbers_may_be_nested_and_whole() -> None:
     }
 
 
-def test_trailing_zero_bytes_of_a_text_are_kept() -> None:
-    found = decode(_echoed(encode({"A": ["a\0", b"\0"]})))
-    assert found["A"].tolist() == [b"a\0", b"\0"]
+DEEP = b'{"outputs":' + b"[" * 100_000
 
 
-@pytest.mark.parametrize("content", [b"", b"<html>", b"{}", b'{"outputs": [{"name": "A", "shape": [2]}]}', b"[]"])
+@pytest.mark.parametrize("content", [b"", b"<html>", b"{}", b'{"outputs": [{"name": "A", "shape": [2]}]}', b"[]", DEEP])
 def test_other_documents_are_rejected(content: bytes) -> None:
     with pytest.raises(NotAResponse, match=r", in b'"):
         decode(Body(content=content))
-
-
-def test_a_truncated_binary_answer_is_rejected() -> None:
-    whole = _echoed(encode({"A": np.arange(4)}))
-    with pytest.raises(NotAResponse, match="output 'A' has 32 bytes, of which 31 are there"):
-        decode(Body(content=whole.content[:-1], header_size=whole.header_size))

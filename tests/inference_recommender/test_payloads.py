@@ -6,8 +6,6 @@ import tarfile
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from inference_recommender.kserve import encode
 from inference_recommender.payloads import (
@@ -20,12 +18,6 @@ from inference_recommender.payloads import (
     tensors,
 )
 from workloads import UsageError
-
-
-@given(st.text(min_size=1))
-def test_a_body_is_kserve_v2_with_the_text_as_it_is(text: str) -> None:
-    (tensor,) = json.loads(request_body({"text": text}))["inputs"]
-    assert tensor == {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [text]}
 
 
 def test_a_body_has_a_tensor_for_each_field() -> None:
@@ -82,11 +74,6 @@ def test_an_answer_is_the_text_and_the_other_outputs_with_their_names() -> None:
         answer({"LABELS": text, "SCORES": np.array([[0.25, 0.5]], np.float32)}) == "running shoes, scores [0.25, 0.5]"
     )
     assert answer({"EMBEDDING": np.arange(384.0)[None]}) == "[0, 1, 2, 3, … of 384]"
-
-
-def test_the_clients_inputs_are_those_of_the_body() -> None:
-    row = {"question": "How tall?", "context": "café"}
-    assert json.loads(encode(tensors(row), binary=False).content) == json.loads(request_body(row))
 
 
 def test_what_a_person_types_is_the_only_field_or_a_json_object_of_all() -> None:

@@ -1,7 +1,6 @@
 """A Triton is asked for its counters where they are; a server that has none is no error."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 import urllib3
@@ -32,24 +31,16 @@ def test_where_a_server_tells_what_it_counted(url: str | None, place: str | None
     assert statistics_url(url) == place
 
 
-def test_the_last_requests_are_waited_for_because_triton_counts_them_after_their_answers() -> None:
-    counts = iter([100, 108, 109, 110])
-    slept: list[float] = []
-    statistics = TritonStatistics(URL, lambda url: answer(next(counts)), slept.append)
+@pytest.mark.parametrize(("later", "requests", "slept_s"), [([108, 109, 110], 10, 2 * POLL_S), ([107], 7, SETTLED_S)])
+def test_the_last_requests_are_waited_for_a_second_because_triton_counts_them_after_their_answers(
+    later: list[int], requests: int, slept_s: float
+) -> None:
+    counts, slept = iter([100, *later]), list[float]()
+    statistics = TritonStatistics(URL, lambda url: answer(next(counts, later[-1])), slept.append)
     found = statistics.since(statistics.read(), 10)
     assert found is not None
-    assert (found.requests, found.queue_ms, found.compute_ms.infer) == pytest.approx((10, 1.0, 2.0))
-    assert slept == [POLL_S, POLL_S]
-
-
-def test_requests_that_are_never_counted_are_waited_for_a_second_and_left_out() -> None:
-    counts: Iterator[int] = iter([100])
-    slept: list[float] = []
-    statistics = TritonStatistics(URL, lambda url: answer(next(counts, 107)), slept.append)
-    found = statistics.since(statistics.read(), 10)
-    assert found is not None
-    assert found.requests == 7
-    assert sum(slept) == pytest.approx(SETTLED_S)
+    assert (found.requests, found.queue_ms, found.compute_ms.infer) == pytest.approx((requests, 1.0, 2.0))
+    assert sum(slept) == pytest.approx(slept_s)
 
 
 def _hangs_up(url: str) -> bytes:

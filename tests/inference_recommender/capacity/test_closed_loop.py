@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.searches.simulated_service import COLD, STALLING, Requests, SimulatedService
 from inference_recommender.capacity.closed_loop import SustainedLoad, capacity, sustained
-from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.statistics import Limit
 
 P99 = Limit(percentile=99, latency_ms=50)
 

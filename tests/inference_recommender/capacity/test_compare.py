@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.searches.simulated_service import COLD, Service, SimulatedService
 from inference_recommender.capacity.closed_loop import capacity
 from inference_recommender.capacity.compare import ComparedRun, compare
-from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import Series
 from workloads import LatencyObjective
 

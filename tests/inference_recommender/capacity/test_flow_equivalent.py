@@ -15,8 +15,7 @@ from inference_recommender.capacity.flow_equivalent import (
     model_latencies,
     records,
 )
-from inference_recommender.capacity.limit import Limit
-from inference_recommender.capacity.statistics import Floats
+from inference_recommender.capacity.statistics import Floats, Limit
 from inference_recommender.capacity.time_series import Series
 
 P99 = Limit(percentile=99.0, latency_ms=50.0)

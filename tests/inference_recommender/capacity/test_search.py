@@ -13,9 +13,9 @@ from benchmarks.searches.simulated_service import (
     SimulatedService,
     mm1_capacity_per_minute,
 )
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import Capacity, ProbeRecords
 from inference_recommender.capacity.search import Bottleneck, Reason, Search, SendProbe
+from inference_recommender.capacity.statistics import Limit
 
 P99_80 = Limit(percentile=99, latency_ms=80)
 P99_50 = Limit(percentile=99, latency_ms=50)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from inference_recommender.capacity.limit import Limit
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import Series, series_findings
 
 P95 = Limit(percentile=95, latency_ms=50)

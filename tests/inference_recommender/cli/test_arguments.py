@@ -17,22 +17,16 @@ def test_a_value_is_read(parse: Callable[[str], Any], text: str, value: Any) -> 
     assert parse(text) == value
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "inf", "nan", "many"])
-def test_what_is_no_number_above_0_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError) as refused:
-        positive(text)
-    assert str(refused.value) == f"got '{text}', but it must be more than 0."
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "1.5", "many"])
-def test_what_is_no_whole_number_above_0_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError) as refused:
-        count(text)
-    assert str(refused.value) == f"got '{text}', but it must be a whole number above 0."
-
-
-@pytest.mark.parametrize("text", ["0", "P100", "many"])
-def test_what_is_no_percentile_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError) as refused:
-        percentile(text)
-    assert str(refused.value) == f"got '{text}', but a percentile is P50, P99, P99.9 and the like."
+@pytest.mark.parametrize(
+    ("parse", "texts", "rule"),
+    [
+        (positive, ["0", "-1", "inf", "nan", "many"], "it must be more than 0."),
+        (count, ["0", "-1", "1.5", "many"], "it must be a whole number above 0."),
+        (percentile, ["0", "P100", "many"], "a percentile is P50, P99, P99.9 and the like."),
+    ],
+)
+def test_a_wrong_value_is_refused(parse: Callable[[str], Any], texts: list[str], rule: str) -> None:
+    for text in texts:
+        with pytest.raises(argparse.ArgumentTypeError) as refused:
+            parse(text)
+        assert str(refused.value) == f"got '{text}', but {rule}"

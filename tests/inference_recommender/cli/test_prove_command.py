@@ -131,33 +131,14 @@ def test_a_recommendation_that_is_kept_exits_with_0_and_carries_its_proof(
     assert proof.not_tested[0] in report
 
 
-def test_a_longer_proof_also_sends_the_load_without_an_instance(
-    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _prove(file, "--url", "http://127.0.0.1:8000") == 0
-    assert [round(rate) for rate in servers.rates()] == [1200, 1200, 1333]
-    err = capsys.readouterr().err
-    proof = Recommendation.from_json(file).proof
-    assert proof is not None
-    assert [each.name for each in proof.scenarios] == ["peak", "instance-lost"]
-    assert "instance lost: 1,333 invocations/min, 10 s to 890 s\n" in err
-    assert "instance lost (not required by [sizing])" in (file.parent / "report.html").read_text("utf-8")
-
-
 def test_a_proof_sends_requests_of_as_many_rows_as_were_measured(servers: Servers, file: Path) -> None:
+    """They miss the objective."""
+    servers.service_ms = 80.0
     objective = OBJECTIVE.model_copy(update={"rows_per_invocation": 3})
     a_recommendation(objective=objective).write_json(file)
-    assert _at_url(file) == 0
+    assert _at_url(file) == 1
     rows = load_workload("spellcheck").payloads()
     assert read_payloads(_proof_folder(file) / "payloads.tar.gz") == request_bodies(rows, 3)
-
-
-def test_a_recommendation_that_is_missed_exits_with_1(servers: Servers, file: Path) -> None:
-    servers.service_ms = 80.0
-    assert _at_url(file) == 1
-    proof = Recommendation.from_json(file).proof
-    assert proof is not None
-    assert proof.verdict == "missed"
 
 
 def test_an_inconclusive_proof_exits_with_4_and_suggests_a_longer_one(

@@ -4,26 +4,12 @@ from typing import Any
 
 import pytest
 
-from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.__main__ import main
 from inference_recommender.cli.arguments import deployed_workload
+from tests.inference_recommender.deployed_account import DeployedAccount
 from workloads import ProjectError, UsageError, load_workload
 from workloads.folder import with_settings
-
-
-class Account(SageMakerAccount):
-    """An account with one stack, or without it."""
-
-    def __init__(self, outputs: dict[str, str] | None) -> None:
-        """Opens no session."""
-        self.outputs = outputs
-
-    def stack_outputs(self, stack: str, instead: str = "") -> dict[str, str]:
-        if self.outputs is None or stack != "SpellcheckStack":
-            raise AwsUnavailable(f"There is no stack called {stack}.")
-        return self.outputs
-
 
 CPU = {"EndpointName": "SpellcheckStack", "HostedTarget": "cpu"}
 
@@ -32,7 +18,7 @@ CPU = {"EndpointName": "SpellcheckStack", "HostedTarget": "cpu"}
     ("given", "outputs", "target"),
     [
         ({}, CPU, "cpu"),
-        ({}, None, "tensorrt"),
+        ({}, {}, "tensorrt"),
         ({}, {"EndpointName": "SpellcheckStack"}, "tensorrt"),
         ({"target": "cpu-int8"}, CPU, "cpu-int8"),
         ({"endpoint": "SpellcheckStack"}, CPU, "cpu"),
@@ -42,13 +28,12 @@ CPU = {"EndpointName": "SpellcheckStack", "HostedTarget": "cpu"}
 def test_the_target_is_the_named_one_or_the_deployed_one_or_the_workloads(
     given: dict[str, Any], outputs: dict[str, str] | None, target: str
 ) -> None:
-    folder = deployed_workload("spellcheck", given.get("target"), Account(outputs), given.get("endpoint"))
+    account = DeployedAccount()
+    account.outputs = outputs
+    folder = deployed_workload("spellcheck", given.get("target"), account, given.get("endpoint"))
     assert folder.workload.hosting.target == target
     assert folder.workload.instance_types == folder.target(target).instance_types
     assert deployed_workload("spellcheck", None, None).workload.hosting.target == "tensorrt"
-
-
-def test_an_unknown_target_is_rejected() -> None:
     with pytest.raises(UsageError, match=r"there is no target 'gpu'. Known targets: cpu, cpu-int8, cuda, tensorrt."):
         deployed_workload("spellcheck", "gpu", None)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,8 +166,8 @@ class Account(SageMakerAccount):
     def stack_output(self, stack: str, key: str, instead: str = "") -> str:
         return key
 
-    def image_uri(self, model_name: str) -> str:
-        return "the stack's"
+    def model(self, name: str) -> dict[str, Any]:
+        return {"PrimaryContainer": {"Image": "the stack's"}}
 
 
 KIND = "triton-25.09-gpu"

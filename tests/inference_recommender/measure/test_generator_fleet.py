@@ -1,6 +1,6 @@
 """Several generators as one Processing job: the request, what travels, the meeting, the merging, Ctrl-C.
 
-The instances run in virtual time; `test_measured_load.py` has real processes.
+The instances run in virtual time.
 """
 
 import json
@@ -27,7 +27,6 @@ from inference_recommender.measure.generator_fleet import (
 from inference_recommender.progress import Silent
 from inference_recommender.run_folder import RunFolder
 from tests.conftest import EditToml
-from tests.inference_recommender.measure.generator_fleet_account import LoopbackFleet
 from tests.inference_recommender.measure.test_load_test import a_test, measured_by
 from tests.inference_recommender.measure.virtual_load import VirtualFleet
 from workloads import ROOT, Interrupted, Unavailable, WorkloadFolder, load_workload
@@ -141,19 +140,13 @@ def test_a_fleet_that_left_nothing_gives_no_rate(source: WorkloadFolder, run_fol
     )
 
 
-def test_a_job_that_fails_says_why(
-    source: WorkloadFolder, run_folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The real program runs, in a process of its own."""
-    account = LoopbackFleet(tmp_path / "instances")
-    monkeypatch.setattr("inference_recommender.measure.generator_fleet.pack_source", lambda root: b"no archive")
+def test_a_job_that_fails_says_why(source: WorkloadFolder, run_folder: RunFolder) -> None:
+    account = VirtualFleet()
+    account.failure = "source.tar.gz: it is not gzip. Start the run again: it uploads it anew."
     job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, **fleet(generators=1))
     with pytest.raises(Unavailable) as caught:
-        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Silent(), 0.1)), source, run_folder)
-    assert str(caught.value) == (
-        "Processing job spellcheck-quick-1 failed: source.tar.gz: it is not gzip. Start the run again: it uploads it "
-        "anew."
-    )
+        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Silent())), source, run_folder)
+    assert str(caught.value) == f"Processing job spellcheck-quick-1 failed: {account.failure}"
 
 
 HOSTS = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
@@ -272,11 +265,17 @@ def test_an_instance_runs_its_share_and_leaves_its_results_without_the_single_re
 def test_a_crash_of_the_entry_is_told_from_what_the_network_or_the_disk_refuses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    message = tmp_path / "opt/ml/output/message"
+    message, source = tmp_path / "opt/ml/output/message", tmp_path / "opt/ml/processing/source"
+    config = tmp_path / "opt/ml/config/resourceconfig.json"
     assert generator_entry.main(tmp_path) == 3
     assert "resourceconfig.json" in message.read_text("utf-8")
-    (tmp_path / "opt/ml/config").mkdir()
-    (tmp_path / "opt/ml/config/resourceconfig.json").write_text("{}", "utf-8")
+    for folder in (source, config.parent):
+        folder.mkdir(parents=True)
+    config.write_text(json.dumps({"current_host": HOSTS[0], "hosts": HOSTS[:1]}), "utf-8")
+    (source / "source.tar.gz").write_bytes(b"no archive")
+    assert generator_entry.main(tmp_path) == 3
+    assert message.read_text("utf-8").startswith("source.tar.gz: it is not gzip. Start the run again")
+    config.write_text("{}", "utf-8")
     assert generator_entry.main(tmp_path) == 70
     assert message.read_text("utf-8") == ("Unforeseen KeyError: 'current_host'. The traceback is in the job's log.")
     assert "Traceback (most recent call last)" in capsys.readouterr().err

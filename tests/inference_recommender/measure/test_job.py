@@ -8,19 +8,16 @@ from typing import Any
 
 import pytest
 
-from aws_api.errors import AwsRefused, AwsUnavailable, AwsUnreachable, ExpiredCredentials
+from aws_api.errors import AwsUnavailable, AwsUnreachable, ExpiredCredentials
 from aws_api.expiry import expiry_of
 from aws_api.sagemaker import JobNameTaken
-from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import run as use_case
 from inference_recommender.measure.job import JobFailed, JobSource, candidates_of
 from inference_recommender.measure.job_requests import Configuration, TestedModel, plan_job
 from inference_recommender.measure.run import RunSubject, run
-from inference_recommender.payloads import request_bodies
 from inference_recommender.progress import ProgressUpdate
 from inference_recommender.run_folder import RunFolder
 from tests.builders import a_measurement, a_run_folder, an_artifact
-from tests.conftest import EditToml
 from tests.inference_recommender.api import SERIES, FakeService, description, endpoint, recommendation, step
 from workloads import Interrupted, NoVerdict, Recommendation, UsageError, WorkloadFolder, load_workload
 
@@ -120,22 +117,6 @@ def test_the_request_and_the_payloads_are_sent_with_the_runs_marks(runs: Runs) -
     assert expires_at is not None
     longest_s = created["InputConfig"]["JobDurationInSeconds"]
     assert 0 < longest_s < (expires_at - datetime.now(UTC)).total_seconds() < longest_s + 7201
-
-
-def test_payloads_have_as_many_rows_as_the_objective_has(runs: Runs, edit_toml: EditToml) -> None:
-    runs.folder = load_workload("spellcheck", edit_toml("[objective]", "[objective]\nrows_per_invocation = 4"))
-    assert runs(FakeService([description()])).objective.rows_per_invocation == 4
-    sent = read_payloads(runs.run_folder.path / "payloads.tar.gz")
-    assert sent == request_bodies(runs.folder.payloads(), 4)
-
-
-def test_a_payload_over_the_services_limit_is_rejected_before_anything_is_sent(runs: Runs) -> None:
-    rows = runs.folder.path / "payloads.jsonl"
-    rows.write_text('{"text": "short"}\n{"text": "' + "x" * 6_291_456 + '"}\n', "utf-8")
-    service = FakeService([description()])
-    with pytest.raises(UsageError, match=r"request 2 is 6,291,538 bytes"):
-        runs(service)
-    assert (service.uploaded, service.created) == ({}, [])
 
 
 def test_a_failed_job_is_reported_with_its_containers_log(runs: Runs) -> None:
@@ -299,15 +280,6 @@ def test_a_folder_with_a_run_takes_no_other(runs: Runs) -> None:
         "another name with --name."
     )
     assert runs.run_folder.jobs() == jobs
-
-
-def test_a_rejected_request_is_reported_unchanged(runs: Runs) -> None:
-    service = FakeService([description()])
-    refusal = AwsRefused("CreateInferenceRecommendationsJob", "AccessDeniedException", "not you")
-    service.troubles = {"create_job": [refusal]}
-    with pytest.raises(AwsRefused) as caught:
-        runs(service)
-    assert caught.value is refusal
 
 
 def test_the_candidates_of_a_default_run_are_its_configurations_by_rate(tmp_path: Path) -> None:

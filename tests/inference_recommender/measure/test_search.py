@@ -18,7 +18,6 @@ from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.payloads import payload_archive
 from inference_recommender.progress import Silent
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.sizing.decision import decide
 from inference_recommender.sizing.verdict import initial_rate
 from tests.builders import a_provenance, a_run_folder, a_system, an_artifact
 from tests.inference_recommender.api import SERIES, description
@@ -114,20 +113,6 @@ def test_an_endpoint_on_aws_is_searched_through_its_runtime(kept: RunFolder, sys
     assert (system.url, system.name) == (None, account.deleted[0])
     assert measured.open_loop is not None
     assert measured.open_loop.probes
-
-
-def test_the_capacity_of_a_search_sizes_the_fleet(kept: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_loop, "SHORTEST_S", 3_600.0)
-    monkeypatch.setattr(open_loop, "LONGEST_S", 3_600.0)
-    measured = found_by(DeployedAccount(), kept, MEASURED.model_copy(update={"environment": {}}))
-    found = measured.open_loop
-    assert found is not None
-    assert found.invocations_per_minute is not None, found.reason
-    decided = decide(load_workload("spellcheck").workload, "0" * 64, [measured], a_provenance())
-    assert decided.capacity_basis == "open-loop"
-    assert decided.cold_start == measured.cold_start
-    assert decided.recommended is not None
-    assert decided.recommended.max_invocations_per_minute == pytest.approx(found.invocations_per_minute)
 
 
 def refuse(*_: object) -> Any:

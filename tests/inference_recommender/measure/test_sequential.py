@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.probe import ProbeRecords
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.measure.percentile_interval import ERROR, PercentileInterval, Verdict
 from inference_recommender.measure.sequential import (
     SequentialTest,

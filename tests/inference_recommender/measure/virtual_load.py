@@ -51,6 +51,8 @@ class VirtualFleet(SageMakerAccount):
         self.stopped: list[str] = []
         self.measures = True
         """Whether the instances come to measure anything before the job ends."""
+        self.failure: str | None = None
+        """The message of a job that fails."""
         self.interrupted = False
         """Whether the user presses Ctrl-C while the job runs."""
 
@@ -69,6 +71,8 @@ class VirtualFleet(SageMakerAccount):
     def describe_processing_job(self, name: str) -> Mapping[str, Any]:
         if self.interrupted and not self.stopped:
             raise KeyboardInterrupt
+        if self.failure:
+            return {"ProcessingJobStatus": "Failed", "ExitMessage": self.failure}
         return {"ProcessingJobStatus": "Stopped" if self.stopped else "Completed"}
 
     def stop_processing_job(self, name: str) -> None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.rate_at_limit import RateAtLimit
+from inference_recommender.capacity.statistics import Limit
 from inference_recommender.tune.folder import TunePlan
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.space import ServingConfiguration
