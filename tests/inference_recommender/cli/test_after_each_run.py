@@ -78,29 +78,11 @@ ENDINGS = {
             "queue with the estimated capacity.",
         ),
     ),
-    "search out of time with a lower bound": Ending(
-        measurements=(measured(searched(None, Reason.TIME.value)),),
-        recommended=candidate(capacity_basis="open-loop", max_invocations_interval=None),
-        simulate=(
-            SIMULATED,
-            "Caution: The open-loop search did not finish (its time was over), so the instance is modelled as an M/M/1 "
-            "queue with the recommended capacity.",
-        ),
-    ),
     "search stopped at the lowest rate": Ending(
         measurements=(measured(searched(0.0, Reason.NOTHING_KEEPS.value, SLOW)),),
         candidates=(candidate(meets_objective=False, reason="Misses P99 ≤ 50 ms with open-loop arrivals."),),
         simulate=({2}, "recommends no fleet, so there is nothing to simulate. Measure again."),
         prove=({2}, "recommended: is null"),
-    ),
-    "generator was the bottleneck": Ending(
-        measurements=(measured(searched(None, "generator lagged: its own clock came 59 ms late")),),
-        recommended=candidate(capacity_basis="estimate"),
-        simulate=(
-            SIMULATED,
-            "Caution: The open-loop search did not finish (generator lagged: its own clock came 59 ms late), so the "
-            "instance is modelled as an M/M/1 queue with the estimated capacity.",
-        ),
     ),
     "interrupted with measurements": Ending(
         measurements=(measured(),),
@@ -175,18 +157,3 @@ def test_each_command_names_the_true_reason(name: str, tmp_path: Path, capsys: p
         shown = capsys.readouterr()
         assert code in codes, (command, shown.err)
         assert sentence in shown.out + shown.err, command
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("search stopped at the lowest rate", "No fleet meets P99 ≤ 50 ms: the lowest rate of the open-loop search"),
-        ("failed job", f"ml.c5.xlarge: {FAILED}"),
-    ],
-)
-def test_a_run_without_a_capacity_is_refused_with_its_reason(
-    name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = left(ENDINGS[name], tmp_path / "runs" / "job-1")
-    assert main(["simulate", "spellcheck", "--from", str(run.path), "--trace", "flash-sale"]) == 2
-    assert said in capsys.readouterr().err

@@ -22,12 +22,6 @@ def _plain(rate: float = 10_000.0, spread: float = 0.02, **given: Any) -> Measur
     return Measurement(**{"instance_type": "ml.c5.xlarge", "endpoint_name": "e", **known, **given})
 
 
-def test_results_are_named_by_variant_instance_type_and_environment() -> None:
-    assert result(_plain(), OBJECTIVE).configuration == "ml.c5.xlarge"
-    named = result(_plain(variant="db", environment={"THREADS": "2", "BATCH": "8"}), OBJECTIVE)
-    assert named.configuration == "db ml.c5.xlarge BATCH=8 THREADS=2"
-
-
 def test_the_rate_that_is_compared_keeps_the_objective_as_its_interval_does() -> None:
     """A job's own rate is within a P95, and here the objective is a P99: of three minutes the last one breaks it."""
     series = Series(

@@ -1,14 +1,8 @@
-"""A fake account for experiments that keeps its state on disk, so it outlives a process that is killed.
+"""A fake account for experiments.
 
-A test's measurement follows from its variant and instance type. As a program it runs an experiment of
-`workloads/text_classification`, in which `ENDING` jobs end and the next one never does:
-
-    python -m tests.inference_recommender.experiment.experiment_account EXPERIMENT_FOLDER STATE_FOLDER ENDING
+A test's measurement follows from its variant and instance type.
 """
 
-import json
-import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,32 +29,25 @@ LATENCIES_MS = {"ts-base": 30, "ts-db": 45, "ort-base": 20, "ort-ig": 25, "ort-i
 FASTER = {"ml.c5.xlarge": 1, "ml.c5.2xlarge": 2}
 
 
-class DiskAccount(SageMakerAccount):
+class JobAccount(SageMakerAccount):
     region = "us-east-1"
 
-    def __init__(self, state: Path, ending: int | None = None) -> None:
-        """`ending` is the number of jobs that end; None lets all end at once."""
-        self.state = state
-        self.ending = ending
+    def __init__(self) -> None:
+        self.ending: int | None = None
+        """The number of jobs that end; None lets all end at once."""
         self.failing: dict[str, str] = {}
         """Variant → the reason why its tests fail."""
         self.series_of_tests = SERIES
         self.gpu_utilization_percent: float | None = None
         """The utilisation of all GPUs of an instance together."""
         self.made: list[Mapping[str, Any]] = []
-        """Every CreateModel of this process."""
+        """Every CreateModel."""
+        self.models: dict[str, Mapping[str, Any]] = {}
+        """Those that were not deleted, by name."""
+        self.created: list[Mapping[str, Any]] = []
+        """Every CreateInferenceRecommendationsJob that was answered, in order."""
+        self.stopped: set[str] = set()
         self.notify = None
-        state.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def created(self) -> list[dict[str, Any]]:
-        """Returns every CreateInferenceRecommendationsJob that was answered, in order."""
-        file = self.state / "created.jsonl"
-        return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
-
-    @property
-    def models(self) -> dict[str, Any]:
-        return {file.stem: json.loads(file.read_text("utf-8")) for file in self.state.glob("*.model")}
 
     def upload(self, url: str, body: bytes) -> None:
         """No-op: nothing reads it."""
@@ -69,35 +56,32 @@ class DiskAccount(SageMakerAccount):
         """No-op: nothing reads it."""
 
     def make_model(self, request: Mapping[str, Any]) -> None:
-        name, there = request["ModelName"], self.models
-        archive = request["PrimaryContainer"]["ModelDataUrl"]
-        if name in there and there[name]["PrimaryContainer"]["ModelDataUrl"] != archive:
+        name, archive = request["ModelName"], request["PrimaryContainer"]["ModelDataUrl"]
+        if name in self.models and self.models[name]["PrimaryContainer"]["ModelDataUrl"] != archive:
             raise AwsUnavailable(f"model {name} is another's")
         self.made.append(request)
-        (self.state / f"{name}.model").write_text(json.dumps(request), "utf-8")
+        self.models[name] = request
 
     def delete_model(self, name: str) -> None:
-        (self.state / f"{name}.model").unlink(missing_ok=True)
+        self.models.pop(name, None)
 
     def gpu_utilization(self, endpoint: str, variant: str, start: datetime, end: datetime) -> float | None:
         return self.gpu_utilization_percent
 
     def create_job(self, request: Mapping[str, Any]) -> str:
-        if any(job["request"]["JobName"] == request["JobName"] for job in self.created):
+        if any(job["JobName"] == request["JobName"] for job in self.created):
             raise JobNameTaken(request["JobName"])
         assert request["InputConfig"]["ModelName"] in self.models, "a job tests a model that is there"
-        with (self.state / "created.jsonl").open("a") as file:
-            file.write(json.dumps({"request": request, "at": time.time()}) + "\n")
+        self.created.append(request)
         return self._arn(request["JobName"])
 
     def describe_job(self, name: str) -> dict[str, Any]:
-        (job,) = [job for job in self.created if job["request"]["JobName"] == name]
-        ended, results = self._has_ended(name), self._results(job["request"])
+        ended, results = self._has_ended(name), self._results(name)
         good = [result for result in results if "FailureReason" not in result]
         status = "IN_PROGRESS" if not ended else "COMPLETED" if good else "FAILED"
-        if self._is_stopped(name):
+        if name in self.stopped:
             status, ended, good = "STOPPED", True, good[:1]
-        at = datetime.fromtimestamp(job["at"], UTC)
+        at = datetime.now(UTC)
         return {
             "JobName": name,
             "JobArn": self._arn(name),
@@ -110,25 +94,23 @@ class DiskAccount(SageMakerAccount):
         }
 
     def job_steps(self, name: str) -> list[dict[str, Any]]:
-        (job,) = [job for job in self.created if job["request"]["JobName"] == name]
-
         def status(number: int, result: Mapping[str, Any]) -> str:
-            if self._is_stopped(name):  # its first test had ended
+            if name in self.stopped:  # its first test had ended
                 return "STOPPED" if number else "COMPLETED"
             ended = "FAILED" if "FailureReason" in result else "COMPLETED"
             return ended if self._has_ended(name) else "IN_PROGRESS"
 
         return [
             {"StepType": "BENCHMARK", "JobName": name, "Status": status(number, result), "InferenceBenchmark": result}
-            for number, result in enumerate(self._results(job["request"]))
+            for number, result in enumerate(self._results(name))
         ]
 
     def stop_job(self, name: str) -> None:
-        (self.state / f"{name}.stopped").touch()
+        self.stopped.add(name)
 
     def tags(self, arn: str) -> dict[str, str]:
-        (job,) = [job for job in self.created if self._arn(job["request"]["JobName"]) == arn]
-        own = {tag["Key"]: tag["Value"] for tag in job["request"]["Tags"]}
+        (job,) = [job for job in self.created if self._arn(job["JobName"]) == arn]
+        own = {tag["Key"]: tag["Value"] for tag in job["Tags"]}
         return {**own, MEASURED_ON_TAG: "Some CPU with 2 cores"}
 
     def container_log(self, job_name: str, endpoint_name: str) -> list[str]:
@@ -148,28 +130,26 @@ class DiskAccount(SageMakerAccount):
     def scaling_configuration(self, request: Mapping[str, Any]) -> dict[str, Any]:
         raise AwsRefused("GetScalingConfigurationRecommendation", "NotImplemented", "not here")
 
-    def _results(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _results(self, name: str) -> list[dict[str, Any]]:
+        (request,) = [job for job in self.created if job["JobName"] == name]
         variant = self._variant(request["InputConfig"]["ModelName"])
         results = []
-        for name in (one["InstanceType"] for one in request["InputConfig"]["EndpointConfigurations"]):
+        for instance_type in (one["InstanceType"] for one in request["InputConfig"]["EndpointConfigurations"]):
             endpoint = {
-                "EndpointName": f"sm-{request['JobName']}-{name}",
+                "EndpointName": f"sm-{request['JobName']}-{instance_type}",
                 "VariantName": "AllTraffic",
-                "InstanceType": name,
+                "InstanceType": instance_type,
                 "InitialInstanceCount": 1,
             }
-            rate, latency_ms = RATES[variant] * FASTER[name], LATENCIES_MS[variant] / FASTER[name]
+            rate, latency_ms = RATES[variant] * FASTER[instance_type], LATENCIES_MS[variant] / FASTER[instance_type]
             figures = {"RecommendationId": "1", "Metrics": {"MaxInvocations": rate, "ModelLatency": latency_ms}}
             failure = {"FailureReason": self.failing.get(variant)}
             results.append({"EndpointConfiguration": endpoint, **(failure if variant in self.failing else figures)})
         return results
 
     def _has_ended(self, name: str) -> bool:
-        number = [job["request"]["JobName"] for job in self.created].index(name)
+        number = [job["JobName"] for job in self.created].index(name)
         return self.ending is None or number < self.ending
-
-    def _is_stopped(self, name: str) -> bool:
-        return (self.state / f"{name}.stopped").exists()
 
     @staticmethod
     def _variant(name: str) -> str:
@@ -186,7 +166,7 @@ def run(planned: ExperimentRun, **changes: Any) -> tuple[Measurement, ...]:
 
 
 def prepared(
-    folder: ExperimentFolder, account: DiskAccount, variants: Sequence[str], instance_types: Sequence[str] = ()
+    folder: ExperimentFolder, account: JobAccount, variants: Sequence[str], instance_types: Sequence[str] = ()
 ) -> ExperimentRun:
     """Begins an experiment of text_classification in `folder`, with artifacts that were never built."""
     source = load_workload("text_classification")
@@ -212,9 +192,3 @@ def prepared(
         progress=Silent(),
         sleep=lambda seconds: None,
     )
-
-
-if __name__ == "__main__":
-    disk = DiskAccount(Path(sys.argv[2]), ending=int(sys.argv[3]))
-    begun = prepared(ExperimentFolder(Path(sys.argv[1])), disk, ["ts-base", "ort-base", "ort-ig"], TYPES)
-    run(begun, sleep=lambda seconds: time.sleep(0.02))

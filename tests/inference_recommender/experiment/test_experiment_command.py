@@ -3,9 +3,8 @@
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import botocore.session
 import pytest
@@ -15,7 +14,7 @@ from inference_recommender.__main__ import main
 from inference_recommender.cli import experiment as command
 from inference_recommender.experiment.result import ExperimentFolder
 from tests.builders import an_artifact
-from tests.inference_recommender.experiment.experiment_account import IMAGE, NAME, ROLE, DiskAccount, prepared, run
+from tests.inference_recommender.experiment.experiment_account import IMAGE, NAME, ROLE, JobAccount, prepared, run
 
 
 def with_settings(**keys: str) -> tuple[str, ...]:
@@ -27,8 +26,7 @@ ROLE_AND_BUCKET = with_settings(role_arn=ROLE, bucket="bucket")
 ACCESS = (*ROLE_AND_BUCKET, *with_settings(**{"images.all": IMAGE}))
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(NamedTuple):
     returncode: int
     stdout: str
     stderr: str
@@ -42,15 +40,10 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     """The command line in this process, with no AWS configuration."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, os.devnull)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-
-    def run_it(*arguments: str) -> Shown:
-        code = main(list(arguments))
-        return Shown(code, *capsys.readouterr())
-
-    return run_it
+    return lambda *arguments: Shown(main(list(arguments)), *capsys.readouterr())
 
 
 @pytest.fixture
@@ -67,7 +60,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> None:
 def kept(tmp_path: Path) -> ExperimentFolder:
     """An experiment of two cells that has been measured."""
     folder = ExperimentFolder(tmp_path / NAME)
-    run(prepared(folder, DiskAccount(tmp_path / "state"), ["ts-base", "ort-base"]))
+    run(prepared(folder, JobAccount(), ["ts-base", "ort-base"]))
     return folder
 
 

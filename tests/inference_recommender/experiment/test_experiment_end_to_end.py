@@ -150,33 +150,6 @@ def test_eight_cells_killed_midway_and_resumed_end_in_one_table_and_page(laborat
     assert len(after["InferenceRecommendationsJobs"]) == len(jobs["InferenceRecommendationsJobs"]), "none was measured"
 
 
-def test_two_cells_by_our_own_generator_on_endpoints_of_their_own(laboratory: Laboratory) -> None:
-    """Signed requests through the account's runtime, and real Tritons behind it; nothing is left running."""
-    options = (
-        "--variants",
-        "ort-base",
-        "ort-ig",
-        "--set",
-        "recommender.load=load-test",
-        "--traffic",
-        "short",
-        "--runs",
-        "load-tests",
-    )
-    jobs = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
-    report = laboratory.result(*EXPERIMENT, "text_classification", *options, *ACCESS)
-    assert [row["variant"] for row in report.tables[0].rows] == ["ort-base", "ort-ig"]
-    assert all(row["invocations_per_minute"] for row in report.tables[0].rows)
-    assert report.environment["measured on"].startswith("local: ")
-    deadline = time.monotonic() + 60
-    while laboratory.client("sagemaker").list_endpoints()["Endpoints"]:
-        assert time.monotonic() < deadline, "an endpoint was left running"
-        time.sleep(0.5)
-    assert laboratory.client("sagemaker").list_models()["Models"] == []
-    after = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
-    assert len(after["InferenceRecommendationsJobs"]) == len(jobs["InferenceRecommendationsJobs"])
-
-
 def _wait_for(root: Path, process: "subprocess.Popen[str]", cells: int) -> list[ExperimentFolder]:
     deadline = time.monotonic() + 400
     while sum(len(each.measured()) for each in _folders(root)) < cells:

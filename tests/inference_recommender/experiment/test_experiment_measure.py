@@ -1,10 +1,7 @@
 """An experiment against a fake account: killed at any moment and started again, it repeats no finished cell."""
 
 import itertools
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -27,13 +24,13 @@ from tests.inference_recommender.experiment.experiment_account import (
     NAME,
     ROLE,
     TYPES,
-    DiskAccount,
+    JobAccount,
     prepared,
     run,
 )
 from tests.inference_recommender.measure.virtual_load import SERVICE_S, virtual_drive
 from tests.virtual_time import Network, answering
-from workloads import ROOT, Interrupted, PhasedTraffic
+from workloads import Interrupted, PhasedTraffic
 from workloads.traffic import Phase, StoppingConditions
 
 BRIEF = PhasedTraffic(
@@ -49,15 +46,15 @@ def kept(tmp_path: Path) -> ExperimentFolder:
 
 
 @pytest.fixture
-def account(tmp_path: Path) -> DiskAccount:
-    return DiskAccount(tmp_path / "state")
+def account() -> JobAccount:
+    return JobAccount()
 
 
-def jobs_of(account: DiskAccount) -> list[str]:
-    return [job["request"]["JobName"].removeprefix(f"{NAME}-") for job in account.created]
+def jobs_of(account: JobAccount) -> list[str]:
+    return [job["JobName"].removeprefix(f"{NAME}-") for job in account.created]
 
 
-def test_a_job_for_each_variant_measures_every_cell(kept: ExperimentFolder, account: DiskAccount) -> None:
+def test_a_job_for_each_variant_measures_every_cell(kept: ExperimentFolder, account: JobAccount) -> None:
     planned = prepared(kept, account, ["ts-base", "ort-base"], TYPES)
     measured = run(planned)
     assert [(each.variant, each.instance_type, each.max_invocations_per_minute) for each in measured] == [
@@ -74,7 +71,7 @@ def test_a_job_for_each_variant_measures_every_cell(kept: ExperimentFolder, acco
 
 
 def test_models_live_as_long_as_their_jobs_and_serve_the_archive_that_was_built(
-    kept: ExperimentFolder, account: DiskAccount
+    kept: ExperimentFolder, account: JobAccount
 ) -> None:
     run(prepared(kept, account, ["ort-base"]))
     assert account.models == {}
@@ -102,7 +99,7 @@ def test_models_live_as_long_as_their_jobs_and_serve_the_archive_that_was_built(
 
 
 def test_a_variant_that_fails_does_not_end_the_experiment_and_is_measured_again_on_resume(
-    kept: ExperimentFolder, account: DiskAccount
+    kept: ExperimentFolder, account: JobAccount
 ) -> None:
     account.failing = {"ts-base": "Triton was killed by signal 9."}
     planned = prepared(kept, account, ["ts-base", "ort-base"])
@@ -117,7 +114,7 @@ def test_a_variant_that_fails_does_not_end_the_experiment_and_is_measured_again_
     assert jobs_of(account) == ["ts-base", "ort-base", "ts-base-2"]
 
 
-def test_a_cell_that_proves_nothing_is_measured_again_on_resume(kept: ExperimentFolder, account: DiskAccount) -> None:
+def test_a_cell_that_proves_nothing_is_measured_again_on_resume(kept: ExperimentFolder, account: JobAccount) -> None:
     account.series_of_tests = SERIES.model_copy(update={"errors": (0.0, 90.0, 0.0, 0.0)})
     planned = prepared(kept, account, ["ort-base"])
     run(planned)
@@ -131,7 +128,7 @@ def test_a_cell_that_proves_nothing_is_measured_again_on_resume(kept: Experiment
 
 
 def test_ctrl_c_stops_the_job_and_keeps_the_cells_whose_test_had_ended(
-    kept: ExperimentFolder, account: DiskAccount
+    kept: ExperimentFolder, account: JobAccount
 ) -> None:
     """The second test was cut short: it is made again."""
     account.ending = 0
@@ -149,33 +146,31 @@ def test_ctrl_c_stops_the_job_and_keeps_the_cells_whose_test_had_ended(
     assert account.models == {}
     account.ending = None
     assert [each.max_invocations_per_minute for each in run(planned)] == [12_000, 24_000]
-    tested = [job["request"]["InputConfig"]["EndpointConfigurations"] for job in account.created]
+    tested = [job["InputConfig"]["EndpointConfigurations"] for job in account.created]
     assert tested == [[{"InstanceType": name} for name in TYPES], [{"InstanceType": second.instance_type}]]
 
 
-@pytest.mark.parametrize("ended", [0, 2])
+@pytest.mark.parametrize("ended", [0, 1, 2])
 def test_killed_and_started_again_it_repeats_no_finished_cell(
-    kept: ExperimentFolder, account: DiskAccount, ended: int
+    kept: ExperimentFolder, account: JobAccount, ended: int
 ) -> None:
-    """Three jobs of two cells. SIGKILL, which no program can handle, comes when `ended` jobs have."""
-    program = "tests.inference_recommender.experiment.experiment_account"
-    process = subprocess.Popen(
-        [sys.executable, "-m", program, str(kept.path), str(account.state), str(ended)], cwd=ROOT
-    )
-    try:
-        _wait_until(lambda: len(account.created) > ended, process)  # the next job has begun, and never ends
-    finally:
-        process.kill()
-        process.wait()
+    """Three jobs of two cells. The process is gone when `ended` jobs have ended; the next one runs on without it."""
+
+    def killed(seconds: float) -> None:
+        raise SystemExit
+
+    account.ending = ended
+    variants = ["ts-base", "ort-base", "ort-ig"]
+    with pytest.raises(SystemExit):
+        run(prepared(kept, account, variants, TYPES), sleep=killed)
     before = kept.measured()
     assert len(before) == 2 * ended
-
-    variants = ["ts-base", "ort-base", "ort-ig"]
+    account.ending = None
     run(prepared(kept, account, variants, TYPES))
     tested = [
-        (job["request"]["InputConfig"]["ModelName"], configuration["InstanceType"])
+        (job["InputConfig"]["ModelName"], configuration["InstanceType"])
         for job in account.created
-        for configuration in job["request"]["InputConfig"]["EndpointConfigurations"]
+        for configuration in job["InputConfig"]["EndpointConfigurations"]
     ]
     models = [f"{NAME}-{variant}" for variant in variants]
     assert tested == list(itertools.product(models, TYPES)), "each cell once, also of the job that ran at the kill"
@@ -184,19 +179,11 @@ def test_killed_and_started_again_it_repeats_no_finished_cell(
     assert account.models == {}
 
 
-def _wait_until(condition: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert process.poll() is None, "the experiment ended by itself"
-        assert time.monotonic() < deadline, "the experiment hangs"
-        time.sleep(0.01)
-
-
-class EndpointAccount(DiskAccount):
+class EndpointAccount(JobAccount):
     """Every endpoint leads to the servers of `network`."""
 
-    def __init__(self, state: Path) -> None:
-        super().__init__(state)
+    def __init__(self) -> None:
+        super().__init__()
         self.endpoints: dict[str, Mapping[str, Any]] = {}
         self.made_endpoints: list[str] = []
         self.made_variants: list[Mapping[str, Any]] = []
@@ -235,8 +222,8 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
 
 
 @pytest.fixture
-def endpoints(tmp_path: Path) -> EndpointAccount:
-    return EndpointAccount(tmp_path / "state")
+def endpoints() -> EndpointAccount:
+    return EndpointAccount()
 
 
 @pytest.fixture

@@ -1,20 +1,17 @@
 """The report of an experiment: fleet and cost of each cell, the front, and ratios to a baseline."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from inference_recommender.experiment.experiment_report import experiment_plots, experiment_report
 from inference_recommender.experiment.plan import Cell, Experiment
-from inference_recommender.experiment.result import CellResult, ExperimentResult, result
+from inference_recommender.experiment.result import ExperimentResult, result
 from inference_recommender.measurement import Measurement
 from inference_recommender.report.document import Report
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.page import page
-from tests.builders import a_candidate, a_provenance
+from tests.builders import a_provenance
 from workloads import LatencyPercentiles, Workload, load_workload
 
 ANSWERS = load_workload("question_answering").workload
@@ -122,12 +119,6 @@ def test_the_decision_and_a_note_for_each_other_cell(second: Measurement | None,
     assert [line for line in report.notes if line.startswith(note)]
 
 
-def test_of_equal_fleets_the_higher_capacity_is_recommended() -> None:
-    weaker = measured("inf2", "ml.trn1.32xlarge", 61_000.0, 9.0)
-    stronger = measured("inf1-pipeline", "ml.trn1.32xlarge", 70_000.0, 9.0)
-    assert ["*" in str(row["mark"]) for row in reported(weaker, stronger).tables[0].rows] == [False, True]
-
-
 def test_a_row_has_the_columns_of_the_published_table() -> None:
     report = reported(
         on_gpu("pt-base", "ml.g4dn.xlarge", 500.0, gpu_utilization_percent=55.0),
@@ -174,24 +165,3 @@ def test_an_experiment_without_figures_has_a_report_without_plots() -> None:
     died = concluded(measured("inf2", "ml.inf2.xlarge", None, None, failure_reason="It <died>."))
     assert experiment_plots(died) == {}
     assert "It &lt;died&gt;." in page(experiment_report("experiment-1", died, FolderInputs()))
-
-
-EMPTY = concluded()
-FIGURES = st.integers(1, 6).map(float)
-
-
-@given(st.lists(st.tuples(FIGURES, FIGURES, FIGURES | st.none()), min_size=1, max_size=12))
-def test_a_cell_is_on_the_front_unless_another_beats_it(figures: list[tuple[float, float, float | None]]) -> None:
-    rows = tuple(
-        CellResult(
-            cell=Cell(variant=f"v{number}", instance_type="ml.c5.xlarge"),
-            candidate=a_candidate(capacity=rate, model_latency_ms=latency_ms),
-            price_per_hour_usd=price,
-        )
-        for number, (rate, latency_ms, price) in enumerate(figures)
-    )
-    known = all(price is not None for *_, price in figures)
-    points = [(latency_ms, (price or 0) / rate if known else -rate) for rate, latency_ms, price in figures]
-    front = replace(EMPTY, rows=rows).front
-    for row, (x, y) in zip(rows, points, strict=True):
-        assert (row.cell in front) == (not any((x2, y2) != (x, y) and x2 <= x and y2 <= y for x2, y2 in points))

@@ -1,10 +1,9 @@
-"""A headless Chromium that a test drives by the DevTools protocol over a pipe: widths, dark mode, screenshots.
+"""A headless Chromium that a test drives by the DevTools protocol over a pipe: widths and dark mode.
 
 A page is opened from its file, at the width and in the mode of a reader, and `complaints` are whatever the console had
 to say: exceptions, refused requests, warnings.
 """
 
-import base64
 import json
 import os
 import select
@@ -45,10 +44,6 @@ class Browser:
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
         self._events.clear()
         self._ask("Page.navigate", url=url)
-        self.loaded()
-
-    def loaded(self) -> None:
-        """Waits until a page that was asked for is loaded."""
         deadline = time.monotonic() + HANGING_S
         while not any(each["method"] == "Page.loadEventFired" for each in self._events):
             self._events.append(self._next(deadline))
@@ -59,11 +54,6 @@ class Browser:
         found = self._ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
-
-    def screenshot(self, file: Path) -> None:
-        """Writes the whole page as PNG."""
-        data = self._ask("Page.captureScreenshot", format="png", captureBeyondViewport=True)["data"]
-        file.write_bytes(base64.b64decode(data))
 
     def _ask(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1

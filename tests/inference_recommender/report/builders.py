@@ -8,8 +8,7 @@ from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.capacity.server_times import ComputeTimes, ServerTimes
 from inference_recommender.measurement import Measurement
 from inference_recommender.tune.folder import TuneFolder, resumed
-from inference_recommender.tune.race import ConfigurationRefused, Race
-from inference_recommender.tune.space import ServingConfiguration
+from inference_recommender.tune.race import Race
 from inference_recommender.tune.tune_report import tune_report
 from tests.builders import a_recommendation
 from tests.inference_recommender.cli.test_simulate_command import CHOSEN, OBJECTIVE
@@ -101,33 +100,11 @@ def a_simulation(folder: Path) -> Path:
     file = folder / "recommendation.json"
     a_recommendation(CHOSEN, target="tensorrt", objective=OBJECTIVE).write_json(file)
     traffic = ("--trace", str(folder / "rush.csv"), "--from", str(file), "--runs", str(folder / "runs"))
-    main(
-        [
-            "simulate",
-            "spellcheck",
-            *traffic,
-            *(
-                "--set",
-                "policy.target_invocations_per_instance=24000.0",
-                "--set",
-                "simulation.provisioning_s=200.0",
-                "--seeds",
-                "2",
-                "--json",
-            ),
-        ]
-    )
+    settings = ("policy.target_invocations_per_instance=24000.0", "simulation.provisioning_s=200.0")
+    chosen = [word for each in settings for word in ("--set", each)]
+    main(["simulate", "spellcheck", *traffic, *chosen, "--seeds", "2", "--json"])
     (run,) = (folder / "runs").iterdir()
     return run
-
-
-class _OneRefused(Analytic):
-    """The engine of the smallest configuration does not load."""
-
-    def __call__(self, asked: ServingConfiguration, rate: float, duration_s: float):  # type: ignore[no-untyped-def]
-        if asked == configuration(2):
-            raise ConfigurationRefused("the engine is too small")
-        return super().__call__(asked, rate, duration_s)
 
 
 def a_tune_search(path: Path) -> Path:
@@ -140,7 +117,7 @@ def a_tune_search(path: Path) -> Path:
     folder.begin(plan, spellcheck, b"payloads")
     race = Race(
         configurations=space,
-        send=resumed(folder, _OneRefused(lambda each: 1000.0 * each.batch), lambda line, number: None),
+        send=resumed(folder, Analytic(lambda each: 1000.0 * each.batch), lambda line, number: None),
         limit=P99,
     )
     race.run()

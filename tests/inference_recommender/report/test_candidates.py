@@ -2,7 +2,7 @@
 
 import pytest
 
-from inference_recommender.report.candidates import caveats, cores, cpu_utilization, loss_text, notes, rows_text
+from inference_recommender.report.candidates import caveats, cpu_utilization, loss_text, notes, rows_text
 from workloads import Candidate, LatencyObjective
 
 
@@ -25,10 +25,6 @@ SAID = (
     "Warm-up: 2.5 s, not counted.",
     "Client latency p99.9: 8 ms from send, 9.5 ms from intended send.",
 )
-
-
-def test_known_figures_are_in_the_notes() -> None:
-    assert tuple(notes(INFORMED)) == SAID
 
 
 @pytest.mark.parametrize(
@@ -79,9 +75,3 @@ def test_requests_of_several_rows_have_their_figures_in_rows_too() -> None:
 )
 def test_cpu_above_100_percent_names_the_whole(percent: float | None, vcpus: int | None, said: str | None) -> None:
     assert cpu_utilization(percent, vcpus) == said
-
-
-def test_a_machines_cores_are_read_from_its_description() -> None:
-    assert cores("AMD EPYC with 2 cores") == 2
-    assert cores("Some CPU with 1 core") == 1
-    assert cores("Amazon SageMaker") is None

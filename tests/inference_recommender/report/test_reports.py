@@ -1,6 +1,5 @@
 """The report of each kind of folder as JSON, beside a golden file, and what changes its decision."""
 
-import json
 import os
 import re
 from collections.abc import Callable
@@ -10,10 +9,8 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
-from inference_recommender.capacity.compare import ComparedRun, compare
 from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.cli.folder_report import read_report, write_page
-from inference_recommender.report.comparison_report import comparison_report
 from inference_recommender.report.document import Report, as_json
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
@@ -97,16 +94,6 @@ def test_a_search_for_a_configuration(searched: Path) -> None:
     matches(read_report(searched), "tune.json")
 
 
-def test_a_comparison(run_copy: RunFolder) -> None:
-    def compared(rate: float) -> ComparedRun:
-        interval = (0.98 * rate, 1.02 * rate)
-        return ComparedRun(configuration="ml.c5.xlarge", invocations_per_minute=rate, interval=interval)
-
-    workload = run_copy.workload()
-    comparison = compare([compared(10_000.0)], [compared(8_000.0)], workload.latency_objective)
-    matches(comparison_report("runs/old", "runs/new", workload, comparison), "comparison.json")
-
-
 @pytest.mark.parametrize(
     ("verdict", "outcome", "decision"),
     [
@@ -142,13 +129,6 @@ def test_the_decision_of_a_run_follows_from_its_proof(
     assert (report.verdict, report.decision) == (outcome, decision)
 
 
-def test_a_damaged_summary_of_a_generator_is_named(run_copy: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    run_copy.keep("probe-001/summary.json", {})
-    assert main(["report", str(run_copy.path), "--format", "json"]) == 2
-    file = run_copy.path / "probe-001" / "summary.json"
-    assert f"{file}: cannot be read" in " ".join(capsys.readouterr().err.split())
-
-
 def test_a_run_is_drawn_again_to_the_same_bytes_with_its_plots(run_copy: RunFolder) -> None:
     before = run_copy.report.read_text("utf-8")
     assert write_page(run_copy.path) == run_copy.report
@@ -174,27 +154,6 @@ def test_the_latency_plot_has_users_probes_capacity_and_proof(run_copy: RunFolde
         "warm-up",
     ):
         assert f"{legend}</text>" in text, legend
-
-
-def test_a_phase_that_the_test_did_not_reach_is_not_marked(run_copy: RunFolder) -> None:
-    request = run_copy.request()
-    request["InputConfig"]["TrafficPattern"]["Phases"][0]["DurationInSeconds"] = 600
-    run_copy.keep("request.json", request)
-    text = page_of(run_copy)
-    assert "phase 1" in text
-    assert "phase 2" not in text
-
-
-def test_a_recommendation_of_an_older_version_is_drawn(run_copy: RunFolder) -> None:
-    old = json.loads(run_copy.recommendation().model_dump_json())
-    for candidate in (old["recommended"], *old["candidates"]):
-        for key in ("warm_up_s", "client_latency_ms", "client_latency_from_intended_ms", "instance_count_parts"):
-            del candidate[key]
-        candidate["max_invocations_interval"] = None
-    run_copy.keep("recommendation.json", old)
-    text = page_of(run_copy)
-    assert "47 × ml.c5.xlarge" in text
-    assert "Client latency" not in text
 
 
 def test_queue_times_appear_in_the_report(run_copy: RunFolder) -> None:

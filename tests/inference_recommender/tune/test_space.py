@@ -1,14 +1,11 @@
 """Which configurations are searched: from `[tune]`, from the workload and from the machine."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from inference_recommender.tune.space import default_targets, own, space
-from workloads import Workload, load_workload
-from workloads.errors import InvalidDocument
+from workloads import load_workload
 from workloads.serving import Tune
 
 SPELLCHECK = load_workload("spellcheck").workload
@@ -84,18 +81,3 @@ def test_the_hosted_target_is_searched_where_it_runs() -> None:
     assert default_targets(SPELLCHECK, gpu=True) == ("tensorrt",)
     assert default_targets(SPELLCHECK, gpu=False) == ("cpu",)
     assert default_targets(load_workload("query_intent").workload, gpu=True) == ("cpu",)
-
-
-@pytest.mark.parametrize(
-    ("table", "problem"),
-    [
-        ({"targets": ["gpu"]}, "tune.targets: 'gpu' is not a target; known targets: cpu, cpu-int8, cuda, tensorrt."),
-        ({"threads": [0]}, "tune.threads.0: got 0. Input should be greater than or equal to 1."),
-        ({"max_queue_delay_ms": [1]}, "tune.max_queue_delay_ms: unknown key."),
-    ],
-)
-def test_a_table_that_cannot_be_is_refused_by_name(table: dict[str, object], problem: str, tmp_path: Path) -> None:
-    document = {**json.loads(SPELLCHECK.model_dump_json()), "tune": table}
-    with pytest.raises(InvalidDocument) as refused:
-        Workload.from_table(tmp_path / "workload.toml", document)
-    assert problem in str(refused.value)

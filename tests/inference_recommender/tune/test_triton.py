@@ -114,29 +114,21 @@ def test_a_loaded_configuration_equals_a_build_of_the_variant(
 
 @pytest.mark.slow
 @pytest.mark.integration
-def test_the_threads_of_an_encoder_are_changed_in_the_copy_alone(workload: WorkloadFolder, triton: TunedTriton) -> None:
-    serving = own(workload.workload, "cpu").serving
-    for threads in (2, 1, 2):
-        triton.load(ServingConfiguration(target="cpu", threads=threads, serving=serving))
-    assert _threads(triton.repository) == {2}
-    assert _threads(plan(workload, "cpu", workload.path.parent.parent).repository) == {1}
-
-
-def _threads(repository: Path) -> set[int]:
-    return {json.loads(each.read_text("utf-8"))["threads"] for each in repository.glob("*/1/settings.json")}
-
-
-@pytest.mark.slow
-@pytest.mark.integration
-def test_a_configuration_that_triton_rejects_is_refused_and_the_next_one_is_served(
+def test_threads_change_in_the_copy_alone_and_a_rejected_configuration_does_not_stop_the_next(
     workload: WorkloadFolder, triton: TunedTriton
 ) -> None:
+    def threads(repository: Path) -> set[int]:
+        return {json.loads(each.read_text("utf-8"))["threads"] for each in repository.glob("*/1/settings.json")}
+
     serving = own(workload.workload, "cpu").serving
     impossible = Serving.model_construct(**{**dict(serving), "preferred_batch_sizes": (9_999,)})
+    triton.load(ServingConfiguration(target="cpu", threads=2, serving=serving))
     with pytest.raises(ConfigurationRefused, match="Triton does not load tiny_model: "):
         triton.load(ServingConfiguration.model_construct(target="cpu", threads=1, serving=impossible))
-    triton.load(ServingConfiguration(target="cpu", threads=1, serving=serving))
+    triton.load(ServingConfiguration(target="cpu", threads=2, serving=serving))
     assert triton.config("tiny")["max_batch_size"] == serving.max_batch_size
+    assert threads(triton.repository) == {2}
+    assert threads(plan(workload, "cpu", workload.path.parent.parent).repository) == {1}
 
 
 @pytest.mark.slow
