@@ -1,18 +1,16 @@
 """A classifier of each family at base size with 128 tokens: ours in fp32 and int8 beside other projects, on CPU.
 
   python benchmarks/families.py                     every family, 1 and 16 rows, after `make peers`
-  python benchmarks/families.py --family roberta --rounds 9
 
 Weights are seeded and random. Every engine has all cores. Milliseconds are those of a call of all rows, from token ids
 to logits. In fp32 each engine has to return Hugging Face's logits. CTranslate2 computes the encoder only, so its
 numbers are not compared. Optimum is its own export: plain, by its levels O2 and O3, and quantised for AVX-512 VNNI.
 """
 
-import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,23 +45,18 @@ GOALS = (
     ("ours fp32", "optimum O2 fp32", 1.0),
     ("ours int8", BASELINE, 2.0),
 )
-PACKAGES = ("onnxruntime", "torch", "transformers")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--family", action="append", choices=CONFIGS, help="only this; may be repeated")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
-    options = parser.parse_args(arguments)
+def main() -> int:
+    rounds = harness.options(__doc__, rounds=(5, "turns of each engine")).rounds
     return harness.compare(
         Path(__file__),
-        PACKAGES,
-        options.family or list(CONFIGS),
+        list(CONFIGS),
         ["1 rows", "16 rows"],
         ENGINES,
         GOALS,
         _check,
-        rounds=options.rounds,
+        rounds=rounds,
         threads=os.cpu_count() or 1,
         offers=lambda family, name: family in CTRANSLATE2 or not name.startswith("ctranslate2"),
     )

@@ -1,19 +1,17 @@
 """Encoder–decoders at published sizes with 9 tokens in and 11 out, on CPU: ours beside other projects.
 
   python benchmarks/generation.py                   bart-base and opus-mt, 1 and 16 rows, greedy and 4 beams
-  python benchmarks/generation.py --model marian --rounds 9
 
 `make peers` installs Optimum and CTranslate2. Weights are seeded and random in the dimensions of bart-base and opus-mt.
 The end token is suppressed, so every answer has 11 tokens. Every engine gets the same rows and one thread. In fp32 each
 has to return Hugging Face's tokens, except CTranslate2, which has other rules for equally good beams.
 """
 
-import argparse
 import json
 import logging
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,23 +42,18 @@ GOALS = (
     ("ours int8", BASELINE, 5.0),
 )
 GREEDY = "greedy"
-PACKAGES = ("numpy", "onnxruntime", "torch", "transformers")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=MODELS, action="append", help="only this; may be repeated")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
-    options = parser.parse_args(arguments)
+def main() -> int:
+    rounds = harness.options(__doc__, rounds=(5, "turns of each engine")).rounds
     return harness.compare(
         Path(__file__),
-        PACKAGES,
-        options.model or list(MODELS),
+        list(MODELS),
         [f"{rows} rows, {decoding}" for rows in (1, 16) for decoding in (GREEDY, "4 beams")],
         ENGINES,
         GOALS,
         _check,
-        rounds=options.rounds,
+        rounds=rounds,
         threads=THREADS,
     )
 

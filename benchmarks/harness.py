@@ -31,6 +31,7 @@ PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 TURN_S = 0.4
 """Length of a turn, unless one call takes longer."""
 BASELINE = "huggingface fp32"
+PACKAGES = ("ctranslate2", "numpy", "onnxruntime", "torch", "transformers")
 Turns = Mapping[str, list["Turn"]]
 Goals = tuple[tuple[str, str, float], ...]
 """Our engine, another engine, and how many times as fast ours should be."""
@@ -99,20 +100,13 @@ def answer_turns(load: Callable[[], Answer]) -> None:
 
 
 def _turn(call: Callable[[], object]) -> Turn:
-    start = time.process_time()
-    milliseconds = timed(call, TURN_S)
-    return Turn(statistics.median(milliseconds), (time.process_time() - start) * 1000 / len(milliseconds))
-
-
-def timed(call: Callable[[], object], seconds: float, at_least: int = 1) -> list[float]:
-    """Returns the milliseconds of each call, for `seconds` and `at_least` this often."""
     milliseconds: list[float] = []
-    end = time.perf_counter() + seconds
-    while len(milliseconds) < at_least or time.perf_counter() < end:
+    used, end = time.process_time(), time.perf_counter() + TURN_S
+    while not milliseconds or time.perf_counter() < end:
         start = time.perf_counter()
         call()
         milliseconds.append((time.perf_counter() - start) * 1000)
-    return milliseconds
+    return Turn(statistics.median(milliseconds), (time.process_time() - used) * 1000 / len(milliseconds))
 
 
 def in_turn(engines: Sequence[EngineProcess], case: str, rounds: int) -> Turns:
@@ -226,12 +220,10 @@ def _version(package: str) -> str | None:
 
 def _cpu() -> str:
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    parts = (line.partition(":") for line in lines)
-    fields = {name.strip(): value.strip() for name, colon, value in parts if colon}
-    if "model name" not in fields:
-        return platform.machine()
-    widest = next((name for name in ("avx512_vnni", "avx512f", "avx2") if name in fields.get("flags", "").split()), "")
-    return f"{fields['model name']} family {fields['cpu family']} {widest}".strip()
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    flags = fields.get("flags", "").split()
+    widest = next((name for name in ("avx512_vnni", "avx512f", "avx2") if name in flags), "")
+    return f"{fields.get('model name', platform.machine())} family {fields.get('cpu family', '-')} {widest}".strip()
 
 
 @contextmanager
@@ -257,9 +249,7 @@ def python_of(name: str, peers: Path = PEERS_PYTHON) -> Path:
 def present(names: Iterable[str]) -> list[str]:
     """Returns the engines that can run here. The baseline is always the first."""
     chosen = [BASELINE, *(name for name in names if name != BASELINE)]
-    if PEERS_PYTHON.exists():
-        return chosen
-    absent = [name for name in chosen if is_peer(name)]
+    absent = [name for name in chosen if is_peer(name) and not PEERS_PYTHON.exists()]
     if absent:
         print(f"Left out, because there is no {PEERS_PYTHON}: {', '.join(absent)}.", file=sys.stderr)
     return [name for name in chosen if name not in absent]
@@ -286,7 +276,6 @@ def make(program: Path, name: str, arguments: Sequence[str], folder: Path, threa
 
 def compare(
     benchmark: Path,
-    packages: Sequence[str],
     groups: Sequence[str],
     cases: Sequence[str],
     names: Iterable[str],
@@ -318,7 +307,7 @@ def compare(
                     print(table(f"{group}, {case}", result), end="\n\n", flush=True)
                     results[f"{group}, {case}"] = result
                     judged += result["goals"]
-    return finish(benchmark.stem, packages, {"threads": threads, "cases": results}, judged)
+    return finish(benchmark.stem, PACKAGES, {"threads": threads, "cases": results}, judged)
 
 
 def write_tokenizer(folder: Path, size: int, special: Mapping[str, int], *, ends: bool = False) -> None:

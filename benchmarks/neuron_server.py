@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import harness
@@ -65,6 +66,7 @@ load_engine.load = load
 TRITON_MODEL = """
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -130,28 +132,20 @@ def make_model(folder: Path) -> None:
     (folder / PARITY).write_text(ParityLimits(0.0, 0.0, 0.0).to_json())
     (folder / "device.py").write_text(DEVICE)
     (folder / "sitecustomize.py").write_text("import device")
-    serving = ServerSettings(
-        model="intent",
-        max_batch_size=16,
-        dynamic_batching=True,
-        preferred_batch_sizes=(),
-        max_queue_delay_ms=0.0,
-        model_instances=1,
-        placement="data-parallel",
-        pipeline_cores=1,
-    )
+    batching: dict[str, Any] = {"max_batch_size": 16, "dynamic_batching": True, "preferred_batch_sizes": ()}
+    placing: dict[str, Any] = {"model_instances": 1, "placement": "data-parallel", "pipeline_cores": 1}
+    serving = ServerSettings(model="intent", max_queue_delay_ms=0.0, **batching, **placing)
     (folder / "server.json").write_text(serving.to_json())
     (folder / "payloads.tar.gz").write_bytes(payload_archive([{"text": "red shoes for men"}]))
 
 
 def measure(name: str, serve: Serve, folder: Path, users: int) -> dict[str, float]:
+    phase = Phase(initial_number_of_users=users, duration_in_seconds=SECONDS)
     with serve(folder / "model") as (port, pid):
         plan = LoadPlan(
             url=f"http://127.0.0.1:{port}/v2/models/intent/infer",
             payloads=folder / "model" / "payloads.tar.gz",
-            traffic_pattern=TrafficPattern(
-                traffic_type="PHASES", phases=(Phase(initial_number_of_users=users, duration_in_seconds=SECONDS),)
-            ),
+            traffic_pattern=TrafficPattern(traffic_type="PHASES", phases=(phase,)),
         )
         before = processor_s(pid)
         with GeneratorProcess.start(plan, folder / "load") as generator:
@@ -173,15 +167,9 @@ def measure(name: str, serve: Serve, folder: Path, users: int) -> dict[str, floa
 @contextmanager
 def running(model: Path) -> Iterator[tuple[int, int]]:
     port = free_port()
-    environment = {
-        **os.environ,
-        "PYTHONPATH": f"{model}:{ROOT}",
-        "MODEL_FOLDER": str(model),
-        "HOST": "127.0.0.1",
-        "PORT": str(port),
-        "NEURON_RT_NUM_CORES": str(CORES),
-        **DEVICE_MS,
-    }
+    address = {"HOST": "127.0.0.1", "PORT": str(port), "MODEL_FOLDER": str(model)}
+    cores = {"NEURON_RT_NUM_CORES": str(CORES), **DEVICE_MS}
+    environment = {**os.environ, "PYTHONPATH": f"{model}:{ROOT}", **address, **cores}
     with subprocess.Popen(
         [sys.executable, "-m", "containers.neuron"], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
     ) as server:
@@ -209,12 +197,10 @@ def report(seen: dict[int, list[dict[str, dict[str, float]]]]) -> int:
     results, goals = {}, []
     print(f"{'users':>5} {'server':8}" + "".join(f"{name:>21}" for name in FIGURES))
     for users, pairs in seen.items():
-        rows = {
-            server: {name: statistics.median(pair[server][name] for pair in pairs) for name in FIGURES}
-            for server in pairs[0]
-        }
+        median = statistics.median
+        rows = {each: {name: median(pair[each][name] for pair in pairs) for name in FIGURES} for each in pairs[0]}
         rows["× triton"] = {
-            name: statistics.median(pair["ours"][name] / pair["triton"][name] for pair in pairs) for name in FIGURES
+            name: median(pair["ours"][name] / pair["triton"][name] for pair in pairs) for name in FIGURES
         }
         for server, row in rows.items():
             print(f"{users:5} {server:8}" + "".join(f"{row[name]:21.2f}" for name in FIGURES))

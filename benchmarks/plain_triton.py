@@ -9,8 +9,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -21,8 +21,7 @@ from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchai
 START_TIMEOUT_S = 120.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlainTriton:
+class PlainTriton(NamedTuple):
     url: str
     pid: int
 
@@ -45,7 +44,7 @@ def plain_triton(
             )
         try:
             _wait(f"{url}{ready}", process, scratch / "log")
-            yield PlainTriton(url=url, pid=process.pid)
+            yield PlainTriton(url, process.pid)
         finally:
             process.stop()
 

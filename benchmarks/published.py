@@ -2,8 +2,8 @@
 
     python benchmarks/published.py text_classification cpu-twin --keep docs/experiments/bert-large-cpu-twin.html
 
-Builds the variants of [published.NAME] and runs `experiment WORKLOAD --published NAME`, with a job for each variant.
-Exits with the experiment's code. The last line is its result as JSON.
+Builds the variants of [published.NAME] and runs `experiment WORKLOAD --published NAME`. Exits with its code.
+The last line is its result as JSON.
 """
 
 import argparse

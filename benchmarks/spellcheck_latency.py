@@ -21,7 +21,6 @@ from workloads import load_workload
 ALL = "all"
 """The case of all payloads, untimed. Any other case is the next payload."""
 CHECKPOINT = ROOT / "workloads" / "spellcheck" / "checkpoint"
-PACKAGES = ("ctranslate2", "onnxruntime", "torch", "transformers")
 
 
 def main() -> int:
@@ -35,7 +34,7 @@ def main() -> int:
     print(harness.table("one correction", result))
     differ = {name: sum(map(str.__ne__, answers[BASELINE], texts)) for name, texts in answers.items()}
     print("other answers: " + ", ".join(f"{name} {count}" for name, count in differ.items()))
-    return harness.finish("spellcheck_latency", PACKAGES, {**result, "other_answers": differ}, ())
+    return harness.finish("spellcheck_latency", harness.PACKAGES, {**result, "other_answers": differ}, ())
 
 
 def _served(name: str) -> Answer:

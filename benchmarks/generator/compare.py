@@ -239,12 +239,11 @@ def _measure(start: Start, latencies: Latencies, url: str, concurrency: int, sec
 def _ends(process: "subprocess.Popen[bytes]") -> bool:
     """Returns whether the tool ends by itself. perf_analyzer sometimes does not, and then has no report."""
     try:
-        status = process.wait(END_TIMEOUT_S)
+        if status := process.wait(END_TIMEOUT_S):
+            raise RuntimeError(f"{process.args!r} ended with {status}")
     except subprocess.TimeoutExpired:
         print("(no report)", file=sys.stderr, end=" ", flush=True)
         return False
-    if status:
-        raise RuntimeError(f"{process.args!r} ended with {status}")
     return True
 
 
@@ -301,11 +300,8 @@ def _show(medians: dict[int, dict[str, Figures]], goals: list[dict[str, Any]]) -
     for concurrency, of in medians.items():
         for tool, figures in of.items():
             ratio = figures.cpu_us_per_request / of[OURS].cpu_us_per_request
-            print(
-                f"{concurrency:>7}  {tool:14}{figures.requests_per_second:>11,.0f}"
-                f"{_ms(figures.p50_ms)}{_ms(figures.p99_ms)}"
-                f"{figures.cpu_us_per_request:>16.1f}{ratio:>8.2f}"
-            )
+            times = f"{_ms(figures.p50_ms)}{_ms(figures.p99_ms)}{figures.cpu_us_per_request:>16.1f}{ratio:>8.2f}"
+            print(f"{concurrency:>7}  {tool:14}{figures.requests_per_second:>11,.0f}{times}")
     print(*harness.goal_lines(goals), sep="\n")
 
 

@@ -112,10 +112,10 @@ def summary(searches: Sequence[Searched]) -> dict[str, Any]:
         "within_5_percent": sum(abs(rate - 1) <= RIGHT for rate in rates) / len(searches),
         "interval_holds_truth": sum(low <= 1 <= high for low, high in intervals) / len(searches) if intervals else None,
         "rate_over_truth": statistics.median(rates),
-        "probes": statistics.median(search.probes for search in searches),
-        "most_probes": max(search.probes for search in searches),
-        "requests": statistics.median(search.requests for search in searches),
-        "seconds": statistics.median(search.seconds for search in searches),
+        **{
+            name: statistics.median(getattr(each, name) for each in searches)
+            for name in ("probes", "requests", "seconds")
+        },
     }
 
 

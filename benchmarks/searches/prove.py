@@ -16,8 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from benchmarks import harness
-from benchmarks.searches.simulated_service import SERVICES, Service, SimulatedService, true_capacity_per_minute
-from inference_recommender.capacity.probe import ProbeRecords
+from benchmarks.searches.simulated_service import SERVICES, SimulatedService, true_capacity_per_minute
 from inference_recommender.cli.prove import DURATION_S
 from inference_recommender.measure.proving import Proving
 from inference_recommender.measure.sequential import SequentialTest, looks_s, warm_up
@@ -57,7 +56,7 @@ def rows_of(name: str, workload: Workload, seeds: int) -> Iterator[Row]:
         recommended = recommendation(workload, capacity * factor)
         verdicts, spent_s = Counter[str](), list[float]()
         for seed in range(seeds):
-            service = Timed(SERVICES[name], seed)
+            service = SimulatedService(SERVICES[name], seed)
             proving = Proving(
                 recommendation=recommended,
                 system=SYSTEM,
@@ -67,7 +66,7 @@ def rows_of(name: str, workload: Workload, seeds: int) -> Iterator[Row]:
             )
             proving.run()
             verdicts[proving.proof(machine="simulated", measured_at="", run="").verdict] += 1
-            spent_s.append(service.spent_s)
+            spent_s.append(service.now_s)
         peak, loss = proving.peak.per_instance, proving.loss.per_instance
         assert recommended.recommended is not None
         assert peak is not None
@@ -98,27 +97,15 @@ def recommendation(workload: Workload, max_invocations_per_minute: float) -> Rec
     return a_recommendation(chosen, objective=workload.latency_objective)
 
 
-class Timed:
-    """A simulated service that counts the seconds of load."""
-
-    def __init__(self, service: Service, seed: int) -> None:
-        self.spent_s = 0.0
-        self._simulated = SimulatedService(service, seed)
-
-    def probe(self, rate_per_minute: float, duration_s: float) -> ProbeRecords:
-        self.spent_s += duration_s
-        return self._simulated.probe(rate_per_minute, duration_s)
-
-
 def _at_the_limit(name: str, capacity: float, workload: Workload, seeds: int) -> Row:
     limit, verdicts, spent_s = limit_of(workload.latency_objective), Counter[str](), list[float]()
     for seed in range(seeds):
-        service = Timed(SERVICES[name], seed)
+        service = SimulatedService(SERVICES[name], seed)
         looks = looks_s(capacity, limit.percentile, DURATION_S / 2)
         test = SequentialTest(probe=service.probe, rate_per_minute=capacity, limit=limit, looks_s=looks)
         warm_up(service.probe, capacity, limit)
         verdicts[test.run()] += 1
-        spent_s.append(service.spent_s)
+        spent_s.append(service.now_s)
     row: Row = {"service": name, "sized_by": "the limit", "instances": 1, "peak": 1.0, "loss": None, "right": None}
     return {**row, "verdicts": dict(verdicts), "median_s": statistics.median(spent_s)}
 

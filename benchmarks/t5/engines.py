@@ -17,12 +17,20 @@ from typing import Any, Literal
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import harness
 from benchmarks.harness import BASELINE
-from benchmarks.t5 import checkpoint as t5_checkpoint
 
+SHAPES: dict[str, dict[str, int]] = {
+    "t5-small": {"d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8},
+    "t5-base": {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
+}
+VOCABULARY = 32128
+INPUT_TOKENS, OUTPUT_TOKENS = 9, 11
+CANDIDATES = 512
+BATCH = 32
+SPECIAL = {"pad_token": 0, "eos_token": 1, "unk_token": 2}
 Device = Literal["cpu", "cuda"]
 TRITON = ", triton"
 """Suffix of an engine behind Triton."""
-LIMITS: dict[str, Any] = {"max_input_tokens": 64, "max_output_tokens": t5_checkpoint.OUTPUT_TOKENS}
+LIMITS: dict[str, Any] = {"max_input_tokens": 64, "max_output_tokens": OUTPUT_TOKENS}
 CONFIG_PBTXT = """\
 name: "t5"
 backend: "python"
@@ -65,12 +73,80 @@ class Place:
         return dict(json.loads((self.folder / "checkpoint/tokenizer.json").read_text("utf-8"))["model"]["vocab"])
 
 
+def make_checkpoint(folder: Path, shape: str) -> dict[str, Any]:
+    """Writes the checkpoint, and returns the source's tokens and what Hugging Face `generate` makes of them."""
+    folder.mkdir(parents=True)
+    harness.write_tokenizer(folder, VOCABULARY, SPECIAL, ends=True)
+    model = make_model(shape)
+    model.save_pretrained(folder)
+    source, output = _clearest(model)
+    encoder_weights, decoder_weights = _matrix_weights(model)
+    weights = {"encoder_weights": encoder_weights, "decoder_weights": decoder_weights}
+    return {"source": source, "output": output, **weights}
+
+
+def make_model(shape: str) -> Any:
+    """Returns T5 with seeded random weights, whose outputs vary.
+
+    As initialised, a tied T5 repeats its last token. Here the last feed-forward layer outweighs the residual, so the
+    next token is a random function of the last one and of the attended ones. `_clearest` takes a source whose output
+    neither ends nor repeats a token, so that rounding to int8 changes no token.
+    """
+    import torch
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    torch.manual_seed(0)
+    make_config: Any = T5Config
+    model = T5ForConditionalGeneration(
+        make_config(vocab_size=VOCABULARY, decoder_start_token_id=0, **SHAPES[shape])
+    ).eval()
+    with torch.no_grad():
+        model.shared.weight.mul_(3)
+        model.decoder.block[-1].layer[2].DenseReluDense.wo.weight.mul_(1000)
+    return model
+
+
+def _clearest(model: Any) -> tuple[list[int], list[int]]:
+    import torch
+
+    sources: Any = torch.randint(3, VOCABULARY, (CANDIDATES, INPUT_TOKENS))
+    sources[:, -1] = model.config.eos_token_id
+    best: tuple[float, list[int], list[int]] = (0.0, [], [])
+    for batch in sources.split(BATCH):
+        with torch.inference_mode():
+            made = model.generate(
+                input_ids=batch,
+                attention_mask=torch.ones_like(batch),
+                max_new_tokens=OUTPUT_TOKENS,
+                do_sample=False,
+                output_logits=True,
+                return_dict_in_generate=True,
+            )
+        first, second = torch.stack(made.logits, 1).topk(2, -1).values.unbind(-1)
+        for source, output, margin in zip(batch, made.sequences[:, 1:], (first - second).amin(1), strict=True):
+            tokens = output.tolist()
+            varied = len(set(tokens)) == OUTPUT_TOKENS and min(tokens) > 2
+            if varied and margin.item() > best[0]:
+                best = (margin.item(), source.tolist(), tokens)
+    if not best[1]:
+        raise SystemExit("No source of the candidates gives an output without an end or a repetition.")
+    return best[1], best[2]
+
+
+def _matrix_weights(model: Any) -> tuple[int, int]:
+    """Counts the weights that the source and every output token are multiplied with; embeddings are looked up."""
+    sizes = {name: w.numel() for name, w in model.named_parameters() if w.dim() == 2 and "relative" not in name}
+    of_source = ("encoder.", "EncDecAttention.k", "EncDecAttention.v")
+    source = sum(size for name, size in sizes.items() if any(part in name for part in of_source))
+    return source, sum(sizes.values()) - source  # The shared embedding is the head as well: read whole for each token.
+
+
 def make(name: str, folder: Path, shape: str, device: Device) -> None:
     """Makes the checkpoint, our compiled graphs or another project's model."""
     logging.disable(logging.INFO)  # a line for each quantised node
     made, checkpoint = folder / name, folder / "checkpoint"
     if name == "checkpoint":
-        (folder / "case.json").write_text(json.dumps(t5_checkpoint.make(checkpoint, shape)))
+        (folder / "case.json").write_text(json.dumps(make_checkpoint(checkpoint, shape)))
         return
     made.mkdir()
     if name.startswith("ctranslate2"):
@@ -229,10 +305,8 @@ def _lay_out(repository: Path, place: Place) -> None:
     for file in [*compiled.iterdir(), *Path(containers.text2text.__path__[0]).glob("*.py")]:
         if file.name != "__init__.py" and file.is_file():
             shutil.copyfile(file, version / file.name)
-    parameters = "".join(
-        f'parameters {{ key: "{key}" value: {{ string_value: "{value}" }} }}\n'
-        for key, value in _settings(place).to_parameters().items()
-    )
+    settings = _settings(place).to_parameters().items()
+    parameters = "".join(f'parameters {{ key: "{k}" value: {{ string_value: "{v}" }} }}\n' for k, v in settings)
     (repository / "t5" / "config.pbtxt").write_text(CONFIG_PBTXT + parameters)
 
 

@@ -21,13 +21,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import harness
 from benchmarks.harness import BASELINE, Turns
-from benchmarks.t5 import checkpoint
 from benchmarks.t5 import engines as t5_engines
 from workloads import Unavailable
 from workloads.program import exit_code
 
 THREADS = os.cpu_count() or 1
-PACKAGES = ("ctranslate2", "numpy", "onnxruntime", "torch", "transformers")
 LIMITS = {"ours int8": 1.5, "ours fp16": 2.0}
 """At most this many times as long as reading the weights."""
 GOALS = (
@@ -43,14 +41,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=t5_engines.ENGINES, default="cpu", help="cuda: an NVIDIA GPU of any kind")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
-    parser.add_argument("--shape", choices=checkpoint.SHAPES, action="append", help="only this; may be repeated")
+    parser.add_argument("--shape", choices=t5_engines.SHAPES, action="append", help="only this; may be repeated")
     options = parser.parse_args(arguments)
     device = _gpu() if options.device == "cuda" else "cpu"
     names = harness.present(t5_engines.ENGINES[options.device])
-    results = {shape: _compare(shape, names, options) for shape in options.shape or checkpoint.SHAPES}
+    results = {shape: _compare(shape, names, options) for shape in options.shape or t5_engines.SHAPES}
     goals = [goal for result in results.values() for goal in result["goals"]]
     about = {"device": device, "threads": THREADS, "shapes": results}
-    return harness.finish("t5_latency", PACKAGES, about, goals)
+    return harness.finish("t5_latency", harness.PACKAGES, about, goals)
 
 
 def _gpu() -> str:
