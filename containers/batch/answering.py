@@ -49,10 +49,7 @@ def find_model(folder: Path) -> ModelFolder:
 
 
 class BatchPredictor:
-    """Gives the device `at_once` batches at a time, so that it does not idle between two.
-
-    One thread may start a chunk while another finishes one.
-    """
+    """Gives the device `at_once` batches at a time. One thread may start a chunk while another finishes one."""
 
     def __init__(self, encoder: Predictor, at_once: int) -> None:
         self._encoder = encoder
@@ -62,8 +59,7 @@ class BatchPredictor:
     def load(cls, folder: Path) -> "BatchPredictor":
         """Raises `Unavailable` if the model cannot be run, or differs from its original on a NeuronCore.
 
-        A pipeline over several NeuronCores has a batch in each of them, and one more waits. Source: NeuronPerf's
-        benchmark guide, where a NeuronCore's throughput is highest with two threads.
+        Each NeuronCore has a batch and one more waits. Source: NeuronPerf's guide, throughput with two threads.
         """
         model = find_model(folder)
         try:

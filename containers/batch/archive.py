@@ -1,6 +1,4 @@
-"""Unpacks a built model if it is a .tar.gz on disk or in S3, and hashes it.
-
-An ECS task does that before its server starts:
+"""Unpacks a built model if it is a .tar.gz on disk or in S3, and hashes it. ECS tasks run it before their server:
 
   python -m containers.batch.archive ARCHIVE FOLDER
 

@@ -22,8 +22,7 @@ CONFIG = Config(
     request_checksum_calculation="when_supported",
     response_checksum_validation="when_supported",
 )
-EXISTS, CONFLICT = "PreconditionFailed", "ConditionalRequestConflict"
-"""S3's answers if an object exists, and if several requests create it at once: then all but one must try again."""
+EXISTS, CONFLICT = "PreconditionFailed", "ConditionalRequestConflict"  # the object exists; others create it now
 CONFLICT_WAITS_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 
 

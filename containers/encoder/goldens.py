@@ -105,10 +105,7 @@ class Deviation:
 
 
 def check(engine: Engine, settings: Settings, folder: Path) -> None:
-    """Runs the golden rows on every copy of the model in this process. Does nothing for a model for CPU.
-
-    Raises `Unavailable` with figures if a copy differs from the original by more than parity.json allows.
-    """
+    """Runs the golden rows on every copy of a model for Neuron. Raises `Unavailable` with figures if one differs."""
     if not any(folder.glob(NEURON_GRAPHS)):
         return
     copies = int(os.environ[COUNT]) if os.environ.get(PLACEMENT) == "data-parallel" else 1
@@ -154,10 +151,7 @@ def refusal(compared: Sequence[Deviation], limits: ParityLimits) -> str:
 
 
 def _compare(engine: Engine, settings: Settings, goldens: Sequence[Golden], copies: int) -> "list[Deviation]":
-    """Runs the rows of one length repeatedly until each copy has had a whole batch.
-
-    A call has one batch per copy, in the order of the copies.
-    """
+    """Runs the rows of one length repeatedly until each copy has had a whole batch: a call has one per copy."""
     batch = max(1, settings.batch_size)
     step = batch * copies
     rows = [goldens[index % len(goldens)] for index in range(-(-len(goldens) // step) * step)]

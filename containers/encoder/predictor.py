@@ -33,12 +33,9 @@ class Predictor:
         """Returns one answer or refusal for each row, in order."""
         encoded = self.preprocessor.encode(rows)
         good = [(row, code) for row, code in zip(rows, encoded, strict=True) if isinstance(code, Encoding)]
-        answers = iter(self.answer([code for _, code in good], [row for row, _ in good]))
+        codes, given = [code for _, code in good], [row for row, _ in good]
+        answers = iter(answer(self.settings, self.run(codes), codes, given) if codes else ())
         return [code if isinstance(code, Refusal) else next(answers) for code in encoded]
-
-    def answer(self, encodings: Sequence[Encoding], rows: Sequence[Mapping[str, object]]) -> list[Answer]:
-        """Returns the answers of encoded rows."""
-        return answer(self.settings, self.run(encodings), encodings, rows) if encodings else []
 
     def outputs(self, encodings: Sequence[Encoding]) -> list[dict[str, NDArray[Any]]]:
         """Returns the compiled model's outputs for each window of each row; those per token are cut to its length."""

@@ -1,11 +1,8 @@
 """Dynamic batching in one process: requests that wait are answered together.
 
 A batch starts when the waiting rows reach a preferred size, or when the oldest has waited `max_queue_delay_ms`. A
-request is never split. The queue is bounded, and requests of clients that hang up leave it.
-
-Cores must not idle. Rows arrive tokenised. Up to `concurrency` batches run at once, each in a thread: stages of a
-NeuronCore pipeline and independent groups of cores (`engine.Lanes`) need several batches. When a batch has run, the
-next one starts before the answers of the first are made.
+request is never split. Up to `concurrency` batches run at once, each in a thread: stages of a NeuronCore pipeline and
+independent groups of cores (`engine.Lanes`) need several. The next batch starts before the answers of one are made.
 """
 
 import asyncio
@@ -49,11 +46,7 @@ class QueuedRequest:
 
 
 class Threads:
-    """Threads that run one call each at a time for the event loop.
-
-    A call takes half the CPU of one through an executor (47 µs instead of 96), which matters for batches of one row.
-    The threads do not keep the process alive.
-    """
+    """Daemon threads that run calls for the event loop at half the CPU of an executor (47 µs a call, not 96)."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -153,10 +146,7 @@ class Batcher:
         self._tasks = [asyncio.create_task(self._work()) for _ in range(self._concurrency)]
 
     async def stop(self) -> None:
-        """Cancels the batching tasks. The queue must be empty.
-
-        Does not wait for a batch that is stuck on its cores: the launcher kills the process.
-        """
+        """Cancels the batching tasks, also of a batch that is stuck on its cores. The queue must be empty."""
         for task in self._tasks:
             task.cancel()
             with suppress(asyncio.CancelledError):

@@ -4,9 +4,8 @@ A request has one input per field of the model, upper-cased, BYTES of shape [row
 `encoder.answers`, each [rows, 1], or [rows, numbers] for vectors.
 
 Both may be JSON or binary. In a binary body raw little-endian tensors follow the JSON, and each BYTES element follows
-its length in 4 bytes. Sources: KServe's Open Inference Protocol, Triton's extension_binary_data.
-
-A request cannot make an answer large: each output is returned once, and errors repeat only the start of names.
+its length in 4 bytes. Sources: KServe's Open Inference Protocol, Triton's extension_binary_data. A request cannot make
+an answer large: each output is returned once, and errors repeat only the start of names.
 """
 
 import json

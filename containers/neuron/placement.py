@@ -40,11 +40,7 @@ class ServerSettings:
 
     @classmethod
     def load(cls, file: Path) -> "ServerSettings":
-        return cls.from_json(file.read_text("utf-8"))
-
-    @classmethod
-    def from_json(cls, text: str) -> "ServerSettings":
-        values = json.loads(text)
+        values = json.loads(file.read_text("utf-8"))
         return cls(**{**values, "preferred_batch_sizes": tuple(values["preferred_batch_sizes"])})
 
 
@@ -96,10 +92,7 @@ def groups(cores: Sequence[int], pipeline_cores: int) -> list[list[int]]:
 
 
 def variables(group: Sequence[int], placement: str) -> dict[str, str]:
-    """Returns a worker's own variables; none for a worker without cores.
-
-    Sets NEURON_RT_NUM_CORES too, because an inherited value could contradict NEURON_RT_VISIBLE_CORES.
-    """
+    """Returns a worker's own variables. An inherited count could contradict its visible cores, so both are set."""
     if not group:
         return {}
     consecutive = list(group) == list(range(group[0], group[-1] + 1))

@@ -3,9 +3,8 @@
 Stacks on ECS request the metrics; SageMaker has its own. Workers report to the launcher, which prints the requests of
 all workers as one number: the service scales by requests per task.
 
-A latency is the time in the worker from the whole request to its answer. A worker reports at most 100 latencies per
-minute: the middle of each of 100 equal shares, so a percentile up to the 99th is within 0.5 % of its rank. A minute
-without requests reports 0 requests and no latency.
+A latency is the time in the worker from the whole request to its answer. A worker reports at most 100 of them: the
+middle of each of 100 equal shares, so a percentile up to the 99th is within 0.5 % of its rank.
 """
 
 import asyncio

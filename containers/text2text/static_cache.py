@@ -43,10 +43,7 @@ class Program(Protocol):
     def source(self) -> int: ...
 
     def encode(self, token_ids: Tokens, mask: Tokens, start: int) -> None:
-        """Begins to read the sources, [rows, source] each, without waiting for the end. The first step takes `start`.
-
-        Neither argument is kept.
-        """
+        """Begins to read the sources, [rows, source] each, and does not wait. The first step takes `start`."""
 
     def decode(self) -> Tokens:
         """Takes the next `TOKENS_PER_LAUNCH` steps and returns their tokens, [rows, TOKENS_PER_LAUNCH]."""

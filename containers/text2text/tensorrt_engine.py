@@ -2,10 +2,9 @@
 
     encoder.7.5.plan, decoder.7.5.plan   built for compute capability 7.5; a folder may hold those of several GPUs
 
-A request is one upload, one launch of the encoder, and one launch and download per `TOKENS_PER_LAUNCH` tokens, to look
-for the end. In between nothing leaves the GPU: a step's `next_tokens` and `next_position` are the next step's inputs,
-and each step reads one of two caches and writes the other. Both launches are CUDA graphs, captured when the engine is
-loaded. Not tested on a GPU.
+A request is one upload, one launch of the encoder, and one launch and download per `TOKENS_PER_LAUNCH` tokens. In
+between nothing leaves the GPU: each step's outputs are the next one's inputs. Both launches are CUDA graphs, captured
+when the engine is loaded. Not tested on a GPU.
 """
 
 from pathlib import Path
@@ -37,8 +36,7 @@ def load(folder: Path, device: int = 0) -> StaticEngine:
 class Memory:
     """Addresses that all programs share, one at a time, each large enough for the largest batch.
 
-    `inputs` is uploaded at once, from pinned memory of the same layout: position, tokens, sources and their mask. The
-    odd steps of a launch read the memory that the even ones write, and vice versa.
+    `inputs` is uploaded at once: position, tokens, sources and their mask. Odd steps read what even ones write.
     """
 
     def __init__(self, cuda: Cuda, encoder: Plan, decoder: Plan) -> None:

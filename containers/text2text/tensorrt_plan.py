@@ -90,12 +90,9 @@ class Cuda:
         self._call(self._runtime.cudaMemsetAsync(address, 0, size, self._stream))
 
     def capture(self, work: Callable[[], None]) -> Any:
-        """Returns a CUDA graph of everything that `work` sends to the stream, for `launch`.
-
-        It runs once before: TensorRT prepares a context's shapes in its first run, which cannot be captured.
-        """
+        """Returns a CUDA graph of everything that `work` sends to the stream, for `launch`."""
         runtime = self._runtime
-        work()
+        work()  # TensorRT prepares a context's shapes in its first run, which cannot be captured
         self.wait()
         mode = runtime.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
         self._call(runtime.cudaStreamBeginCapture(self._stream, mode))
@@ -169,8 +166,7 @@ class Plan:
     def context(self, shapes: Mapping[str, Shape], activations: int | None = None) -> "Context":
         """Returns a context at these shapes, in the first profile that was built for them. Raises `PlanRefused`.
 
-        `activations` is the address of memory that is shared with other contexts; else the context has its own. Several
-        contexts may share a profile, which TensorRT allows from 10.0 on (its `kPROFILE_SHARING_0806`).
+        `activations` is the address of memory that is shared with other contexts; else the context has its own.
         """
         index = next((i for i, profile in enumerate(self._profiles) if _fits(profile, shapes)), None)
         if index is None:

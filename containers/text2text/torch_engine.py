@@ -111,7 +111,7 @@ class TorchProgram:
         return cast(Step, self._decoder(tokens, position, self._cross_bias, self._cross, past))
 
     def _captured(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Returns `work` as a CUDA graph, which runs it again over the same memory; on CPU as it is."""
+        """Returns `work` as a CUDA graph, which runs it again over the same memory; unchanged on CPU."""
         if self._device.type != "cuda":
             return work
         make_stream: Any = torch.cuda.Stream

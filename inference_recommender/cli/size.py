@@ -35,8 +35,7 @@ from workloads import (
 )
 from workloads.files import from_here
 
-NO_CANDIDATE = 1
-NO_PRICE = 1
+NO_CANDIDATE = NO_PRICE = 1
 DEFAULT_REGION = "us-east-1"
 """The region of a batch's prices."""
 OF_A_FLEET = ("peak_invocations_per_minute", "latency_limit_ms")

@@ -18,10 +18,7 @@ COLUMNS = (
     ("rows_per_execution", "rows in a batch", ",.3g"),
     ("requests", "requests", ",d"),
 )
-NOTE = (
-    "Means per request inside Triton, from its counters. A request takes as long to compute as its batch. "
-    "docs/capacity.md, Waiting and computing, has advice."
-)
+NOTE = "Means per request inside Triton. A request takes as long to compute as its batch. Advice: docs/capacity.md."
 
 
 def queue_table(measured: Sequence[Measurement]) -> Table | None:

@@ -126,7 +126,6 @@ def simulation_document(name: str, done: CompletedSimulation, inputs: FolderInpu
             "trace begins": load.start.isoformat(),
             "hosting": HOSTS[case.timing.hosts],
             "times": ", ".join(f"{name} {value:g}" for name, value in timing.items() if isinstance(value, int | float)),
-            "length": f"{case.minutes:,} minutes",
             "seeds": f"{done.seeds:,}, the first is {first:,}",
             "simulated at": now.isoformat(timespec="seconds"),
             "instance type": done.service.candidate.instance_type,

@@ -29,12 +29,7 @@ CATALOGUE = (
 
 
 def fleet_report(
-    candidates: Sequence[Candidate],
-    chosen: Candidate | None,
-    demand: Demand,
-    cautions: Sequence[str],
-    *,
-    explain: bool,
+    candidates: Sequence[Candidate], chosen: Candidate | None, demand: Demand, cautions: Sequence[str], *, explain: bool
 ) -> Report:
     """Returns the candidates for a demand. `explain` adds the source of each price."""
     limit = "" if demand.model_latency_ms is None else f" within {demand.model_latency_ms:g} ms"

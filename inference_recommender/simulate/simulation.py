@@ -28,13 +28,7 @@ from inference_recommender.capacity.statistics import Floats
 from inference_recommender.simulate.curve import LatencyCurve
 from inference_recommender.simulate.instances import EcsFleet, SimulatedFleet
 from inference_recommender.simulate.policy import Policy, Timing, TrafficLoad
-from inference_recommender.simulate.tracking import (
-    MINUTE_S,
-    Cooldowns,
-    ScalingSchedule,
-    TrackingAlarms,
-    instances_for,
-)
+from inference_recommender.simulate.tracking import MINUTE_S, Cooldowns, ScalingSchedule, TrackingAlarms, instances_for
 from workloads import ScheduledMinimum, UsageError
 
 LONGEST_WAIT_S = 60.0

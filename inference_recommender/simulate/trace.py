@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from aws_api.session import AwsSession
 
 Fill = Literal["zero", "last"]
-FEWEST_LINES = 2
 GAPS_SHOWN = 5
 EXAMPLE = "A line is a time and requests per second: 2026-11-22T13:00:00Z,41.5"
 LONGEST_MINUTES = 2 * 366 * 24 * 60
@@ -107,9 +106,9 @@ def _lines(file: str, text: str) -> list[_Line]:
         if rate < 0:
             raise UsageError(f"{file}:{number}: got {rate:g} requests per second; a rate cannot be negative.")
         found.append(_Line(number=number, at_s=at_s, zone=zone, rate=rate))
-    if len(found) < FEWEST_LINES:
+    if len(found) < 2:
         had = "no line" if not found else "one line"
-        raise UsageError(f"{file}: has {had} with a rate; a trace needs at least {FEWEST_LINES}. {EXAMPLE}.")
+        raise UsageError(f"{file}: has {had} with a rate; a trace needs at least 2. {EXAMPLE}.")
     return found
 
 

@@ -1,9 +1,5 @@
 """The shards of a batch from its rows per second, the cost of a run, and the saving against another fleet.
 
-    duration of a run    = rows / (shards · rows per second) + mean time to load the models
-    cost of a run        = shards · price of an instance · duration
-    cost per million     = price of an instance / (rows per second · 3600) · 10⁶
-
 Shards are sized as an endpoint's instances. A throughput is the mean of the batch program's reports, one for each shard
 of a run. A file may also state one:
 

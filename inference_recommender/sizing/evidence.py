@@ -21,7 +21,6 @@ from workloads.errors import InvalidDocument
 ON_EXISTING = (
     "The response does not name the instances of the existing endpoint. Its capacity counts as that of one instance."
 )
-
 UNFINISHED = "The job's Status is {status}: untested configurations are missing, and its rates may be too low."
 RESULTS = ("EndpointPerformances", "InferenceRecommendations")
 LONGEST_INVOCATION_MS = 60_000

@@ -1,12 +1,8 @@
 """Judges one measurement: whether an instance meets the objective, at which rate, and by which method. Pure.
 
-Callers do not wait for each other's answers, so open arrivals size a fleet:
-
-    open-loop     an open-loop search measured it, or a lower bound of it
-    estimate      from the closed-loop records (`capacity.flow_equivalent`)
-    closed-loop   neither was possible: the rate is a job's MaxInvocations, of users who wait for their answers
-
-Probes that contradict the estimate leave no verdict: the run is inconclusive.
+Callers do not wait for each other's answers, so open arrivals size a fleet: an open-loop search or its lower bound, or
+an estimate from the closed-loop records. Without both the rate is a job's MaxInvocations, of users who wait. Probes
+that contradict the estimate leave no verdict: the run is inconclusive.
 
 A percentile is judged by the load generator's records or by the endpoint's ModelLatency in CloudWatch. AWS documents no
 percentile for the ModelLatency in a job's response. If only that is known, the verdict is "unverified".

@@ -60,23 +60,6 @@ def batches(server: TritonServer) -> Counter[int]:
     return Counter({entry["batch_size"]: entry["compute_infer"]["count"] for entry in entries})
 
 
-def test_json(triton: TritonServer, generator: TextGenerator) -> None:
-    status, answer = post_json(triton, "running shoes")
-    assert status == 200
-    assert answer == {
-        "model_name": "tiny",
-        "model_version": "1",
-        "outputs": [
-            {
-                "name": "CORRECTED",
-                "datatype": "BYTES",
-                "shape": [1, 1],
-                "data": [expected(generator, ["running shoes"])[0].decode()],
-            }
-        ],
-    }
-
-
 def test_several_rows_in_one_request(triton: TritonServer, generator: TextGenerator) -> None:
     rows = make_texts(8)
     status, answer = post_json(triton, *rows)

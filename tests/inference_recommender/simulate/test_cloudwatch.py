@@ -1,6 +1,7 @@
 """An endpoint's recorded invocations from CloudWatch: in pages, by variant, without the empty minutes."""
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -21,27 +22,16 @@ class RecordedAccount(AwsSession):
 
     def __init__(self, *sums: dict[int, float]) -> None:
         keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "us-east-1"}
-        self.clients: dict[str, Any] = {name: boto3.client(name, **keys) for name in ("sagemaker", "cloudwatch")}  # type: ignore[call-overload]
-        stubs = {name: Stubber(client) for name, client in self.clients.items()}
+        cloudwatch = boto3.client("cloudwatch", **keys)  # type: ignore[call-overload]
         variants = [{"VariantName": f"v{number}"} for number in range(len(sums))]
-        described = {
-            "EndpointName": "shop",
-            "EndpointArn": "arn:aws:sagemaker:us-east-1:123456789012:endpoint/shop",
-            "EndpointConfigName": "shop",
-            "ProductionVariants": variants,
-            "EndpointStatus": "InService",
-            "CreationTime": START,
-            "LastModifiedTime": START,
-        }
-        stubs["sagemaker"].add_response("describe_endpoint", described)
+        sagemaker = SimpleNamespace(describe_endpoint=lambda **_: {"ProductionVariants": variants})
+        self.clients: dict[str, Any] = {"sagemaker": sagemaker, "cloudwatch": cloudwatch}
+        stub = Stubber(cloudwatch)
         for page, minutes in enumerate(sums):
             times = [START + timedelta(minutes=minute) for minute in minutes]
             answer: dict[str, Any] = {"MetricDataResults": [{"Timestamps": times, "Values": list(minutes.values())}]}
-            if page + 1 < len(sums):
-                answer["NextToken"] = "more"
-            stubs["cloudwatch"].add_response("get_metric_data", answer)
-        for stub in stubs.values():
-            stub.activate()
+            stub.add_response("get_metric_data", answer | ({"NextToken": "more"} if page + 1 < len(sums) else {}))
+        stub.activate()
 
     def client(self, service: str) -> Any:
         return self.clients[service]

@@ -16,15 +16,8 @@ OF_USERS = "This is the rate of closed-loop users, who wait for their answers. O
 
 def measurement(rate: float | None = 13_000, latency: float | None = 42.0, **fields: object) -> Measurement:
     """Returns a job's figures: without a documented percentile or a time series."""
-    return Measurement.model_validate(
-        {
-            "instance_type": "ml.g5.xlarge",
-            "endpoint_name": "e",
-            "max_invocations_per_minute": rate,
-            "model_latency_ms": latency,
-            **fields,
-        }
-    )
+    members = {"instance_type": "ml.g5.xlarge", "max_invocations_per_minute": rate, "model_latency_ms": latency}
+    return Measurement.model_validate({"endpoint_name": "e", **members, **fields})
 
 
 def searched(rate: float | None = 13_000, **fields: object) -> Measurement:
@@ -62,16 +55,8 @@ def job(*results: dict[str, Any], **keys: Any) -> Evidence:
 
 def batch_report(file: Path, **changes: object) -> Path:
     """Writes the report of a shard on the stack: 100,000 rows at 4,000 per second, with `changes`."""
-    values: dict[str, object] = {
-        "rows": 100_000,
-        "answered": 100_000,
-        "bad": 0,
-        "bad_share": 0.0,
-        "load_seconds": 20.0,
-        "rows_per_second": 4000.0,
-        "archive_sha256": ARCHIVE,
-        "stack": "DuplicatesStack",
-    }
+    rows = {"rows": 100_000, "answered": 100_000, "bad": 0, "bad_share": 0.0, "rows_per_second": 4000.0}
+    values = {**rows, "load_seconds": 20.0, "archive_sha256": ARCHIVE, "stack": "DuplicatesStack"}
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps({**values, **changes}))
     return file

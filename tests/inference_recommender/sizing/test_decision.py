@@ -107,24 +107,14 @@ def probe(rate: float, latency_ms: float | None) -> dict[str, Any]:
             (True, True, "closed-loop", 3),
             f"Latency is not judged, because there is no objective: 42 ms at 13,000 invocations/min. {OF_USERS}",
         ),
-        (
-            measurement(rate=None),
-            DEMAND,
-            (False, True, "closed-loop", None),
-            "The job reported no capacity.",
-        ),
+        (measurement(rate=None), DEMAND, (False, True, "closed-loop", None), "The job reported no capacity."),
         (
             measurement(rate=1e-320),
             DEMAND,
             (False, True, "closed-loop", None),
             "The job reported 9.99989e-321 invocations/min, which is no load.",
         ),
-        (
-            measurement(failure_reason="Out of memory."),
-            DEMAND,
-            (False, True, "closed-loop", None),
-            "Out of memory.",
-        ),
+        (measurement(failure_reason="Out of memory."), DEMAND, (False, True, "closed-loop", None), "Out of memory."),
     ],
 )
 def test_a_measurement_is_judged_and_sized(

@@ -116,10 +116,7 @@ def test_refresh_reads_all_pages_and_sizes_with_the_new_prices(
     assert json.loads(shown.out)["recommended"]["cost_per_hour_usd"] == 0.26
     written = Catalogue.from_json(catalogue_file)
     listing = written.regions["eu-west-1"]["ml.c5.xlarge"]
-    assert (listing.usd_per_hour, listing.source) == (
-        0.26,
-        "AWS Price List API, AmazonSageMaker Hosting, on demand",
-    )
+    assert (listing.usd_per_hour, listing.source) == (0.26, "AWS Price List API, AmazonSageMaker Hosting, on demand")
     assert written.regions["us-east-1"] == before
 
 

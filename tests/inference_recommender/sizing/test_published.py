@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from inference_recommender.__main__ import main
-from inference_recommender.capacity.probe import Capacity
-from tests.builders import a_measurement, a_run_folder
 
 FIGURES = Path(__file__).parent / "goldens" / "published_bert_large.json"
 PUBLISHED = {
@@ -60,28 +58,3 @@ def test_the_published_costs_of_bert_base_on_inferentia(variant: str, capsys: py
     (found,) = [one for one in json.loads(capsys.readouterr().out)["candidates"] if one["variant"] == variant]
     assert found["instance_count"] == 1
     assert round(found["cost_per_million_invocations_usd"], 3) == cost
-
-
-def test_sixteen_thousand_requests_a_second_are_sized_from_a_rate_beyond_a_jobs_limit(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The load of 960,000 a minute and a fifth more, over 120,000 of one instance, is 9.6."""
-    found = Capacity(
-        invocations_per_minute=120_000.0,
-        interval=(115_000.0, 125_000.0),
-        latency_ms=9.1,
-        percentile="P99",
-        limit_ms=10.0,
-        reason="resolved",
-    )
-    measured = a_measurement(None, instance_type="inf1.6xlarge", open_loop=found)
-    run = a_run_folder(tmp_path / "run", measured, workload="query_intent").path
-    source = ["size", "--from", str(run), "--region", "us-east-1"]
-    assert main([*source, "--json"]) == 0
-    fleet = json.loads(capsys.readouterr().out)["recommended"]
-    assert (fleet["instance_type"], fleet["instance_count"], fleet["capacity_basis"]) == (
-        "inf1.6xlarge",
-        10,
-        "open-loop",
-    )
-    assert fleet["cost_per_hour_usd"] == pytest.approx(11.8)

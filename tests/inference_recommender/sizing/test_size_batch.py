@@ -146,10 +146,7 @@ def test_a_type_without_a_price_is_sized_and_its_cost_has_a_reason(
             {"bad_share": 0.02},
             "2.0% of the rows are bad, more than max_bad_share 0.01. Correct the input and measure again.",
         ),
-        (
-            {"rows": 0, "rows_per_second": None},
-            "no report of a run that answered any row. Give those of a whole run.",
-        ),
+        ({"rows": 0, "rows_per_second": None}, "no report of a run that answered any row. Give those of a whole run."),
         (
             {"archive_sha256": None},
             "archive_sha256: is null, because the model was a folder. Run the batch with the archive that is deployed: "

@@ -12,10 +12,10 @@ import pytest
 from inference_recommender.__main__ import main
 from inference_recommender.measurement import measurements
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.sizing.decision import Evidence, decide, size_candidates
+from inference_recommender.sizing.decision import Evidence, size_candidates
 from inference_recommender.sizing.evidence import described_job
 from inference_recommender.sizing.fleet import Demand
-from tests.builders import a_measurement, a_provenance
+from tests.builders import a_measurement
 from tests.inference_recommender.api import SERIES, description, endpoint, recommendation
 from tests.inference_recommender.sizing.builders import OF_USERS, job, job_result, job_text
 from workloads import ROOT, Candidate, Sizing, load_workload
@@ -197,15 +197,6 @@ def test_a_run_brings_its_objective_its_peak_and_its_headroom(
     assert found["recommended"]["instance_count"] == math.ceil(240_000 * 1.2 / rate)
     exact = run_size(capsys, run_folder.path, *PEAK, *EXACT)[1]
     assert exact["recommended"]["instance_count"] == math.ceil(30_000 / rate)
-
-
-def test_a_run_measured_on_this_machine_has_a_caution(
-    run_folder: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    provenance = a_provenance(machine="a laptop")
-    run_folder.keep_recommendation(decide(run_folder.workload(), "0" * 64, run_folder.measurements(), provenance))
-    err = run_size(capsys, run_folder.path)[2]
-    assert err == ON_A_LAPTOP
 
 
 def test_an_experiment_is_sized_by_variant(run_folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,16 +43,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             ("--from", "job.json", *PEAK, "--set", "sizing.headroom=-1"),
             "--set sizing: headroom: got -1. Input should be greater than or equal to 0.",
         ),
-        (
-            ("--from", "job.json", *PEAK, "--set", "headroom=1"),
-            "--set: got 'headroom=1'. Allowed: sizing.KEY=VALUE.",
-        ),
+        (("--from", "job.json", *PEAK, "--set", "headroom=1"), "--set: got 'headroom=1'. Allowed: sizing.KEY=VALUE."),
         (("--from", "job.json", *PEAK, "--recommend"), "--recommend: is only for a batch's reports or a rate."),
         (("--from", "rate.json", *PEAK), "--peak-invocations-per-minute: is only for a job, a run or a search."),
-        (
-            ("--from", "rate.json"),
-            "--workload: is missing. A batch's shards follow from the objective of a workload.",
-        ),
+        (("--from", "rate.json"), "--workload: is missing. A batch's shards follow from the objective of a workload."),
         (
             ("--from", "rate.json", "--workload", "duplicates", "--baseline", "rate.json"),
             "--baseline: names no instance type. Give it as --baseline TYPE=PATH.",
@@ -72,10 +66,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "--from: was measured on the archive dddddddddddd…, which is none of this machine's builds. Build it, or "
             "measure the archive that is built.",
         ),
-        (
-            ("--from", "gone.json", *PEAK),
-            GONE,
-        ),
+        (("--from", "gone.json", *PEAK), GONE),
     ],
 )
 def test_options_that_do_not_fit_the_evidence_are_refused(
@@ -99,10 +90,7 @@ def test_options_that_do_not_fit_the_evidence_are_refused(
             '{"Status": "FAILED", "FailureReason": "No capacity."}',
             "it has no InferenceRecommendations. Its Status is FAILED. No capacity",
         ),
-        (
-            '{"InferenceRecommendations": [{"Metrics": {}}]}',
-            "it is damaged (KeyError: 'EndpointConfiguration')",
-        ),
+        ('{"InferenceRecommendations": [{"Metrics": {}}]}', "it is damaged (KeyError: 'EndpointConfiguration')"),
         (
             '{"InferenceRecommendations": [{"EndpointConfiguration": {"EndpointName": "e"}, "Metrics": '
             '{"ModelLatency": "slow"}}]}',

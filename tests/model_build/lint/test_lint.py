@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model_build.lint.check import lint
-from model_build.lint.finding import Finding
+from model_build.lint.finding import Finding, RuntimeContext
 from model_build.lint.lint_command import render
-from model_build.lint.runtime_context import RuntimeContext
 from model_build.plan import BuildPlan, plan
 from model_build.triton import repository
 from tests.containers.hostile_archives import leaves_the_folder
