@@ -1,4 +1,4 @@
-"""A running account: what its owner's tools need works, and what others could reach or read is closed."""
+"""A running account: its owner's tools work, and other users and web pages can neither reach nor read it."""
 
 import http.client
 import stat
@@ -64,11 +64,6 @@ def test_the_secret_is_in_no_command_line_no_childs_environment_and_no_log(
         assert secret not in process.environ().values()
     logs = [account.log_file, *account.log_file.parent.glob("logs/*")]
     assert not [log for log in logs if secret in log.read_text("utf-8", "replace")]
-
-
-def test_the_exports_file_has_what_was_printed(account: LocalAccount) -> None:
-    exported = (account.log_file.parent / "exports").read_text()
-    assert all(f"export {name}={value}\n" in exported for name, value in account.environment.items())
 
 
 @pytest.mark.parametrize(

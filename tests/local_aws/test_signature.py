@@ -1,4 +1,4 @@
-"""The signatures that botocore makes are verified, whatever the service's protocol; what is malformed is refused."""
+"""The signatures that botocore makes are verified, whatever the service's protocol; malformed ones are refused."""
 
 import hashlib
 import time
@@ -78,7 +78,7 @@ def test_an_upload_in_chunks_of_unknown_hash_is_verified_by_its_headers() -> Non
         RequestSignature.read(changed).check(changed, SECRET, hashlib.sha256(body).hexdigest(), time.time())
 
     checked(lambda headers: None)
-    # Whoever claims that a body was not hashed has to have signed that claim.
+    # The claim that a body was not hashed must be signed.
     with pytest.raises(RequestRefused, match="was not signed"):
         checked(lambda headers: headers.update({"x-amz-content-sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER"}))
 
@@ -105,6 +105,8 @@ def test_what_is_no_signature_is_refused(target: str, headers: dict[str, str], c
     with pytest.raises(RequestRefused) as refused:
         RequestSignature.read(ReceivedRequest(method="GET", target=target, headers={"host": "localhost", **headers}))
     assert refused.value.code == code
+    if "AWSAccessKeyId" in target:
+        assert refused.value.message.endswith("presign with signature_version='s3v4'.")
 
 
 @pytest.mark.parametrize("signed", ["x-amz-date", "host;x-not-sent"])

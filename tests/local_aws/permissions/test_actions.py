@@ -113,7 +113,7 @@ def test_every_resource_has_a_format_that_the_reference_tells() -> None:
         resource = resource.replace("{taskDefinition}", "family:1").replace("{CopySource}", "bucket/key")
         sample = re.sub(r"\{[A-Za-z.]+\}", "x", resource.replace("{account}", "123456789012"))
         known = [re.sub(r"\\\$\\\{\w+\\\}", ".*", re.escape(each.replace("${Partition}", "aws"))) for each in formats]
-        # CloudWatch Logs names the streams of a group in its refusals, also for what is done to a group.
+        # CloudWatch Logs names the streams of a group in its refusals, also for operations on a group.
         ends = ("", "(:log-stream:)?") if service == "logs" else ("",)
         assert any(re.fullmatch(each + end, sample) for each in known for end in ends), (action, sample, list(formats))
 
@@ -126,13 +126,7 @@ OF_S3: list[tuple[str, dict[str, Any], list[str]]] = [
     ("GetObject", {"Key": "k", "VersionId": "v"}, ["s3:GetObjectVersion bucket/k"]),
     ("ListObjectsV2", {"Prefix": "p"}, ["s3:ListBucket bucket"]),
     ("PutObject", {"Key": "k", "Body": b"x"}, ["s3:PutObject bucket/k"]),
-    (
-        "PutObject",
-        {"Key": "k", "Body": b"x", "Tagging": "a=b"},
-        ["s3:PutObject bucket/k", "s3:PutObjectTagging bucket/k"],
-    ),
-    ("CreateMultipartUpload", {"Key": "k"}, ["s3:PutObject bucket/k"]),
-    ("AbortMultipartUpload", {"Key": "k", "UploadId": "u"}, ["s3:AbortMultipartUpload bucket/k"]),
+    ("PutObject", {"Key": "k", "Tagging": "a=b"}, ["s3:PutObject bucket/k", "s3:PutObjectTagging bucket/k"]),
     (
         "CopyObject",
         {"Key": "k", "CopySource": {"Bucket": "other", "Key": "k", "VersionId": "v"}},

@@ -20,7 +20,7 @@ def iam(client: Callable[[str], Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def role(iam: Any) -> Iterator[str]:
-    """May read a bucket's models, from one region alone, and may delete nothing."""
+    """May read a bucket's models, from one region only, and may delete nothing."""
     arn: str = iam.create_role(Path="/ops/", RoleName="simulated", AssumeRolePolicyDocument=TRUST)["Role"]["Arn"]
     statements = [
         {"Effect": "Allow", "Action": "s3:Get*", "Resource": MODELS},
@@ -56,14 +56,6 @@ def test_each_action_is_answered_for_each_resource(iam: Any, role: str) -> None:
         ("s3:DeleteObject", files[1], "explicitDeny"),
     ]
     assert decisions(iam, role, "s3:GetObject") == [("s3:GetObject", "*", "implicitDeny")]
-
-
-def test_a_condition_sees_the_context_entries(iam: Any, role: str) -> None:
-    entry = {"ContextKeyName": "aws:RequestedRegion", "ContextKeyType": "string"}
-    for region, decision in (("eu-west-1", "allowed"), ("us-east-1", "implicitDeny")):
-        entries = [{**entry, "ContextKeyValues": [region]}]
-        told = decisions(iam, role, "ec2:DescribeVpcs", ContextEntries=entries)
-        assert told == [("ec2:DescribeVpcs", "*", decision)]
 
 
 @pytest.mark.parametrize(

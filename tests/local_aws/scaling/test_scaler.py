@@ -49,14 +49,6 @@ def test_a_cooldown_begins_when_the_change_is_complete() -> None:
     assert scaled.instances.asked == [2, 3]
 
 
-def test_a_scale_in_waits_for_the_cooldown_of_the_one_before_and_a_scale_out_ends_it() -> None:
-    scaled = Scaled(10, ScaleInCooldown=1200, ScaleOutCooldown=0)
-    assert scaled.pass_minutes(*[80] * 15)[-1] == 8
-    assert scaled.pass_minutes(*[50] * 15)[-1] == 8, "the cooldown"
-    assert scaled.pass_minutes(*[120] * 3)[-1] == 10
-    assert scaled.pass_minutes(*[80] * 15)[-1] == 8, "a quarter of an hour later, although the cooldown had not ended"
-
-
 def test_with_no_traffic_there_is_no_datapoint_and_nothing_is_removed() -> None:
     scaled = Scaled(5)
     assert scaled.pass_minutes(*[90] * 20, *[None] * 30)[-1] == 5
@@ -95,7 +87,7 @@ def test_a_scheduled_minimum_acts_in_its_minute_whatever_the_cooldowns() -> None
     assert scaled.pass_minutes(*[95] * 5) == [3, 3, 3, 3, 6], "00:05:02 in UTC"
     (activity,) = scaled.activities()
     assert activity["Cause"] == "scheduled action name Morning was triggered and minimum capacity was set to 6"
-    assert scaled.pass_minutes(*[50] * 15)[-1] == 6, "the policy goes on within the new bounds"
+    assert scaled.pass_minutes(*[50] * 15)[-1] == 6, "the policy acts within the new bounds"
 
 
 def test_an_activity_tells_its_cause_and_its_end() -> None:
