@@ -70,7 +70,7 @@ def test_a_missing_bucket_is_made_only_where_that_is_wanted(aws: AwsSession, tmp
 def test_a_download_that_broke_off_again_and_again_is_unreachable(
     aws: AwsSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = IncompleteReadError(actual_bytes=1, expected_bytes=2)
+    broken: Any = IncompleteReadError(actual_bytes=1, expected_bytes=2)
 
     def download_file(*_: Any, **__: Any) -> None:
         raise RetriesExceededError(broken)
