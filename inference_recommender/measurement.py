@@ -119,18 +119,14 @@ def results(
 ) -> Iterator[Mapping[str, Any]]:
     """Yields every result of the job in one shape, each with its EndpointConfiguration; a test may come twice."""
     for performance in describe.get("EndpointPerformances", []):
-        yield {"Metrics": performance["Metrics"], "EndpointConfiguration": _of_existing(performance, deployed)}
+        name = performance["EndpointInfo"].get("EndpointName")
+        is_deployed = deployed is not None and name in (None, deployed["EndpointName"])
+        endpoint = deployed if is_deployed else {"EndpointName": name or "the endpoint"}
+        yield {"Metrics": performance["Metrics"], "EndpointConfiguration": endpoint}
     yield from describe.get("InferenceRecommendations", [])
     for number, step in enumerate(steps, start=1):
         if benchmark := step.get("InferenceBenchmark"):
             yield _of_step(step["Status"], benchmark, number, deployed)
-
-
-def _of_existing(performance: Mapping[str, Any], deployed: Mapping[str, Any] | None) -> dict[str, Any]:
-    name = performance["EndpointInfo"].get("EndpointName")
-    if deployed is not None and name in (None, deployed["EndpointName"]):
-        return dict(deployed)
-    return {"EndpointName": name or "the endpoint"}
 
 
 def _of_step(

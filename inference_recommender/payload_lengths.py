@@ -85,9 +85,8 @@ def token_counts(counts: Sequence[int]) -> TokenCounts:
 
 
 def payload_lengths(tokenizer: PayloadTokenizer, rows: Sequence[Row]) -> PayloadLengths:
-    return PayloadLengths(
-        payloads=len(rows), max_input_tokens=tokenizer.limit, input_tokens=token_counts(tokenizer.count(rows))
-    )
+    counts = token_counts(tokenizer.count(rows))
+    return PayloadLengths(payloads=len(rows), max_input_tokens=tokenizer.limit, input_tokens=counts)
 
 
 def known_lengths(folder: WorkloadFolder, warn: Callable[[str], None]) -> PayloadLengths | None:

@@ -1,7 +1,5 @@
 """An account: moto's backends with the project's own in their places, and the processes that they start.
 
-moto's S3 gets bounds, and operations whose results moto would make up are rejected.
-
 Call `install` before the server's first request, because moto makes its backends on first use.
 """
 
@@ -51,7 +49,6 @@ REFUSED: Mapping[Any, Mapping[str, str]] = {
         "get_session_token": "GetSessionToken; use AssumeRole",
     },
 }
-"""By moto's class: the operation, and what cannot be done."""
 
 
 def _refusal(reason: str) -> Callable[[Any], NoReturn]:
@@ -62,7 +59,6 @@ def _refusal(reason: str) -> Callable[[Any], NoReturn]:
 
 
 MAX_STORED_BYTES = 16 << 30
-"""Bound of all objects of S3. moto keeps large ones in temporary files, which end with the account."""
 MAX_STORED_IN_MEMORY_BYTES = 2 << 30
 """Bound of the objects that moto keeps in memory, each less than `get_s3_default_key_buffer_size`."""
 
@@ -132,7 +128,6 @@ class Account:
         self.settings = settings
         self.calls = PermissionLog(settings.state / CALLS_FILE)
         self.environment: dict[str, str] = {}
-        """The account's exports for its own processes. The server fills them in."""
         self.host = ModelHost(
             account_id=settings.account_id,
             state=settings.state,

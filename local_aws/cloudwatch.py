@@ -86,7 +86,6 @@ def percentile(data: Iterable[Distribution], rank: float) -> float:
 
 Key = tuple[str, str, frozenset[tuple[str, str]]]
 MAX_DATA_POINTS = 86_400
-"""How many data of a metric are kept: a day of seconds. The oldest go."""
 
 
 def metric_key(namespace: str, name: str, dimensions: Sequence[Mapping[str, str]]) -> Key:

@@ -60,8 +60,8 @@ def gpu() -> str | None:
     """Returns the name of the first NVIDIA GPU that the driver's own program lists; None where there is none."""
     if (program := shutil.which("nvidia-smi")) is None:
         return None
-    asked = [program, "--query-gpu=name", "--format=csv,noheader"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    command = [program, "--query-gpu=name", "--format=csv,noheader"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     names = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     return names[0] if names and done.returncode == 0 else None
 

@@ -1,9 +1,8 @@
 """The outermost WSGI layer: it answers the account's owner only, and passes on whole, bounded, verified requests.
 
 It rejects web pages (an Origin, a page's Sec-Fetch-Site), a Host that is not this machine's loopback, moto's own API,
-and every request without a signature of one of the account's keys: the owner's, which is new at each start, a role's
-session from STS, or a user's from IAM. It reads a body only for a known key and within
-bounds. It logs only the first rejection of each kind, so that a caller cannot fill the log.
+and every request without a signature of a key: the owner's, a role's session from STS, or a user's from IAM. It reads a
+body only for a known key. It logs only the first rejection of each kind, so that a caller cannot fill the log.
 """
 
 import contextlib
@@ -68,12 +67,9 @@ def _backends(by_account: Any) -> list[Any]:
 
 
 MAX_BODY_BYTES = 1 << 30
-"""Limit of one request's body. Clients upload larger objects in parts."""
 MAX_HELD_BYTES = 2 << 30
-"""Limit of all bodies that are read or processed at once."""
 CHUNK_BYTES = 1 << 20
 SIGNATURE = "local_aws.signature"
-"""Key of a WSGI environment for the verified signature."""
 _SERVICE = "local_aws.service"
 
 WsgiApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -216,7 +212,6 @@ def _received(environ: Mapping[str, Any]) -> ReceivedRequest:
 
 
 def _content_length(environ: Mapping[str, Any]) -> int | None:
-    """Returns the body's length, None for a chunked one. Raises `RequestRefused`."""
     length, coding = environ.get("CONTENT_LENGTH") or "", environ.get("HTTP_TRANSFER_ENCODING")
     if coding is not None and (length or coding.strip().lower() != "chunked"):
         text = "Transfer-Encoding must be 'chunked' or absent, and cannot be sent with a Content-Length."

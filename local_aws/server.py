@@ -39,11 +39,8 @@ BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1
 class ConnectionLimits:
     connections: int = 256
     headers_s: float = 10.0
-    """Within which the request's line and headers have arrived."""
     request_s: float = 300.0
-    """Within which the body has arrived."""
     answer_s: float = 300.0
-    """Within which the caller has taken the answer."""
     rest_s: float = 2.0
     """How long bytes after the request are read and dropped, so that the caller sees the answer."""
 
@@ -192,7 +189,6 @@ def listening_sockets(port: int) -> list[socket.socket]:
 UNSET = ("AWS_PROFILE", "AWS_SESSION_TOKEN")
 """Variables that could direct a tool to another account."""
 ERROR_CHARACTERS = 1000
-"""Length of an unexpected error's text in an answer."""
 
 # moto would allow every web page's origin. It reads MOTO_DISABLE_GLOBAL_CORS into this when it is first imported.
 werkzeug_app.DISABLE_GLOBAL_CORS = True  # type: ignore[attr-defined]

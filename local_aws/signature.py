@@ -1,10 +1,8 @@
 """Reads and verifies the AWS Signature Version 4 of a request, in the Authorization header or in a presigned URL.
 
-The algorithm is botocore's own signer, run again over what arrived. Source:
+The algorithm is botocore's own signer, run again over what arrived. Signatures of an upload's single chunks are not
+verified, only that of the request that carries them. Source:
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
-
-The signatures of an upload's single chunks (STREAMING-AWS4-HMAC-SHA256-PAYLOAD) are not verified, only that of the
-request that carries them.
 """
 
 import hmac
@@ -22,9 +20,7 @@ from botocore.compat import HTTPHeaders
 from botocore.credentials import Credentials
 
 MAX_SKEW_S = 900
-"""Largest difference between the signer's clock and this one, as with S3."""
 MAX_EXPIRES_S = 604_800
-"""Longest lifetime of a presigned URL."""
 S3_SERVICES = frozenset({"s3", "s3express", "s3-outposts", "s3-object-lambda"})
 """Names in signatures whose paths are signed as they are sent, neither normalised nor encoded twice."""
 HOW_TO_SIGN = (
@@ -61,9 +57,7 @@ class ReceivedRequest:
 
     method: str
     target: str
-    """Path and query, as they were sent."""
     headers: Mapping[str, str]
-    """By name in lower case."""
 
     @cached_property
     def query(self) -> dict[str, str]:

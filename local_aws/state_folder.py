@@ -1,7 +1,4 @@
-"""The account's folder for logs, models, jobs and exports: one account at a time, private to its owner, and limited.
-
-The lock is the kernel's (flock), so it ends with the account.
-"""
+"""The account's folder: one account at a time (a lock of the kernel's), private to its owner, and limited."""
 
 import contextlib
 import fcntl
@@ -14,9 +11,7 @@ from typing import Self
 from workloads import Unavailable
 
 MAX_STATE_BYTES = 32 << 30
-"""Bound of the folder, above which no model and no job is started."""
 MIN_FREE_BYTES = 1 << 30
-"""The bytes that have to be left on the disk for a model or a job to be started."""
 
 LOCK = "lock"
 PRIVATE = 0o077

@@ -91,12 +91,8 @@ def _scope(node: onnx.NodeProto) -> str | None:
 def _name(node: onnx.NodeProto, module: str, weights: set[str], holders: set[str]) -> str:
     inside = f"{module}." if module else ""
     if node.op_type in PRODUCTS:
-        weight = next((value for value in node.input if value in weights and _is_parameter(value, inside)), None)
-        if weight is not None:
+        # The module's own weight, not one that the exporter merged from another or made up (val_7).
+        own = (each for each in node.input if each in weights and each.startswith(inside))
+        if (weight := next((each for each in own if inside or not each.startswith("val_")), None)) is not None:
             return str(weight).removesuffix(".weight")
     return f"{inside}{OWN}" if module in holders or not module else module
-
-
-def _is_parameter(weight: str, inside: str) -> bool:
-    """Tells whether a weight is the module's own, not merged from another by the exporter or made up (val_7)."""
-    return weight.startswith(inside) and (bool(inside) or not weight.startswith("val_"))

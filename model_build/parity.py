@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
+
 from model_build.metrics import Answered, ScoredAnswer, intervals, measure
 from model_build.progress import Progress
 from model_build.render import compared
@@ -64,7 +66,7 @@ def report(metrics: Sequence[str], comparisons: Sequence[ParityComparison]) -> P
     return ParityReport(
         examples=len(comparisons),
         identical_answers=sum(c.identical for c in comparisons),
-        max_logit_difference=_largest([c.max_logit_difference for c in comparisons]),
+        max_logit_difference=float(np.max([c.max_logit_difference for c in comparisons])),
         mean_logit_difference=sum(c.mean_logit_difference * c.logits for c in comparisons) / compared,
         original=({AGREEMENT: 1.0} if AGREEMENT in metrics else {}) | measure(metrics, original),
         compiled=({AGREEMENT: identical} if AGREEMENT in metrics else {}) | measure(metrics, compiled),
@@ -142,8 +144,3 @@ def _sentences(title: str, reasons: Sequence[str], mistakes: Sequence[tuple[str,
     heading = [f"The {len(shown)} worst of {len(mistakes)} examples:"] if shown else []
     listed = (f"- {reason}" for reason in reasons)
     return "\n".join([f"{title} evaluation.jsonl:", *listed, *heading, *shown, advice])
-
-
-def _largest(differences: Sequence[float]) -> float:
-    """Returns the largest difference, or NaN if there is one, which `max` may miss."""
-    return math.nan if any(map(math.isnan, differences)) else max(differences)

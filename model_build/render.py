@@ -95,7 +95,8 @@ def _parity(parity: Mapping[str, Any] | None) -> str:
             f"{parity['mean_logit_difference']:.3g} on average",
             "                      original  compiled" + ("  95 % interval" if intervals else ""),
             *(
-                f"{name.replace('_', ' '):<20}  {value:8.4f}  {compiled[name]:8.4f}{_interval(intervals.get(name))}"
+                f"{name.replace('_', ' '):<20}  {value:8.4f}  {compiled[name]:8.4f}"
+                + ("  {:.4f} to {:.4f}".format(*intervals[name]) if intervals.get(name) else "")
                 for name, value in original.items()
             ),
         ]
@@ -105,7 +106,3 @@ def _parity(parity: Mapping[str, Any] | None) -> str:
 def compared(metrics: Iterable[str]) -> str:
     """Returns the noun of the compared numbers, by the metrics of the task: vector or logit."""
     return "vector" if any(name.startswith("cosine_") for name in metrics) else "logit"
-
-
-def _interval(interval: Sequence[float] | None) -> str:
-    return f"  {interval[0]:.4f} to {interval[1]:.4f}" if interval else ""

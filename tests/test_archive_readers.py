@@ -19,7 +19,7 @@ from inference_recommender.measure import generator_entry
 from local_aws.sagemaker.model_host import unpack_model
 from model_build import archive
 from model_build.lint.check import lint
-from model_build.lint.runtime_context import RuntimeContext
+from model_build.lint.finding import RuntimeContext
 from model_build.remote import entry, fetch
 from tests.builders import an_artifact
 from tests.containers.hostile_archives import OUTSIDE, leaves_the_folder

@@ -4,9 +4,7 @@ The warm-up is left out (`levels.warm_up_s`). The rest is cut into blocks of tim
 The late share cannot fall with the load, so neighbours that say otherwise are pooled (`statistics.isotonic`). A level
 keeps the limit if its late share does, and if a percentile `MARGIN` over the limit can be excluded with 95 %
 confidence. The capacity is the rate at the highest such load, or at a lower one that carried clearly more. Its interval
-is a bootstrap of the blocks in each level (Künsch, Annals of Statistics 17, 1989; Efron and Tibshirani, 1993, 13.3).
-`sustained` does the same for a run at one load.
-"""
+is a bootstrap of the blocks in each level (Künsch, Annals of Statistics 17, 1989; Efron and Tibshirani, 1993, 13.3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,9 +28,8 @@ INTERVAL_S = 10.0
 """Seconds that a rate must be held to count as sustained."""
 MAX_ERROR_SHARE = 0.01
 """A level with a larger share of failures is no evidence."""
-RESAMPLES = 400
-CLEARLY = 3.0
-"""Standard errors by which the rate at a lower load must be higher to be the capacity."""
+RESAMPLES, CLEARLY = 400, 3.0
+"""Bootstrap samples, and standard errors by which the rate at a lower load must be higher to be the capacity."""
 
 
 class NeverSettled(Exception):
@@ -69,36 +66,26 @@ class _Level:
 
 
 def capacity(
-    finished_s: Floats, latencies_ms: Floats, succeeded: Bools, limit: Limit, end_s: float
+    finished_s: Floats, latencies_ms: Floats, succeeded: Bools, limit: Limit, end_s: float, *, one_load: bool = False
 ) -> SustainedLoad | None:
     """Returns the highest rate sustained within the limit, or else the load of lowest latency; None without evidence.
 
-    The arrays have an entry per request of closed-loop users, in order of finish, up to `end_s`. Raises `NeverSettled`.
+    The arrays have an entry per request of closed-loop users, in order of finish, up to `end_s`. `one_load`: the load
+    did not change, such as arrivals at a fixed rate. Raises `NeverSettled`.
     """
     if end_s <= 0 or not len(finished_s):
         return None
-    whole = blocks(finished_s, latencies_ms, succeeded, 0.0, end_s)
-    warm_up = warm_up_s(finished_s, latencies_ms, first_load_s(whole))
-    if end_s - (warm_up or 0.0) < whole.block_s:
+    run = blocks(finished_s, latencies_ms, succeeded, 0.0, end_s)
+    warm_up = warm_up_s(finished_s, latencies_ms, end_s if one_load else first_load_s(run))
+    if end_s - (warm_up or 0.0) < run.block_s:
         raise NeverSettled
-    run = blocks(finished_s, latencies_ms, succeeded, warm_up, end_s) if warm_up else whole
-    enough_s = min(INTERVAL_S, end_s - float(run.start_s[0]))
-    members = load_levels(run.load, run.invocations, run.block_s, enough_s, samples_needed(limit.percentile))
+    if warm_up:
+        run = blocks(finished_s, latencies_ms, succeeded, warm_up, end_s)
+    enough_s, needed = min(INTERVAL_S, end_s - float(run.start_s[0])), samples_needed(limit.percentile)
+    members = load_levels(run.load, run.invocations, run.block_s, enough_s, needed)
+    if one_load:
+        members = [np.arange(len(run.load))]
     return _best(run, [_level(run, each, latencies_ms, succeeded, limit) for each in members], limit, warm_up)
-
-
-def sustained(
-    finished_s: Floats, latencies_ms: Floats, succeeded: Bools, limit: Limit, end_s: float
-) -> SustainedLoad | None:
-    """Returns the same as `capacity`, for a run at one load throughout, such as arrivals at a fixed rate."""
-    if end_s <= 0 or not len(finished_s):
-        return None
-    warm_up = warm_up_s(finished_s, latencies_ms, end_s)
-    if warm_up is not None and warm_up >= end_s:
-        raise NeverSettled
-    run = blocks(finished_s, latencies_ms, succeeded, warm_up or 0.0, end_s)
-    level = _level(run, np.arange(len(run.load)), latencies_ms, succeeded, limit)
-    return _best(run, [level], limit, warm_up)
 
 
 def _level(run: Blocks, members: Indices, latencies_ms: Floats, succeeded: Bools, limit: Limit) -> _Level | None:

@@ -4,10 +4,9 @@ Capacity is compared by its ratio, with an interval from the two 95 % intervals 
 recovery (Donner and Zou, Statistical Methods in Medical Research 21, 2012): in logarithms, the ratio's distance to its
 upper end is the root of the sum of the squares of the candidate's to its upper and the baseline's to its lower end.
 
-Latency at the objective's percentile is compared at equal load: for every number of users at which both runs have
-periods and the baseline kept its limit, the difference of the mean logarithms; these are averaged, weighted by the
-inverse of their variances. The variance of a single period comes from how it differs from the mean of its neighbours,
-which the ramp hardly touches (Gasser, Sroka and Jennen-Steinmetz, Biometrika 73, 1986).
+Latency is compared at equal load: the difference of the mean logarithms at every number of users where the baseline
+kept its limit, weighted by the inverse of its variance. The variance of a period comes from its difference to the mean
+of its neighbours (Gasser, Sroka and Jennen-Steinmetz, Biometrika 73, 1986).
 
 A difference is a regression if the whole one-sided interval is on the wrong side, and the ratio is off by more than
 `MATERIAL`. The error of 5 % is divided among all comparisons (Bonferroni), so that an unchanged service fails in at

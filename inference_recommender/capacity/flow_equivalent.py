@@ -37,18 +37,14 @@ SHARES = np.array([NormalDist().cdf(z) for z in Z])
 SATURATED = 0.9
 """Numbers of users with this share of the highest throughput count as equal, because the highest of several noisy rates
 is biased. Their periods show the variance of a busy service."""
-FEWEST_PERIODS = 5
-"""With fewer periods completions count as a Poisson process."""
-BRIEF_S = 1.0
-"""The variance of longer periods builds up with time."""
+FEWEST_PERIODS, BRIEF_S = 5, 1.0
+"""Fewer periods count as a Poisson process. The variance of longer periods builds up with time."""
 MODEL_ERROR = 0.15
 """The model's share of the interval: its error on simulated services (test_flow_equivalent.py)."""
 MOST_USERS = 10_000
 """Records with more closed-loop users at one service are not valid."""
-RESAMPLES = 50
-HALVINGS = 24
-"""A rate or a latency is then known to a ten-millionth of the range."""
-ROUNDS = 20
+RESAMPLES, HALVINGS, ROUNDS = 50, 24, 20
+"""After the halvings a rate or a latency is known to a ten-millionth of the range."""
 STALLED = 0.2
 """A period with a larger share of its time in stalls of the machine is not clean."""
 FEWEST_CLEAN, CLEAN_USERS = 1 / 3, 0.7
@@ -113,9 +109,7 @@ class FlowEquivalentServer:
         return low if low > self.most * 1e-6 else 0.0
 
     def _found(self, rate: float) -> tuple[Floats, float, float]:
-        """Returns the shares of arrivals that find 0, 1, … N - 1 requests, the share that finds more, and the rate per
-        ms at which the wait of those ends.
-        """
+        """Returns the shares of arrivals that find 0 to N - 1 requests, that find more, and the rate of their wait."""
         exponents = (rate + self.completions) / (rate + self._index(rate) * self.completions)
         steps = exponents * np.log(rate / self.completions)
         logs = np.concatenate([[0.0], np.cumsum(steps)])
@@ -126,9 +120,7 @@ class FlowEquivalentServer:
         return weights[:-1], float(weights[-1]), rate * (1 / ratio - 1) / 60_000
 
     def _index(self, rate: float) -> float:
-        """Returns J: the index of dispersion over the relaxation time of the queue at `rate`, which depends on it, for
-        as much of the time as the service is busy.
-        """
+        """Returns J, of the index of dispersion over the relaxation time of the queue, which depends on it."""
         most, index = self.most, self.dispersion.at(0.0)
         for _ in range(ROUNDS):
             before, index = index, self.dispersion.at((rate + index * most) / (most - rate) ** 2 * 60)
@@ -270,9 +262,7 @@ def model_latencies(series: Series, name: str) -> Mapping[str, Sequence[float | 
 
 
 def _distribution(scores: Sequence[float], latencies_ms: Floats) -> Floats:
-    """Returns the latency at each score of `Z`, straight lines between the known ones in the logarithm of the latency,
-    and beyond them as steep as the nearest.
-    """
+    """Returns the latency at each score of `Z`, by straight lines in the logarithm of the latency."""
     logs = np.maximum.accumulate(np.log(latencies_ms))
     if len(logs) == 1:
         return np.full(len(Z), float(np.exp(logs[0])))

@@ -24,16 +24,12 @@ LATENCIES_PER_BLOCK = 4
 """A block lasts at least this many median latencies: requests that delay each other are then mostly in one block."""
 FEWEST_BLOCKS = 10
 MOST_WINDOWS, FEWEST_WINDOWS, REQUESTS_PER_WINDOW = 100, 10, 5
-SLOWER = 0.05
-"""Windows left out must be slower than the rest by this share on average …"""
-CLEARLY = 4.0
-"""… and by this many standard errors of their mean, from the spread of the rest; otherwise nothing warmed up."""
+SLOWER, CLEARLY = 0.05, 4.0
+"""Windows left out must be slower than the rest by this share and by this number of standard errors of their mean."""
 NEARLY = 1.1
 """The error is flat around its minimum once the latency has settled: the earliest cut within this factor is taken."""
-NEARLY_HALF = 0.85
-"""A steady decline has its minimum at n / 2 and comes near it from nine tenths of that on. So may noise, by chance …"""
-LAST = 0.25
-"""… but then the last windows left out, this share of them, are no slower than the rest."""
+NEARLY_HALF, LAST = 0.85, 0.25
+"""A steady decline has its minimum near n / 2. So may noise, but then the last windows left out are no slower."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,10 +121,7 @@ def warm_up_s(finished_s: Floats, latencies_ms: Floats, until_s: float) -> float
 
 
 def first_load_s(run: Blocks) -> float:
-    """Returns when the load of a closed loop first changed, in seconds; the end of a run at one load.
-
-    The first block is ignored: users connect in it.
-    """
+    """Returns when the load changed after the first block, in which users connect; the end of a run at one load."""
     reference = float(run.load[1])
     changed = np.abs(run.load[1:] - reference) > max(0.5, SAME_LOAD * reference)
     blocks = int(np.argmax(changed)) + 1 if changed.any() else len(run.load)

@@ -35,16 +35,11 @@ SLOPE, SLOPE_SPREAD = 18.0, 0.9
 """Median of the slope's log-normal prior, and the deviation of its logarithm, where the saturation is not known."""
 VARIABILITY, DEGREES = 0.5, 4
 """Scale and degrees of freedom of the prior of c's logarithm."""
-SATURATION_ERROR = 0.02
-"""Deviation of the saturation's logarithm."""
-MISTAKEN = 0.02
-SLOPE_ERROR = 0.5
-"""Deviation of the logarithm of the slope around the one that follows from the saturation."""
+SATURATION_ERROR, SLOPE_ERROR, MISTAKEN = 0.02, 0.5, 0.02
+"""Deviations of the logarithms of the saturation, and of the slope around the one that follows from it."""
 NOISES = np.array([0.0, 0.15, 0.3, 0.5, 0.75, 1.1, 1.6])
-NOISE = 0.6
-"""Deviation of the noise's half-normal prior."""
-OFF = 0.3
-"""Deviation of the straight line from the truth, as a share of the distance from the limit in log-odds."""
+NOISE, OFF = 0.6, 0.3
+"""Deviations of the noise's half-normal prior, and of the straight line as a share of the distance in log-odds."""
 EFFECT, EFFECT_GROUPS = 4.0, 2
 """The design effect assumed beforehand, in requests that arrive within the limit, and the number of groups of late
 requests that weigh as much."""

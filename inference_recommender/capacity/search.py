@@ -30,10 +30,8 @@ largest share of the rate. Above it, more requests are late and carry more infor
 WIDE = 0.15
 """Half an interval above which probes go to the most likely rate."""
 FAR_OFF = log(10)
-FACTOR, SMALL_FACTOR = 4.0, 1.5
-"""Step of the rate while the limit is not bracketed, and if the latency is already more than half the limit."""
-NARROW = 1.5
-"""The bracket at which the refinement starts."""
+FACTOR, SMALL_FACTOR, NARROW = 4.0, 1.5, 1.5
+"""Step of the rate towards the limit, and above half the limit; the bracket at which the refinement starts."""
 IN_FLIGHT = 2.0
 """The first step may be larger: up to this number of requests in flight at the current latency."""
 SATURATED = 0.9
@@ -43,13 +41,10 @@ GLANCE_S, GLANCE_LIMITS, GLANCE_REQUESTS, LONGEST_GLANCE_S = 0.5, 10, 200, 100.0
 PROBE_S, PROBE_LIMITS, LATE_EXPECTED = 1.0, 15, 10
 """Shortest probe of the refinement in seconds, in multiples of the limit, and in late requests at the limit."""
 LEAST_GROWTH, GROWTH, OF_LONGEST = 0.5, 4.0, 1 / 8
-"""Bounds of the next probe: at least this share of all probes of the refinement, at most this multiple of the longest
-of them, and at most this share of the time of the search."""
+"""Bounds of the next probe: as a share of all near probes, of the longest one, and of the time of the search."""
 MOST_PROBES = 12
-WARMING_PER_MINUTE = 600.0
-"""Highest rate of the warm-up, at which a cold service can keep up."""
-SETTLING_S, LONGEST_WARM_UP_S = 10.0, 180.0
-"""Shortest first probe and longest warm-up."""
+WARMING_PER_MINUTE, SETTLING_S, LONGEST_WARM_UP_S = 600.0, 10.0, 180.0
+"""Highest rate of the warm-up, its shortest probe and its longest time."""
 SLOWEST_PER_MINUTE = 60.0
 """The lowest rate. Below it, enough requests for a percentile take hours."""
 KEPT_OFF = 0.15

@@ -20,10 +20,8 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Indices: TypeAlias = npt.NDArray[np.intp]
 
-ONE_SIDED = 0.05
-"""Error of a one-sided test. Its bound is one end of a 90 % interval."""
-LEAST_WEIGHT = 1e-9
-"""Lowest weight that SciPy's isotonic regression accepts."""
+ONE_SIDED, LEAST_WEIGHT = 0.05, 1e-9
+"""Error of a one-sided test, and the lowest weight that SciPy's isotonic regression accepts."""
 MARGIN = 0.10
 """A service whose percentile is over the limit by this share passes in at most 5 % of runs."""
 CONFIDENCE = 0.95
@@ -81,10 +79,8 @@ class EffectiveShare:
 
 
 def effective_share(events: Floats, requests: Floats) -> EffectiveShare:
-    """Returns the share of `events` in `requests`, both counts by block, with its effective sample size.
-
-    The sample size is 0 for a single block. Only bursts that occurred are known: without any event, requests count as
-    independent.
+    """Returns the share of `events` in `requests`, both counts by block, with its effective sample size: 0 for a single
+    block. Without any event, requests count as independent.
     """
     total, blocks = float(requests.sum()), len(requests)
     if blocks < 2 or total == 0:
@@ -99,10 +95,8 @@ def few_blocks_effect(blocks: int, error: float) -> float:
 
 
 def design_effect(events: Floats, requests: Floats) -> float:
-    """Returns how many dependent requests carry the information of one independent request.
-
-    Arrays are counts by block, at least two blocks. 0 where every request or none is an event. The numerator is the
-    variance of a ratio by linearisation (Cochran, Sampling Techniques, 1977, 6.3).
+    """Returns how many dependent requests carry the information of one independent request; 0 where all or none are
+    events. At least two blocks. The numerator is by linearisation (Cochran, Sampling Techniques, 1977, 6.3).
     """
     total = float(requests.sum())
     share = float(events.sum()) / total

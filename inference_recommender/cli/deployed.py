@@ -79,7 +79,7 @@ def _register(options: argparse.Namespace, stderr: Console) -> int:
 def group_request(workload: Workload) -> dict[str, Any]:
     """Returns the request of CreateModelPackageGroup."""
     return {
-        "ModelPackageGroupName": _group_name(workload.name),
+        "ModelPackageGroupName": workload.name.replace("_", "-"),
         "ModelPackageGroupDescription": workload.description,
         "Tags": [{"Key": "workload", "Value": workload.name}],
     }
@@ -90,7 +90,7 @@ def package_request(workload: Workload, model: Mapping[str, Any], payload_url: s
     DescribeModel. Raises `Unavailable` if the model is not one container with an image.
     """
     return {
-        "ModelPackageGroupName": _group_name(workload.name),
+        "ModelPackageGroupName": workload.name.replace("_", "-"),
         "ModelPackageDescription": workload.description,
         "ModelApprovalStatus": "PendingManualApproval",
         "Domain": DOMAIN,
@@ -103,11 +103,6 @@ def package_request(workload: Workload, model: Mapping[str, Any], payload_url: s
             "SupportedRealtimeInferenceInstanceTypes": list(workload.instance_types),
         },
     }
-
-
-def _group_name(workload: str) -> str:
-    """Returns the workload's name without underscores, which the registry does not allow."""
-    return workload.replace("_", "-")
 
 
 def _package_container(model: Mapping[str, Any]) -> dict[str, Any]:

@@ -87,16 +87,10 @@ def _list(options: argparse.Namespace, account: SageMakerAccount, stderr: Consol
     if not jobs:
         tell(stderr, "No jobs.")
         return 0
-    rows = [
-        (
-            job["JobName"],
-            job["JobType"],
-            job["Status"],
-            f"{job['CreationTime']:%Y-%m-%d %H:%M}",
-            job.get("ModelName") or job.get("ModelPackageVersionArn", "").rpartition("model-package/")[2],
-        )
-        for job in jobs
-    ]
+    rows = []
+    for job in jobs:
+        model = job.get("ModelName") or job.get("ModelPackageVersionArn", "").rpartition("model-package/")[2]
+        rows.append((job["JobName"], job["JobType"], job["Status"], f"{job['CreationTime']:%Y-%m-%d %H:%M}", model))
     show(_report("latest first", table("jobs", "Jobs", JOBS, rows), f"{len(jobs)} jobs."), stdout_console())
     return 0
 
@@ -119,10 +113,8 @@ def _describe(options: argparse.Namespace, account: SageMakerAccount, stderr: Co
 def _stop(options: argparse.Namespace, account: SageMakerAccount, stderr: Console) -> int:
     account.existing_job(options.name)
     status = stop_and_wait(account, options.name)["Status"]
-    if options.json:
-        print(json.dumps({"job_name": options.name, "status": status}))
-    else:
-        print(f"{options.name}: {status}")
+    document = json.dumps({"job_name": options.name, "status": status})
+    print(document if options.json else f"{options.name}: {status}")
     if status not in TERMINAL:
         stderr.print("The job is stopping. `jobs describe` shows when it has ended.", style="yellow")
     return 0
@@ -146,12 +138,9 @@ def cleanup(account: SageMakerAccount, now: datetime, *, dry_run: bool) -> Itera
     """Deletes expired resources with the tag, endpoints first, because they cost money. One that cannot be deleted does
     not stop the others. Raises `AwsUnavailable` if AWS is unreachable.
     """
-    for resource in tuple(account.expiring_resources()):
-        outcome, reason = _clean_up(account, resource, now, dry_run=dry_run)
-        expires_at = resource.expires_at
-        yield CleanupResult(
-            kind=resource.kind, name=resource.name, expires_at=expires_at, outcome=outcome, reason=reason
-        )
+    for one in account.expiring_resources():
+        outcome, reason = _clean_up(account, one, now, dry_run=dry_run)
+        yield CleanupResult(kind=one.kind, name=one.name, expires_at=one.expires_at, outcome=outcome, reason=reason)
 
 
 def _clean_up(

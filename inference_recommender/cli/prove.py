@@ -12,6 +12,7 @@ from rich.console import Console
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.cli import arguments
+from inference_recommender.cli.run import run_name
 from inference_recommender.measure.percentile_interval import PercentileInterval
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.proving import PROOF, Load, Proving, late_in_words, milliseconds
@@ -112,7 +113,7 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     check_endpoint_lifetime(system, longest_s, datetime.now(UTC))
     if system.archive_sha256 is None:
         warn(stderr, f"The archive that {system.name} serves is unknown, so the proof cannot check it.")
-    run_folder = RunFolder(options.runs / _name(options.workload))
+    run_folder = RunFolder(options.runs / run_name(options.workload, "proof"))
     proving = Proving(
         recommendation=recommendation,
         system=system,
@@ -188,27 +189,19 @@ def _run(proving: Proving, run_folder: RunFolder) -> Proof:
 def _print_plan(stderr: Console, proving: Proving) -> None:
     tell(stderr, f"Warm-up: {WARM_UP_PROBE_S:.0f} s to {LONGEST_WARM_UP_S:.0f} s")
     for name, rate, shortest_s, longest_s in proving.plan():
-        tell(stderr, f"{_words(name)}: {rate:,.0f} invocations/min, {shortest_s:.0f} s to {longest_s:.0f} s")
+        tell(stderr, f"{name.replace('-', ' ')}: {rate:,.0f} invocations/min, {shortest_s:.0f} s to {longest_s:.0f} s")
 
 
 def _print_look(
     stderr: Console, recommendation: Recommendation, load: Load, rate: float, interval: PercentileInterval
 ) -> None:
-    objective = recommendation.objective
+    objective, name = recommendation.objective, load.name.replace("-", " ")
     latency = interval.latency_ms if interval.latency_ms < float("inf") else None
     tell(
         stderr,
-        f"    {_words(load.name)}: {objective.percentile} {milliseconds(latency)} at {rate:,.0f} invocations/min "
+        f"    {name}: {objective.percentile} {milliseconds(latency)} at {rate:,.0f} invocations/min "
         f"(limit {objective.model_latency_ms:g} ms): {late_in_words(interval)}",
     )
-
-
-def _words(name: str) -> str:
-    return name.replace("-", " ")
-
-
-def _name(workload: str) -> str:
-    return f"{workload}-proof-{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}".replace("_", "-")
 
 
 def recommendation_to_prove(folder: WorkloadFolder, file: Path) -> tuple[Recommendation, Candidate]:

@@ -81,7 +81,9 @@ class LatencyMetric:
                 self._send(counts)
             except Exception as error:  # no error may fail a request
                 _log.warning("The client latency of %s could not be published: %s", self._workload, error)
-                self._keep(counts)
+                oldest = self._clock_s() - KEPT_S
+                with self._counting:
+                    self._counts.update({key: count for key, count in counts.items() if key[0] >= oldest})
 
     def close(self) -> None:
         """Sends the rest. Later records are not published."""
@@ -104,11 +106,6 @@ class LatencyMetric:
             for datum in request["MetricData"]:
                 for value in datum["Values"]:
                     del counts[int(datum["Timestamp"].timestamp()), value]
-
-    def _keep(self, unsent: LatencyCounts) -> None:
-        oldest = self._clock_s() - KEPT_S
-        with self._counting:
-            self._counts.update({key: count for key, count in unsent.items() if key[0] >= oldest})
 
 
 def bucket(latency_ms: float, at_s: float) -> tuple[int, float]:

@@ -26,9 +26,8 @@ from aws_api.errors import translate_aws_errors
 from inference_recommender.kserve import Body, NotAResponse
 from workloads import ProjectError, UsageError
 
-TIMEOUT_S = 5.0
-CONNECT_TIMEOUT_S = 2.0
-"""Limit for a connection, and for sending a request's body."""
+TIMEOUT_S, CONNECT_TIMEOUT_S = 5.0, 2.0
+"""Limits for an attempt, and for a connection and for sending a request's body."""
 MAX_ANSWER_BYTES = 64 << 20
 TOO_LARGE_ANSWER = "it is larger than max_answer_bytes"
 PART_BYTES = 1 << 20
@@ -40,7 +39,8 @@ THROTTLED = frozenset({"ThrottlingException", "TooManyRequestsException", "Model
 """Error codes that mean 429 whatever the status."""
 CONNECTION_FAILURES = (aws.HTTPClientError, aws.ConnectionError, aws.IncompleteReadError)
 NO_CONNECTION = (http.ConnectTimeoutError, aws.ConnectTimeoutError)
-ONCE = urllib3.Retry(False)
+PLAIN: dict[str, Any] = {"retries": urllib3.Retry(False), "redirect": False}
+PLAIN |= {"preload_content": False, "decode_content": False}
 RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 530})
 """HTTP statuses that are retried: throttling, restarts and errors of the server. 530 is SageMaker's
 InternalDependencyException."""
@@ -148,10 +148,7 @@ class HttpServer(Closing):
                 request.content,
                 _headers(request),
                 timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, within_s), total=within_s),
-                retries=ONCE,
-                redirect=False,
-                preload_content=False,
-                decode_content=False,
+                **PLAIN,
             )
             content = _content(response, response.headers, self._max_answer_bytes, deadline_s)
         except (http.HTTPError, OSError) as error:

@@ -15,11 +15,8 @@ import httptools
 
 from inference_recommender.kserve import read_outputs
 
-SHOWN_BYTES = 300
-"""Bytes of an error's body that are kept."""
-MOST_ANSWER_BYTES = 64 << 20
-"""A larger answer is an error. SageMaker's limit is 25 MB."""
-MOST_HEAD_BYTES = 64 << 10
+SHOWN_BYTES, MOST_ANSWER_BYTES, MOST_HEAD_BYTES = 300, 64 << 20, 64 << 10
+"""Bytes of an error's body that are kept; a larger answer or head is an error. SageMaker's limit is 25 MB."""
 OK = (b"HTTP/1.1 200 ", b"HTTP/1.1 200\r")
 DECISIVE = re.compile(rb"\n(content-length|connection|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*)")
 """Headers that define the end of an answer and whether another may follow, in lower case."""

@@ -23,9 +23,8 @@ from inference_recommender.load_generator.self_watch import StallWatch, stalled_
 
 DEAD_WINDOWS = 2
 """After this many windows with failures and no success between them, the target has failed."""
-DRAIN_S = 5.0
+DRAIN_S, DRAIN_FACTOR = 5.0, 2.0
 """Seconds for open requests after the end of a run. If it was not stopped, `DRAIN_FACTOR` times the slowest answer."""
-DRAIN_FACTOR = 2.0
 TRAFFIC_ENDED = "traffic ended"
 FLAT_GROWTH = 0.02
 """More users with less growth of the rate than this, twice in a row, is flat."""
@@ -50,12 +49,10 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interval:
-    """A stretch of the run to which stopping conditions are applied."""
+    """A stretch of the run to which stopping conditions are applied: mean users and rate of successes."""
 
     users: float
-    """Their mean number."""
     invocations_per_minute: float
-    """Successful ones."""
     latencies_ms: Floats
     """One entry per successful request that no stall of the machine delayed."""
 

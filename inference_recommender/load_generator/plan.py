@@ -56,10 +56,7 @@ class TrafficPattern(ApiShape):
 
     @model_validator(mode="after")
     def _has_its_variant(self) -> Self:
-        if (self.stairs is not None, bool(self.phases)) != (
-            self.traffic_type == "STAIRS",
-            self.traffic_type == "PHASES",
-        ):
+        if [name for name, value in (("PHASES", self.phases), ("STAIRS", self.stairs)) if value] != [self.traffic_type]:
             raise ValueError(f"TrafficType {self.traffic_type} needs {self.traffic_type.title()} and nothing else.")
         return self
 

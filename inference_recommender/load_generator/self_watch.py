@@ -15,11 +15,9 @@ from inference_recommender.load_generator.clock import Clock
 LAGGED = "generator lagged"
 """The beginning of every complaint."""
 STALLED = "machine stalled"
-TICK_S = 0.01
-LATE_S = 0.02
+TICK_S, LATE_S = 0.01, 0.02
 """A tick that comes later than this marks a stall, from the tick before it."""
-STEAL_WINDOW_S = 0.5
-MAX_STEAL_SHARE = 0.1
+STEAL_WINDOW_S, MAX_STEAL_SHARE = 0.5, 0.1
 """Above this share of the cores' time, stolen CPU marks a stall."""
 NO_STALLS: Floats = np.zeros((0, 2))
 

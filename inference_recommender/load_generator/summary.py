@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE, NeverSettled, SustainedLoad, capacity, sustained
+from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE, NeverSettled, SustainedLoad, capacity
 from inference_recommender.capacity.statistics import Limit, samples_needed
 from inference_recommender.load_generator.load_run import TRAFFIC_ENDED
 from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions
@@ -151,9 +151,8 @@ def _unserved_share(measured: MeasuredRun) -> float | None:
 def _capacity(measured: MeasuredRun, limit: Limit) -> tuple[SustainedLoad | None, float | None]:
     rows, end_s = measured.requests, measured.duration_s
     latencies_ms = rows.from_intended_ms if measured.open_loop else rows.latencies_ms
-    estimate = sustained if measured.open_loop else capacity
     try:
-        best = estimate(rows.finished_s, latencies_ms, rows.succeeded, limit, end_s)
+        best = capacity(rows.finished_s, latencies_ms, rows.succeeded, limit, end_s, one_load=measured.open_loop)
     except NeverSettled:
         return None, end_s
     return best, best.warm_up_s if best else None

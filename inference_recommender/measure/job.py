@@ -210,12 +210,10 @@ def _resumable(run_folder: RunFolder, *kinds: type[AwsUnavailable]) -> Iterator[
 def _report_oddities(
     described: Sequence[Mapping[str, Any]], measured: Sequence[Measurement], progress: Progress
 ) -> None:
-    for measurement in measured:
-        if measurement.model_latency_unit == "µs":
-            progress.say(
-                f"{measurement.instance_type}: the job reports ModelLatency in µs. It is converted to "
-                f"{measurement.model_latency_ms:g} ms."
-            )
+    for one in measured:
+        if one.model_latency_unit == "µs":
+            converted = f"It is converted to {one.model_latency_ms:g} ms."
+            progress.say(f"{one.instance_type}: the job reports ModelLatency in µs. {converted}")
     if any(job["Status"] == "COMPLETED" for job in described):
         for job in described:
             if job["Status"] == "FAILED":

@@ -6,7 +6,7 @@ shape of a job's. Latency is the client's, which includes the network and the se
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -194,8 +194,8 @@ def measurement(outcome: Outcome, plan: LoadPlan, system: SystemUnderTest) -> Me
         percentile=summary["percentile"],
         percentiles_ms=LatencyPercentiles(**{name: quantiles.get(name) for name in LATENCIES}),
         warm_up_s=summary["warm_up_s"],
-        client_latency_ms=_percentiles(summary["client_latency_ms"]),
-        client_latency_from_intended_ms=_percentiles(summary["client_latency_from_intended_ms"]),
+        client_latency_ms=_known(summary["client_latency_ms"], LATENCIES),
+        client_latency_from_intended_ms=_known(summary["client_latency_from_intended_ms"], LATENCIES),
         failure_reason=outcome.reason if outcome.exit_code else None,
         series=series,
         instance_count=count,
@@ -241,10 +241,5 @@ def _users(plan: LoadPlan, second: float) -> float | None:
     return float(schedule(plan.traffic_pattern, plan.job_duration_s).users_at(second))
 
 
-def _known(values: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _percentiles(values: Mapping[str, float | None]) -> dict[str, float]:
-    """Leaves out the maximum, which is no percentile."""
-    return _known({name: values.get(name) for name in LATENCIES})
+def _known(values: Mapping[str, float | None], names: Sequence[str] = QUANTILES) -> dict[str, float]:
+    return {name: value for name in names if (value := values.get(name)) is not None}

@@ -69,13 +69,15 @@ def system_at_url(
         )
     instances, instance_type = 1, UNKNOWN_TYPE
     if fleet is not None:
-        if (parts := FLEET.fullmatch(fleet)) is None:
+        if (named := FLEET.fullmatch(fleet)) is None:
             raise UsageError(f"--instances: got '{fleet}'. Allowed: TYPE or NxTYPE, such as 2xml.inf2.xlarge.")
-        instances, instance_type = int(parts["count"] or 1), parts["type"]
-    here = url.startswith("http+unix:") or is_this_machine(urlsplit(url).hostname or "")
+        instances, instance_type = int(named["count"] or 1), named["type"]
+    parts = urlsplit(url)
+    here = parts.scheme == "http+unix" or is_this_machine(parts.hostname or "")
+    bare = parts.path in ("", "/") and not parts.query
     return SystemUnderTest(
         name=url,
-        url=infer_url(url, model),
+        url=f"{url.rstrip('/')}/v2/models/{model}/infer" if bare else url,
         instance_type=instance_type,
         instances=instances,
         archive_sha256=archive_sha256,
@@ -123,11 +125,6 @@ def system_of_endpoint(described: EndpointDescription, region: str) -> SystemUnd
     )
 
 
-def infer_url(url: str, model: str) -> str:
-    parts = urlsplit(url)
-    return f"{url.rstrip('/')}/v2/models/{model}/infer" if parts.path in ("", "/") and not parts.query else url
-
-
 def machine_description(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """Returns this machine's CPU model and cores, such as "AMD EPYC with 2 cores"."""
     count = cores()
@@ -140,11 +137,8 @@ def cores() -> int:
 
 
 def _cpu_model(cpuinfo: Path) -> str:
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text("utf-8", "replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return "unknown CPU"
+    lines = cpuinfo.read_text("utf-8", "replace").splitlines() if cpuinfo.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown CPU")
 
 
 def _requests_from_here(name: str, instances: int, instance_type: str) -> str:

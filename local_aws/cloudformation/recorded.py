@@ -82,9 +82,6 @@ class RecordedResource:
             return self._arn_ending.removeprefix("loadbalancer/")
         return self._id if attribute_name.endswith("Id") and not self._kind.name_property else self._name
 
-    def is_created(self) -> bool:
-        return True
-
     def delete(self, account_id: str, region: str) -> None:
         """Does nothing, because recording made nothing."""
 

@@ -16,28 +16,23 @@ SCALING = "application-autoscaling"
 
 
 class ModelResource(Resource, kind="AWS::SageMaker::Model", name="ModelName"):
-    """AWS::SageMaker::Model."""
+    """AWS::SageMaker::Model, and what its subclass makes of another noun."""
 
     deletion = ("sagemaker", "DeleteModel", "ModelName")
+    noun = "Model"
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
-        name = _at_most_63(name)
-        arn = call_with("sagemaker", "CreateModel", {**properties, "ModelName": name}, scope.region)["ModelArn"]
-        return cls(arn, {"ModelArn": arn, "ModelName": name})
+        request = {**properties, f"{cls.noun}Name": _at_most_63(name)}
+        arn = call_with("sagemaker", f"Create{cls.noun}", request, scope.region)[f"{cls.noun}Arn"]
+        return cls(arn, {f"{cls.noun}Arn": arn, f"{cls.noun}Name": request[f"{cls.noun}Name"]})
 
 
-class EndpointConfigResource(Resource, kind="AWS::SageMaker::EndpointConfig", name="EndpointConfigName"):
+class EndpointConfigResource(ModelResource, kind="AWS::SageMaker::EndpointConfig", name="EndpointConfigName"):
     """AWS::SageMaker::EndpointConfig."""
 
     deletion = ("sagemaker", "DeleteEndpointConfig", "EndpointConfigName")
-
-    @classmethod
-    def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
-        name = _at_most_63(name)
-        request = {**properties, "EndpointConfigName": name}
-        arn = call_with("sagemaker", "CreateEndpointConfig", request, scope.region)["EndpointConfigArn"]
-        return cls(arn, {"EndpointConfigArn": arn, "EndpointConfigName": name})
+    noun = "EndpointConfig"
 
 
 class EndpointResource(Resource, kind="AWS::SageMaker::Endpoint"):

@@ -136,7 +136,6 @@ class Resource:
     status_reason: str | None = None
 
     def __init_subclass__(cls, kind: str, name: str = "") -> None:
-        """Registers the type `kind`, whose property `name` has the resource's name."""
         get_model_map()[kind] = cls  # type: ignore[assignment]  # it has the methods of moto's class
         get_name_type_map()[kind] = name
 
@@ -190,8 +189,4 @@ class Resource:
 
     @staticmethod
     def has_cfn_attr(attr: str) -> bool:
-        return True
-
-    @staticmethod
-    def is_created() -> bool:
         return True

@@ -153,8 +153,9 @@ class LocalCloudFormationBackend(CloudFormationBackend):
             return
         for name in exported:
             self.exports.pop(name, None)
-        self._set(stack, "DELETE_COMPLETE")
+        # In this order, so that no caller finds the stack by its name after it is deleted.
         self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
+        self._set(stack, "DELETE_COMPLETE")
 
     def _change(self, stack: Stack) -> StackChange:
         return StackChange(
@@ -176,15 +177,13 @@ class LocalCloudFormationBackend(CloudFormationBackend):
 
 
 def _register_types(template: str) -> None:
-    """Raises moto's `ValidationError` for a template that cannot be read."""
     recorded.register(each["Type"] for each in templates.parse(template)["Resources"].values())
 
 
 class LocalCloudFormationResponse(CloudFormationResponse):
     """Finds change sets by stack and name, and passes on previous parameter values as they were given.
 
-    moto leaves out the stack's name. For a previous value it takes the *resolved* one: for `AWS::SSM::Parameter::Value`
-    that is the parameter's content, which it would then look up as a parameter's name.
+    moto takes the resolved value: the content of an `AWS::SSM::Parameter::Value`, and not the parameter's name.
     """
 
     def _get_param(self, param_name: str, if_none: Any = None) -> Any:

@@ -23,7 +23,6 @@ PREFIXES = {
     "service-quotas": "servicequotas",
     "stepfunctions": "states",
 }
-"""IAM's name of a service, if it is not botocore's."""
 PASSED_TO = {
     "ecs": "ecs-tasks.amazonaws.com",
     "stepfunctions": "states.amazonaws.com",
@@ -146,7 +145,6 @@ def _fill(text: str, variable: str, value: str) -> str:
 
 
 def _values(parameters: Any, path: list[str]) -> list[str]:
-    """Returns the texts at a path, through lists on the way."""
     if isinstance(parameters, list):
         return [text for each in parameters for text in _values(each, path)]
     if not path:

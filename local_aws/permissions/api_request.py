@@ -31,7 +31,6 @@ from local_aws.permissions.actions import ApiCall, UnknownCall, table
 from local_aws.signature import S3_SERVICES, RequestRefused, RequestSignature
 
 MAX_BODY_BYTES = 64 << 20
-"""Limit of a body after decompression."""
 INVOCATION = re.compile(r"/endpoints/(?P<name>[^/]+)/invocations")
 _BY_SIGNATURE = {
     "elasticloadbalancing": ("elbv2",),
@@ -40,7 +39,6 @@ _BY_SIGNATURE = {
     "servicequotas": ("service-quotas",),
     "states": ("stepfunctions",),
 }
-"""botocore's names by the service's name in signatures, if they differ."""
 _IN_SIGNED_URLS = frozenset(
     f"X-Amz-{name}"
     for name in (
@@ -60,10 +58,7 @@ def services_of(signed_for: str) -> tuple[str, ...]:
 
 
 def settle(environ: dict[str, Any], signature: RequestSignature) -> None:
-    """Reduces a verified request to the one form that its service reads. Raises `RequestRefused`.
-
-    Requests to services whose permissions are unknown stay unchanged; only the owner may send them.
-    """
+    """Reduces a verified request to the one form that its service reads. Raises `RequestRefused`."""
     service = signature.service
     # moto finds the service, the region and the caller's key by this header. For a presigned URL it would guess.
     scope = f"{signature.access_key}/{signature.timestamp[:8]}/{signature.region}/{service}/aws4_request"

@@ -1,11 +1,8 @@
 """The WSGI layer that checks each session of a role against the role's policies, and logs every permission.
 
 It runs after the verification of signatures and before moto, so a denied call is not executed. The owner's key may do
-everything. It is a check of grants, not a security boundary: it does not evaluate policies of resources (a bucket's, a
-key's, a topic's), service control policies, or what moto does within itself.
-
-`ServiceRoles` checks the roles that SageMaker assumes: a model's execution role fetches its archive and image, and an
-Inference Recommender job does all of its work with the job's role.
+everything. It is a check of grants, not a security boundary: policies of resources are not evaluated.
+`ServiceRoles` checks the roles that SageMaker assumes, which are a model's execution role and a recommender job's role.
 """
 
 import json
@@ -27,8 +24,6 @@ from local_aws.signature import RequestRefused, RequestSignature
 from workloads import Unavailable
 
 CALLS_FILE = "calls.jsonl"
-MAX_CALLS_BYTES = 32 << 20
-"""Limit of the file of calls. A full file is renamed, in place of the one before."""
 _FREE = frozenset({"GetCallerIdentity"})
 """Operations of STS that no policy can deny."""
 _QUERY = frozenset({"autoscaling", "cloudformation", "ec2", "elbv2", "iam", "s3", "sns", "sts"})
@@ -40,9 +35,8 @@ log = logging.getLogger(__name__)
 class PermissionLog:
     """A file with one line of JSON for each permission that a session, or a service with a role, needed."""
 
-    def __init__(self, file: Path, max_bytes: int = MAX_CALLS_BYTES) -> None:
+    def __init__(self, file: Path) -> None:
         self._file = file
-        self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._mode = "w"  # the calls of an earlier account are overwritten
 
@@ -51,13 +45,9 @@ class PermissionLog:
         action, resource = permission.action, permission.resource
         known = {"role": role_arn, "by": by, "operation": operation, "action": action, "resource": resource}
         line = json.dumps({**known, "allowed": allowed})
-        with self._lock:
-            with self._file.open(self._mode, encoding="utf-8") as file:
-                file.write(line + "\n")
-                full = file.tell() > self._max_bytes
+        with self._lock, self._file.open(self._mode, encoding="utf-8") as file:
+            file.write(line + "\n")
             self._mode = "a"
-            if full:
-                self._file.replace(self._file.with_suffix(".old.jsonl"))
 
 
 class EnforcedPermissions:
@@ -139,7 +129,6 @@ def _undecided(session: AssumedRole, problem: str) -> RequestRefused:
 
 SAGEMAKER = "sagemaker.amazonaws.com"
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
-"""The actions that fetch an image, beside ecr:GetAuthorizationToken, which is on no resource."""
 OF_AN_ENDPOINT = (
     "CreateEndpointConfig",
     "CreateEndpoint",

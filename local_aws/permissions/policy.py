@@ -1,12 +1,8 @@
 """IAM policy documents, and the decision that they give together: allowed, denied by a statement, or allowed by none.
 
-A statement applies if its Action (or NotAction), its Resource (or NotResource) and its Condition all match. One Deny
-that applies decides; otherwise one Allow does; otherwise the decision is no. A permissions boundary and a session
-policy must allow the call as well. Sources:
+A statement applies if its Action, its Resource and its Condition match. One Deny that applies decides, otherwise one
+Allow. A permissions boundary and a session policy must allow the call as well. Something unknown raises `PolicyError`.
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic_policy-eval-denyallow.html
-https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition.html
-
-An unknown operator, condition key or element raises `PolicyError`.
 """
 
 import json
@@ -32,7 +28,6 @@ _KNOWN_KEYS = frozenset(
     }
 )
 _KNOWN_TAGS = ("aws:requesttag/", "iam:resourcetag/", "s3:existingobjecttag/")
-"""Beginnings of keys that end in the key of a tag."""
 _UNKNOWN = "is not known to this local account"
 
 
@@ -248,4 +243,3 @@ _IF_MISSING: Mapping[str, Callable[[bool], bool]] = {
     "ForAllValues": lambda negates: True,
     "ForAnyValue": lambda negates: False,
 }
-"""The result for a missing key, by the operator's prefix."""

@@ -1,14 +1,10 @@
 """Runs one command so that no process of it outlives us: `python -I -S guard.py PID_FD GRACE_S REMOVE COMMAND…`.
 
-The guard is a small process between the account and a command that it starts (Triton, the load generator). It ends the
-command and every descendant, orphans included, when it gets SIGTERM, when the command itself ends, or when its standard
-input closes, which the kernel does however the account dies. PR_SET_PDEATHSIG alone is not enough: it fires when the
-*thread* that forked ends, which in a threaded server is at the end of a request, and it does not reach Triton's Python
-stubs.
-
-It then removes the files and folders that match the glob patterns of REMOVE (separated by `:`), which a killed command
-leaves behind. It writes the command's process id to PID_FD and ends with the command's exit status (128 + N for signal
-N). It runs on Linux, needs only the standard library and knows nothing of the command.
+The guard ends the command and every descendant, orphans included, when it gets SIGTERM, when the command itself ends,
+or when its standard input closes, which the kernel does however the account dies. PR_SET_PDEATHSIG alone is not enough:
+it fires when the *thread* that forked ends, and it does not reach Triton's Python stubs.
+The guard then removes the files that match the glob patterns of REMOVE (separated by `:`). It writes the command's
+process id to PID_FD and ends with the command's exit status (128 + N for signal N). It runs on Linux.
 """
 
 import contextlib

@@ -19,7 +19,6 @@ class GuardedProcess:
         self._guard = guard
         self._grace_s = grace_s
         self.pid = pid
-        """Process id of the command itself, not of its guard."""
 
     @classmethod
     def start(

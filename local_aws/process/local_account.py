@@ -1,10 +1,7 @@
-"""A local account in a process of its own, for tests and for `make run`.
+"""A local account in a process of its own, for tests and for `make run`. It ends with this process.
 
-    with LocalAccount.start(state=folder) as account:
-        boto3.client("s3", **account.client_arguments())
-
-It ends with the block, and with this process however that ends.
-`role_session` gives a child process a role's session at it.
+with LocalAccount.start(state=folder) as account:
+    boto3.client("s3", **account.client_arguments())
 """
 
 import sys
@@ -21,7 +18,6 @@ from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 from workloads import ROOT, Unavailable
 
 SESSION_S = 43_200
-"""AWS's longest session. No process of a rehearsal runs longer."""
 PASSED_ON = ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_EC2_METADATA_DISABLED")
 
 

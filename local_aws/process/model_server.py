@@ -19,11 +19,8 @@ from workloads import Unavailable
 
 START_TIMEOUT_S = 120.0
 INVOCATION_TIMEOUT_S = 60.0
-"""SageMaker's limit for an answer to an invocation."""
 PING_TIMEOUT_S = 2.0
-"""SageMaker's limit for an answer to a health check."""
 MAX_ANSWER_BYTES = 6_291_456
-"""SageMaker's limit for an answer."""
 DEATH_REPORT_S = 5.0
 GRACE_S = 5.0
 IDLE_CONNECTIONS = 64
@@ -111,9 +108,6 @@ class ModelServer:
                 return self._process.wait(DEATH_REPORT_S)
         return self.exit_status
 
-    def alive(self) -> bool:
-        return self._process.exit_status is None
-
     def wait(self) -> int:
         """Blocks until it ends and returns the exit status; 128 + N for signal N."""
         return self._process.wait()
@@ -136,31 +130,23 @@ class ModelServer:
 
     def wait_until_ready(self, model: str, timeout_s: float) -> None:
         """Returns when the health check passes. Otherwise stops the server and raises `Unavailable`."""
+        deadline = time.monotonic() + timeout_s
         try:
-            self._wait_until_ready(model, timeout_s)
+            while self.exit_status is None and time.monotonic() < deadline:
+                if self.is_ready():
+                    return
+                time.sleep(0.05)
         except BaseException:  # Ctrl-C, too, must not leave a server behind
             self.stop()
             raise
-
-    def _wait_until_ready(self, model: str, timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            if (status := self.exit_status) is not None:
-                raise ModelDidNotLoad(
-                    f"{self.KIND} could not load the model '{model}' and ended with exit status {status}. "
-                    f"Its whole log is {self.log_file}.{self._last_lines()}"
-                )
-            if self.is_ready():
-                return
-            time.sleep(0.05)
-        raise Unavailable(
-            f"{self.KIND} was not ready with the model '{model}' after {timeout_s:g} s and was stopped. "
-            f"Its whole log is {self.log_file}.{self._last_lines()}"
-        )
-
-    def _last_lines(self) -> str:
-        tail = self.log_tail()
-        return f" Its last lines:\n{tail}" if tail else ""
+        status, tail = self.exit_status, self.log_tail()
+        self.stop()
+        log = f"Its whole log is {self.log_file}." + (f" Its last lines:\n{tail}" if tail else "")
+        if status is not None:
+            message = f"{self.KIND} could not load the model '{model}' and ended with exit status {status}. {log}"
+            raise ModelDidNotLoad(message)
+        message = f"{self.KIND} was not ready with the model '{model}' after {timeout_s:g} s and was stopped. {log}"
+        raise Unavailable(message)
 
     def __enter__(self) -> Self:
         return self
@@ -182,10 +168,7 @@ def launch(
     remove: Sequence[str],
     grace_s: float = GRACE_S,
 ) -> GuardedProcess:
-    """Starts a server, which inherits no environment variable from this process. Raises `Unavailable`.
-
-    The guard removes the files that match the patterns in `remove` when the server has ended.
-    """
+    """Starts a server with this environment only; the guard removes `remove` at its end. Raises `Unavailable`."""
     log_file.parent.mkdir(parents=True, exist_ok=True)
     log_file.unlink(missing_ok=True)
     log_file.touch(mode=0o600)

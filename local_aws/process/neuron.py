@@ -1,10 +1,7 @@
 """Starts the Neuron server of containers/neuron on a machine where something stands in for the chip.
 
-It runs the container's own `serve` in the container's environment. The package that loads the graphs comes from a
-`NeuronStandIn`, without which an account refuses Inferentia.
-
-The server listens on a loopback port, without a key, because its workers share the port. Every process of this machine
-can connect to it.
+It runs the container's own `serve`. The package that loads the graphs comes from a `NeuronStandIn`. The server listens
+on a loopback port, without a key, because its workers share the port.
 """
 
 import socket
@@ -25,7 +22,6 @@ MOST_CORES = 4
 START_TIMEOUT_S = 1200.0
 """Long, because a model that is to be recorded answers all its rows first; SageMaker may be told up to an hour."""
 GRACE_S = 30.0
-"""The server's launcher gives its workers 25 s."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +32,6 @@ class NeuronStandIn:
     """The folder on whose path AWS's package for a chip is found, by the chip."""
     told: str
     note: Callable[[str, str], None] = lambda what, by: None
-    """Logs a replaced part and its replacement when a server starts."""
 
     def serves(self, instance_type: str) -> bool:
         return hardware(instance_type) in self.packages

@@ -55,7 +55,6 @@ _FLAGS = {
     "SHM_DEFAULT_BYTE_SIZE": ("--backend-config=python,shm-default-byte-size={}", "16777216"),
     "SHM_GROWTH_BYTE_SIZE": ("--backend-config=python,shm-growth-byte-size={}", "1048576"),
 }
-"""The flag and the container's default by variable."""
 _TRUTH = {"true": "1", "false": "0"}
 
 
@@ -69,7 +68,6 @@ class TritonServer(ModelServer):
         url = socket_url(str(socket), f"{path}/infer")
         super().__init__(process, repository, url, ("/v2/health/ready", f"{path}/ready"), log_file)
         self.socket = socket
-        """Triton's own HTTP API."""
 
     @classmethod
     def start(
@@ -83,10 +81,9 @@ class TritonServer(ModelServer):
         start_timeout_s: float = START_TIMEOUT_S,
         control_key: str | None = None,
     ) -> "TritonServer":
-        """Starts Triton on `repository` and returns when `default_model` is ready.
+        """Starts Triton on `repository` and returns when `default_model` is ready. Raises `Unavailable`.
 
         Callers that send `control_key` may load and unload models over `socket`.
-        Raises `Unavailable` without a toolchain, or if the model does not load in time. No process is left then.
         """
         tools = TritonToolchain.locate(toolchain, platform.system(), platform.machine())
         scratch = Path(tempfile.mkdtemp(prefix="local_aws_triton_"))
@@ -106,10 +103,7 @@ class TritonServer(ModelServer):
         return server
 
     def invoke(self, body: bytes, headers: Mapping[str, str]) -> ModelAnswer:
-        """Answers like Triton's front end for SageMaker (triton-inference-server/server, src/sagemaker_server.cc).
-
-        That front end reads only Content-Type, and turns a model's 500 into 400.
-        """
+        """Answers like Triton's front end for SageMaker, which reads only Content-Type and turns a 500 into 400."""
         try:
             binary = binary_headers(headers.get("Content-Type", ""), len(body))
         except ValueError as error:
@@ -148,10 +142,9 @@ def binary_headers(content_type: str, length: int) -> dict[str, str]:
 
 
 def remove_leftovers(folder: Path = PYTHON_ENVIRONMENTS) -> None:
-    """Removes the empty folders of killed Tritons.
+    """Removes the empty folders of killed Tritons, whose Python backend makes one in a place that no setting changes.
 
-    Triton's Python backend makes one at its start, in a place that no setting changes. A folder that is in use is not
-    empty, or is younger than the longest start.
+    A folder in use is not empty, or is younger than the longest start.
     """
     for path in folder.glob("python_env_*"):
         with contextlib.suppress(OSError):  # another user's, in use, or just removed
@@ -184,11 +177,7 @@ def triton_environment(
 
 
 def private_flags(socket: Path, control_key: str | None = None) -> list[str]:
-    """Returns the flags that make Triton listen only on `socket`.
-
-    They come last, so that no flag of a model overrides one. The restricted APIs require `control_key` in the header
-    `CONTROL_HEADER`, or a random key.
-    """
+    """Returns the flags that make Triton listen only on `socket`; last, so that no flag of a model overrides one."""
     key = control_key or secrets.token_urlsafe(32)
     return [
         *("--allow-http=true", f"--http-address=unix:{socket}", "--http-port=1"),

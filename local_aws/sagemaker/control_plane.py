@@ -26,7 +26,6 @@ from local_aws.sagemaker.processing_jobs import ProcessingJobs
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs, tags_of
 
 _NOT_IN_MOTO = ("EnableNetworkIsolation", "ExecutionRoleArn", "MetricsConfig", "ShadowProductionVariants", "VpcConfig")
-"""Members of CreateEndpointConfig that moto does not store."""
 _OWN_IMAGE = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com/(?P<repository>[\w./-]+)"
     r"(?::(?P<tag>[\w.-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
@@ -174,7 +173,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         return endpoint
 
     def _check_alarms(self, guardrails: Guardrails | None) -> None:
-        if missing := guardrails.missing() if guardrails else []:
+        if missing := guardrails.alarms_in(None) if guardrails else []:
             raise ValidationError(
                 f"AutoRollbackConfiguration names alarms that do not exist in {self.region_name}: "
                 f"{', '.join(missing)}. Create them first."

@@ -21,7 +21,6 @@ from local_aws.sagemaker.model_host import ModelHost
 from workloads import ProjectError, Unavailable
 
 REASON_CHARACTERS = 1024
-"""The API's limit for FailureReason."""
 
 INVOCATIONS_URL = "local-aws:invocations-url"
 """Key of the tag with the address of an endpoint's only server, for a load generator. InvokeEndpoint would measure this
@@ -43,17 +42,11 @@ class Guardrails:
     config: Mapping[str, Any]
     cloudwatch: CloudWatchBackend
 
-    @property
-    def alarm_names(self) -> list[str]:
-        alarms = self.config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
-        return [alarm["AlarmName"] for alarm in alarms]
-
-    def missing(self) -> list[str]:
-        return [name for name in self.alarm_names if name not in self.cloudwatch.alarms]
-
-    def alarmed(self) -> list[str]:
-        known = self.cloudwatch.alarms
-        return [name for name in self.alarm_names if name in known and known[name].state_value == "ALARM"]
+    def alarms_in(self, state: str | None) -> list[str]:
+        """Returns the names of the rollback's alarms that are in a state, or that do not exist if it is None."""
+        named = self.config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
+        found = {each["AlarmName"]: self.cloudwatch.alarms.get(each["AlarmName"]) for each in named}
+        return [name for name, alarm in found.items() if getattr(alarm, "state_value", None) == state]
 
 
 class LocalEndpoint(FakeEndpoint):
@@ -155,7 +148,7 @@ class LocalEndpoint(FakeEndpoint):
             variants = [replace(each, count=(retain and now.get(each.name)) or each.count) for each in variants]
             fleet.start(self.endpoint_name, variants)
             if config_name is not None and self.guardrails is not None:
-                self._guard(fleet, self.guardrails.alarmed())
+                self._guard(fleet, self.guardrails.alarms_in("ALARM"))
         except Exception as error:  # every error: an endpoint must not stay Creating for ever
             self._failed(error, updating=config_name is not None)
             return

@@ -125,11 +125,7 @@ class Fleet:
             raise
 
     def scale(self, endpoint: str, counts: Mapping[str, int]) -> None:
-        """Starts or stops servers until each variant has those of its number of instances in `counts`.
-
-        Returns when all that were started answer and all that were taken out of service have ended. Raises
-        `Unavailable` with the servers as they were.
-        """
+        """Brings each variant to the servers for its instances. Raises `Unavailable` with the servers unchanged."""
         for name, count in counts.items():
             present = self._servers[name]
             more = self._servers_for(count) - len(present)

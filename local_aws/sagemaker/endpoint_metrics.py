@@ -1,10 +1,8 @@
 """Publishes the metrics of endpoints' invocations, and those of Inference Recommender's load tests.
 
-Invocations are counted per second and published by a thread. Recording one is a dictionary update under a lock, which
-costs microseconds. Like SageMaker's, the latencies of AWS/SageMaker are in microseconds.
-
-ConcurrentRequestsPerModel comes every 10 s, and is by Little's law the time that the invocations which ended in them
-took altogether, over 10 s and the instances. SageMaker does not document how it counts them.
+Invocations are counted per second and published by a thread. Latencies of AWS/SageMaker are in microseconds.
+ConcurrentRequestsPerModel comes every 10 s. It is, by Little's law, the time that the invocations of these seconds
+took, over 10 s and the instances. SageMaker does not document how it counts them.
 """
 
 import threading
@@ -40,7 +38,6 @@ class InvocationMetrics:
         self._backend = backend
         self._seconds: defaultdict[tuple[str, str, int], _Second] = defaultdict(_Second)
         self._taken: defaultdict[tuple[str, str, int], float] = defaultdict(float)
-        """Seconds that the invocations of a window took, over the instances; the publishing thread's."""
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._publish, name="endpoint-metrics", daemon=True)
@@ -92,10 +89,7 @@ class InvocationMetrics:
 def publish_window(
     backend: LocalCloudWatchBackend, job: str, endpoint: str, variant: str, window: Mapping[str, Any]
 ) -> None:
-    """Puts the metrics that Inference Recommender publishes of a window of the load generator.
-
-    Client metrics are by job and endpoint, ModelLatency in µs is by endpoint and variant.
-    """
+    """Puts a window's client metrics, by job and endpoint, and its ModelLatency in µs, by endpoint and variant."""
     at = float(window["started_at"])
     dimensions = [{"Name": "JobName", "Value": job}, {"Name": "EndpointName", "Value": endpoint}]
 

@@ -150,7 +150,7 @@ class LoadTestRunner:
             usage.stop()
             step.metrics |= _metrics(folder / "summary.json", usage)
         if (failure := _failure(status, reason, server, step.test.variant_name, folder)) and not (
-            self.stopped.is_set() and server.alive()
+            self.stopped.is_set() and server.exit_status is None
         ):
             step.failure_reason = shortened(failure)
 

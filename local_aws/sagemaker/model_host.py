@@ -123,7 +123,6 @@ class ModelHost:
     toolchain: Path
     neuron: NeuronStandIn | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    """The account's exports, once it serves."""
     most_servers: int = 1
     """Most servers that answer for a variant, however many instances it has: a machine has room for a few."""
     roles: ServiceRoles | None = None
@@ -131,7 +130,7 @@ class ModelHost:
     _servers: set[ModelServer] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
-    _closed: bool = False
+    closed: bool = False
 
     def refusal(self, instance_type: str) -> str | None:
         """Returns in one sentence why no server here can stand in for `instance_type`, or None where one can."""
@@ -161,7 +160,16 @@ class ModelHost:
         preparations.append((time.time(), "starting the server"))
         server: ModelServer
         if self.neuron is not None and self.neuron.serves(instance_type):
-            server = self._start_neuron(self.neuron, container, repository, instance_type, log_file)
+            session: dict[str, str] = {}
+            if container.role_arn and self.environment:  # the server may read and write S3 as its role
+                session = role_session(self.environment, container.role_arn, "SageMaker")
+            server = NeuronServer.start(
+                repository,
+                stand_in=self.neuron,
+                instance_type=instance_type,
+                environment={**session, **container.environment},
+                log_file=log_file,
+            )
         else:
             server = TritonServer.start(
                 repository,
@@ -173,25 +181,10 @@ class ModelHost:
         server.preparations = tuple(preparations)
         with self._lock:
             self._servers.add(server)
-            closed = self._closed
+            closed = self.closed
         if closed:
             self.stop(server)
         return server
-
-    def _start_neuron(
-        self, stand_in: NeuronStandIn, container: ModelContainer, folder: Path, instance_type: str, log_file: Path
-    ) -> NeuronServer:
-        """Starts the Neuron server with a session of its role, because it may read and write S3."""
-        session: dict[str, str] = {}
-        if container.role_arn and self.environment:
-            session = role_session(self.environment, container.role_arn, "SageMaker")
-        return NeuronServer.start(
-            folder,
-            stand_in=stand_in,
-            instance_type=instance_type,
-            environment={**session, **container.environment},
-            log_file=log_file,
-        )
 
     def stop(self, server: ModelServer) -> None:
         server.stop()
@@ -199,15 +192,10 @@ class ModelHost:
             self._servers.discard(server)
         shutil.rmtree(server.repository, ignore_errors=True)
 
-    @property
-    def closed(self) -> bool:
-        """Whether the account is closing, so that the end of a server is no failure."""
-        return self._closed
-
     def close(self) -> None:
         """Stops all servers, side by side."""
         with self._lock:
-            self._closed = True
+            self.closed = True
             servers = list(self._servers)
         for server in servers:
             server.request_stop()

@@ -27,7 +27,6 @@ from workloads import ROOT
 REQUEST, OUTCOME = "request.json", "outcome.json"
 """The file that a runner reads, and the one that it writes: `exit_status`, `message` or `failure`."""
 ALGORITHM_ERROR = "AlgorithmError: See job logs for more information"
-"""The service's words for a container that ended with another status than 0."""
 GRACE_S = 30.0
 """Seconds between SIGTERM and SIGKILL; SageMaker gives 120."""
 _ENDED = ("Completed", "Failed", "Stopped")
@@ -121,7 +120,6 @@ class ProcessingJobs:
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self.all: dict[str, FakeProcessingJob] = {}
-        """By name; moto's lists and tags read them."""
 
     def create(self, request: Mapping[str, Any]) -> LocalProcessingJob:
         """Checks, registers and starts a job. Raises moto's exceptions in the service's words."""

@@ -100,6 +100,9 @@ def plan(request: Mapping[str, Any], package: Mapping[str, Any]) -> Recommendati
     if not url:
         raise ValidationError("ContainerConfig.PayloadConfig.SamplePayloadUrl is required to send traffic.")
     types = payload.get("SupportedContentTypes") or specification.get("SupportedContentTypes") or ["application/json"]
+    conditions = request.get("StoppingConditions") or {}
+    if not 1 <= (limit := conditions.get("MaxInvocations", 1)) <= 30_000:
+        raise ValidationError(f"StoppingConditions.MaxInvocations is {limit}; it must be between 1 and 30000.")
     duration = configuration.get("JobDurationInSeconds") or DEFAULT_DURATION_S[request["JobType"]]
     supported = specification.get("SupportedRealtimeInferenceInstanceTypes")
     endpoints = tuple(endpoint["EndpointName"] for endpoint in configuration.get("Endpoints") or [])
@@ -107,7 +110,7 @@ def plan(request: Mapping[str, Any], package: Mapping[str, Any]) -> Recommendati
         payload_url=url,
         content_type=types[0],
         traffic_pattern=_traffic(request, configuration, duration),
-        stopping_conditions=_stopping(request.get("StoppingConditions") or {}),
+        stopping_conditions={key: value for key, value in conditions.items() if value is not None},
         duration_s=duration,
         endpoints=endpoints,
         tests=_tests(request, container.get("SupportedInstanceTypes") or supported or [], optional=bool(endpoints)),
@@ -166,13 +169,6 @@ def _traffic(request: Mapping[str, Any], configuration: Mapping[str, Any], durat
             f"The traffic takes {total} seconds, more than JobDurationInSeconds {duration_s}: shorten it or raise that."
         )
     return {**pattern, "TrafficType": kind}
-
-
-def _stopping(conditions: Mapping[str, Any]) -> Mapping[str, Any]:
-    limit = conditions.get("MaxInvocations")
-    if limit is not None and not 1 <= limit <= 30_000:
-        raise ValidationError(f"StoppingConditions.MaxInvocations is {limit}; it must be between 1 and 30000.")
-    return {key: value for key, value in conditions.items() if value is not None}
 
 
 def _tests(request: Mapping[str, Any], supported: Sequence[str], *, optional: bool) -> tuple[InstanceTest, ...]:

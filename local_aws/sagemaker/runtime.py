@@ -25,7 +25,6 @@ from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_metrics import InvocationMetrics
 
 MAX_BODY_BYTES = 6_291_456
-"""The service's limit for a request."""
 TIMED_OUT = (
     "Your invocation timed out while waiting for a response from container primary. Review the latency metrics for "
     "each container in Amazon CloudWatch, resolve the issue, and try again."
@@ -116,7 +115,6 @@ class InvocationMiddleware:
 
 @cache
 def _header_members() -> dict[str, str]:
-    """Returns the members of InvokeEndpoint that are headers, by the header's name in a WSGI environment."""
     members = input_shape("sagemaker-runtime", "InvokeEndpoint").members  # type: ignore[attr-defined]
     headers = {
         shape.serialization["name"].upper().replace("-", "_"): name

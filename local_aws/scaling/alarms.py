@@ -1,14 +1,8 @@
 """Target tracking policies of SageMaker variants, and their alarms, evaluated as CloudWatch documents it.
 
-    OK, ALARM           M of the N most recent existing datapoints are beyond the threshold, or fewer
-    INSUFFICIENT_DATA   none exists in the evaluation range
-
-The evaluation range is longer than N periods, so that an older datapoint can replace a missing one. AWS documents its
-length only in an example: 5 for N = 3. With fewer than N datapoints, the alarm goes to ALARM if one beyond the
-threshold is at least M periods old and all later ones are beyond it or missing. This is the default for missing data.
-
-Sources:
-https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-evaluation.html
+An alarm is on if M of the N most recent datapoints are beyond the threshold. The evaluation range is longer than N
+periods, so that an older datapoint can replace a missing one (5 for N = 3 in AWS's example). With fewer than N, one
+beyond the threshold must be at least M periods old, and all later ones beyond it or missing. Sources:
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html (the action repeats each minute)
 """
@@ -25,7 +19,6 @@ from local_aws.cloudwatch import LocalCloudWatchBackend, metric_key, statistic
 
 AlarmState = Literal["OK", "ALARM", "INSUFFICIENT_DATA"]
 MORE_PERIODS = 2
-"""Periods of the evaluation range beyond N."""
 PUBLISHED_AFTER_S = 2.0
 """After this delay the last invocations of a period are published: that happens twice a second."""
 ACTION_EVERY_S = 60
@@ -54,10 +47,7 @@ class AlarmCondition:
         return value > self.threshold if self.comparison == "GreaterThanThreshold" else value < self.threshold
 
     def state(self, values: Sequence[float | None], now: AlarmState) -> AlarmState:
-        """Returns the state after the datapoints of the evaluation range, oldest first, None for a missing one.
-
-        The state `now` stays if the datapoints are beyond the threshold and too young to decide.
-        """
+        """Returns the state after these datapoints, oldest first; `now` if they are too young to decide."""
         seen = [value for value in values if value is not None]
         if not seen:
             return "INSUFFICIENT_DATA"
@@ -79,23 +69,17 @@ class AlarmCondition:
         seen = [value for value in values if value is not None][-self.periods :]
         if not seen:
             return "Insufficient Data: no datapoints were received in the evaluation range"
-        beyond = sum(self.breached_by(value) for value in seen)
-        side = "greater than" if self.comparison == "GreaterThanThreshold" else "less than"
         shown = ", ".join(f"{value:.2f}" for value in reversed(seen))
-        return (
-            f"Threshold Crossed: {beyond} of the last {len(seen)} datapoints [{shown}] "
-            f"{'was' if beyond == 1 else 'were'} {side} the threshold ({self.threshold:g}): {state}."
-        )
+        return f"{self.comparison} {self.threshold:g}: {state} by the last {len(seen)} datapoints [{shown}]."
 
 
 @dataclass(slots=True)
 class _Evaluation:
+    """The ends of the last evaluated period and of that of the last invoked action, and the latest datapoint."""
+
     evaluated_s: float = 0.0
-    """The end of the last evaluated period."""
     invoked_s: float = 0.0
-    """The end of the period of the last invoked action."""
     value: float | None = None
-    """The latest datapoint."""
 
 
 class AlarmWatch:
@@ -128,10 +112,6 @@ class AlarmWatch:
         """Returns the latest datapoint that the alarm was evaluated on."""
         return self._evaluations[alarm.name].value
 
-    def keep_only(self, names: set[str]) -> None:
-        """Drops all alarms except those of `names`."""
-        self._evaluations = {name: each for name, each in self._evaluations.items() if name in names}
-
     def _values(self, metric: TrackedMetric, periods: int, end: float) -> list[float | None]:
         dimensions = [{"Name": name, "Value": value} for name, value in metric.dimensions]
         start, key = int(end) - periods * metric.period_s, metric_key(metric.namespace, metric.name, dimensions)
@@ -146,7 +126,6 @@ _PREDEFINED: Mapping[str, tuple[str, str, int]] = {
     "SageMakerVariantInvocationsPerInstance": ("InvocationsPerInstance", "Sum", MINUTE_S),
     "SageMakerVariantConcurrentRequestsPerModelHighResolution": ("ConcurrentRequestsPerModel", "Average", 10),
 }
-"""Metric, statistic and period in seconds of AWS/SageMaker, by predefined type."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -58,7 +58,6 @@ class Scaler:
         self._watch = AlarmWatch(cloudwatch)
         self._now = now
         self._minute = _minute(now())
-        """The last minute whose scheduled actions ran."""
         self._due: dict[str, str] = {}
         """Target → the cause of new bounds that the endpoint has not applied yet."""
         self._closing = threading.Event()
@@ -84,8 +83,6 @@ class Scaler:
                     self._scale(target, policies[target.resource_id], now)
                 except ServiceException as error:
                     log.info(f"{target.resource_id} could not be scaled: {error.message}")
-            every = [each for found in policies.values() for each in found]
-            self._watch.keep_only({alarm.name for each in every for alarm in each.policy.alarms})
 
     def _run(self) -> None:
         while not self._closing.wait(EVERY_S):
@@ -126,7 +123,8 @@ class Scaler:
             return
         bounds: dict[str, int] = action.scalable_target_action or {}  # type: ignore[assignment]  # moto calls it a str
         target.update(bounds.get("MinCapacity"), bounds.get("MaxCapacity"), None)  # type: ignore[arg-type]  # None keeps it
-        changes = [f"{side} capacity was set to {bounds[name]}" for side, name in _BOUNDS.items() if name in bounds]
+        sides = {"minimum": "MinCapacity", "maximum": "MaxCapacity"}
+        changes = [f"{side} capacity was set to {bounds[name]}" for side, name in sides.items() if name in bounds]
         self._due[target.resource_id] = " and ".join(
             [f"scheduled action name {action.scheduled_action_name} was triggered", *changes]
         )
@@ -191,7 +189,6 @@ class Scaler:
     def _change(
         self, target: FakeScalableTarget, present: int, desired: int, cause: str, now: float, cooldown_s: float = 0.0
     ) -> bool:
-        """Requests the desired count within the target's bounds. Returns whether it changes the present one."""
         count = self._backend.within_bounds(target, desired)
         if count == present:
             return False
@@ -209,9 +206,6 @@ class Scaler:
         return True
 
 
-_BOUNDS = {"minimum": "MinCapacity", "maximum": "MaxCapacity"}
-
-
 def _minute(now: float) -> datetime:
     return datetime.fromtimestamp(now // 60 * 60, UTC)
 
@@ -225,7 +219,6 @@ def _runs(action: FakeScheduledAction, minute: datetime) -> bool:
 
 
 def _moment(value: object) -> datetime | None:
-    """Reads a timestamp of the API, which moto stores unparsed."""
     if value is None or value == "":
         return None
     return datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) else datetime.fromisoformat(str(value))

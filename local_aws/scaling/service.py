@@ -70,7 +70,6 @@ class ScalingActivity:
     started_at: float
     added: int
     cooldown_s: float
-    """Begins when the activity is complete."""
     ended_at: float | None = None
     reason: str | None = None
     identifier: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -104,7 +103,6 @@ class ScalingActivity:
 
 SERVICE = "application-autoscaling"
 KEPT_ACTIVITIES = 1000
-"""Most activities that the account stores; AWS keeps them for six weeks."""
 PAGE = 50
 
 
@@ -117,9 +115,7 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
         self.lock = threading.RLock()
         """Held while the state changes: requests and the scaler run in different threads."""
         self.activities: deque[ScalingActivity] = deque(maxlen=KEPT_ACTIVITIES)
-        """The latest first."""
         self.cooldowns: dict[str, Cooldowns] = {}
-        """By resource id."""
 
     @property
     def _url_module(self) -> Any:

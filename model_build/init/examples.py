@@ -53,11 +53,6 @@ class ExampleRow:
     score: Any = None
 
     @property
-    def other(self) -> str | None:
-        """The second text of an embedding's example, which is compared with the first and not part of a request."""
-        return self.row.get(OTHER)
-
-    @property
     def request(self) -> Row:
         return {field: text for field, text in self.row.items() if field != OTHER}
 

@@ -40,14 +40,10 @@ class Lengths:
         return self.counts[max(0, math.ceil(share * len(self.counts)) - 1)]
 
     @property
-    def longest(self) -> int:
-        return self.counts[-1]
-
-    @property
     def summary(self) -> str:
         """Returns `half have at most 12, 95 % at most 31, the longest 40`."""
         half, most = self.percentile(0.5), self.percentile(0.95)
-        return f"half have at most {half}, 95 % at most {most}, the longest {self.longest}"
+        return f"half have at most {half}, 95 % at most {most}, the longest {self.counts[-1]}"
 
 
 def count(tokenizer_file: Path, texts: Sequence[tuple[str, ...]]) -> list[int]:
@@ -129,16 +125,20 @@ def model_table(
 
     `max_input_tokens` is the user's; by default the checkpoint's limit, and if it has none, the examples' lengths.
     """
-    limit = max_input_tokens or facts.token_limit or rounded(counted.longest, None)
+    limit = max_input_tokens or facts.token_limit or rounded(counted.counts[-1], None)
     longer = sum(count > limit for count in counted.counts)
     examples = f"{longer} of {len(counted.counts)} examples are longer"
+    # The key that decides what happens to requests over the limit. Text generation always rejects them.
+    long_inputs = {"stride": limit // 4} if longer and facts.task in WINDOWED else {"truncation": longer > 0}
+    if facts.task == "text2text-generation":
+        long_inputs = {}
     keys = {
         "task": facts.task,
         "problem_type": facts.problem_type,
         "checkpoint": checkpoint,
         "segments": None if fields == DEFAULT_FIELDS.get(facts.task, ("text",)) else [[name] for name in fields],
         "max_input_tokens": limit,
-        **_long_inputs(facts.task, longer, limit),
+        **long_inputs,
         **_keys_of_task(facts, folder),
         "labels": list(facts.labels) or None,
         "threshold": 0.5 if facts.problem_type == "multi_label_classification" else None,
@@ -162,13 +162,6 @@ def model_table(
         keys={key: value for key, value in keys.items() if value is not None},
         notes={key: note for key, note in notes.items() if note is not None},
     )
-
-
-def _long_inputs(task: str, longer: int, limit: int) -> dict[str, Any]:
-    """Returns the key that decides what happens to requests over the limit. Text generation always rejects them."""
-    if task == "text2text-generation":
-        return {}
-    return {"stride": limit // 4} if longer and task in WINDOWED else {"truncation": longer > 0}
 
 
 def _keys_of_task(facts: CheckpointFacts, folder: Path) -> dict[str, Any]:

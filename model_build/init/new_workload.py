@@ -214,7 +214,10 @@ class _Draft:
         model = _ModelTable.from_table(Path("workload.toml"), {"model": self.table.keys}).model
         limit = MAX_GENERATED_ROWS if isinstance(model, TextToText) else MAX_ROWS
         rows = [self.rows[index] for index in _spread(len(self.rows), limit)]
-        keys = [self._keys(row) for row in rows] if self.given.labelled else []
+        keys = []
+        if self.given.labelled:  # with the text that an embedding is compared with
+            others = [{OTHER: row.row[OTHER]} if OTHER in row.row else {} for row in rows]
+            keys = [labels.evaluation_keys(self.facts, row) | other for row, other in zip(rows, others, strict=True)]
         with libraries_logged(self.scratch.parent / "libraries.log"):
             checkpoint = read(self.folder, self.folder, model)
             unlabelled = [Example(row=row.request, label="") for row in rows]
@@ -237,11 +240,6 @@ class _Draft:
             answered = [Answered(*each) for each in zip(evaluation, originals.answers, strict=True)]
             self.reached = measure(names, answered)
             self.minimums = {**{name: _below(figure) for name, figure in self.reached.items()}, **minimums}
-
-    def _keys(self, example: ExampleRow) -> dict[str, Any]:
-        """Returns the keys of a labelled row, with the text that an embedding is compared with."""
-        other = {} if example.other is None else {OTHER: example.other}
-        return labels.evaluation_keys(self.facts, example) | other
 
     def _plan(self) -> tuple[list[str], dict[str, str]]:
         """Writes workload.toml with the targets whose build can be planned. Returns them, and why others are left out.

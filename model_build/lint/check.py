@@ -7,13 +7,12 @@ from posixpath import join
 from model_build.lint import hosting, model_settings
 from model_build.lint.backends import backend_of, check_backend, check_model_files, check_plans, model_file
 from model_build.lint.contents import Contents, read
-from model_build.lint.finding import Finding, FindingPlace, finding
+from model_build.lint.finding import Finding, FindingPlace, RuntimeContext, finding
 from model_build.lint.layout import PackedModel, PackedRepository, find_models
 from model_build.lint.neuron import check_neuron, is_neuron
 from model_build.lint.neuron import graphs as neuron_graphs
 from model_build.lint.paths import check_paths
 from model_build.lint.payloads import check_requests
-from model_build.lint.runtime_context import RuntimeContext
 from workloads import UsageError
 
 MODEL_CHECKS: Sequence[Callable[[PackedModel, PackedRepository], Iterable[Finding]]] = (

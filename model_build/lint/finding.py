@@ -1,16 +1,22 @@
-"""A finding: a problem, its place, its effect on SageMaker and the fix. The texts are in rules.toml."""
+"""A finding, with its texts from rules.toml, and the known facts about where an archive will run."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
 from workloads.document import parse_toml
+from workloads.instances import NEURON_FAMILIES, family, hardware
 
 Severity = Literal["error", "warning"]
 """An error keeps the endpoint from starting or from answering; a warning costs money, time or safety."""
 RULES: Mapping[str, Mapping[str, str]] = parse_toml(Path(__file__).with_name("rules.toml").read_text("utf-8"))
 """Severity and texts of each rule. The part of a name after the slash is a case of the rule."""
+
+
+NO_HOST_AMI = "none"
+"""`RuntimeContext.host_ami` of a variant without an InferenceAmiVersion; None is unknown."""
 
 
 class FindingPlace(NamedTuple):
@@ -58,3 +64,64 @@ def listing(names: Sequence[str], shown: int = 3) -> str:
     """Returns the first names and the number of the others."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(f"'{name}'" for name in names[:shown]) + more
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuntimeContext:
+    image: str | None = None
+    """The Triton image: yy.mm, a tag such as 25.09-py3-cpu, or a whole URI."""
+    tensorrt_version: str | None = None
+    """Version of the TensorRT inside the image."""
+    instance_types: tuple[str, ...] | None = None
+    host_ami: str | None = None
+    """The variant's InferenceAmiVersion, or `NO_HOST_AMI`."""
+    environment: Mapping[str, str] | None = None
+    """All variables that the container gets."""
+    payloads: tuple[Path, ...] | None = None
+    """Files of requests: rows or KServe v2 JSON bodies, one per line of a .jsonl, or one body per file."""
+    toolchain: Mapping[str, str] | None = None
+    """The toolchain of artifact.json, of which `tensorrt` and `compute_capability` are read."""
+
+    @property
+    def triton_version(self) -> str | None:
+        """The release, such as 25.09, in any spelling of the image; None if the image does not contain it."""
+        match = re.search(r"(?:^|:)(\d\d\.\d\d)(?:$|-py3)", self.image or "")
+        return match[1] if match else None
+
+    @property
+    def cpu_image(self) -> bool:
+        return self.image is not None and self.image.endswith("-cpu")
+
+    @property
+    def gpu_types(self) -> list[str]:
+        return [name for name in self.instance_types or () if hardware(name) == "GPU"]
+
+
+def has_neuron_cores(instance_type: str) -> bool:
+    return family(instance_type) in NEURON_FAMILIES.values()
+
+
+def unmade_checks(context: RuntimeContext) -> Mapping[str, str]:
+    """Returns the checks that `lint` skips in this context, with the facts that each needs."""
+    known = {
+        "the image": context.image,
+        "the image's TensorRT version": context.tensorrt_version,
+        "the instance types": context.instance_types,
+        "the host AMI": context.host_ami,
+        "the environment": context.environment,
+        "payload files": context.payloads,
+    }
+    checks = {
+        "the default model (and, among several, payloads against it), verbose logging, shared memory": (
+            "the environment",
+        ),
+        "the device each model runs on, the GPU each TensorRT plan was built for": ("the instance types",),
+        "the driver that the image meets": ("the image", "the instance types", "the host AMI"),
+        "TensorRT plans against the image's TensorRT": ("the image's TensorRT version",),
+        "payloads against the model's signature": ("payload files",),
+    }
+    types = context.instance_types or ()
+    if types and all(map(has_neuron_cores, types)):  # a model for Neuron runs without Triton
+        return {}
+    lacking = {check: [fact for fact in needs if known[fact] is None] for check, needs in checks.items()}
+    return {check: ", ".join(facts) for check, facts in lacking.items() if facts}

@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from model_build.lint.backends import backend_of
-from model_build.lint.finding import Finding, FindingPlace, finding, listing
+from model_build.lint.finding import NO_HOST_AMI, Finding, FindingPlace, finding, listing
 from model_build.lint.layout import PackedModel, PackedRepository
 from model_build.lint.model_config import enum_name
 from model_build.lint.model_settings import reachable
-from model_build.lint.runtime_context import NO_HOST_AMI
 from workloads.instances import HOST_AMIS, OLD_DRIVER_FAMILIES, family, hardware
 
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"

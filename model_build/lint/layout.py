@@ -12,10 +12,9 @@ from posixpath import join
 from typing import Any
 
 from model_build.lint.contents import MAX_CONFIG_BYTES, Contents
-from model_build.lint.finding import Finding, FindingPlace, finding, listing
+from model_build.lint.finding import Finding, FindingPlace, RuntimeContext, finding, listing
 from model_build.lint.model_config import Misread, empty, parse
 from model_build.lint.paths import is_litter
-from model_build.lint.runtime_context import RuntimeContext
 
 VERSION = re.compile(r"0|[1-9]\d*")
 

@@ -8,8 +8,7 @@ from textwrap import indent
 from typing import Any
 
 from model_build.lint.check import lint
-from model_build.lint.finding import Finding
-from model_build.lint.runtime_context import RuntimeContext, unmade_checks
+from model_build.lint.finding import Finding, RuntimeContext, unmade_checks
 from workloads import SageMakerEndpointHosting, WorkloadFolder, artifact_file, load_artifact, load_workload
 
 GATE_FAILED = 1

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 from containers.encoder.goldens import GOLDENS, PARITY
 from model_build.lint.contents import Contents
-from model_build.lint.finding import Finding, FindingPlace, finding, listing
-from model_build.lint.runtime_context import RuntimeContext, has_neuron_cores
+from model_build.lint.finding import Finding, FindingPlace, RuntimeContext, finding, has_neuron_cores, listing
 
 GRAPH = re.compile(r"model\.\d+\.neuron\.pt")
 SETTINGS, SERVER = "settings.json", "server.json"

@@ -138,7 +138,8 @@ def compat_folder(system: Path) -> str | None:
     for library in (found for place in CUDA_COMPAT for found in sorted(system.glob(f"{place}/libcuda.so.1"))):
         newest = re.search(r"libcuda\.so\.(\d+\.[\d.]+)$", str(library.resolve()))
         if newest is not None:
-            folder, older = f"/{library.parent.relative_to(system)}", _numbers(loaded[1]) < _numbers(newest[1])
+            host, image = (tuple(map(int, version[1].split("."))) for version in (loaded, newest))
+            folder, older = f"/{library.parent.relative_to(system)}", host < image
             use = "older, so that is used" if older else "not older, so that is not used"
             print(f"{folder} has the libcuda of driver {newest[1]}; the host's {loaded[1]} is {use}.", flush=True)
             return folder if older else None
@@ -187,10 +188,6 @@ def tell(file: Path, message: str) -> None:
     tail = rest.encode()[-room:].decode("utf-8", "ignore")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{first}\n{tail}", "utf-8")
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 if __name__ == "__main__":

@@ -75,12 +75,15 @@ def combine(built: Sequence[FetchedBuild], scratch: Path) -> FetchedBuild:
         unpacked = scratch / each.job_name
         _unpack(each, unpacked)
         _merge(unpacked, union, jobs)
+    tools: dict[str, list[str]] = {}
+    for name, version in (pair for each in built for pair in each.artifact.toolchain.items()):
+        tools.setdefault(name, []).append(version)
     packed = scratch / first.archive
     archive.pack(union, packed)
     changed = {
         "archive_sha256": file_sha256(packed),
         "archive_bytes": packed.stat().st_size,
-        "toolchain": _toolchain([each.artifact.toolchain for each in built]),
+        "toolchain": {name: ", ".join(dict.fromkeys(versions)) for name, versions in tools.items()},
         "parity": _worst([each.artifact.parity for each in built]),
     }
     return FetchedBuild(job_name=", ".join(jobs), artifact=first.model_copy(update=changed), archive=packed)
@@ -123,11 +126,6 @@ def _disagreement(what: str, jobs: Sequence[str]) -> Unavailable:
     return Unavailable(
         f"The jobs {', '.join(jobs)} built different {what}, so their archives cannot be merged. {UNCHANGED}"
     )
-
-
-def _toolchain(toolchains: Sequence[dict[str, str]]) -> dict[str, str]:
-    names = dict.fromkeys(name for each in toolchains for name in each)
-    return {name: ", ".join(dict.fromkeys(each[name] for each in toolchains if name in each)) for name in names}
 
 
 def _worst(reports: Sequence[ParityReport | None]) -> ParityReport | None:

@@ -38,11 +38,7 @@ def refused(code: str, status: int = 400, message: str = "why") -> ClientError:
             ExpiredCredentials,
             "The AWS credentials have expired: renew them (`aws sso login`, or as you got them).",
         ),
-        (
-            TokenRetrievalError(provider="sso", error_msg="Token has expired and refresh failed"),
-            ExpiredCredentials,
-            "The AWS credentials have expired: renew them (`aws sso login`, or as you got them).",
-        ),
+        (TokenRetrievalError(provider="sso", error_msg="It failed"), ExpiredCredentials, str(ExpiredCredentials())),
         (
             EndpointConnectionError(endpoint_url="https://api"),
             AwsUnreachable,

@@ -66,11 +66,6 @@ def test_the_secret_is_in_no_command_line_no_childs_environment_and_no_log(
     assert not [log for log in logs if secret in log.read_text("utf-8", "replace")]
 
 
-def test_the_exports_file_has_what_was_printed(account: LocalAccount) -> None:
-    exported = (account.log_file.parent / "exports").read_text()
-    assert all(f"export {name}={value}\n" in exported for name, value in account.environment.items())
-
-
 @pytest.mark.parametrize(
     ("keys", "headers"),
     [

@@ -17,7 +17,6 @@ from local_aws.cloudwatch import (
     is_statistic,
     statistic,
 )
-from local_aws.machine import highest_average
 from local_aws.owner_only import AccountKeys
 from local_aws.process.triton import remove_leftovers
 from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
@@ -169,11 +168,6 @@ def test_other_work_is_the_cpu_time_of_programs_that_are_not_this_process_or_its
     other = machine.OtherWork()
     assert other.seconds() == 1.5
     assert other.seconds() == 0.0
-
-
-def test_usage_is_the_highest_average_and_not_the_highest_second() -> None:
-    assert highest_average([0, 100, 0, 50, 70, 60], 3) == 60
-    assert highest_average([30], 5) == 30
 
 
 def test_a_job_tests_every_combination_up_to_its_limit() -> None:

@@ -60,13 +60,6 @@ def test_a_folder_that_was_open_to_others_becomes_private(tmp_path: Path) -> Non
         assert mode(open_to_all / "lock") == 0o600
 
 
-def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(Unavailable) as refused:
-        StateFolder.take(tmp_path / "file")
-    assert str(refused.value) == f"{tmp_path / 'file'} cannot be the account's folder: File exists. Choose --state DIR."
-
-
 def test_the_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(Unavailable) as refused:

@@ -53,22 +53,6 @@ def test_the_models_configs_are_the_golden_file(planned: Plan, task: str, target
         pytest.fail(f"{golden} was rewritten: look at the difference and run again")
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_tensors_of_a_trace_are_named_by_their_place(planned: Plan, task: str) -> None:
-    """Triton's PyTorch backend takes what stands behind the first two underscores for a number, or falls back."""
-    made = planned(task, "pytorch")
-    config = parse(configs(made)["tiny_model"])
-    assert (config.backend, config.platform, config.default_model_filename) == ("pytorch", "", "model.pt")
-    inputs = [tensor.name.split("__", 1) for tensor in config.input]
-    assert inputs == [[name, str(place)] for place, name in enumerate(made.model.model_dump()["inputs"])]
-    assert [name.split("__", 1)[1] for name in (tensor.name for tensor in config.output)] == [
-        str(place) for place in range(len(config.output))
-    ]
-    assert [warm.inputs.keys() for warm in config.model_warmup] == [
-        {tensor.name for tensor in config.input} for _ in config.model_warmup
-    ]
-
-
 @pytest.mark.parametrize("task", BERTS)
 def test_a_trace_can_be_moved_to_a_gpu_and_has_no_names_of_its_inputs(task: str, tmp_path: Path) -> None:
     """Triton's backend loads it onto its GPU: a device in its code would stay. Names would come before places."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads.files import PRIVATE, from_here, replace_text, replacing
+from workloads.files import PRIVATE, replace_text, replacing
 
 
 def test_a_file_takes_its_place_when_it_is_whole(tmp_path: Path) -> None:
@@ -54,12 +54,3 @@ def test_a_private_file_is_its_owner_s_alone_whatever_was_there(tmp_path: Path) 
     file.with_name(".payloads.tar.gz.part").write_bytes(b"left behind")
     replace_text(file, "private", PRIVATE)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-
-
-def test_a_path_below_the_working_folder_is_named_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, file = tmp_path / "here", tmp_path / "here" / "runs" / "report.html"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    assert from_here(file) == Path("runs/report.html")
-    assert from_here(Path("runs/report.html")) == Path("runs/report.html")
-    assert from_here(tmp_path / "elsewhere") == tmp_path / "elsewhere"

@@ -1,4 +1,4 @@
-"""Each image of ours says what it is built from, told from the files alone: there is no Docker here to build one."""
+"""The sources of each container image. Nothing is built: the tests read the files."""
 
 import json
 import re
@@ -11,17 +11,10 @@ import pytest
 
 from tests.locks import pins
 from workloads import ROOT, UsageError
-from workloads.own_images import PINS, TRITON_LOCKS, OwnImage, image_build, image_file, load_image
+from workloads.own_images import PINS, TRITON_LOCKS, image_build
 
 CONTAINERS = ROOT / "containers"
 KINDS = ("inf1", "inf2", "cpu", *TRITON_LOCKS)
-IMAGE = OwnImage(
-    kind="inf1",
-    registry="123456789012.dkr.ecr.eu-west-1.amazonaws.com",
-    repository="ours",
-    digest="sha256:" + "a" * 64,
-    content="b" * 64,
-)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -121,15 +114,6 @@ def test_a_path_that_is_copied_and_is_not_there_is_refused(containers: Path) -> 
     with pytest.raises(UsageError) as refusal:
         image_build("inf1", containers).content()
     assert str(refusal.value) == f"{containers}/neuron/Dockerfile: COPY: encoder is not in {containers}."
-
-
-def test_an_image_is_read_as_it_was_left(tmp_path: Path) -> None:
-    assert load_image(tmp_path, "inf1") is None
-    IMAGE.write_json(image_file(tmp_path, "inf1"))
-    image = load_image(tmp_path, "inf1")
-    assert image == IMAGE
-    assert image.uri == f"123456789012.dkr.ecr.eu-west-1.amazonaws.com/ours@sha256:{'a' * 64}"
-    assert (image.account, image.region) == ("123456789012", "eu-west-1")
 
 
 def test_hadolint_finds_nothing_in_the_dockerfiles() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.searches.simulated_service import COLD, STALLING, Requests, SimulatedService
-from inference_recommender.capacity.closed_loop import SustainedLoad, capacity, sustained
+from inference_recommender.capacity.closed_loop import SustainedLoad, capacity
 from inference_recommender.capacity.statistics import Limit
 
 P99 = Limit(percentile=99, latency_ms=50)
@@ -104,10 +104,10 @@ def test_dependent_late_requests_count_for_less() -> None:
     scattered[::125] = 60
     bursts[20_000:20_400] = bursts[70_000:70_400] = 60
     succeeded = np.ones(len(finished), dtype=bool)
-    estimate = sustained(finished, scattered, succeeded, P99, 100)
+    estimate = capacity(finished, scattered, succeeded, P99, 100, one_load=True)
     assert estimate is not None
     assert estimate.within_limit
-    assert sustained(finished, bursts, succeeded, P99, 100) is None
+    assert capacity(finished, bursts, succeeded, P99, 100, one_load=True) is None
 
 
 def _stairs(users_per_step: int, steps: int, step_s: float) -> list[float]:
@@ -147,7 +147,9 @@ def test_one_load_is_judged_as_a_whole() -> None:
     """Arrivals at a fixed rate: no quiet stretch of them is picked."""
     run = SimulatedService(STALLING, 5).open_loop(40_000, 120)
     succeeded = np.ones(len(run.finished_s), dtype=bool)
-    estimate = sustained(run.finished_s, run.latencies_ms, succeeded, Limit(percentile=99, latency_ms=80), 120)
+    estimate = capacity(
+        run.finished_s, run.latencies_ms, succeeded, Limit(percentile=99, latency_ms=80), 120, one_load=True
+    )
     assert estimate is not None
     assert (estimate.start_s, estimate.end_s) == (estimate.warm_up_s, 120)
     assert estimate.invocations_per_minute == pytest.approx(40_000, rel=0.02)

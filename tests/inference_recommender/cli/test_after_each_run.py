@@ -84,12 +84,6 @@ ENDINGS = {
         simulate=({2}, "recommends no fleet, so there is nothing to simulate. Measure again."),
         prove=({2}, "recommended: is null"),
     ),
-    "interrupted with measurements": Ending(
-        measurements=(measured(),),
-        simulate=({2}, NO_FILE),
-        prove=({2}, NO_FILE),
-        report=({2}, "has no recommendation.json: the run ended without a verdict."),
-    ),
     "interrupted before anything was measured": Ending(
         measurements=None,
         simulate=({2}, NO_FILE),

@@ -50,12 +50,8 @@ EXAMPLES = 40
 VARIANTS = ("ts-base", "ts-db", "ts-ig", "ts-ig-db", "ort-base", "ort-db", "ort-ig", "ort-ig-db")
 EXPERIMENT = ("python", "-m", "inference_recommender", "experiment")
 MAY = ("s3:*", "sagemaker:*", "ecr:*", "logs:*", "cloudwatch:*", "iam:PassRole")
-ACCESS = (
-    "--set",
-    "recommender.role_arn=arn:aws:iam::123456789012:role/R",
-    "--set",
-    "recommender.images.all=123456789012.dkr.ecr.us-east-1.amazonaws.com/t:1",
-)
+FACTS = ("role_arn=arn:aws:iam::123456789012:role/R", "images.all=123456789012.dkr.ecr.us-east-1.amazonaws.com/t:1")
+ACCESS = tuple(word for fact in FACTS for word in ("--set", f"recommender.{fact}"))
 
 
 class Laboratory:
@@ -70,10 +66,10 @@ class Laboratory:
             command, cwd=self.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
-    def run(self, *command: str, expect: int = 0) -> str:
+    def run(self, *command: str) -> str:
         process = self.start(*command)
         stdout, stderr = process.communicate(timeout=900)
-        assert process.returncode == expect, f"{' '.join(command)} ended with {process.returncode}\n{stdout}\n{stderr}"
+        assert process.returncode == 0, f"{' '.join(command)} ended with {process.returncode}\n{stdout}\n{stderr}"
         return stdout
 
     def result(self, *command: str) -> Report:

@@ -173,37 +173,31 @@ class Account(SageMakerAccount):
 KIND = "triton-25.09-gpu"
 
 
-@pytest.mark.parametrize(
-    ("content", "region", "is_used"),
-    [("", "us-east-1", True), (None, "", False), ("b" * 64, "us-east-1", False), ("", "eu-west-1", False)],
-    ids=["pushed", "not built", "of other files", "of another region"],
-)
-def test_the_stacks_image_runs_on_its_hardware_and_the_projects_own_on_other(
-    tmp_path: Path, content: str | None, region: str, is_used: bool
-) -> None:
+def _pushed(root: Path, content: str, region: str) -> str:
+    registry = f"123456789012.dkr.ecr.{region}.amazonaws.com"
+    digest = f"sha256:{'a' * 64}"
+    image = OwnImage(kind=KIND, registry=registry, repository="r", digest=digest, content=content)
+    image.write_json(image_file(root, KIND))
+    return image.uri
+
+
+def test_the_stacks_image_runs_on_its_hardware_and_the_projects_own_on_other(tmp_path: Path) -> None:
     """The stack of question_answering hosts Inf1."""
-    image = OwnImage(
-        kind=KIND,
-        registry=f"123456789012.dkr.ecr.{region or 'us-east-1'}.amazonaws.com",
-        repository="r",
-        digest=f"sha256:{'a' * 64}",
-        content=content or content_of(KIND),
-    )
-    if content is not None:
-        image.write_json(image_file(tmp_path, KIND))
     workload = ANSWERS.workload
     assert default_image(workload, "ml.inf1.xlarge", Account(), tmp_path) == "the stack's"
     assert default_image(REVIEWS.workload, "ml.c5.xlarge", Account(), tmp_path) == "the stack's", "a GPU's"
-    if is_used:
-        assert default_image(workload, "ml.g4dn.xlarge", Account(), tmp_path) == image.uri
-        return
-    with pytest.raises(ProjectError) as caught:
-        default_image(workload, "ml.g4dn.xlarge", Account(), tmp_path)
-    assert str(caught.value) == (
-        "recommender.images: ml.g4dn.xlarge needs another image than the stack's model, and no image of what "
-        "containers/ has now was pushed to us-east-1. Build and push it with `bash scripts/release/build_image.sh "
-        "triton-25.09-gpu`, or set recommender.images.gpu."
-    )
+    for content, region in ((None, ""), ("b" * 64, "us-east-1"), (content_of(KIND), "eu-west-1")):
+        if content is not None:
+            _pushed(tmp_path, content, region)
+        with pytest.raises(ProjectError) as caught:
+            default_image(workload, "ml.g4dn.xlarge", Account(), tmp_path)
+        assert str(caught.value) == (
+            "recommender.images: ml.g4dn.xlarge needs another image than the stack's model, and no image of what "
+            "containers/ has now was pushed to us-east-1. Build and push it with `bash "
+            "scripts/release/build_image.sh triton-25.09-gpu`, or set recommender.images.gpu."
+        )
+    ours = _pushed(tmp_path, content_of(KIND), "us-east-1")
+    assert default_image(workload, "ml.g4dn.xlarge", Account(), tmp_path) == ours
 
 
 def test_a_named_image_replaces_the_default() -> None:

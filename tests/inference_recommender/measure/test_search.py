@@ -105,16 +105,6 @@ def test_without_search_only_an_estimate_far_below_the_closed_loop_rate_is_check
     assert len(calls) == searches
 
 
-def test_an_endpoint_on_aws_is_searched_through_its_runtime(kept: RunFolder, systems: list[Any]) -> None:
-    account = DeployedAccount()
-    account.url = None
-    measured = found_by(account, kept)
-    (system,) = systems
-    assert (system.url, system.name) == (None, account.deleted[0])
-    assert measured.open_loop is not None
-    assert measured.open_loop.probes
-
-
 def refuse(*_: object) -> Any:
     raise AwsUnavailable("AWS refused it: AccessDenied: not yours.")
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from inference_recommender.__main__ import main
 from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.capacity.server_times import ComputeTimes, ServerTimes
-from inference_recommender.measurement import Measurement
 from inference_recommender.tune.folder import TuneFolder, resumed
 from inference_recommender.tune.race import Race
 from inference_recommender.tune.tune_report import tune_report
@@ -70,28 +69,16 @@ def a_proof(verdict: str, archive: str | None = "a" * 64) -> Proof:
     return Proof.model_validate_json(json.dumps(document))
 
 
-def a_probe(rate: float, queue_ms: float, infer_ms: float, *, rows: float = 1.0, latency_ms: float = 20.0) -> Probe:
-    """Returns a probe whose server reported its times."""
-    times = ServerTimes(
-        queue_ms=queue_ms,
-        compute_ms=ComputeTimes(input=0.0, infer=infer_ms, output=0.0),
-        requests=round(rate),
-        rows_per_execution=rows,
-    )
-    return Probe(invocations_per_minute=rate, duration_s=60.0, latency_ms=latency_ms, late_share=0.0, server=times)
+def a_search(*loads: tuple[float, float, float]) -> Capacity:
+    """Returns a search whose probes have (rate, milliseconds of queueing, milliseconds of computing) in the server."""
 
+    def probe(rate: float, queue_ms: float, infer_ms: float) -> Probe:
+        compute = ComputeTimes(input=0.0, infer=infer_ms, output=0.0)
+        times = ServerTimes(queue_ms=queue_ms, compute_ms=compute, requests=round(rate), rows_per_execution=1.0)
+        return Probe(invocations_per_minute=rate, duration_s=60.0, latency_ms=20.0, late_share=0.0, server=times)
 
-def a_searched_measurement(*probes: Probe) -> Measurement:
-    search = Capacity(
-        invocations_per_minute=900.0, percentile="P99", limit_ms=50.0, reason="found", probes=tuple(probes)
-    )
-    return Measurement(
-        instance_type="ml.c5.xlarge",
-        endpoint_name="e",
-        max_invocations_per_minute=None,
-        model_latency_ms=None,
-        open_loop=search,
-    )
+    probes = tuple(probe(*each) for each in loads)
+    return Capacity(invocations_per_minute=900.0, percentile="P99", limit_ms=50.0, reason="found", probes=probes)
 
 
 def a_simulation(folder: Path) -> Path:

@@ -1,8 +1,10 @@
-"""Sentences about a candidate: caveats, headroom, scaling, CPU."""
+"""Sentences about a candidate, and of a cold start."""
 
 import pytest
 
-from inference_recommender.report.candidates import caveats, cpu_utilization, loss_text, notes, rows_text
+from inference_recommender.report.candidates import caveats, loss_text, rows_text
+from inference_recommender.report.sections import cold_start_text
+from tests.inference_recommender.report.builders import COLD_START
 from workloads import Candidate, LatencyObjective
 
 
@@ -28,18 +30,6 @@ SAID = (
 
 
 @pytest.mark.parametrize(
-    "bare",
-    [
-        _candidate(),
-        _candidate(warm_up_s=0.0, client_latency_ms={"p50": 1.0}),
-        _candidate(instance_count=3, instance_count_parts={"peak": 3, "headroom": 0}),
-    ],
-)
-def test_unknown_or_zero_figures_are_left_out(bare: Candidate) -> None:
-    assert not list(notes(bare))
-
-
-@pytest.mark.parametrize(
     ("count", "capacity", "words"),
     [
         (3, 20_000.0, "The loss of one instance at the peak is covered."),
@@ -55,6 +45,8 @@ def test_a_sentence_states_whether_the_loss_of_an_instance_is_covered(count: int
 def test_a_caveat_line_has_the_reason_and_names_a_price_source_only_without_a_price() -> None:
     assert caveats(INFORMED) == f"Keeps it. {' '.join(SAID)} Listed."
     assert "Listed." not in caveats(INFORMED.model_copy(update={"cost_per_hour_usd": 1.0}))
+    zero = _candidate(warm_up_s=0.0, client_latency_ms={"p50": 1.0}, instance_count_parts={"peak": 3, "headroom": 0})
+    assert caveats(_candidate()) == caveats(zero) == "Keeps it. Listed.", "unknown and zero figures are left out"
 
 
 def test_requests_of_several_rows_have_their_figures_in_rows_too() -> None:
@@ -69,9 +61,23 @@ def test_requests_of_several_rows_have_their_figures_in_rows_too() -> None:
     assert rows_text(objective.model_copy(update={"rows_per_invocation": 1}), INFORMED) == ""
 
 
-@pytest.mark.parametrize(
-    ("percent", "vcpus", "said"),
-    [(None, 2, None), (92.4, 2, "92"), (100.0, 2, "100"), (142.3, 2, "142 of 200 % (2 vCPUs)"), (142.3, None, "142")],
-)
-def test_cpu_above_100_percent_names_the_whole(percent: float | None, vcpus: int | None, said: str | None) -> None:
-    assert cpu_utilization(percent, vcpus) == said
+def test_a_cold_start_in_words_names_what_it_does_not_include() -> None:
+    assert cold_start_text(COLD_START) == (
+        "A new server answers within the objective after 3.32 s: 3 starts of ml.c5.xlarge on two cores. Provisioning "
+        "is not included, and the archive came from this machine's memory."
+    )
+    on_aws = COLD_START.model_copy(
+        update={
+            "measured_on": "sagemaker",
+            "machine": "SageMaker, asked from two cores",
+            "starts": 1,
+            "fetch_s": None,
+            "warm_up_s": None,
+            "total_s": None,
+        }
+    )
+    assert cold_start_text(on_aws) == (
+        "No answer within the objective in 1 start of ml.c5.xlarge on SageMaker, asked from two cores. Loading "
+        "includes the models' warm-up, because the server's log is not verbose. SageMaker does not report instance, "
+        "image and archive separately."
+    )

@@ -14,7 +14,7 @@ from inference_recommender.cli.folder_report import read_report, write_page
 from inference_recommender.report.document import Report, as_json
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
-from tests.inference_recommender.report.builders import COLD_START, SUMMARY, a_probe, a_proof, a_searched_measurement
+from tests.inference_recommender.report.builders import COLD_START, SUMMARY, a_proof, a_search
 
 GOLDENS = Path(__file__).parent / "goldens"
 REWRITE = "REWRITE_GOLDENS" in os.environ
@@ -158,10 +158,13 @@ def test_the_latency_plot_has_users_probes_capacity_and_proof(run_copy: RunFolde
 
 def test_queue_times_appear_in_the_report(run_copy: RunFolder) -> None:
     first, *others = run_copy.measurements()
-    search = a_searched_measurement(a_probe(60, 0.5, 4.0), a_probe(600, 12.0, 8.0)).open_loop
+    search = a_search((600, 12.0, 8.0), (60, 0.5, 4.0))
     run_copy.keep_measurements((first.model_copy(update={"open_loop": search}), *others))
     report = read_report(run_copy.path)
-    assert report.table("queue") is not None
+    queue = report.table("queue")
+    assert queue is not None
+    rows = [(row["invocations_per_minute"], row["queue_ms"], row["infer_ms"]) for row in queue.rows]
+    assert rows == [(60.0, 0.5, 4.0), (600.0, 12.0, 8.0)], "the lightest load first"
     assert not [each for each in report.not_tested if each.startswith("Queue time")]
 
 

@@ -124,28 +124,6 @@ def test_a_type_that_cannot_be_made_fails_its_stack(kind: str, reason: str, stac
     assert stack["StackStatusReason"] == f"The following resource(s) failed: [Thing]. {reason}"
 
 
-def test_scheduled_minimums_come_and_go_with_their_target(stacks: Stacks, client: Callable[[str], Any]) -> None:  # noqa: F811
-    body = template()
-    target = body["Resources"]["Target"]["Properties"]
-    morning = {
-        "ScheduledActionName": "Morning",
-        "Schedule": "cron(0 6 * * ? *)",
-        "ScalableTargetAction": {"MinCapacity": 3},
-    }
-    target["ScheduledActions"] = [morning]
-    scaling = client("application-autoscaling")
-
-    def actions() -> list[tuple[str, int]]:
-        found = scaling.describe_scheduled_actions(ServiceNamespace="sagemaker")["ScheduledActions"]
-        return [(each["ScheduledActionName"], each["ScalableTargetAction"]["MinCapacity"]) for each in found]
-
-    assert stacks.create("whole-schedule", body)["StackStatus"] == "CREATE_COMPLETE"
-    assert actions() == [("Morning", 3)]
-    target["ScheduledActions"] = []
-    assert stacks.update("whole-schedule", body)["StackStatus"] == "UPDATE_COMPLETE"
-    assert actions() == []
-
-
 def guarded(*alarms: str) -> dict[str, Any]:
     canary = {"Type": "CANARY", "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 10}, "WaitIntervalInSeconds": 60}
     return {

@@ -71,6 +71,9 @@ def template(says: str = "got ", *, target: int = 100, threshold: int = 50_000, 
     properties["Dashboard"]["DashboardBody"] = json.dumps({"widgets": [], "t": target})
     properties["Policy"]["TargetTrackingScalingPolicyConfiguration"]["TargetValue"] = target
     properties["Target"]["MaxCapacity"] = target // 10
+    morning = {"Schedule": "cron(0 6 * * ? *)", "ScalableTargetAction": {"MinCapacity": 3}}
+    if target == 100:  # an update takes the schedule away
+        properties["Target"]["ScheduledActions"] = [{"ScheduledActionName": "Morning", **morning}]
     properties["Model"]["PrimaryContainer"]["Environment"] = {"SAYS": says, **environment}
     return body
 
@@ -141,6 +144,8 @@ def test_a_stack_is_created_updated_and_deleted_with_every_type_of_ours(
     assert described["EndpointStatus"] == "InService"
     assert described["ProductionVariants"][0]["DesiredInstanceCount"] == 2, "the scalable target's minimum"
     assert stacks.answer(endpoint) == "got x"
+    (schedule,) = scaling.describe_scheduled_actions(ServiceNamespace="sagemaker")["ScheduledActions"]
+    assert (schedule["ScheduledActionName"], schedule["ScalableTargetAction"]["MinCapacity"]) == ("Morning", 3)
 
     # The model alone changes: its new name replaces the configuration, which updates the endpoint.
     stack = stacks.update("whole", template("now ", target=200, threshold=60_000))
@@ -153,6 +158,7 @@ def test_a_stack_is_created_updated_and_deleted_with_every_type_of_ours(
     assert policy["TargetTrackingScalingPolicyConfiguration"]["TargetValue"] == 200
     (target,) = scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
     assert (target["MinCapacity"], target["MaxCapacity"]) == (2, 20)
+    assert scaling.describe_scheduled_actions(ServiceNamespace="sagemaker")["ScheduledActions"] == []
     tracking = cloudwatch.describe_alarms(AlarmNamePrefix=f"TargetTracking-endpoint/{endpoint}/")["MetricAlarms"]
     assert [each["Threshold"] for each in tracking] == [200, 180], "the service's own, of the new target"
     assert [each["AlarmName"] for each in policy["Alarms"]] == [each["AlarmName"] for each in tracking]

@@ -2,15 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from local_aws.permissions.enforced import CALLS_FILE, PermissionLog
-from local_aws.permissions.policy import Permission
+from local_aws.permissions.enforced import CALLS_FILE
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import BUCKET
 
@@ -176,16 +174,6 @@ def test_who_may_assume_a_role_is_said_by_its_trust_policy_and_by_ones_own(roles
     )
 
 
-def test_a_sessions_own_policy_limits_it(roles: Roles) -> None:
-    arn = roles.role("limited", allow("s3:*"))
-    only = json.dumps({"Version": "2012-10-17", "Statement": [allow("s3:GetObject")]})
-    s3 = roles.clients(arn, Policy=only)("s3")
-    s3.get_object(Bucket=BUCKET, Key="echo.tar.gz")
-    assert refused(s3.list_buckets)[2] == message(
-        "limited", "s3:ListAllMyBuckets", "*", "because no session policy allows the s3:ListAllMyBuckets action"
-    )
-
-
 def test_a_role_that_does_not_exist_has_no_session(roles: Roles) -> None:
     arn = f"arn:aws:iam::{ACCOUNT}:role/nowhere"
     assert refused(roles.sts.assume_role, RoleArn=arn, RoleSessionName="session") == (
@@ -224,15 +212,3 @@ def test_an_object_under_a_key_of_kms_needs_that_key(roles: Roles, client: Clien
     roles.put("keyless", allow("s3:*"), allow("kms:Decrypt", resource=key, **via))
     assert s3.get_object(Bucket="under-a-key", Key="k")["Body"].read() == b"x"
     refused(s3.put_object, Bucket="under-a-key", Key="k", Body=b"y")
-
-
-def test_the_file_of_calls_is_bounded_and_begins_anew_with_the_account(tmp_path: Path) -> None:
-    file = tmp_path / CALLS_FILE
-    file.write_text("a line of an account before this one\n")
-    calls = PermissionLog(file, max_bytes=1000)
-    for _ in range(30):
-        calls.add("role", "session", "s3:GetObject", Permission("s3:GetObject", "arn:aws:s3:::b/k", {}), allowed=True)
-    kept = [each.stat().st_size for each in tmp_path.iterdir()]
-    assert len(kept) == 2
-    assert max(kept) < 1200
-    assert "before this one" not in "".join(each.read_text() for each in tmp_path.iterdir())

@@ -112,17 +112,6 @@ def test_conditions(operator: str, values: Any, found: tuple[str, ...] | None, e
     assert holds({operator: {"aws:TagKeys": values}}, context) == expected
 
 
-def test_all_operators_and_all_keys_have_to_hold() -> None:
-    both = {
-        "StringEquals": {"iam:PassedToService": "a", "s3:ExistingObjectTag/Stage": "r"},
-        "Bool": {"aws:SecureTransport": "true"},
-    }
-    context = {"iam:passedtoservice": ("a",), "s3:existingobjecttag/stage": ("r",), "aws:securetransport": ("true",)}
-    assert holds(both, context)
-    for key in context:
-        assert not holds(both, {**context, key: ("another",)})
-
-
 @pytest.mark.parametrize(
     ("condition", "message"),
     [

@@ -58,14 +58,6 @@ def test_each_action_is_answered_for_each_resource(iam: Any, role: str) -> None:
     assert decisions(iam, role, "s3:GetObject") == [("s3:GetObject", "*", "implicitDeny")]
 
 
-def test_a_condition_sees_the_context_entries(iam: Any, role: str) -> None:
-    entry = {"ContextKeyName": "aws:RequestedRegion", "ContextKeyType": "string"}
-    for region, decision in (("eu-west-1", "allowed"), ("us-east-1", "implicitDeny")):
-        entries = [{**entry, "ContextKeyValues": [region]}]
-        told = decisions(iam, role, "ec2:DescribeVpcs", ContextEntries=entries)
-        assert told == [("ec2:DescribeVpcs", "*", decision)]
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
-import boto3
 import pytest
 import requests
 from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth, SigV4Auth, SigV4QueryAuth
@@ -237,11 +236,3 @@ def test_the_name_of_an_endpoint_is_decoded_once(account: LocalAccount, roles: R
     sent = Sent(service="sagemaker", path=path, body=body, allowed="sagemaker:InvokeEndpoint")
     answer = send(account, as_role(roles, sent), sent)
     assert (answer.status_code, "Endpoint ab" in answer.text) == (400, False)
-
-
-def test_a_large_metric_that_boto3_compresses_arrives(account: LocalAccount) -> None:
-    arguments: Any = account.client_arguments()
-    cloudwatch = boto3.client("cloudwatch", **arguments)
-    data = [{"MetricName": f"m{number}", "Value": 1.0, "Dimensions": []} for number in range(900)]
-    cloudwatch.put_metric_data(Namespace="Compressed", MetricData=data)
-    assert cloudwatch.list_metrics(Namespace="Compressed", MetricName="m899")["Metrics"]

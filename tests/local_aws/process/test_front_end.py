@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from inference_recommender.triton_statistics import TritonStatistics
 from local_aws.process.triton import TritonServer
-from tests.local_aws.conftest import echo_request
 from tests.quick_triton import start_triton
 
 pytestmark = pytest.mark.integration
@@ -45,16 +43,3 @@ def test_an_invocation_is_answered_as_by_tritons_front_end(recorded: dict[str, A
         assert answer.body.decode("latin-1") == recorded["answer"]
     if answer.status == 200:
         assert answer.content_type == recorded["content_type"]
-
-
-def test_a_real_tritons_counters_are_read_over_its_socket(triton: TritonServer) -> None:
-    statistics = TritonStatistics(triton.invocations_url)
-    before = statistics.read()
-    assert before is not None
-    for number in range(3):
-        assert triton.invoke(echo_request("a", str(number)).encode(), {}).status == 200
-    found = statistics.since(before, 3)
-    assert found is not None
-    assert (found.requests, found.rows_per_execution) == (3, 2.0)
-    assert found.queue_ms > 0
-    assert found.compute_ms.infer > 0

@@ -7,9 +7,8 @@ from typing import Any
 import boto3
 import pytest
 
-from aws_api.errors import NotFound
 from aws_api.expiry import expiry_of, expiry_tag
-from aws_api.sagemaker import ExpiringResource, SageMakerAccount
+from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli.jobs import CleanupResult, cleanup
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, wait_until
@@ -87,12 +86,6 @@ def test_what_a_killed_experiment_left_behind_is_deleted_and_nothing_else(
     assert sagemaker.describe_model(ModelName="left-mine")
     again = _outcomes(cleanup(account, NOW, dry_run=False), "left-")
     assert again == {("endpoint-config", "left-new"): "kept", ("model", "left-new"): "kept"}
-
-
-def test_what_is_gone_between_the_list_and_the_deletion_is_told_as_such(reached: boto3.Session) -> None:
-    for kind in ("endpoint", "endpoint-config", "model"):
-        with pytest.raises(NotFound):
-            SageMakerAccount(reached).delete_resource(ExpiringResource(kind=kind, name="never-was", expires_at=PAST))
 
 
 def test_what_an_experiment_takes_up_again_has_a_new_expiry(reached: boto3.Session, sagemaker: Any) -> None:

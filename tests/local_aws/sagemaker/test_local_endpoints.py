@@ -96,16 +96,6 @@ def test_an_endpoint_is_created_answers_is_updated_and_deleted(
     }
 
 
-def test_a_failing_update_leaves_the_old_one_answering(endpoints: Endpoints, runtime: Any, sagemaker: Any) -> None:
-    name = endpoints.create("sturdy", config=endpoints.config("sturdy-1"))
-    endpoints.settled(name)
-    sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=endpoints.config("sturdy-2", BROKEN="1"))
-    described = endpoints.settled(name)
-    assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", "sturdy-1")
-    assert "Triton could not load the model 'echo' and ended with exit status 1." in described["FailureReason"]
-    assert invoke(runtime, name, "a") == ["got a"]
-
-
 def test_an_instance_type_with_a_chip_is_refused(endpoints: Endpoints) -> None:
     config = endpoints.config("chip-config", instance_type="ml.inf1.xlarge")
     described = endpoints.settled(endpoints.create("chip", config=config))

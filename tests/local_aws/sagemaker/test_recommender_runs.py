@@ -1,11 +1,6 @@
-"""Runs of the recommender against the local account, with boto3 unchanged: both kinds of job, an existing endpoint, and
-throttling, lost answers and expired credentials on the way.
-
-The account's jobs replay figures, so no test depends on the machine's speed.
-"""
+"""A run of the recommender against the local account with both kinds of job. The jobs replay figures."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +8,6 @@ from typing import Any
 import boto3
 import pytest
 
-from aws_api import session as aws_session
-from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.measure.job import JobSource, candidates_of
 from inference_recommender.measure.job_requests import (
@@ -30,7 +23,6 @@ from inference_recommender.run_folder import RunFolder
 from local_aws.process.local_account import LocalAccount
 from tests.builders import an_artifact
 from tests.conftest import EditToml
-from tests.inference_recommender.measure.troubled_api import TroubledApi
 from tests.local_aws.conftest import BUCKET, ROLE, Endpoints
 from workloads import Recommendation, WorkloadFolder, load_workload
 
@@ -82,16 +74,6 @@ def service(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> SageMaker
     return SageMakerAccount(session(account))
 
 
-@pytest.fixture
-def troubled(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> Iterator[TroubledApi]:
-    """Between boto3 and the account; boto3 itself does not try again, so that every trouble reaches the recommender."""
-    monkeypatch.setattr(aws_session, "ATTEMPTS", 1)
-    monkeypatch.setattr(aws_session, "FIRST_PAUSE_S", 0.01)
-    with TroubledApi(account.endpoint_url).serving() as api:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", api.url)
-        yield api
-
-
 def subject(model: str, endpoint: str | None = None) -> TestedModel:
     url = f"s3://{BUCKET}/inference-recommender/spellcheck/payloads.tar.gz"
     return TestedModel(model=model, role_arn=ROLE, payload_url=url, endpoint_name=endpoint)
@@ -115,10 +97,6 @@ def measured_by(
     return run(JobSource(plan=plan, account=service, sleep=soon), run_folder, progress, subject=subject)
 
 
-def resumed(service: SageMakerAccount, run_folder: RunFolder, progress: Progress) -> Recommendation:
-    return run(JobSource(plan=None, account=service, sleep=soon), run_folder, progress)
-
-
 def shortened(plan: JobPlan, seconds: int) -> JobPlan:
     """A default job that is over sooner than the traffic that the service chooses would be."""
     requests = [
@@ -129,16 +107,6 @@ def shortened(plan: JobPlan, seconds: int) -> JobPlan:
 
 def soon(seconds: float) -> None:
     time.sleep(min(seconds, 0.05))
-
-
-class Watcher(Silent):
-    """Keeps what a run says."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
 
 
 def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
@@ -160,32 +128,3 @@ def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
     (measured,) = RunFolder(tmp_path / "runs" / "second").measurements()
     assert measured.series is not None
     assert {1.0, 2.0} <= set(measured.series.users), "a user more with the second step"
-
-
-def test_no_trouble_on_the_way_creates_a_job_twice_or_loses_one(
-    troubled: TroubledApi, account: LocalAccount, folder: WorkloadFolder, run_folder: RunFolder, model: str
-) -> None:
-    describe, create = "DescribeInferenceRecommendationsJob", "CreateInferenceRecommendationsJob"
-    # The second creation gets through and its answer does not; then the job is taken, by the run itself.
-    troubled.troubles = {create: ["throttled", "lost"], describe: ["throttled", "throttled", "dropped", "expired"]}
-    watcher, service = Watcher(), SageMakerAccount(session(account))
-    with pytest.raises(AwsUnavailable) as caught:
-        measured_by(advanced(folder, "spellcheck-troubled-1", subject(model)), folder, service, run_folder, watcher)
-    assert str(caught.value) == (
-        "The AWS credentials have expired: renew them (`aws sso login`, or as you got them).\n"
-        f"Nothing is lost. Continue with `python -m inference_recommender run --resume {run_folder.path}`. "
-        "No job is created twice."
-    )
-    assert caught.value.exit_code == 3
-    again = "Asking again for up to 15 minutes; a running job is not affected."
-    assert watcher.said == [
-        f"AWS refused {create}: ThrottlingException: Rate exceeded. {again}",
-        "AWS answers again.",
-        f"AWS refused {describe}: ThrottlingException: Rate exceeded. {again}",
-        "AWS answers again.",  # it refuses the credentials, which is an answer
-    ]
-
-    found = resumed(SageMakerAccount(session(account)), run_folder, watcher)
-    assert found.recommended is not None
-    names = [job["JobName"] for job in SageMakerAccount(session(account)).list_jobs("spellcheck-troubled", 10)]
-    assert names == ["spellcheck-troubled-1"]

@@ -49,14 +49,6 @@ def test_a_cooldown_begins_when_the_change_is_complete() -> None:
     assert scaled.instances.asked == [2, 3]
 
 
-def test_a_scale_in_waits_for_the_cooldown_of_the_one_before_and_a_scale_out_ends_it() -> None:
-    scaled = Scaled(10, ScaleInCooldown=1200, ScaleOutCooldown=0)
-    assert scaled.pass_minutes(*[80] * 15)[-1] == 8
-    assert scaled.pass_minutes(*[50] * 15)[-1] == 8, "the cooldown"
-    assert scaled.pass_minutes(*[120] * 3)[-1] == 10
-    assert scaled.pass_minutes(*[80] * 15)[-1] == 8, "a quarter of an hour later, although the cooldown had not ended"
-
-
 def test_with_no_traffic_there_is_no_datapoint_and_nothing_is_removed() -> None:
     scaled = Scaled(5)
     assert scaled.pass_minutes(*[90] * 20, *[None] * 30)[-1] == 5

@@ -39,16 +39,6 @@ def test_the_limit_is_the_smallest_that_the_checkpoint_names(
     assert model.max_input_tokens == limit
 
 
-def test_longer_requests_are_rejected_by_a_key_that_is_written_and_printed(
-    init: Init, brought: Path, texts: Path, capsys: Capture
-) -> None:
-    folder = init(brought / "bert_classifier", "--examples", texts, "--target", "cpu")
-    assert "Longer requests are rejected (model.truncation = false); the checkpoint's limit is 66 tokens.\n" in (
-        capsys.readouterr().out
-    )
-    assert "truncation = false " in folder.file.read_text("utf-8")
-
-
 def test_an_option_lowers_the_limit_and_longer_examples_are_truncated(
     init: Init, brought: Path, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tomllib
 
-from model_build.lint.runtime_context import RuntimeContext
+from model_build.lint.finding import RuntimeContext
 from tests.model_build.lint.good_archives import (
     ENGINES,
     ENVIRONMENT,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gzip import compress
 from pathlib import Path
 
-from model_build.lint.runtime_context import NO_HOST_AMI, RuntimeContext
+from model_build.lint.finding import NO_HOST_AMI, RuntimeContext
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model_build.lint.check import lint
-from model_build.lint.finding import Finding
+from model_build.lint.finding import Finding, RuntimeContext
 from model_build.lint.lint_command import render
-from model_build.lint.runtime_context import RuntimeContext
 from model_build.plan import BuildPlan, plan
 from model_build.triton import repository
 from tests.containers.hostile_archives import leaves_the_folder
@@ -150,7 +149,6 @@ def test_litter_beside_a_single_model_keeps_the_container_from_starting(tmp_path
 @pytest.mark.parametrize(
     ("image", "version"),
     [
-        ("25.09-py3", "25.09"),
         ("1.dkr.ecr.eu-west-1.amazonaws.com/sagemaker-tritonserver:26.05-py3-cpu", "26.05"),
         ("1.dkr.ecr.eu-west-1.amazonaws.com/ours:latest", None),
         ("1.dkr.ecr.eu-west-1.amazonaws.com/ours@sha256:" + "25" * 32, None),

@@ -8,7 +8,7 @@ import pytest
 
 from containers.encoder.goldens import GOLDENS, Golden, to_json
 from model_build.lint.check import lint
-from model_build.lint.runtime_context import RuntimeContext
+from model_build.lint.finding import RuntimeContext
 from model_build.plan import plan
 from model_build.triton import repository
 from tests.model_build.lint.good_archives import TORCHSCRIPT, Tree, write

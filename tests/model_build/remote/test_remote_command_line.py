@@ -79,18 +79,8 @@ def test_every_option_and_setting_reaches_the_request(folder: WorkloadFolder, mo
             "recommender.role_arn=arn:aws:iam::ACCOUNT:role/NAME.",
         ),
         (
-            ("role_arn=builder",),
-            "recommender.role_arn: got builder. A processing job assumes an IAM role that trusts "
-            "sagemaker.amazonaws.com and may use the bucket, the image and the logs. Add --set "
-            "recommender.role_arn=arn:aws:iam::ACCOUNT:role/NAME.",
-        ),
-        (
             (f"role_arn={ROLE}", "subnets=s"),
             "recommender.subnets is set without security_groups. A job in a VPC needs both.",
-        ),
-        (
-            (f"role_arn={ROLE}", "security_groups=g"),
-            "recommender.security_groups is set without subnets. A job in a VPC needs both.",
         ),
     ],
 )

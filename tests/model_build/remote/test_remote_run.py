@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aws_api.errors import AwsRefused, AwsUnreachable, ExpiredCredentials
+from aws_api.errors import AwsRefused, ExpiredCredentials
 from model_build.remote.remote_build import build_remotely
 from model_build.remote.request import plan_remote
 from tests.builders import an_artifact
@@ -271,14 +271,3 @@ def test_ctrl_c_stops_every_job(root: Path) -> None:
     assert account.stopped == GPU_JOBS
     assert account.hurried
     assert left(root, "gpu") == []
-
-
-def test_ctrl_c_names_the_jobs_that_could_not_be_stopped(root: Path) -> None:
-    account = FakeAccount(on_describe=Trouble(KeyboardInterrupt(), AwsUnreachable("no route")))
-    with pytest.raises(Interrupted) as ended:
-        run(root, account)
-    assert str(ended.value) == (
-        f"Interrupted: job {CPU_JOB} could not be stopped and may still run ({AwsUnreachable('no route')}); stop "
-        f"it with `aws sagemaker stop-processing-job --processing-job-name {CPU_JOB}`. No incomplete files remain. "
-        "Start the build again to repeat it."
-    )
