@@ -1,4 +1,4 @@
-"""artifact.json and the archive beside it: found, read, and refused when they do not belong together."""
+"""artifact.json and its archive: read back, and refused if they do not belong together."""
 
 from pathlib import Path
 

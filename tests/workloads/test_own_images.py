@@ -1,4 +1,4 @@
-"""Each image of ours says what it is built from, told from the files alone: there is no Docker here to build one."""
+"""The sources of each container image. Nothing is built: the tests read the files."""
 
 import json
 import re

@@ -161,7 +161,7 @@ def test_the_published_experiment_has_the_published_model_load_and_machines() ->
     assert asked.instance_types == ("ml.g4dn.xlarge", "ml.g4dn.2xlarge", "ml.g4dn.12xlarge")
     assert len(asked.variants) == 8
     assert published.workload.sizing.headroom == 0
-    assert folder.workload.model.checkpoint == "./checkpoint", "what is deployed stays as it is"
+    assert folder.workload.model.checkpoint == "./checkpoint", "the deployed model does not change"
     assert published.builds(Path("r")) == Path("r/build/published/bert-large")
     assert {len(row["text"].split()) > 400 for row in published.payloads()} == {True}
 

@@ -149,7 +149,6 @@ def test_litter_beside_a_single_model_keeps_the_container_from_starting(tmp_path
 @pytest.mark.parametrize(
     ("image", "version"),
     [
-        ("25.09-py3", "25.09"),
         ("1.dkr.ecr.eu-west-1.amazonaws.com/sagemaker-tritonserver:26.05-py3-cpu", "26.05"),
         ("1.dkr.ecr.eu-west-1.amazonaws.com/ours:latest", None),
         ("1.dkr.ecr.eu-west-1.amazonaws.com/ours@sha256:" + "25" * 32, None),
