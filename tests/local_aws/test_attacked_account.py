@@ -1,4 +1,4 @@
-"""A running account: what its owner's tools need works, and what others could reach or read is closed."""
+"""A running account: its owner's tools work, and other users and web pages can neither reach nor read it."""
 
 import http.client
 import stat

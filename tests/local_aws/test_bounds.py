@@ -1,4 +1,4 @@
-"""The account bounds what it keeps: objects, data points, and what is started where there is no room."""
+"""The account bounds the objects of S3 and the data points of metrics."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

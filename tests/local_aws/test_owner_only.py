@@ -1,4 +1,4 @@
-"""The account answers its owner alone: no web page, no foreign host, nothing without a signature or a bound."""
+"""The account answers only its owner: no web page, no foreign host, nothing without a signature or a bound."""
 
 import io
 import logging

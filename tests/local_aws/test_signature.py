@@ -1,4 +1,4 @@
-"""The signatures that botocore makes are verified, whatever the service's protocol; what is malformed is refused."""
+"""The signatures that botocore makes are verified, whatever the service's protocol; malformed ones are refused."""
 
 import hashlib
 import time
@@ -78,7 +78,7 @@ def test_an_upload_in_chunks_of_unknown_hash_is_verified_by_its_headers() -> Non
         RequestSignature.read(changed).check(changed, SECRET, hashlib.sha256(body).hexdigest(), time.time())
 
     checked(lambda headers: None)
-    # Whoever claims that a body was not hashed has to have signed that claim.
+    # The claim that a body was not hashed must be signed.
     with pytest.raises(RequestRefused, match="was not signed"):
         checked(lambda headers: headers.update({"x-amz-content-sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER"}))
 

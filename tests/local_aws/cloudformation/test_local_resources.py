@@ -1,4 +1,4 @@
-"""Resources that the services' own APIs make: what a template may say, what a change replaces, what is recorded."""
+"""Resources that the services' own APIs make: their properties, their replacement, and recorded types."""
 
 import json
 import re

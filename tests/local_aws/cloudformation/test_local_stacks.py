@@ -84,7 +84,7 @@ class Stacks:
         self.client = client
 
     def settle(self, name: str) -> dict[str, Any]:
-        """Returns the stack once nothing is under way; its status is GONE when it is deleted."""
+        """Returns the stack when no change is in progress; its status is GONE when it is deleted."""
 
         def described() -> dict[str, Any]:
             try:

@@ -1,6 +1,6 @@
 """Every stack's template, as its snapshot has it, is created in the local account and deleted again.
 
-The endpoints get a model that starts in a second on this CPU; the rest of each template is as it is synthesised.
+The endpoints get a model that starts in a second on this CPU; the rest of each template is unchanged.
 """
 
 import json

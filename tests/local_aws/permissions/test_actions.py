@@ -113,7 +113,7 @@ def test_every_resource_has_a_format_that_the_reference_tells() -> None:
         resource = resource.replace("{taskDefinition}", "family:1").replace("{CopySource}", "bucket/key")
         sample = re.sub(r"\{[A-Za-z.]+\}", "x", resource.replace("{account}", "123456789012"))
         known = [re.sub(r"\\\$\\\{\w+\\\}", ".*", re.escape(each.replace("${Partition}", "aws"))) for each in formats]
-        # CloudWatch Logs names the streams of a group in its refusals, also for what is done to a group.
+        # CloudWatch Logs names the streams of a group in its refusals, also for operations on a group.
         ends = ("", "(:log-stream:)?") if service == "logs" else ("",)
         assert any(re.fullmatch(each + end, sample) for each in known for end in ends), (action, sample, list(formats))
 

@@ -1,4 +1,4 @@
-"""Policies are answered as AWS documents it: a Deny decides, an Allow allows, and what is not known is an error."""
+"""Policies are evaluated as AWS documents it: a Deny decides, an Allow allows, and anything unknown is an error."""
 
 import json
 from typing import Any

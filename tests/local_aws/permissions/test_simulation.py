@@ -20,7 +20,7 @@ def iam(client: Callable[[str], Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def role(iam: Any) -> Iterator[str]:
-    """May read a bucket's models, from one region alone, and may delete nothing."""
+    """May read a bucket's models, from one region only, and may delete nothing."""
     arn: str = iam.create_role(Path="/ops/", RoleName="simulated", AssumeRolePolicyDocument=TRUST)["Role"]["Arn"]
     statements = [
         {"Effect": "Allow", "Action": "s3:Get*", "Resource": MODELS},

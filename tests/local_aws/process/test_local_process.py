@@ -71,7 +71,7 @@ def test_no_process_is_left_behind(number: signal.Signals, tmp_path: Path, toolc
         if number != signal.SIGKILL:
             assert account.log_file.read_text().endswith("local_aws: stopped; nothing is left running\n")
             (records,) = tmp_path.glob("jobs/running/*/summary.json")
-            assert '"reason": "stopped"' in records.read_text(), "what was measured is kept"
+            assert '"reason": "stopped"' in records.read_text(), "the measurements are kept"
     finally:
         account.stop()
 

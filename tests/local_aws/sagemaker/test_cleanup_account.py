@@ -89,7 +89,7 @@ def test_what_a_killed_experiment_left_behind_is_deleted_and_nothing_else(
 
 
 def test_what_an_experiment_takes_up_again_has_a_new_expiry(reached: boto3.Session, sagemaker: Any) -> None:
-    """A resumed experiment may use what was left behind long ago; a cleanup must not delete it."""
+    """A resumed experiment may use old resources; a cleanup must not delete it."""
     account = SageMakerAccount(reached)
     request = _model(sagemaker, "resumed-1", expiry_tag(PAST))
     account.make_model({**request, "Tags": [expiry_tag(FUTURE)]})

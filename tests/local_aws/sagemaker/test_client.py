@@ -1,4 +1,4 @@
-"""The production client on the account as it is: an endpoint with a real Triton, and its CloudWatch."""
+"""The production client on an unchanged account: an endpoint with a real Triton, and its CloudWatch."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta

@@ -72,9 +72,9 @@ def test_stop_ends_a_job_and_says_what_it_is_then(
 
 @pytest.mark.parametrize("command", ["describe", "stop"])
 def test_a_job_that_is_not_there_is_said_with_where_to_look(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["jobs", command, "nobody"]) == 3
+    assert main(["jobs", command, "unknown-1"]) == 3
     assert " ".join(capsys.readouterr().err.split()) == (
-        "There is no Inference Recommender job called 'nobody' in us-east-1. List jobs with `python -m "
+        "There is no Inference Recommender job called 'unknown-1' in us-east-1. List jobs with `python -m "
         "inference_recommender jobs list`."
     )
 

@@ -26,7 +26,7 @@ class Instances:
     now: int = 1
     asked: list[int] = field(default_factory=list)
     updating: bool = False
-    """Whether changes stay under way until `finish`."""
+    """Whether changes stay in progress until `finish`."""
     failed: str | None = None
     _wanted: int | None = None
 

@@ -1,4 +1,4 @@
-"""A variant's servers come and go with its instances, and an invocation that is under way is answered."""
+"""A variant's servers come and go with its instances, and an invocation in progress is answered."""
 
 import threading
 import time

@@ -87,7 +87,7 @@ def test_a_scheduled_minimum_acts_in_its_minute_whatever_the_cooldowns() -> None
     assert scaled.pass_minutes(*[95] * 5) == [3, 3, 3, 3, 6], "00:05:02 in UTC"
     (activity,) = scaled.activities()
     assert activity["Cause"] == "scheduled action name Morning was triggered and minimum capacity was set to 6"
-    assert scaled.pass_minutes(*[50] * 15)[-1] == 6, "the policy goes on within the new bounds"
+    assert scaled.pass_minutes(*[50] * 15)[-1] == 6, "the policy acts within the new bounds"
 
 
 def test_an_activity_tells_its_cause_and_its_end() -> None:
