@@ -1,6 +1,6 @@
-"""Runs a workload's published experiment on a local account with real Tritons, and copies its page.
+"""Runs a workload's published experiment on a local account with real Tritons. The run folder has its page.
 
-    python benchmarks/published.py text_classification cpu-twin --keep docs/experiments/bert-large-cpu-twin.html
+    python benchmarks/published.py text_classification cpu-twin
 
 Builds the variants of [published.NAME] and runs `experiment WORKLOAD --published NAME`. Exits with its code.
 The last line is its result as JSON.
@@ -9,8 +9,6 @@ The last line is its result as JSON.
 import argparse
 import json
 import os
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,17 +29,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workload")
     parser.add_argument("name", help="a [published.NAME] of its workload.toml whose variants this machine can serve")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="where a copy of the page goes")
     options = parser.parse_args()
     folder = load_workload(options.workload).as_published(options.name)
     build(folder)
     with tempfile.TemporaryDirectory() as state, LocalAccount.start(state=Path(state)) as account:
-        status, result, run = measure(folder, account)
-    if options.keep and run:
-        options.keep.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(run / "report.html", options.keep)
-    print(json.dumps(result))
-    return status
+        return measure(folder, account)
 
 
 def build(folder: WorkloadFolder) -> None:
@@ -54,15 +46,12 @@ def build(folder: WorkloadFolder) -> None:
             subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=True, stdout=sys.stderr)
 
 
-def measure(folder: WorkloadFolder, account: LocalAccount) -> tuple[int, dict[str, Any], Path | None]:
-    """Returns the experiment's exit code, its result and its folder, which is there without a verdict, too."""
+def measure(folder: WorkloadFolder, account: LocalAccount) -> int:
+    """Runs the experiment, which prints its result and names its folder. Returns its exit code."""
     command = ["inference_recommender", "experiment", folder.workload.name, "--published", str(folder.published_name)]
     settings = (f"recommender.role_arn={make_role(account)}", f"recommender.images.all={IMAGE}")
     command += [word for setting in settings for word in ("--set", setting)] + ["--json"]
-    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
-    print(done.stderr, file=sys.stderr)
-    named = re.search(r"^Experiment: (.+)$", done.stderr, re.MULTILINE)
-    return done.returncode, json.loads(done.stdout or "{}"), ROOT / named[1] if named else None
+    return subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=False).returncode
 
 
 def make_role(account: LocalAccount) -> str:

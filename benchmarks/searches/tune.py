@@ -8,6 +8,7 @@ with 1 if a choice of `tune` has less than 98 % of brute force's capacity or cos
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -102,14 +103,10 @@ def brute_force_simulated(configured: Sequence[ServingConfiguration], seed: int)
 @cache
 def true_capacity(seen: Service) -> float:
     """Returns the capacity by long runs, repeated with longer ones if their parabola misses the limit."""
-    assert LIMIT.latency_ms is not None
     for attempt in range(1, ATTEMPTS + 1):
-        try:
-            return true_capacity_per_minute(
-                seen, LIMIT.percentile, LIMIT.latency_ms, requests=attempt * TRUE_REQUESTS, seed=100 * attempt
-            )
-        except ValueError:
-            continue
+        requests, seed = attempt * TRUE_REQUESTS, 100 * attempt
+        with suppress(ValueError):
+            return true_capacity_per_minute(seen, LIMIT.percentile, LIMIT.bound_ms, requests=requests, seed=seed)
     raise SystemExit(f"The long runs of {seen} tell no capacity.")
 
 

@@ -29,19 +29,11 @@ def update(name: str, status: str, number: int = 1, jobs: int = 1) -> ProgressUp
     return ProgressUpdate(job_name=name, status=status, elapsed_s=1, expected_s=60, number=number, jobs=jobs)
 
 
-def test_a_log_has_one_line_for_each_status() -> None:
-    states = [update("job", status) for status in ("PENDING", "PENDING", "IN_PROGRESS", "IN_PROGRESS", "COMPLETED")]
-    assert logged(*states) == "job: PENDING\njob: IN_PROGRESS\njob: COMPLETED\n"
-
-
-def test_jobs_of_one_run_are_numbered() -> None:
-    shown = logged(update("a-1", "COMPLETED", 1, 2), update("a-2", "COMPLETED", 2, 2))
-    assert shown == "a-1 (1 of 2): COMPLETED\na-2 (2 of 2): COMPLETED\n"
-
-
-def test_a_sentence_stays_whole_whatever_the_width() -> None:
+def test_a_log_has_one_line_for_each_status_and_whole_sentences() -> None:
+    states = [update("job", status) for status in ("PENDING", "PENDING", "IN_PROGRESS", "IN_PROGRESS")]
     text = "AWS refused DescribeInferenceRecommendationsJob: ThrottlingException: Rate exceeded. Asking [again]."
-    assert logged(update("job", "IN_PROGRESS"), text) == f"job: IN_PROGRESS\n{text}\n"
+    shown = logged(*states, text, update("a-2", "COMPLETED", 2, 2))
+    assert shown == f"job: PENDING\njob: IN_PROGRESS\n{text}\na-2 (2 of 2): COMPLETED\n"
 
 
 def test_a_terminal_of_80_columns_shows_the_name_and_the_bar() -> None:

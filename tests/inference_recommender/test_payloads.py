@@ -20,14 +20,6 @@ from inference_recommender.payloads import (
 from workloads import UsageError
 
 
-def test_a_body_has_a_tensor_for_each_field() -> None:
-    tensors = json.loads(request_body({"question": "How tall?", "context": "It is 2 m tall."}))["inputs"]
-    assert [(tensor["name"], tensor["data"]) for tensor in tensors] == [
-        ("QUESTION", ["How tall?"]),
-        ("CONTEXT", ["It is 2 m tall."]),
-    ]
-
-
 def test_the_archive_has_a_file_per_payload_and_is_reproducible() -> None:
     rows = [{"text": text} for text in ("runing sheos", "café", "a")]
     archive = payload_archive(rows)

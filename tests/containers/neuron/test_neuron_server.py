@@ -183,6 +183,7 @@ def test_while_the_model_loads_connections_are_refused(folder: Path, tmp_path: P
         gate.touch()
         server.wait_until_ready()
         assert server.infer("red shoes")[0] == 200
+        wait_until(lambda: server.log.read_text() != "")
     finally:
         assert server.stop() == 0
     assert server.log.read_text() == "Serving with 3 workers.\n"

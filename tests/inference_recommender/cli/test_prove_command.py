@@ -302,8 +302,3 @@ def test_a_proof_needs_the_measured_archive_and_time(check: str, changes: dict[s
     with pytest.raises(UsageError) as caught:
         CHECKS[check](a_system(**changes))
     assert str(caught.value) == problem
-
-
-def test_a_batch_has_no_arrivals_to_prove(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["prove", "duplicates"]) == 2
-    assert capsys.readouterr().err.startswith("workloads/duplicates/workload.toml: objective: is a throughput")

@@ -12,7 +12,6 @@ from aws_api.service_model import problems
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measure.job_service import (
     job_series,
-    poll_interval_s,
     quantiles_ms,
     read_advice,
     scaling_advice,
@@ -26,10 +25,6 @@ from workloads.recommendation import ScalingAdvice
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LATER = START + timedelta(seconds=5)
-
-
-def test_a_short_job_is_polled_often_and_a_long_one_seldom() -> None:
-    assert [poll_interval_s(seconds) for seconds in (60, 600, 7200)] == [2, 10, 30]
 
 
 @pytest.mark.parametrize(("then", "ends"), [("COMPLETED", True), ("IN_PROGRESS", False)])

@@ -12,7 +12,7 @@ from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.search import Bottleneck, SendProbe
 from inference_recommender.measure import open_loop, start_stages
 from inference_recommender.measure import run as use_case
-from inference_recommender.measure.open_loop import CandidateSearch, OpenLoopSearch, search_s, searched
+from inference_recommender.measure.open_loop import CandidateSearch, OpenLoopSearch, searched
 from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.payloads import payload_archive
@@ -210,8 +210,3 @@ def test_a_search_begins_at_the_rate_that_the_records_suggest_after_a_slow_warm_
     assert initial_rate(MEASURED, fast) == initial_rate(bare, OBJECTIVE) == 6_000, "half of the closed-loop rate"
     failed = MEASURED.model_copy(update={"failure_reason": "Out of memory."})
     assert searched(failed, lambda rate, seconds: pytest.fail("sent"), OBJECTIVE, 60.0, Silent()) is failed
-
-
-@pytest.mark.parametrize(("traffic_s", "longest_s"), [(20, 60), (180, 180), (1_800, 300)])
-def test_a_search_takes_about_as_long_as_the_traffic(traffic_s: float, longest_s: float) -> None:
-    assert search_s(traffic_s) == longest_s

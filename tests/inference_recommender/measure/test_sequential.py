@@ -67,13 +67,6 @@ def test_it_stops_at_the_first_clear_look_and_reports_each_look() -> None:
     assert looked == [test.interval]
 
 
-def test_a_long_look_is_made_of_short_probes() -> None:
-    test = _test(3000, 3000, 1, longest_s=480.0)
-    assert test.run() == "unclear"
-    assert max(seen.duration_s for seen in test.seen) <= 60
-    assert sum(seen.duration_s for seen in test.seen) == pytest.approx(480.0)
-
-
 @pytest.mark.parametrize(
     ("falls_by", "saturated_s", "warm_up_s"),
     [(0.0, 0.0, 5), (0.05, 0.0, 60), (0.0, 15.0, 20), (0.0, 600.0, 60)],
