@@ -86,7 +86,7 @@ def test_a_recommendation_of_another_archive_is_refused(repository: Repository) 
         planned(repository)
     assert str(raised.value) == (
         f"{repository.recommendation_file}: archive_sha256: was measured on the artifact 000000000000…, but the one to "
-        f"deploy is {built}… (inf1). Deploy it with -c recommendation=ignore, and measure a run of it: {COMMAND}."
+        f"deploy is {built}… (inf1). Deploy it with -c recommendation=ignore and measure a run of it: {COMMAND}."
     )
 
 
