@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
 from typing import Any, BinaryIO, Literal, cast
 
 PIECE_BYTES = 1 << 20
@@ -88,8 +89,8 @@ def read_files(archive: BinaryIO, sha256: str | None = None, limits: Limits = LI
     """Unpacks to a temporary folder and returns the content of every file by its name. Raises `ArchiveRefused`."""
     with tempfile.TemporaryDirectory() as scratch:
         unpack(archive, Path(scratch), sha256, limits)
-        files = [path for path in Path(scratch).rglob("*") if path.is_file()]
-        return {path.relative_to(scratch).as_posix(): path.read_bytes() for path in files}
+        paths = Path(scratch).rglob("*")
+        return {path.relative_to(scratch).as_posix(): path.read_bytes() for path in paths if path.is_file()}
 
 
 def entries(archive: BinaryIO, sha256: str | None = None, limits: Limits = LIMITS) -> Iterator[Entry]:
@@ -157,28 +158,13 @@ class Entry:
                 stream.write(block)
 
 
-class _Hashed:
-    """The file as gzip reads it: hashed, and with a limit on the number of gzip streams."""
-
-    def __init__(self, archive: BinaryIO, limits: Limits) -> None:
-        self._archive, self._limits, self._streams = archive, limits, 0
-        self.sha256 = hashlib.sha256()
-
-    def read(self, count: int) -> bytes:
-        packed = self._archive.read(count)
-        self.sha256.update(packed)
-        self._streams += packed.count(b"\x1f\x8b\x08")
-        if self._streams > self._limits.entries:
-            raise ArchiveRefused(f"it has more than {self._limits.entries:,} gzip streams")
-        return packed
-
-
 class _Inflated:
     """The tar inside the gzip streams, a file that is only read forward. `tarfile` reads and seeks headers in it."""
 
     def __init__(self, archive: BinaryIO, limits: Limits) -> None:
-        self._file, self._limits, self._position = _Hashed(archive, limits), limits, 0
-        self._gzip: Any = gzip.GzipFile(fileobj=cast(Any, self._file))
+        self._archive, self._limits, self._position, self._streams = archive, limits, 0, 0
+        self._gzip: Any = gzip.GzipFile(fileobj=cast(Any, SimpleNamespace(read=self._packed)))
+        self._sha256 = hashlib.sha256()
         self._last = b""
         self.header_bytes = 0  # read for the headers of one entry
 
@@ -214,8 +200,17 @@ class _Inflated:
         while rest := self._inflate(PIECE_BYTES):
             if any(rest):
                 raise ArchiveRefused("data follows the end of its tar")
-        if sha256 and (actual := self._file.sha256.hexdigest()) != sha256:
+        if sha256 and (actual := self._sha256.hexdigest()) != sha256:
             raise ArchiveRefused(f"its sha256 is {actual}, not {sha256}: it is damaged, or another archive")
+
+    def _packed(self, count: int) -> bytes:
+        """Reads bytes for gzip."""
+        packed = self._archive.read(count)
+        self._sha256.update(packed)
+        self._streams += packed.count(b"\x1f\x8b\x08")
+        if self._streams > self._limits.entries:
+            raise ArchiveRefused(f"it has more than {self._limits.entries:,} gzip streams")
+        return packed
 
     def _inflate(self, count: int) -> bytes:
         try:

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from containers.text2text.tensorrt_plan import CudaFailed, PlanRefused
+from containers.text2text.tensorrt_plan import PlanRefused
 from model_build import archive, fp32_layers, parity
 from model_build.backends import backend
 from model_build.compiled import Compiled, compile_key, exclusive, scratch_folder
@@ -251,7 +251,7 @@ def _engine_errors_explained(plan: BuildPlan) -> Iterator[None]:
         if (error.name or "").split(".")[0] not in TENSORRT_BINDINGS:
             raise
         raise no_bindings(f"the package '{error.name}' is not installed", None) from error
-    except (PlanRefused, CudaFailed) as error:
+    except PlanRefused as error:
         raise Unavailable(
             f"The engines of {plan.workload.name} for {plan.variant.target} cannot be run here: "
             f"{str(error).removesuffix('.')}. "

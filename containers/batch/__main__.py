@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,7 +24,7 @@ from . import __doc__ as usage
 from . import account, archive
 from .account import add_max_bad_share, exit_code
 from .answering import ChunkCounts, find_model
-from .source import Chunk, find, shard, survey
+from .source import Chunk, find, survey
 from .storage import open_storage, write_to
 from .worker import WorkerPool, worker_environments
 
@@ -32,39 +32,11 @@ RESUME = "Finished chunks are kept. Run the same command again to continue."
 PROGRESS_SECONDS = 5.0
 
 
-@dataclass(frozen=True)
-class RunSummary:
-    """Counts of this run, and the manifest of the whole output once every chunk is finished.
+def run(options: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the summary: this run's counts, and the manifest's once every chunk is finished. Raises `ContainerError`.
 
-    `rows_per_second` starts when the models are loaded and ends with the last chunk; `seconds` covers the whole run.
+    Finished chunks are kept however the run ends.
     """
-
-    rows: int
-    answered: int
-    bad: int
-    rows_done_before: int
-    workers: int
-    load_seconds: float
-    seconds: float
-    rows_per_second: float | None
-    padding_share: float | None
-    manifest: dict[str, Any] | None
-    archive_sha256: str | None  # None if the model was a folder
-    stack: str | None  # the stack whose run this is, on AWS
-
-    @property
-    def bad_share(self) -> float:
-        """The share of bad rows in the whole output if it is finished, else among this run's rows."""
-        rows, bad = (self.manifest["rows"], self.manifest["bad"]) if self.manifest else (self.rows, self.bad)
-        return bad / rows if rows else 0.0
-
-    def document(self) -> dict[str, Any]:
-        whole = {key: self.manifest[key] for key in ("rows", "answered", "bad")} if self.manifest else None
-        return {**asdict(self), "bad_share": self.bad_share, "manifest": whole}
-
-
-def run(options: argparse.Namespace, environment: Mapping[str, str]) -> RunSummary:
-    """Raises `ContainerError`. Finished chunks are kept however the run ends."""
     started = time.monotonic()
     _refuse_output_inside_input(options)
     with tempfile.TemporaryDirectory(prefix="batch-") as scratch:
@@ -83,7 +55,8 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> RunSumma
         }
         storage = open_storage(options.output)
         account.claim(storage, described)
-        mine = shard(chunks, *options.shard)
+        index, count = options.shard
+        mine = [chunk for chunk in chunks if chunk.number % count == index]
         left = account.unfinished(storage, mine)
         _log(
             f"{_rows(mine):,} rows in {len(mine)} chunks, {len(mine) - len(left)} of them finished before; "
@@ -91,24 +64,25 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> RunSumma
         )
         pool = WorkerPool([str(folder.resolve()), options.output, str(batch_rows)], environments[: len(left)])
         counts, load_seconds, seconds = _answer(left, files, pool)
+    this_run = {"rows": counts.answered + counts.bad, "answered": counts.answered, "bad": counts.bad}
     finished = None
     if not account.unfinished(storage, chunks):  # this shard was the last
-        finished = account.write_manifest(storage, described, chunks)
+        manifest = account.write_manifest(storage, described, chunks)
+        finished = {key: manifest[key] for key in this_run}
         storage.tidy()
-    return RunSummary(
-        rows=counts.answered + counts.bad,
-        answered=counts.answered,
-        bad=counts.bad,
-        rows_done_before=_rows(mine) - _rows(left),
-        workers=min(len(environments), len(left)),
-        load_seconds=load_seconds,
-        rows_per_second=_rows(left) / seconds if left else None,
-        padding_share=1 - counts.tokens / counts.slots if counts.slots else None,
-        manifest=finished,
-        archive_sha256=archive_sha256,
-        stack=None if "AWS_ENDPOINT_URL" in environment else environment.get("METRICS_STACK"),
-        seconds=time.monotonic() - started,
-    )
+    return {
+        **this_run,
+        "rows_done_before": _rows(mine) - _rows(left),
+        "workers": min(len(environments), len(left)),
+        "load_seconds": load_seconds,
+        "rows_per_second": _rows(left) / seconds if left else None,  # from loaded models to the last chunk
+        "padding_share": 1 - counts.tokens / counts.slots if counts.slots else None,
+        "bad_share": account.share_of_bad(finished or this_run),
+        "manifest": finished,
+        "archive_sha256": archive_sha256,  # None if the model was a folder
+        "stack": None if "AWS_ENDPOINT_URL" in environment else environment.get("METRICS_STACK"),
+        "seconds": time.monotonic() - started,
+    }
 
 
 def _answer(chunks: Sequence[Chunk], files: Mapping[str, Path], pool: WorkerPool) -> tuple[ChunkCounts, float, float]:
@@ -144,14 +118,10 @@ def _rows(chunks: Sequence[Chunk]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = _parser()
-    if not (sys.argv[1:] if arguments is None else arguments):
-        parser.print_help(sys.stderr)
-        return 2
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
         summary = run(options, os.environ)
-        document = json.dumps(summary.document())
+        document = json.dumps(summary)
         if place := options.summary:
             index, count = options.shard
             write_to(f"{place}shard-{index + 1}-of-{count}.json" if place.endswith("/") else place, document.encode())
@@ -165,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _log(f"Interrupted. {RESUME}")
         return INTERRUPTED
     print(document)
-    return exit_code(summary.bad_share, options.max_bad_share)
+    return exit_code(summary["bad_share"], options.max_bad_share)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -116,8 +116,7 @@ def account(input_: str, output: str, rates: Sequence[float]) -> dict[str, Any]:
     claim(storage, described)
     made = write_manifest(storage, described, chunks)
     counts = {key: made[key] for key in ("rows", "answered", "bad")}
-    share = made["bad"] / made["rows"] if made["rows"] else 0.0
-    return {**counts, "bad_share": share, "rows_per_second": sum(rates) if rates else None}
+    return {**counts, "bad_share": share_of_bad(made), "rows_per_second": sum(rates) if rates else None}
 
 
 def shard_rates(location: str) -> list[float]:
@@ -131,6 +130,10 @@ def add_max_bad_share(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-bad-share", type=_share, default=0.01, help="exit code 1 above this share of bad rows (default 0.01)"
     )
+
+
+def share_of_bad(counts: Mapping[str, Any]) -> float:
+    return float(counts["bad"] / counts["rows"]) if counts["rows"] else 0.0
 
 
 def exit_code(bad_share: float, max_bad_share: float) -> int:

@@ -5,12 +5,13 @@ Reading and tokenising is one step and answering another, so that the device run
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 from operator import add
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..encoder import goldens, load_engine
 from ..encoder.answers import answer
@@ -22,6 +23,7 @@ from .archive import not_a_model
 from .source import BadRow, Chunk, InputRow, read
 
 DEFAULT_BATCH_ROWS = 16
+Batch: TypeAlias = list[tuple[InputRow, Encoding]]
 STRICT = json.JSONEncoder(allow_nan=False)
 
 
@@ -71,12 +73,12 @@ class BatchPredictor:
         goldens.check(engine, settings, model.graphs)
         return cls(Predictor(preprocessor, engine), int(os.environ[goldens.COUNT]) + 1 if model.neuron else 1)
 
-    def start(self, text: bytes, chunk: Chunk, batch_rows: int) -> "RunningChunk":
-        """Reads and tokenises the rows, and queues them on the device in batches."""
+    def start(self, text: bytes, chunk: Chunk, batch_rows: int) -> "Callable[[], ChunkAnswers]":
+        """Queues a chunk's rows on the device in batches. The call that it returns waits for the answers."""
         lines = list(read(text, chunk.first_line))
         bad = [line for line in lines if isinstance(line, BadRow)]
         rows = [line for line in lines if isinstance(line, InputRow)]
-        good: list[tuple[InputRow, Encoding]] = []
+        good: Batch = []
         for row, code in zip(rows, self._encoder.preprocessor.encode([row.values for row in rows]), strict=True):
             if isinstance(code, Encoding):
                 good.append((row, code))
@@ -85,14 +87,15 @@ class BatchPredictor:
         good.sort(key=lambda each: _tokens(each[1]))  # a batch is padded to its longest row
         batches = [good[start : start + batch_rows] for start in range(0, len(good), batch_rows)]
         outputs = self._threads.map(self._encoder.run, [[code for _, code in batch] for batch in batches])
-        return RunningChunk(chunk, batches, outputs, bad)
+        return partial(self._finish, chunk, batches, outputs, bad)
 
-    def finish(self, running: "RunningChunk") -> "ChunkAnswers":
-        """Waits for the outputs and puts the answers in the order of the input."""
-        bad = list(running.bad)
+    def _finish(
+        self, chunk: Chunk, batches: Sequence[Batch], batch_outputs: Iterator[Any], bad: list[BadRow]
+    ) -> "ChunkAnswers":
+        """Waits for the outputs, and puts the answers in the order of the input."""
         predictions: dict[int, str] = {}
         tokens = slots = 0
-        for batch, outputs in zip(running.batches, running.outputs, strict=True):
+        for batch, outputs in zip(batches, batch_outputs, strict=True):
             codes = [code for _, code in batch]
             tokens += sum(map(_tokens, codes))
             slots += self._slots(codes)
@@ -103,11 +106,11 @@ class BatchPredictor:
                 except ValueError:  # JSON has no NaN and no infinity
                     bad.append(BadRow(row.line, row.id, "has an answer that is not finite"))
         bad_lines = [
-            _line({"file": running.chunk.file, "line": row.line, "id": row.id, "reason": row.reason})
+            _line({"file": chunk.file, "line": row.line, "id": row.id, "reason": row.reason})
             for row in sorted(bad, key=lambda row: row.line)
         ]
         return ChunkAnswers(
-            chunk=running.chunk,
+            chunk=chunk,
             predictions="".join(predictions[line] for line in sorted(predictions)).encode(),
             bad="".join(bad_lines).encode(),
             counts=ChunkCounts(len(predictions), len(bad), tokens, slots),
@@ -134,16 +137,6 @@ class ChunkCounts:
 
     def __add__(self, other: "ChunkCounts") -> "ChunkCounts":
         return ChunkCounts(*map(add, astuple(self), astuple(other)))
-
-
-@dataclass(frozen=True)
-class RunningChunk:
-    """A chunk on the device. `outputs` yields those of each batch as soon as it has run."""
-
-    chunk: Chunk
-    batches: "list[list[tuple[InputRow, Encoding]]]"  # the good rows by length
-    outputs: Iterator[Any]
-    bad: list[BadRow]
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,6 @@ from .. import archive_reader
 from ..container_errors import Unavailable, exit_code_of
 from .storage import open_bucket
 
-ENDING = ".tar.gz"
-
 
 def not_a_model(location: str, reason: str) -> Unavailable:
     return Unavailable(
@@ -28,7 +26,7 @@ def not_a_model(location: str, reason: str) -> Unavailable:
 
 def as_folder(location: str, scratch: Path) -> "tuple[Path, str | None]":
     """Returns the model's folder and the archive's sha256, None for a folder. Raises `Unavailable`."""
-    if not location.endswith(ENDING):
+    if not location.endswith(".tar.gz"):
         return Path(location), None
     folder, copy = scratch / "model", scratch / "model.tar.gz"
     unpack(location, folder, copy)

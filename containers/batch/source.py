@@ -86,11 +86,6 @@ def is_blank(line: bytes) -> bool:
     return not line.strip() or not line.removeprefix(BYTE_ORDER_MARK).strip()
 
 
-def shard(chunks: Iterable[Chunk], index: int, count: int) -> list[Chunk]:
-    """Returns every `count`th chunk from `index`, which counts from 0."""
-    return [chunk for chunk in chunks if chunk.number % count == index]
-
-
 def read(text: bytes, first_line: int) -> Iterator[InputRow | BadRow]:
     """Yields the rows of a chunk in order, without blank lines."""
     for line, content in enumerate(text.split(b"\n"), first_line):

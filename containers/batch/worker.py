@@ -15,7 +15,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, fields
@@ -26,9 +26,9 @@ from typing import Any
 from ..container_errors import ContainerError, Unavailable
 from ..worker_process import how_it_ended, send, take_standard_output, worker_environment
 from .account import bad_name, predictions_name
-from .answering import BatchPredictor, ChunkAnswers, ChunkCounts, ModelFolder, RunningChunk
+from .answering import BatchPredictor, ChunkAnswers, ChunkCounts, ModelFolder
 from .source import Chunk
-from .storage import OutputStorage, open_storage
+from .storage import open_storage
 
 CHUNKS_OF_A_WORKER = 2  # The chunk that its core runs, and the next one: then no core idles
 SWITCH_S = 0.0005
@@ -53,8 +53,7 @@ def worker_environments(
         raise ContainerError(
             f"--workers {workers}: the NeuronCores hold {len(groups)} copies of the model. Give at most {len(groups)}."
         )
-    own = [placement.variables(group, "one-per-core") for group in groups[:workers]]
-    return [worker_environment(environment, cores) for cores in own]
+    return [worker_environment(environment, placement.variables(each, "one-per-core")) for each in groups[:workers]]
 
 
 class WorkerPool:
@@ -156,8 +155,11 @@ def main() -> int:
         storage = open_storage(output)
         send(replies, {"ready": True})
         for answered in answers(sys.stdin, predictor, int(batch_rows)):
-            _write(answered, storage)
-            send(replies, {"chunk": answered.chunk.number, **asdict(answered.counts)})
+            number = answered.chunk.number
+            if answered.bad:
+                storage.write(bad_name(number), answered.bad)
+            storage.write(predictions_name(number), answered.predictions)  # last: it marks the chunk as done
+            send(replies, {"chunk": number, **asdict(answered.counts)})
     # Return would wait for threads that wait for an order, or that run a chunk.
     except (ContainerError, OSError) as error:
         with suppress(BrokenPipeError):  # the parent has ended
@@ -177,24 +179,17 @@ def answers(orders: Iterable[str], predictor: BatchPredictor, batch_rows: int) -
         coming = thread.submit(next, starting, None)
         while (running := coming.result()) is not None:
             coming = thread.submit(next, starting, None)
-            yield predictor.finish(running)
+            yield running()
     finally:
         thread.shutdown(wait=False)  # it may wait for an order that never comes
 
 
-def _start(order: dict[str, Any], predictor: BatchPredictor, batch_rows: int) -> RunningChunk:
+def _start(order: dict[str, Any], predictor: BatchPredictor, batch_rows: int) -> Callable[[], ChunkAnswers]:
     chunk = Chunk(**{field.name: order[field.name] for field in fields(Chunk)})
     with Path(order["path"]).open("rb") as handle:
         handle.seek(chunk.start)
         text = handle.read(chunk.end - chunk.start)
     return predictor.start(text, chunk, batch_rows)
-
-
-def _write(answered: ChunkAnswers, storage: OutputStorage) -> None:
-    number = answered.chunk.number
-    if answered.bad:
-        storage.write(bad_name(number), answered.bad)
-    storage.write(predictions_name(number), answered.predictions)  # last: it marks the chunk as done
 
 
 if __name__ == "__main__":

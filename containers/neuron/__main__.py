@@ -13,7 +13,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -98,7 +97,17 @@ def main() -> int:
 def plan(environment: Mapping[str, str]) -> ServerPlan:
     """Reads the model's settings and the machine's placement. Raises `ContainerError`."""
     folder = Path(environment.get("MODEL_FOLDER", "/opt/ml/model"))
-    settings, serving = _read(folder)
+    try:  # once here, so that not every worker reports the error
+        settings = Settings.load(folder / "settings.json")
+        serving = ServerSettings.load(folder / "server.json")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Unavailable(
+            f"{folder}: its settings cannot be read ({type(error).__name__}: {error}). A model's folder has "
+            "settings.json, server.json, tokenizer.json and the compiled model."
+        ) from error
+    port = environment.get("PORT") or environment.get("SAGEMAKER_BIND_TO_PORT", "8080")
+    if not port.isdigit() or not 0 < int(port) < 65536:
+        raise ContainerError(f"PORT: got '{port}'. Allowed: 1 to 65535.")
     groups: list[list[int]] = [[]] * serving.model_instances
     if any(folder.glob(NEURON_GRAPHS)):
         per_chip = placement.cores_per_chip()
@@ -111,28 +120,11 @@ def plan(environment: Mapping[str, str]) -> ServerPlan:
     return ServerPlan(
         folder=folder,
         host=environment.get("HOST", "0.0.0.0"),
-        port=_port(environment.get("PORT") or environment.get("SAGEMAKER_BIND_TO_PORT", "8080")),
+        port=int(port),
         groups=groups,
         environments=[worker_environment(environment, placement.variables(each, serving.placement)) for each in groups],
         concurrency=serving.pipeline_cores,
     )
-
-
-def _read(folder: Path) -> tuple[Settings, ServerSettings]:
-    """Reads the settings here, so that an error is reported once and not by every worker. Raises `Unavailable`."""
-    try:
-        return Settings.load(folder / "settings.json"), ServerSettings.load(folder / "server.json")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Unavailable(
-            f"{folder}: its settings cannot be read ({type(error).__name__}: {error}). A model's folder has "
-            "settings.json, server.json, tokenizer.json and the compiled model."
-        ) from error
-
-
-def _port(text: str) -> int:
-    if not text.isdigit() or not 0 < int(text) < 65536:
-        raise ContainerError(f"PORT: got '{text}'. Allowed: 1 to 65535.")
-    return int(text)
 
 
 async def run(plan: ServerPlan) -> None:
@@ -149,8 +141,22 @@ async def run(plan: ServerPlan) -> None:
 
 
 async def _serve(plan: ServerPlan, workers: "list[WorkerProcess]") -> None:
-    for number, listener in enumerate(_bind(plan)):
-        workers.append(WorkerProcess(number, plan.groups[number], await _start(plan, number, listener)))
+    try:
+        listeners = [bind(plan.host, plan.port) for _ in plan.groups]
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Unavailable(f"Cannot listen on port {plan.port}: {reason}. Free it, or set PORT to another.") from error
+    for number, listener in enumerate(listeners):
+        arguments = (str(plan.folder), str(listener.fileno()), str(plan.concurrency))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", f"{__package__}.worker", *arguments),
+            env=plan.environments[number],
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,  # only the launcher forwards a signal to the process group
+        )
+        workers.append(WorkerProcess(number, plan.groups[number], process))
         listener.close()
     await asyncio.gather(*(worker.read() for worker in workers))
     for worker in workers:
@@ -159,26 +165,6 @@ async def _serve(plan: ServerPlan, workers: "list[WorkerProcess]") -> None:
     print(f"Serving with {len(workers)} worker{'s' if len(workers) > 1 else ''}.", file=sys.stderr, flush=True)
     reports = TaskReports(plan.environments[0], lambda line: print(line, flush=True))
     await asyncio.gather(reports.print_each_period(), *(worker.read_reports(reports) for worker in workers))
-
-
-def _bind(plan: ServerPlan) -> list[socket.socket]:
-    try:
-        return [bind(plan.host, plan.port) for _ in plan.groups]
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise Unavailable(f"Cannot listen on port {plan.port}: {reason}. Free it, or set PORT to another.") from error
-
-
-async def _start(plan: ServerPlan, number: int, listener: socket.socket) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", f"{__package__}.worker", str(plan.folder), str(listener.fileno()), str(plan.concurrency)),
-        env=plan.environments[number],
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        pass_fds=[listener.fileno()],
-        start_new_session=True,  # only the launcher forwards a signal to the process group
-    )
 
 
 if __name__ == "__main__":

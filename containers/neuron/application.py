@@ -52,7 +52,7 @@ class ErrorResponses:
             self._write(f"{status} {json.dumps(sentence)}\n{trace}".rstrip())  # escapes a client's line breaks
         if status == 503:
             headers = {**headers, "Retry-After": "1"}
-        return HttpResponse(status, kserve.error(sentence), headers=headers)
+        return HttpResponse(status, json.dumps({"error": sentence}).encode(), headers=headers)
 
 
 class InferenceRoutes:

@@ -89,7 +89,8 @@ class ClientConnection(asyncio.Protocol):
         self._incoming: _Incoming | None = None
         self._ahead: deque[HttpRequest | HttpResponse] = deque()
         self._answering: asyncio.Task[None] | None = None
-        self._writable: asyncio.Future[None] | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
         self._held = 0  # bytes of bodies without an answer
         self._last = False  # whether further bytes are dropped
 
@@ -127,16 +128,14 @@ class ClientConnection(asyncio.Protocol):
             self._answering.cancel()
 
     def pause_writing(self) -> None:
-        self._writable = self._loop.create_future()
+        self._writable.clear()
 
     def resume_writing(self) -> None:
-        if self._writable and not self._writable.done():
-            self._writable.set_result(None)
-        self._writable = None
+        self._writable.set()
 
     def overdue(self) -> None:
         """Ends the connection, with an answer if a request has begun."""
-        if self._incoming and not self._writable:
+        if self._incoming and self._writable.is_set():
             self._refuse(408, "The request did not arrive in time.")
         else:
             self.cut()
@@ -246,8 +245,12 @@ class ClientConnection(asyncio.Protocol):
 
     async def _answer_in_order(self, what: "HttpRequest | HttpResponse") -> None:
         while True:
-            if isinstance(what, HttpResponse):
-                self._end_with(what)
+            if isinstance(what, HttpResponse):  # the client gets time to read its error: closing would destroy it
+                self._write(what, keep_alive=False)
+                self._transport.write_eof()
+                self._server.waits(self)
+                self._expect(self._limits.linger_s)
+                self._resume_reading()
                 return
             response = await self._server.respond(what)
             self._release(len(what.body))
@@ -257,10 +260,10 @@ class ClientConnection(asyncio.Protocol):
                 self._last = True
                 self._transport.close()
                 return
-            if self._writable:
+            if not self._writable.is_set():
                 self._server.waits(self)
                 self._expect(self._limits.write_s)
-                await self._writable
+                await self._writable.wait()
                 self._server.busy(self)
                 self.due_s = inf
             if not self._ahead:
@@ -270,14 +273,6 @@ class ClientConnection(asyncio.Protocol):
         self._server.waits(self)
         if not self._incoming:
             self._expect(self._limits.idle_s)
-        self._resume_reading()
-
-    def _end_with(self, refusal: HttpResponse) -> None:
-        """Gives the client time to read its error: closing while it sends would destroy the answer."""
-        self._write(refusal, keep_alive=False)
-        self._transport.write_eof()
-        self._server.waits(self)
-        self._expect(self._limits.linger_s)
         self._resume_reading()
 
     def _write(self, response: HttpResponse, keep_alive: bool, request: "HttpRequest | None" = None) -> None:

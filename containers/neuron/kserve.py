@@ -37,10 +37,6 @@ class BadRequest(Exception):
     """The client's error in one sentence; becomes HTTP 400."""
 
 
-class UnsendableAnswer(Exception):
-    """The model's answer cannot be sent; becomes HTTP 500."""
-
-
 @dataclass(frozen=True)
 class InferRequest:
     rows: Sequence[Mapping[str, object]]
@@ -105,7 +101,7 @@ def check(encoded: Sequence[object]) -> None:
 
 
 def answer(request: InferRequest, answers: Sequence[Answer], model: str, kind: str) -> InferBody:
-    """Returns the body of the answer. Raises `UnsendableAnswer` if a number is not finite."""
+    """Returns the body of the answer. Raises ValueError if a number is not finite."""
     types = dict(OUTPUTS[kind])
     outputs: list[dict[str, object]] = []
     tensors: list[bytes] = []
@@ -122,15 +118,8 @@ def answer(request: InferRequest, answers: Sequence[Answer], model: str, kind: s
             outputs.append({**output, "data": values})
     own = {} if request.id is None else {"id": request.id}
     document = {**own, "model_name": model, "model_version": "1", "outputs": outputs}
-    try:
-        header = _JSON.encode(document).encode()
-    except ValueError as error:
-        raise UnsendableAnswer(f"the model's answer is not JSON: {error}.") from None
+    header = _JSON.encode(document).encode()
     return InferBody(b"".join((header, *tensors)), len(header) if tensors else None)
-
-
-def error(message: str) -> bytes:
-    return json.dumps({"error": message}).encode()
 
 
 def _column(tensor: Any, rest: memoryview, max_rows: int) -> "tuple[str, list[object], memoryview]":
@@ -180,7 +169,7 @@ def _raw(kind: str, values: "Sequence[Any]") -> bytes:
         encoded = [value.encode() for value in values]
         return b"".join(part for value in encoded for part in (_LENGTH.pack(len(value)), value))
     if not all(map(math.isfinite, values)):
-        raise UnsendableAnswer("the model's answer has a number that is not finite.")
+        raise ValueError("the model's answer has a number that is not finite.")
     return struct.pack(f"<{len(values)}{_FORMATS[kind]}", *values)
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from ..container_errors import ContainerError, Unavailable
 
-PLACEMENTS = ("one-per-core", "data-parallel")
 VISIBLE, COUNT = "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES"
 PLACEMENT = "NEURON_PLACEMENT"  # also read by `encoder.neuron_engine`
 DEVICES = Path("/dev")
@@ -28,12 +27,8 @@ class ServerSettings:
     preferred_batch_sizes: tuple[int, ...]  # a batch of such a size starts at once; empty: only a full one does
     max_queue_delay_ms: float
     model_instances: int  # workers of a model for CPU; on Neuron the cores decide
-    placement: str  # one of PLACEMENTS
+    placement: str  # one-per-core or data-parallel
     pipeline_cores: int  # NeuronCores of one copy of the model
-
-    def __post_init__(self) -> None:
-        if self.placement not in PLACEMENTS:
-            raise ValueError(f"placement: got '{self.placement}'; allowed: {', '.join(PLACEMENTS)}.")
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"

@@ -36,11 +36,8 @@ def batch_sizes(most_rows: int, longest: int) -> tuple[tuple[int, int], ...]:
 class Program(Protocol):
     """Both graphs at one size of batch, and the memory of the batch that was encoded last."""
 
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def source(self) -> int: ...
+    rows: int
+    source: int
 
     def encode(self, token_ids: Tokens, mask: Tokens, start: int) -> None:
         """Begins to read the sources, [rows, source] each, and does not wait. The first step takes `start`."""

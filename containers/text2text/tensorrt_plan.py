@@ -19,16 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-PLANS = "*.plan"
 Shape = tuple[int, ...]
 
 
-class PlanRefused(Exception):
-    """A plan that this GPU or this TensorRT cannot run."""
-
-
-class CudaFailed(RuntimeError):
-    """A call of the CUDA runtime that did not succeed."""
+class PlanRefused(RuntimeError):
+    """A plan that this GPU or this TensorRT cannot run, or a call of CUDA that failed."""
 
 
 def plan_name(graph: str, compute_capability: str) -> str:
@@ -116,7 +111,7 @@ class Cuda:
     def _call(self, answer: tuple[Any, ...]) -> Any:
         """Checks the error code, which every call returns first, and returns the value after it."""
         if answer[0] != self._runtime.cudaError_t.cudaSuccess:
-            raise CudaFailed(f"CUDA: {answer[0].name}")
+            raise PlanRefused(f"CUDA: {answer[0].name}")
         return answer[1] if len(answer) > 1 else None
 
 
@@ -171,11 +166,9 @@ class Plan:
         index = next((i for i, profile in enumerate(self._profiles) if _fits(profile, shapes)), None)
         if index is None:
             raise PlanRefused(f"{self.file}: no profile was built for {dict(shapes)}. Build it again.")
-        shared = activations is not None
-        context = self._engine.create_execution_context(
-            self._strategies.USER_MANAGED if shared else self._strategies.STATIC
-        )
-        if shared:
+        strategy = self._strategies.STATIC if activations is None else self._strategies.USER_MANAGED
+        context = self._engine.create_execution_context(strategy)
+        if activations is not None:
             context.set_device_memory(activations, self.activations)
         context.set_optimization_profile_async(index, self._cuda.stream)
         self._cuda.wait()
@@ -217,4 +210,4 @@ class Context:
 
     def enqueue(self) -> None:
         if not self._context.execute_async_v3(self._cuda.stream):
-            raise CudaFailed(f"{self.plan.file}: TensorRT could not run it; its log says why")
+            raise PlanRefused(f"{self.plan.file}: TensorRT could not run it; its log says why")

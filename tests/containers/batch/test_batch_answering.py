@@ -28,7 +28,7 @@ def predictor(model: Path) -> BatchPredictor:
 
 def answer_chunk(content: bytes, predictor: BatchPredictor, batch_rows: int = 16, first_line: int = 1) -> ChunkAnswers:
     chunk = Chunk(0, "in.jsonl", 0, len(content), first_line, content.count(b"\n"), 0)
-    return predictor.finish(predictor.start(content, chunk, batch_rows))
+    return predictor.start(content, chunk, batch_rows)()
 
 
 def jsonl(rows: Iterable[Mapping[str, Any]]) -> bytes:

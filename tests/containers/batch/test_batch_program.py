@@ -19,6 +19,7 @@ from containers.batch.answering import ModelFolder
 from containers.batch.storage import Folder
 from containers.batch.worker import worker_environments
 from containers.container_errors import ContainerError
+from inference_recommender.sizing.batch import BatchReport
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import (
     Ended,
@@ -84,6 +85,7 @@ def test_every_row_is_answered_once_in_input_order(uninterrupted: tuple[Path, En
     counts = [summary[key] for key in ("rows", "answered", "bad", "rows_done_before", "workers", "archive_sha256")]
     assert counts == [ROWS, ROWS, 0, 0, 2, None]
     assert summary["manifest"] == {"rows": ROWS, "answered": ROWS, "bad": 0}
+    assert BatchReport.model_validate(summary).rows == ROWS  # `size` reads summaries
     assert summary["rows_per_second"] > 0
     assert 0 <= summary["padding_share"] < 0.2
     assert ended.log == "3,000 rows in 47 chunks, 0 of them finished before; 2 workers\n"

@@ -104,7 +104,7 @@ def test_an_error_of_the_model_is_500_with_its_traceback() -> None:
 @pytest.mark.parametrize(
     ("answers", "error"),
     [
-        ([{"LABEL": "buy", "SCORE": float("nan")}], "UnsendableAnswer: the model's answer is not JSON: "),
+        ([{"LABEL": "buy", "SCORE": float("nan")}], "ValueError: Out of range float values are not JSON compliant"),
         ([], "RuntimeError: the model gave 0 answers to 1 rows"),
     ],
 )

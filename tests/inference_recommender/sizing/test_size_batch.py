@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from containers.batch.__main__ import RunSummary
 from inference_recommender.__main__ import main
 from inference_recommender.cli import size
 from inference_recommender.sizing.batch import read_throughput
@@ -64,23 +63,9 @@ def test_shards_follow_from_the_reports_the_objective_and_the_headroom(
     assert (found["archive_sha256"], found["target"], found["saving_percent"]) == (ARCHIVE, "inf1", None)
 
 
-def test_the_summary_of_the_batch_program_is_a_report(tmp_path: Path) -> None:
-    written = RunSummary(
-        rows=50_000,
-        answered=50_000,
-        bad=0,
-        rows_done_before=0,
-        workers=16,
-        load_seconds=20.0,
-        seconds=40.0,
-        rows_per_second=2500.0,
-        padding_share=0.1,
-        manifest=None,
-        archive_sha256=ARCHIVE,
-        stack=None,
-    )
-    (tmp_path / "summary.json").write_text(json.dumps(written.document()))
-    found = read_throughput([tmp_path], 0.01, "2 cores")
+def test_a_report_that_no_stack_made_is_of_this_machine(tmp_path: Path) -> None:
+    file = batch_report(tmp_path / "summary.json", rows=50_000, rows_per_second=2500.0, stack=None)
+    found = read_throughput([file], 0.01, "2 cores")
     assert (found.rows_per_second, found.rows, found.load_s, found.archive_sha256) == (2500, 50_000, 20, ARCHIVE)
     assert (found.known_by, found.source) == ("local", "1 report of the batch program on 2 cores")
 
