@@ -2,19 +2,12 @@
 
 import pytest
 
-from scripts.figures import BUDGETS, lines_by_package, tracked
+from scripts.figures import BUDGETS, PRODUCTION_LINES, lines_by_package, tracked
 
 STILL_LARGER = {
-    "inference_recommender": 22_420,
-    "model_build": 13_820,
-    "local_aws": 8_870,
-    "containers": 7_070,
-    "aws_api": 1_190,
-    "stacks": 6_330,
-    "scripts": 3_360,
-    "tests": 58_150,
+    "scripts": 3_350,
 }
-"""Lines of packages that do not meet their budget yet. These numbers only go down."""
+"""Lines of packages above their budget. scripts: the rehearsal runs what the synthesised pipeline says, step by step."""
 
 
 @pytest.mark.parametrize("package", BUDGETS)
@@ -22,3 +15,9 @@ def test_a_package_stays_within_its_budget(package: str) -> None:
     lines = lines_by_package(tracked("*.py"))[package]
     limit = STILL_LARGER.get(package, BUDGETS[package])
     assert lines <= limit, f"{package} has {lines:,} lines of at most {limit:,}. Remove some before you add more."
+
+
+def test_production_is_at_most_500_lines_above_its_budget() -> None:
+    """Only goes down, to 0."""
+    counts = lines_by_package(tracked("*.py"))
+    assert sum(counts.values()) - counts["tests"] <= PRODUCTION_LINES + 500
