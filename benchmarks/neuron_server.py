@@ -28,7 +28,7 @@ from benchmarks.plain_triton import free_port, http_triton, processor_s
 from containers.encoder.goldens import GOLDENS, PARITY, Golden, ParityLimits, to_json
 from containers.encoder.settings import Settings
 from containers.neuron.placement import ServerSettings
-from inference_recommender.load_generator.plan import LoadPlan, Phase, TrafficPattern
+from inference_recommender.load_generator.load_plan import LoadPlan, Phase, TrafficPattern
 from inference_recommender.load_generator.process import GeneratorProcess
 from inference_recommender.payloads import payload_archive
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, make_tokenizer

@@ -11,7 +11,7 @@ from statistics import fmean
 
 import numpy as np
 
-from model_build.metrics import Answered, ScoredAnswer, intervals, measure
+from model_build.accuracy import Answered, ScoredAnswer, intervals, measure
 from model_build.progress import Progress
 from model_build.render import compared
 from workloads import Example, Parity, ParityReport, ProjectError

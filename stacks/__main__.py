@@ -25,7 +25,7 @@ from rich.table import Table
 from aws_api.session import AwsSession
 from stacks.context import Context, ReleaseSource, Stage, read_budget, read_release
 from stacks.ecs.zones import SharedZones
-from stacks.preflight.plan import RELEASE, Check, plan
+from stacks.preflight.checks import RELEASE, Check, plan
 from stacks.preflight.questions import Answer, PreflightAccount, ask, preflight_account
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload, workload_names
 from workloads.program import exit_code

@@ -134,7 +134,7 @@ def _problems_of_candidate(props: WorkloadStackProps, chosen: Candidate | None) 
     if missing := [f"recommended.{key}" for key, value in numbers.items() if value is None]:
         yield UsageError(
             f"{file}: {' and '.join(missing)}: null, but the fleet is sized by nothing else. "
-            f"Run `python -m inference_recommender run {workload.name} --job advanced` again."
+            f"Run `{measure_command(props.folder)}` again."
         )
 
 

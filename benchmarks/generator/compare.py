@@ -30,7 +30,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from benchmarks import harness
 from benchmarks.plain_triton import http_triton, processor_s
-from inference_recommender.load_generator.plan import LoadPlan, Phase, StoppingConditions, TrafficPattern
+from inference_recommender.load_generator.load_plan import LoadPlan, Phase, StoppingConditions, TrafficPattern
 from inference_recommender.payloads import payload_archive
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 from workloads import ROOT

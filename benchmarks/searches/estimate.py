@@ -16,7 +16,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from benchmarks import harness
 from benchmarks.searches.simulated_service import SERVICES, Service, SimulatedService, true_capacity_per_minute
-from inference_recommender.capacity.flow_equivalent import records
+from inference_recommender.capacity.flow_equivalent import settled_periods
 from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import Series
@@ -48,7 +48,7 @@ def main() -> int:
 
 def estimate(service: Service, seed: int, *, disturbed: bool) -> Capacity:
     measured = series(service, seed, disturbed=disturbed)
-    settled = records(measured, measured.latency_ms)
+    settled = settled_periods(measured, measured.latency_ms)
     assert settled is not None
     return settled.estimate(LIMIT)
 

@@ -42,7 +42,7 @@ FEWEST_PERIODS, BRIEF_S = 5, 1.0
 MODEL_ERROR = 0.15
 """The model's share of the interval: its error on simulated services (test_flow_equivalent.py)."""
 MOST_USERS = 10_000
-"""Records with more closed-loop users at one service are not valid."""
+"""Runs with more closed-loop users at one service are not valid."""
 RESAMPLES, HALVINGS, ROUNDS = 50, 24, 20
 """After the halvings a rate or a latency is known to a ten-millionth of the range."""
 STALLED = 0.2
@@ -134,7 +134,7 @@ class FlowEquivalentServer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Records:
+class SettledPeriods:
     """The settled periods of a closed-loop run; arrays have an entry per period."""
 
     users: Floats
@@ -188,7 +188,7 @@ class Records:
                 return Dispersion(over_s=self.period_s, index=float(squares.sum()) / degrees)
         return Dispersion(over_s=self.period_s, index=1.0)
 
-    def _resampled(self) -> "Iterator[Records]":
+    def _resampled(self) -> "Iterator[SettledPeriods]":
         random = np.random.default_rng(0)
         members = [np.flatnonzero(self.users == level) for level in np.unique(self.users)]
         for _ in range(RESAMPLES):
@@ -211,7 +211,7 @@ def _end(rate: float, by_records: float, side: int) -> float:
     return rate * exp(side * hypot(log(by_records / rate), MODEL_ERROR))
 
 
-def records(series: Series, latencies: Mapping[str, Sequence[float | None]]) -> Records | None:
+def settled_periods(series: Series, latencies: Mapping[str, Sequence[float | None]]) -> SettledPeriods | None:
     """Returns the settled periods of a series of closed-loop users, with the percentiles of `latencies` by name, such
     as `series.latency_ms`; None where no period has users, requests and the percentiles.
     """
@@ -236,7 +236,7 @@ def records(series: Series, latencies: Mapping[str, Sequence[float | None]]) -> 
         known = known[clean]
     known = known[:, 1:]
     scores = [NormalDist().inv_cdf(float(name[1:]) / 100) for name in names]
-    return Records(
+    return SettledPeriods(
         users=np.round(known[:, 0]),
         completed=known[:, 1],
         latencies_ms=np.stack([_distribution(scores, row) for row in np.maximum(known[:, 2:], 1e-3)]),

@@ -28,7 +28,7 @@ def add_settings(parser: argparse.ArgumentParser, key: str = "KEY", example: str
     )
 
 
-def with_settings(settings: Sequence[str], table: str, document: Settings) -> Settings:
+def table_with_settings(settings: Sequence[str], table: str, document: Settings) -> Settings:
     """Returns a table of workload.toml with the keys that `--set TABLE.KEY=VALUE` replaces. Raises `UsageError`."""
     if not settings:
         return document

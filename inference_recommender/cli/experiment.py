@@ -154,7 +154,7 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolde
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     name = f"{options.workload}-experiment-{stamp}".replace("_", "-")
     source = _source(options.workload, options.published)
-    settings = arguments.with_settings(options.settings, "recommender", source.workload.recommender)
+    settings = arguments.table_with_settings(options.settings, "recommender", source.workload.recommender)
     source.workload = source.workload.model_copy(update={"recommender": settings})
     return source, ExperimentFolder((options.runs or ROOT / "runs") / name)
 

@@ -168,7 +168,7 @@ def _run_job(
         recommendation = run(
             source, run_folder, progress, subject=subject, searching=searching, search_all=options.search
         )
-    return conclude(recommendation, folder, run_folder, options, stderr)
+    return show_and_write(recommendation, folder, run_folder, options, stderr)
 
 
 def _resume(options: argparse.Namespace, account: SageMakerAccount, searching: Searching, stderr: Console) -> int:
@@ -178,7 +178,7 @@ def _resume(options: argparse.Namespace, account: SageMakerAccount, searching: S
     source = JobSource(plan=None, account=account)
     with JobProgress(stderr) as progress:
         recommendation = run(source, run_folder, progress, searching=searching, search_all=options.search)
-    return conclude(recommendation, folder, run_folder, options, stderr)
+    return show_and_write(recommendation, folder, run_folder, options, stderr)
 
 
 def _default(
@@ -238,7 +238,7 @@ def run_subject(options: argparse.Namespace, folder: WorkloadFolder, traffic: st
     )
 
 
-def conclude(
+def show_and_write(
     recommendation: Recommendation,
     folder: WorkloadFolder,
     run_folder: RunFolder,
@@ -253,6 +253,7 @@ def conclude(
         show(run_report(name, folder.workload, recommendation, FolderInputs()), stdout_console())
     tell(stderr, f"Report: {from_here(run_folder.report)}")
     if recommendation.recommended is None:
+        tell(stderr, "Not written to the workload's folder: no candidate meets the objective.")
         return NO_CANDIDATE
     if recommendation.recommended.instance_type == UNKNOWN_TYPE:
         tell(stderr, "Not written to the workload's folder: the instance type is unknown. State it with --instances.")

@@ -10,7 +10,7 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.processing_jobs import ProcessingJob
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli.run import conclude, run_name, run_subject
+from inference_recommender.cli.run import run_name, run_subject, show_and_write
 from inference_recommender.measure.generator_fleet import FleetDrive, plan_fleet
 from inference_recommender.measure.load_test import LoadTest
 from inference_recommender.measure.open_loop import DURATION_S, OPEN_LOOP, OpenLoopSearch, search_system
@@ -47,7 +47,7 @@ def measure(options: argparse.Namespace, account: SageMakerAccount, folder: Work
         recommendation = run(
             source, run_folder, progress, subject=subject, searching=searching, search_all=options.search
         )
-    return conclude(recommendation, folder, run_folder, options, stderr)
+    return show_and_write(recommendation, folder, run_folder, options, stderr)
 
 
 def _system(options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder) -> SystemUnderTest:

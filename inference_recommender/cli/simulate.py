@@ -238,8 +238,8 @@ def _workload(options: argparse.Namespace) -> WorkloadFolder:
             "recommendation's run: --from runs/NAME."
         )
     workload = folder.workload
-    objective = arguments.with_settings(of_objective, "objective", workload.latency_objective)
-    simulation = arguments.with_settings(others, "simulation", workload.simulation)
+    objective = arguments.table_with_settings(of_objective, "objective", workload.latency_objective)
+    simulation = arguments.table_with_settings(others, "simulation", workload.simulation)
     folder.workload = workload.model_copy(update={"objective": objective, "simulation": simulation})
     return folder
 
@@ -283,4 +283,4 @@ def _policy(options: argparse.Namespace, service: SizedService, workload: Worklo
     settings = [each for each in options.settings if each.startswith("policy.")]
     if options.optimise and settings:
         raise UsageError("--optimise chooses the policy itself. Leave out --set policy.")
-    return recommended_policy(workload, arguments.with_settings(settings, "policy", service.autoscaling))
+    return recommended_policy(workload, arguments.table_with_settings(settings, "policy", service.autoscaling))

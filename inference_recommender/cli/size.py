@@ -143,7 +143,7 @@ def _size_fleet(options: argparse.Namespace, evidence: Evidence, stderr: Console
         target = workload.hosting.target if workload else None
         workload = load_workload(options.workload).measured_on(target).workload
     demand = _demand(options, workload)
-    sizing = arguments.with_settings(options.settings, "sizing", workload.sizing if workload else Sizing())
+    sizing = arguments.table_with_settings(options.settings, "sizing", workload.sizing if workload else Sizing())
     candidates = size_candidates(evidence, demand, sizing, options.region)
     chosen = cheapest(candidates)
     if options.json:
@@ -201,7 +201,7 @@ def _size_batch(options: argparse.Namespace, stderr: Console) -> int:
         throughput = read_throughput(paths, hosting.max_bad_share, machine_description())
         return replace(throughput, instance_type=instance_type or throughput.instance_type)
 
-    sizing = arguments.with_settings(options.settings, "sizing", workload.sizing)
+    sizing = arguments.table_with_settings(options.settings, "sizing", workload.sizing)
     builds = (ROOT / "build" / workload.name).glob("*/artifact.json")
     result = size_batch(
         workload.model_copy(update={"sizing": sizing}),

@@ -143,7 +143,7 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, Tun
     source = load_workload(options.workload)
     workload = source.workload
     workload.latency_objective  # noqa: B018 - raises for a batch, which has no latency objective
-    tune = arguments.with_settings(options.settings, "tune", workload.tune)
+    tune = arguments.table_with_settings(options.settings, "tune", workload.tune)
     if not tune.targets:
         tune = tune.model_copy(update={"targets": default_targets(workload, gpu=Path("/dev/nvidia0").exists())})
     for name in tune.targets:

@@ -29,8 +29,8 @@ from typing import Any
 import uvloop
 
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
+from inference_recommender.load_generator.load_plan import LoadPlan
 from inference_recommender.load_generator.load_run import Run, Window
-from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.requests import Outgoing, outgoing, read_payloads
 from inference_recommender.load_generator.self_watch import SelfWatch
 from inference_recommender.load_generator.summary import MeasuredRun, summarise, why_invalid, write_results

@@ -15,8 +15,8 @@ import numpy as np
 from inference_recommender.capacity.closed_loop import INTERVAL_S
 from inference_recommender.capacity.statistics import Floats, samples_needed
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
+from inference_recommender.load_generator.load_plan import LoadPlan, StoppingConditions
 from inference_recommender.load_generator.loops import load
-from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions
 from inference_recommender.load_generator.records import TIMED_OUT, RequestLog, SentRequests, histogram, percentiles
 from inference_recommender.load_generator.requests import Outgoing
 from inference_recommender.load_generator.self_watch import StallWatch, stalled_between, touches_stall

@@ -12,7 +12,7 @@ from typing import Any
 
 from inference_recommender.load_generator.clock import Clock
 from inference_recommender.load_generator.http import Connection, Pool
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Schedule, Share, arrival_times, schedule
+from inference_recommender.load_generator.load_plan import Arrivals, LoadPlan, Schedule, Share, arrival_times, schedule
 from inference_recommender.load_generator.records import RequestLog
 from inference_recommender.load_generator.requests import Outgoing
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from containers.archive_reader import ArchiveRefused, Limits, read_files
 from inference_recommender.load_generator.http_answer import Complaint, not_kserve
-from inference_recommender.load_generator.plan import REQUEST_TIMEOUT_S, LoadPlan, NamedEndpoint
+from inference_recommender.load_generator.load_plan import REQUEST_TIMEOUT_S, LoadPlan, NamedEndpoint
 from workloads import UsageError
 
 if TYPE_CHECKING:

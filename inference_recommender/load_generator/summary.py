@@ -14,8 +14,8 @@ import numpy as np
 
 from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE, NeverSettled, SustainedLoad, capacity
 from inference_recommender.capacity.statistics import Limit, samples_needed
+from inference_recommender.load_generator.load_plan import LoadPlan, StoppingConditions
 from inference_recommender.load_generator.load_run import TRAFFIC_ENDED
-from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.records import TIMED_OUT, Percentiles, SentRequests, percentiles
 from inference_recommender.load_generator.self_watch import LAGGED, STALLED, SelfWatch, stalled_between

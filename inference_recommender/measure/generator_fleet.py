@@ -18,7 +18,7 @@ from typing import Any
 from aws_api.processing_jobs import ENDED, ProcessingJob
 from aws_api.sagemaker import SageMakerAccount
 from containers import archive_reader
-from inference_recommender.load_generator.plan import LoadPlan
+from inference_recommender.load_generator.load_plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.summary import NothingToMerge, merge
 from inference_recommender.measure.generator_entry import TOKEN

@@ -125,8 +125,8 @@ class JobPlan:
         if types := [name for name in dict.fromkeys(itertools.chain(*parts)) if needs_host_ami(name)]:
             raise UsageError(
                 f"{', '.join(types)}: a job's hosts of these types start with NVIDIA driver 470, which no "
-                "supported Triton image runs on, and a job cannot select another (InferenceAmiVersion). Deploy an "
-                "endpoint and measure it: `python -m inference_recommender run WORKLOAD --endpoint NAME`."
+                "supported Triton image runs on, and a job cannot select another (InferenceAmiVersion). Deploy the "
+                "stack, and measure its endpoint with `python -m inference_recommender run WORKLOAD`, without --job."
             )
 
 

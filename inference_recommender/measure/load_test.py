@@ -16,7 +16,7 @@ import numpy as np
 
 from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.capacity.time_series import Series
-from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions, TrafficPattern, schedule
+from inference_recommender.load_generator.load_plan import LoadPlan, StoppingConditions, TrafficPattern, schedule
 from inference_recommender.load_generator.process import GeneratorProcess, Outcome
 from inference_recommender.load_generator.records import SentRequests, binned_percentile
 from inference_recommender.load_generator.self_watch import stalled_between

@@ -12,7 +12,7 @@ import numpy as np
 
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.search import Bottleneck
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, NamedEndpoint, StoppingConditions
+from inference_recommender.load_generator.load_plan import Arrivals, LoadPlan, NamedEndpoint, StoppingConditions
 from inference_recommender.load_generator.process import Outcome, generate
 from inference_recommender.load_generator.self_watch import LAGGED, STALLED
 from inference_recommender.measure.system import SystemUnderTest

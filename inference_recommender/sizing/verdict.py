@@ -10,7 +10,7 @@ percentile for the ModelLatency in a job's response. If only that is known, the 
 
 from dataclasses import dataclass, replace
 
-from inference_recommender.capacity.flow_equivalent import Records, model_latencies, records
+from inference_recommender.capacity.flow_equivalent import SettledPeriods, model_latencies, settled_periods
 from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import highest_within
@@ -184,12 +184,12 @@ def _estimate(measured: Measurement, limit: Limit) -> Capacity | None:
     return None if settled is None else settled.estimate(limit).per_instance(measured.instance_count)
 
 
-def _records(measured: Measurement, percentile: float) -> Records | None:
+def _records(measured: Measurement, percentile: float) -> SettledPeriods | None:
     """Returns the records of latencies whose percentile is known, of the whole fleet."""
     if (series := measured.series) is None:
         return None
     ours = measured.percentile is not None
-    return records(series, series.latency_ms if ours else model_latencies(series, f"p{percentile:g}"))
+    return settled_periods(series, series.latency_ms if ours else model_latencies(series, f"p{percentile:g}"))
 
 
 def _by_search(measured: Measurement, search: Capacity, objective: str) -> Verdict:

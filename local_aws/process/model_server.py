@@ -2,6 +2,7 @@
 
 import contextlib
 import http
+import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,9 @@ MAX_ANSWER_BYTES = 6_291_456
 DEATH_REPORT_S = 5.0
 GRACE_S = 5.0
 IDLE_CONNECTIONS = 64
+LINES_SHOWN = 20
+_ERROR = re.compile(r"E\d{4} ")
+"""The start of an error in Triton's log."""
 _NOISE = "NODELAY NOT SUPPORTED"
 """Triton's HTTP library logs this for each connection to its socket."""
 
@@ -112,11 +116,14 @@ class ModelServer:
         """Blocks until it ends and returns the exit status; 128 + N for signal N."""
         return self._process.wait()
 
-    def log_tail(self, lines: int = 20) -> str:
+    def log_tail(self, lines: int = LINES_SHOWN) -> str:
+        return "\n".join(self._log_lines()[-lines:])
+
+    def _log_lines(self) -> list[str]:
         with contextlib.suppress(OSError):
             logged = self.log_file.read_text("utf-8", "replace").splitlines()
-            return "\n".join([line for line in logged if _NOISE not in line][-lines:])
-        return ""
+            return [line for line in logged if _NOISE not in line]
+        return []
 
     def request_stop(self) -> None:
         """Requests its end and returns at once; `stop` must still follow."""
@@ -139,9 +146,14 @@ class ModelServer:
         except BaseException:  # Ctrl-C, too, must not leave a server behind
             self.stop()
             raise
-        status, tail = self.exit_status, self.log_tail()
+        status, lines = self.exit_status, self._log_lines()
         self.stop()
-        log = f"Its whole log is {self.log_file}." + (f" Its last lines:\n{tail}" if tail else "")
+        first_error = next((at for at, line in enumerate(lines) if _ERROR.match(line)), None)
+        if first_error is None:
+            what, shown = "Its last lines", lines[-LINES_SHOWN:]
+        else:
+            what, shown = "From its first error", lines[first_error:][:LINES_SHOWN]
+        log = f"Its whole log is {self.log_file}." + (f" {what}:\n" + "\n".join(shown) if shown else "")
         if status is not None:
             message = f"{self.KIND} could not load the model '{model}' and ended with exit status {status}. {log}"
             raise ModelDidNotLoad(message)

@@ -23,10 +23,10 @@ from containers.encoder.preprocess import Preprocessor
 from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
 from containers.encoder.tensors import Encoding, split, windows
+from model_build.accuracy import ScoredAnswer
 from model_build.encoder.compile import check_engines, compile_graphs, layers
 from model_build.encoder.graphs import settings
 from model_build.encoder.reference import Outputs, Reference
-from model_build.metrics import ScoredAnswer
 from model_build.parity import Compare, ParityComparison
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from model_build.accuracy import Answered, measure
 from model_build.checkpoint import read, sentence_transformers
 from model_build.checkpoint.families import family_of
 from model_build.checkpoint.text2text import read_text2text
@@ -22,7 +23,6 @@ from model_build.init.examples import OTHER, ExampleRow
 from model_build.init.model_table import TARGETS, Lengths, count, longest, model_table, sequence_lengths, workload_toml
 from model_build.init.original import ask_original
 from model_build.library_log import libraries_logged
-from model_build.metrics import Answered, measure
 from model_build.plan import plan
 from model_build.progress import Progress
 from workloads import Example, LatencyObjective, Model, ProjectError, TextToText, UsageError, WorkloadFolder, metrics_of

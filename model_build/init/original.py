@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from model_build.accuracy import ScoredAnswer
 from model_build.checkpoint import Checkpoint
-from model_build.metrics import ScoredAnswer
 from model_build.progress import Progress
 from workloads import EncoderModel, Example, Model, OnnxRuntimeTarget, TextToText, UsageError
 

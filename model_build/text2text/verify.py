@@ -20,8 +20,8 @@ from containers.text2text.decoding import Tokens
 from containers.text2text.generation import Generation
 from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.settings import Settings
+from model_build.accuracy import ScoredAnswer
 from model_build.checkpoint import loading
-from model_build.metrics import ScoredAnswer
 from model_build.parity import Compare, ParityComparison
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent

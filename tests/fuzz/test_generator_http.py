@@ -18,8 +18,8 @@ from inference_recommender.load_generator.http_answer import (
     ParsedAnswer,
     whole_head,
 )
+from inference_recommender.load_generator.load_plan import Arrivals, StoppingConditions, TrafficPattern, arrival_times
 from inference_recommender.load_generator.load_run import DRAIN_S, Run
-from inference_recommender.load_generator.plan import Arrivals, StoppingConditions, TrafficPattern, arrival_times
 from tests.fuzz import examples
 from tests.inference_recommender.load_generator.virtual_run import outgoing_of, plan_of, users
 from tests.virtual_time import Network, Peer, Request, VirtualLoop

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from model_build import parity, render
-from model_build.metrics import ScoredAnswer
+from model_build.accuracy import ScoredAnswer
 from model_build.parity import GateFailed, ParityComparison, check_parity, check_quality
 from workloads import Example, Parity, ParityReport
 

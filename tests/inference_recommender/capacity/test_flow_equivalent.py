@@ -11,9 +11,9 @@ from inference_recommender.capacity.flow_equivalent import (
     SHARES,
     Dispersion,
     FlowEquivalentServer,
-    Records,
+    SettledPeriods,
     model_latencies,
-    records,
+    settled_periods,
 )
 from inference_recommender.capacity.statistics import Floats, Limit
 from inference_recommender.capacity.time_series import Series
@@ -84,9 +84,9 @@ def test_the_wait_is_as_long_as_the_completions_variance_makes_it(index: float, 
     assert other.latency_ms(rate, 99.0) / queue.latency_ms(rate, 99.0) == pytest.approx(factor, rel=0.05)
 
 
-def _records(model: Service, seed: int) -> Records:
+def _records(model: Service, seed: int) -> SettledPeriods:
     measured = series(model, seed, disturbed=False)
-    found = records(measured, measured.latency_ms)
+    found = settled_periods(measured, measured.latency_ms)
     assert found is not None
     return found
 
@@ -129,22 +129,22 @@ def test_periods_in_which_the_machine_stalled_do_not_enter_the_estimate() -> Non
     measured = series(MM1, 0, disturbed=False)
     truth = _records(MM1, 0).estimate(P99).invocations_per_minute or 0.0
     disturbed = _half_as_fast(measured, range(30, 60, 2))
-    found = records(disturbed, disturbed.latency_ms)
+    found = settled_periods(disturbed, disturbed.latency_ms)
     assert found is not None
     assert found.estimate(P99).invocations_per_minute == pytest.approx(truth, rel=0.05)
     counted = disturbed.model_copy(update={"stalled_s": ()})
-    unaware = records(counted, counted.latency_ms)
+    unaware = settled_periods(counted, counted.latency_ms)
     assert unaware is not None
     assert (unaware.estimate(P99).invocations_per_minute or 0.0) < 0.8 * truth
 
 
 def test_of_periods_without_a_percentile_or_a_user_nothing_is_told() -> None:
     measured = series(MM1, 0, disturbed=False)
-    assert records(measured, {}) is None
-    assert records(measured, {"p99": (None,) * 60}) is None
-    assert records(measured.model_copy(update={"users": (None,) * 60}), measured.latency_ms) is None
-    assert records(measured.model_copy(update={"users": (1e12,) * 60}), measured.latency_ms) is None
-    assert records(measured, {"p99": (float("inf"),) * 60}) is None
+    assert settled_periods(measured, {}) is None
+    assert settled_periods(measured, {"p99": (None,) * 60}) is None
+    assert settled_periods(measured.model_copy(update={"users": (None,) * 60}), measured.latency_ms) is None
+    assert settled_periods(measured.model_copy(update={"users": (1e12,) * 60}), measured.latency_ms) is None
+    assert settled_periods(measured, {"p99": (float("inf"),) * 60}) is None
 
 
 def test_model_latency_has_the_clients_proportions() -> None:

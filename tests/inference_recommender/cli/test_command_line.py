@@ -113,7 +113,9 @@ LOCAL = {
 def test_a_job_that_could_not_start_on_aws_is_rejected_when_it_is_planned(cli: Cli, kind: str) -> None:
     refused = cli("run", "text_classification", "--job", kind, "--dry-run")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.endswith("measure it: `python -m inference_recommender run WORKLOAD --endpoint NAME`.\n")
+    assert refused.stderr.endswith(
+        "measure its endpoint with `python -m inference_recommender run WORKLOAD`, without --job.\n"
+    )
     here = cli("run", "text_classification", "--job", kind, "--dry-run", **LOCAL)
     assert here.returncode == 0, here.stderr
 

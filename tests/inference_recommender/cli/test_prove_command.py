@@ -14,7 +14,7 @@ import pytest
 from inference_recommender.__main__ import main
 from inference_recommender.cli import prove as command_line
 from inference_recommender.cli.prove import check_artifact, check_endpoint_lifetime
-from inference_recommender.load_generator.plan import LoadPlan
+from inference_recommender.load_generator.load_plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import probe

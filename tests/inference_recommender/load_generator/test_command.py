@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from inference_recommender.load_generator import __main__ as command
-from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions, TrafficPattern
+from inference_recommender.load_generator.load_plan import LoadPlan, StoppingConditions, TrafficPattern
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.records import SentRequests
 from inference_recommender.payloads import payload_archive

@@ -12,7 +12,7 @@ import pytest
 
 from inference_recommender.load_generator import http
 from inference_recommender.load_generator.http_answer import MOST_ANSWER_BYTES, BadAnswer, ParsedAnswer, whole_head
-from inference_recommender.load_generator.plan import Arrivals, TrafficPattern
+from inference_recommender.load_generator.load_plan import Arrivals, TrafficPattern
 from tests.inference_recommender.load_generator.virtual_run import START_S, drive, users
 from tests.virtual_time import Network, Peer, Request, answering, http_answer
 

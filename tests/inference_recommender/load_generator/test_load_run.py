@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from inference_recommender.load_generator.load_plan import Arrivals, StoppingConditions
 from inference_recommender.load_generator.load_run import Interval, reason_to_stop
-from inference_recommender.load_generator.plan import Arrivals, StoppingConditions
 from inference_recommender.load_generator.records import binned_percentile, histogram
 from tests.inference_recommender.load_generator.virtual_run import START_S, VirtualRun, drive, users
 from tests.virtual_time import EPOCH, answering

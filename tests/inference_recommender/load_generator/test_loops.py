@@ -5,8 +5,8 @@ from random import Random
 import numpy as np
 import pytest
 
+from inference_recommender.load_generator.load_plan import Arrivals, Share, arrival_times
 from inference_recommender.load_generator.loops import BACKLOG_S, PRIME
-from inference_recommender.load_generator.plan import Arrivals, Share, arrival_times
 from inference_recommender.load_generator.records import RequestLog
 from tests.inference_recommender.load_generator.virtual_run import BODIES, VirtualRun, drive, users
 from tests.virtual_time import Request, answering

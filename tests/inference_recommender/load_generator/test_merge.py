@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Share, StoppingConditions, arrival_times
+from inference_recommender.load_generator.load_plan import Arrivals, LoadPlan, Share, StoppingConditions, arrival_times
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.summary import NothingToMerge, merge
 from tests.inference_recommender.load_generator.builders import sent_requests

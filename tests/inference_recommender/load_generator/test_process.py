@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from inference_recommender.load_generator.plan import LoadPlan, Phase, TrafficPattern
+from inference_recommender.load_generator.load_plan import LoadPlan, Phase, TrafficPattern
 from inference_recommender.load_generator.process import GeneratorProcess, generate
 from inference_recommender.load_generator.records import SentRequests
 from inference_recommender.payloads import payload_archive
@@ -63,7 +63,7 @@ def test_a_generator_whose_parent_was_killed_ends(tmp_path: Path) -> None:
         (tmp_path / "plan.json").write_text(_plan(tmp_path, server.url).model_dump_json(), "utf-8")
         program = f"""
             from pathlib import Path
-            from inference_recommender.load_generator.plan import LoadPlan
+            from inference_recommender.load_generator.load_plan import LoadPlan
             from inference_recommender.load_generator.process import generate
             generate(LoadPlan.from_json(Path({str(tmp_path / "plan.json")!r})), Path({str(tmp_path / "out")!r}),
                      lambda event: print(event["event"], flush=True))

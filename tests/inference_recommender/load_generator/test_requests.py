@@ -13,8 +13,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, ReadOnlyCredentials
 
+from inference_recommender.load_generator.load_plan import Arrivals, LoadPlan, NamedEndpoint
 from inference_recommender.load_generator.load_run import Run
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, NamedEndpoint
 from inference_recommender.load_generator.requests import CYCLE_S, Outgoing, Signer, Target, outgoing, read_payloads
 from inference_recommender.payloads import payload_archive
 from tests.inference_recommender.load_generator.virtual_run import drive

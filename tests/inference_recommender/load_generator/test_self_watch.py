@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inference_recommender.load_generator.plan import Arrivals
+from inference_recommender.load_generator.load_plan import Arrivals
 from inference_recommender.load_generator.self_watch import SelfWatch, merge_stalls, stalled_between, touches_stall
 from tests.inference_recommender.load_generator.virtual_run import drive, plan_of, records_of, run_command
 from tests.virtual_time import VirtualLoop, answering

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inference_recommender.load_generator.plan import ModelLatencyThreshold, StoppingConditions
+from inference_recommender.load_generator.load_plan import ModelLatencyThreshold, StoppingConditions
 from inference_recommender.load_generator.self_watch import SelfWatch
 from inference_recommender.load_generator.summary import LoadSummary, MeasuredRun, summarise, why_invalid
 from tests.inference_recommender.load_generator.builders import sent_requests

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from inference_recommender.load_generator.http import SWEEP_S
+from inference_recommender.load_generator.load_plan import Arrivals, StoppingConditions
 from inference_recommender.load_generator.load_run import DRAIN_S
-from inference_recommender.load_generator.plan import Arrivals, StoppingConditions
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.records import TIMED_OUT, SentRequests
 from tests.inference_recommender.load_generator.virtual_run import (

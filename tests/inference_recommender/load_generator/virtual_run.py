@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from inference_recommender.load_generator.__main__ import run_plan
+from inference_recommender.load_generator.load_plan import Arrivals, LoadPlan, Phase, TrafficPattern
 from inference_recommender.load_generator.load_run import Run, Window
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Phase, TrafficPattern
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.requests import Outgoing, Target
 from tests.virtual_time import Network, Serve, VirtualLoop

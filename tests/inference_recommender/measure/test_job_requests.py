@@ -111,8 +111,8 @@ def test_a_job_on_hosts_with_too_old_a_driver_is_refused_with_what_measures_them
         plan.check_drivers()
     assert str(caught.value) == (
         "ml.g5.xlarge, ml.g4dn.xlarge: a job's hosts of these types start with NVIDIA driver 470, which no supported "
-        "Triton image runs on, and a job cannot select another (InferenceAmiVersion). Deploy an endpoint and measure "
-        "it: `python -m inference_recommender run WORKLOAD --endpoint NAME`."
+        "Triton image runs on, and a job cannot select another (InferenceAmiVersion). Deploy the stack, and measure "
+        "its endpoint with `python -m inference_recommender run WORKLOAD`, without --job."
     )
     _plan(spellcheck).check_drivers()
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, NamedEndpoint
+from inference_recommender.load_generator.load_plan import Arrivals, LoadPlan, NamedEndpoint
 from inference_recommender.load_generator.process import generate
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import Endpoints, payload_archive

@@ -98,7 +98,7 @@ def test_nothing_of_the_recording_is_left_running(copy: RepositoryCopy, released
     names = [endpoint["EndpointName"] for endpoint in sagemaker.list_endpoints()["Endpoints"]]
     assert [name for name in names if "record" in name] == []
     notes = Path(copy.account.log_file).with_name("stand_ins.log").read_text("utf-8")
-    assert f"the chips of {CHIP}: a stand-in for Inferentia, for containers/neuron as it is" in notes
+    assert f"the chips of {CHIP}: a stand-in for Inferentia, for the unchanged containers/neuron" in notes
 
 
 class TestEndpoint:

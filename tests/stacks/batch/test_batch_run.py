@@ -163,7 +163,7 @@ def test_a_run_whose_rows_are_too_often_bad_fails_and_keeps_what_it_answered(
     put_rows(tmp_path, [row(number) if number % 10 else {"id": number} for number in range(ROWS)])
     ended = run(template)
     assert ended["status"] == "FAILED"
-    assert "10.00% of the rows are bad; --max-bad-share allows 1.00%." in ended["cause"]
+    assert "10.00% of the rows are bad. --max-bad-share allows 1.00%." in ended["cause"]
     assert f"{DAY}/manifest.json" in output_names()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from stacks.context import ReleaseSource, Stage
 from stacks.ecs.zones import SharedZones
-from stacks.preflight.plan import plan
+from stacks.preflight.checks import plan
 from stacks.preflight.questions import (
     AMI_ROOT,
     OLDEST_BOOTSTRAP,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inference_recommender.load_generator.plan import (
+from inference_recommender.load_generator.load_plan import (
     Arrivals,
     LoadPlan,
     Schedule,

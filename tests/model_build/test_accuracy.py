@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, spearmanr
 
-from model_build.metrics import SMALL, Answered, ScoredAnswer, intervals, measure, wilson
+from model_build.accuracy import SMALL, Answered, ScoredAnswer, intervals, measure, wilson
 from workloads import METRICS, Entity, Example
 from workloads.workload import AGREEMENT
 
