@@ -7,7 +7,7 @@ from scripts.figures import BUDGETS, PRODUCTION_LINES, lines_by_package, tracked
 STILL_LARGER = {
     "scripts": 3_350,
 }
-"""Lines of packages above their budget. scripts: the rehearsal runs what the synthesised pipeline says, step by step."""
+"""Packages above their budget. scripts: the rehearsal runs what the synthesised pipeline says, step by step."""
 
 
 @pytest.mark.parametrize("package", BUDGETS)
