@@ -142,10 +142,10 @@ $(INF1)/.installed: requirements/inf1.txt containers/neuron/requirements.txt mod
 	@$(INSTALL) "Optimum and CTranslate2 into $(@D)" $(LOCKED) $(@D)/bin/python $< torch
 	@touch $@
 
-# What others wrote: an environment each, because they exclude one another's versions and ours.
+# Third-party tools, an environment each: their pinned versions exclude one another and ours.
 .venv-%/.installed: requirements/%.txt scripts/install_locked.sh
 	@test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
-	@$(INSTALL) "the $*, which others wrote, into .venv-$*" $(LOCKED) .venv-$*/bin/python $<
+	@$(INSTALL) "third-party $* into .venv-$*" $(LOCKED) .venv-$*/bin/python $<
 	@touch $@
 
 node_modules/.installed: package.json package-lock.json $(VENV)/.installed
