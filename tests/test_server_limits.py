@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httptools
@@ -21,7 +21,7 @@ from containers.neuron.application import ErrorResponses
 from containers.neuron.http_server import HttpLimits, HttpRequest, HttpResponse, NeuronHttpServer
 from local_aws.server import ConnectionLimits, LimitedServer, listening_sockets
 from tests.local_aws.conftest import wait_until
-from tests.local_aws.wsgi_calls import KEYS, OwnerOnly, signed_headers
+from tests.local_aws.wsgi_calls import guarded, signed_headers
 
 HANGS_S = 60.0
 NEVER_S = 600.0
@@ -104,8 +104,8 @@ def statuses(received: bytes) -> list[int]:
 @contextlib.contextmanager
 def neuron_server(connections: int, seconds: float, idle_s: float) -> Iterator[Server]:
     application, loop = Application(), asyncio.new_event_loop()
-    times = {"head_s": seconds, "body_s": seconds, "idle_s": idle_s, "linger_s": 0.1}
-    limits = HttpLimits(body=BODY, head=HEAD, held=MEMORY, connections=connections, **times)
+    sizes = HttpLimits(body=BODY, head=HEAD, held=MEMORY, connections=connections)
+    limits = replace(sizes, head_s=seconds, body_s=seconds, idle_s=idle_s, linger_s=0.1)
     server = NeuronHttpServer(application.respond, ErrorResponses(lambda line: None).answer, limits)
     listener = http_server.bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
@@ -126,7 +126,7 @@ def neuron_server(connections: int, seconds: float, idle_s: float) -> Iterator[S
 @contextlib.contextmanager
 def account_server(connections: int, seconds: float, idle_s: float) -> Iterator[Server]:
     application, (listener, *others) = Application(), listening_sockets(0)
-    guard = OwnerOnly(application, KEYS, max_body_bytes=BODY, max_held_bytes=MEMORY)
+    guard = guarded(application, max_body_bytes=BODY, max_held_bytes=MEMORY)
     limits = ConnectionLimits(connections=connections, headers_s=min(seconds, idle_s), request_s=seconds, rest_s=0.1)
     server = LimitedServer(listener, guard, limits)
     for each in (listener, *others):

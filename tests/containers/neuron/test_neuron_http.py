@@ -1,4 +1,4 @@
-"""What the Neuron server's HTTP does beyond the contract of tests/test_server_limits.py."""
+"""The Neuron server answers in order, drains, and ends clients as tests/test_server_limits.py does not see."""
 
 import asyncio
 
