@@ -108,7 +108,7 @@ def summarise(measured: MeasuredRun, conditions: StoppingConditions) -> LoadSumm
 
 
 def why_invalid(summary: LoadSummary) -> str | None:
-    """Returns why no verdict may be drawn from the run, or None. `Measurement.failure_code` reads its first words."""
+    """Returns why no verdict may be drawn from the run, or None. `Measurement.refused` reads its first words."""
     if complaint := summary.generator.complaint():
         return complaint
     if summary.stalled_s > summary.duration_s * MAX_STALLED_SHARE:
