@@ -28,7 +28,7 @@ class Jobs(Document):
     expected_s: float
     """Expected seconds of one job's traffic."""
     payload_url: str
-    deployed: dict[str, Any] | None = None
+    existing_endpoint: dict[str, Any] | None = None
     """EndpointConfiguration of an existing endpoint that the job tests."""
 
 

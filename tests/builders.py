@@ -69,7 +69,7 @@ def a_measurement(rate: float | None = 12_000.0, **changes: Any) -> Measurement:
     members: dict[str, Any] = {
         "instance_type": "ml.c5.xlarge",
         "endpoint_name": "sm-epc-1",
-        "max_invocations_per_minute": rate,
+        "closed_loop_invocations_per_minute": rate,
         "model_latency_ms": 40.0,
     }
     return Measurement(**{**members, **changes})

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from workloads import ModelArtifact, UsageError, WorkloadFolder, load_workload
+from workloads import ModelArtifact, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.document import Document
 from workloads.files import from_here
 from workloads.folder import set_keys
@@ -50,8 +50,8 @@ def check_archives(run: Path, recorded: Mapping[str, str], artifacts: Mapping[st
 def deployed_workload(
     name: str, target: str | None, account: "SageMakerAccount | None", endpoint: str | None = None
 ) -> WorkloadFolder:
-    """Returns a workload on `target`, on its stack's target if `account` reports it, or on hosting.target. Raises
-    `UsageError` for an unknown target.
+    """Returns a workload on `target`; by default on its stack's target, by its output HostedTarget;
+    without a stack, on hosting.target. Raises `UsageError` for an unknown target.
     """
     folder = load_workload(name)
     if target is None and account is not None:
@@ -60,6 +60,11 @@ def deployed_workload(
         return folder
     folder.variant(target)
     return folder.hosted_on(target)
+
+
+def check_latency_objective(workload: Workload) -> None:
+    """Raises `UsageError` for a batch, whose objective is a throughput."""
+    _ = workload.latency_objective
 
 
 def positive(text: str) -> float:

@@ -26,7 +26,9 @@ NOT_OF_A_NEW_ENDPOINT = ("InitialInstanceCount", "ManagedInstanceScaling")
 """Members of the deployed variant that an endpoint of one instance does not need."""
 
 
-def measure(options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console) -> int:
+def run_cold_start(
+    options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console
+) -> int:
     """Starts endpoints like the deployed one and adds the result to the recommendation. With --endpoint, reads the log
     of that endpoint's own start instead and writes nothing.
     """

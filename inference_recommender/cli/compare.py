@@ -58,7 +58,7 @@ def result(measured: Measurement, objective: LatencyObjective) -> ComparedRun:
     return ComparedRun(
         configuration=" ".join(part for part in (measured.variant, measured.instance_type, environment) if part),
         invocations_per_minute=sustained_rate(measured, objective),
-        interval=measured.max_invocations_interval,
+        interval=measured.closed_loop_invocations_interval,
         warm_up_s=measured.warm_up_s,
         series=measured.series,
         failure_reason=measured.failure_reason,

@@ -13,7 +13,7 @@ from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
 from inference_recommender.cli.arguments import DEFAULT_TRAFFIC
 from inference_recommender.cli.folder_report import write_experiment
-from inference_recommender.experiment.measure import ExperimentRun, measure
+from inference_recommender.experiment.measure import ExperimentRun, measure_cells
 from inference_recommender.experiment.plan import (
     Experiment,
     ExperimentAccess,
@@ -133,7 +133,7 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
 def _measure(run: ExperimentRun, stderr: Console) -> None:
     """Measures the remaining cells. If that ends early, writes a report and prints how to continue."""
     try:
-        measure(run)
+        measure_cells(run)
     except (KeyboardInterrupt, Interrupted, AwsUnavailable) as error:
         if run.folder.measured():
             write_experiment(run.folder)

@@ -96,7 +96,7 @@ def add(commands: Commands) -> None:
 
 def _prove(options: argparse.Namespace, stderr: Console) -> int:
     folder = load_workload(options.workload)
-    folder.workload.latency_objective  # noqa: B018 - raises for a batch
+    arguments.check_latency_objective(folder.workload)
     file = options.source or folder.recommendation_file
     recommendation, chosen = recommendation_to_prove(folder, file)
     folder = folder.measured_on(recommendation.target)

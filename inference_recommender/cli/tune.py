@@ -142,7 +142,7 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, Tun
         raise UsageError("WORKLOAD: missing. Name the workload to tune, or a search to go on with --resume RUN.")
     source = load_workload(options.workload)
     workload = source.workload
-    workload.latency_objective  # noqa: B018 - raises for a batch, which has no latency objective
+    arguments.check_latency_objective(workload)
     tune = arguments.table_with_settings(options.settings, "tune", workload.tune)
     if not tune.targets:
         tune = tune.model_copy(update={"targets": default_targets(workload, gpu=Path("/dev/nvidia0").exists())})

@@ -98,7 +98,7 @@ class JobPlan:
     traffic: PhasedTraffic | StairTraffic | None
     """None if the service chooses the traffic."""
     warnings: tuple[str, ...]
-    deployed: SystemUnderTest | None = None
+    existing_endpoint: SystemUnderTest | None = None
     """An existing endpoint that the job tests."""
 
     @property
@@ -182,9 +182,9 @@ def plan_job(
 
 
 def plan_default_job(
-    workload: Workload, tested: TestedModel, job_name: str, deployed: SystemUnderTest | None = None
+    workload: Workload, tested: TestedModel, job_name: str, existing_endpoint: SystemUnderTest | None = None
 ) -> JobPlan:
-    """Plans a default job on the instance types and on `deployed`, which `tested` names. Raises `UsageError`."""
+    """Plans a default job on the instance types and on the endpoint that `tested` names. Raises `UsageError`."""
     configurations = tuple(Configuration(instance_type=name) for name in workload.instance_types)
     request = {
         **_request(job_name, "Default", workload, tested, "default", "default job"),
@@ -195,7 +195,7 @@ def plan_default_job(
         requests=(request,),
         traffic=None,
         warnings=tuple(_default_warnings(workload, tested)),
-        deployed=deployed,
+        existing_endpoint=existing_endpoint,
     )
 
 

@@ -69,7 +69,7 @@ class OpenLoopSearch:
         measured = Measurement(
             instance_type=self.system.instance_type,
             endpoint_name=self.system.name,
-            max_invocations_per_minute=None,
+            closed_loop_invocations_per_minute=None,
             model_latency_ms=None,
             open_loop=found.per_instance(self.system.instances),
             warm_up_s=search.warm_up_s,
@@ -83,11 +83,11 @@ class OpenLoopSearch:
 def search_system(system: SystemUnderTest, traffic_s: float) -> Callable[..., Measurement]:
     """Returns a function that searches the system of a load test."""
 
-    def searching(measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
+    def search(measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
         objective, probe = run_folder.workload().latency_objective, probe_of(system, run_folder, progress)
         return searched(measured, probe, objective, search_s(traffic_s), progress)
 
-    return searching
+    return search
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,9 +98,9 @@ class CandidateSearch:
     sleep: Sleep = time.sleep
 
     def __call__(self, measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
-        objective, deployed = run_folder.workload().latency_objective, run_folder.jobs().deployed
+        objective, existing = run_folder.workload().latency_objective, run_folder.jobs().existing_endpoint
         try:
-            if deployed is not None and measured.endpoint_name == deployed["EndpointName"]:
+            if existing is not None and measured.endpoint_name == existing["EndpointName"]:
                 return self._searched(measured, self._system(measured.endpoint_name), run_folder, progress)
             spec = _endpoint_spec(measured, run_folder.request()["InputConfig"])
             with temporary_endpoint(self.account, spec, self.sleep) as name:

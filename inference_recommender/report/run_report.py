@@ -1,4 +1,4 @@
-"""The reports of a run with a recommendation and of a proof. Pure, except for `draw`."""
+"""The reports of a run with a recommendation and of a proof. Pure, but `draw` and `rewrite` write files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -183,7 +183,7 @@ def _metrics(summary_file: Path, usage: UsageSampler) -> dict[str, int | float]:
     metrics: dict[str, int | float] = {}
     if summary_file.exists():
         summary = json.loads(summary_file.read_text("utf-8"))
-        named = {"MaxInvocations": "max_invocations_per_minute", "ModelLatency": "model_latency_ms"}
+        named = {"MaxInvocations": "closed_loop_invocations_per_minute", "ModelLatency": "model_latency_ms"}
         metrics |= {name: round(summary[key]) for name, key in named.items() if summary.get(key) is not None}
     if (highest := usage.highest) is not None:
         metrics |= {"CpuUtilization": round(highest[0], 1), "MemoryUtilization": round(highest[1], 2)}

@@ -104,7 +104,9 @@ def test_three_generators_merge_to_what_the_servers_saw(source: WorkloadFolder, 
     assert 0.6 * total < merged["invocations"] <= total, "those of the time in which all were at work"
     assert measured.series is not None
     assert sum(count or 0 for count in measured.series.invocations) == merged["invocations"]
-    assert measured.max_invocations_per_minute == pytest.approx(6 * 50 * 60 / 2, rel=0.05), "per instance, of two"
+    assert measured.closed_loop_invocations_per_minute == pytest.approx(6 * 50 * 60 / 2, rel=0.05), (
+        "per instance, of two"
+    )
     assert account.created == [job.request()]
     sent = {url.removeprefix(f"{job.source_url}/") for url in account.objects if url.startswith(job.source_url)}
     reader = {"containers/__init__.py", "containers/archive_reader.py"}

@@ -8,7 +8,7 @@ import pytest
 
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.measure.load_test import Drive, LoadTest, LoadTestFailed, alone
-from inference_recommender.measure.run import RunSubject, measure, run
+from inference_recommender.measure.run import RunSubject, begin_and_measure, run
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress, ProgressUpdate, Silent
 from inference_recommender.run_folder import RunFolder
@@ -64,7 +64,7 @@ def subject(source: WorkloadFolder) -> RunSubject:
 def measured_by(
     test: LoadTest, source: WorkloadFolder, run_folder: RunFolder, progress: Progress | None = None
 ) -> Measurement:
-    (measured,) = measure(test, run_folder, progress or Silent(), subject(source))
+    (measured,) = begin_and_measure(test, run_folder, progress or Silent(), subject(source))
     return measured
 
 
@@ -84,7 +84,9 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run
     assert len(network.requests) - 4 <= finished <= len(network.requests), "all but unfinished ones"
     assert finished == pytest.approx(50 + 3 * 100, abs=4)
     assert measured.series.users[:3] == (1.0, 2.0, 2.0)
-    assert measured.max_invocations_per_minute == pytest.approx(finished * 15 / 2, rel=0.01), "per instance, of two"
+    assert measured.closed_loop_invocations_per_minute == pytest.approx(finished * 15 / 2, rel=0.01), (
+        "per instance, of two"
+    )
     assert measured.client_latency_ms["p50"] == pytest.approx(20, abs=0.5)
     assert measured.client_latency_from_intended_ms["p50"] >= measured.client_latency_ms["p50"]
     assert candidate.instance_type == "c5.xlarge"

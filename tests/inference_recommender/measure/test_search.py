@@ -96,12 +96,12 @@ def test_without_search_only_an_estimate_far_below_the_closed_loop_rate_is_check
     monkeypatch.setattr(use_case, "draw", lambda run_folder: None)
     calls: list[Measurement] = []
 
-    def searching(measured: Measurement, *_: object) -> Measurement:
+    def search(measured: Measurement, *_: object) -> Measurement:
         calls.append(measured)
         return measured
 
-    source = Kept(MEASURED.model_copy(update={"max_invocations_per_minute": rate}))
-    run(source, kept, Silent(), searching=searching, search_all=search_all)
+    source = Kept(MEASURED.model_copy(update={"closed_loop_invocations_per_minute": rate}))
+    run(source, kept, Silent(), search=search, search_all=search_all)
     assert len(calls) == searches
 
 
@@ -203,7 +203,7 @@ def test_a_search_begins_at_the_rate_that_the_records_suggest_after_a_slow_warm_
     expected = initial_rate(MEASURED, OBJECTIVE)
     assert expected is not None
     assert rates[-1] == pytest.approx(expected)
-    assert expected < (MEASURED.max_invocations_per_minute or 0)
+    assert expected < (MEASURED.closed_loop_invocations_per_minute or 0)
     assert found is not None
     assert found.reason == "it is gone"
     fast, bare = OBJECTIVE.model_copy(update={"model_latency_ms": 1.0}), MEASURED.model_copy(update={"series": None})
