@@ -10,7 +10,7 @@ numbers are not compared. Optimum is its own export: plain, by its levels O2 and
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ CTRANSLATE2 = ("bert", "roberta", "distilbert")
 SPECIAL = {"pad_token": 0, "bos_token": 1, "eos_token": 2, "unk_token": 3}
 EXACT = ("optimum fp32", "optimum O2 fp32", "ours fp32")
 TOLERANCE = 1e-3
+OPTIMUM = "ORTModelForSequenceClassification"
 GOALS = (
     ("ours fp32", "optimum fp32", 1.0),
     ("ours fp32", "optimum O2 fp32", 1.0),
@@ -76,17 +77,6 @@ def _check(family: str, case: str, answers: Mapping[str, list[list[float]]]) -> 
     return {"logits_off": off}
 
 
-def _make(name: str, family: str, made: Path, checkpoint: Path) -> None:
-    if name == "checkpoint":
-        _make_checkpoint(family, made)
-    elif name.startswith("optimum"):
-        _make_optimum(name, checkpoint, made)
-    elif name.startswith("ctranslate2"):
-        harness.convert_to_ctranslate2(name, checkpoint, made)
-    else:
-        _make_ours("int8" if name.endswith("int8") else "fp32", checkpoint, made)
-
-
 def _make_checkpoint(family: str, made: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
@@ -97,22 +87,7 @@ def _make_checkpoint(family: str, made: Path) -> None:
     harness.write_tokenizer(made, config.vocab_size, SPECIAL)
 
 
-def _make_optimum(name: str, checkpoint: Path, made: Path) -> None:
-    from optimum.onnxruntime import ORTModelForSequenceClassification, ORTOptimizer, ORTQuantizer
-    from optimum.onnxruntime.configuration import AutoOptimizationConfig, AutoQuantizationConfig
-
-    exported = ORTModelForSequenceClassification.from_pretrained(checkpoint, export=True)
-    if name == "optimum int8":
-        settings = AutoQuantizationConfig.avx512_vnni(is_static=False, per_channel=True)
-        ORTQuantizer.from_pretrained(exported).quantize(save_dir=made, quantization_config=settings)
-    elif name == "optimum fp32":
-        exported.save_pretrained(made)
-    else:
-        level = AutoOptimizationConfig.O2() if " O2 " in name else AutoOptimizationConfig.O3()
-        ORTOptimizer.from_pretrained(exported).optimize(save_dir=made, optimization_config=level)
-
-
-def _make_ours(precision: str, checkpoint: Path, made: Path) -> None:
+def _make_ours(name: str, family: str, checkpoint: Path, made: Path) -> None:
     from model_build.checkpoint import Checkpoint
     from model_build.checkpoint.encoder_config import inputs_for, read_encoder
     from model_build.encoder import export, optimise
@@ -128,7 +103,7 @@ def _make_ours(precision: str, checkpoint: Path, made: Path) -> None:
     model = model.model_copy(update={"inputs": inputs_for(model, encoder_config, made / "workload.toml")})
     with tempfile.TemporaryDirectory() as scratch:
         portable = export.export_checkpoint(read, model, Path(scratch))
-        target = OnnxRuntimeTarget.model_validate({"runtime": "onnxruntime", "precision": precision})
+        target = OnnxRuntimeTarget.model_validate({"runtime": "onnxruntime", "precision": name.split()[-1]})
         optimise.optimise(portable, made / "model.onnx", target, ())
 
 
@@ -156,10 +131,8 @@ def _hugging_face(name: str, family: str, folder: Path) -> Answer:
 
 def _optimum(name: str, family: str, folder: Path) -> Answer:
     import torch
-    from optimum.onnxruntime import ORTModelForSequenceClassification
 
-    options = harness.onnx_options(THREADS)
-    network = ORTModelForSequenceClassification.from_pretrained(folder / name, session_options=options)
+    network = harness.load_optimum(OPTIMUM, folder / name, THREADS)
 
     def answer(rows: str) -> Any:
         tensor = torch.from_numpy(_ids(rows))
@@ -199,14 +172,13 @@ def _ctranslate2(name: str, family: str, folder: Path) -> Answer:
     return answer
 
 
-OPTIMUM = ("optimum fp32", "optimum O2 fp32", "optimum O3 fp32", "optimum int8")
-ENGINES: dict[str, Callable[[str, str, Path], Answer]] = {
+ENGINES: dict[str, harness.Load] = {
     BASELINE: _hugging_face,
-    **dict.fromkeys(OPTIMUM, _optimum),
+    **dict.fromkeys(("optimum fp32", "optimum O2 fp32", "optimum O3 fp32", "optimum int8"), _optimum),
     **dict.fromkeys(("ctranslate2 fp32", "ctranslate2 int8"), _ctranslate2),
     **dict.fromkeys(("ours fp32", "ours int8"), _ours),
 }
 
 
 if __name__ == "__main__":
-    harness.dispatch(main, ENGINES, _make)
+    harness.dispatch(main, ENGINES, checkpoint=_make_checkpoint, ours=_make_ours, optimum=OPTIMUM)

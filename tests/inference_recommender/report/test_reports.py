@@ -129,6 +129,15 @@ def test_the_decision_of_a_run_follows_from_its_proof(
     assert (report.verdict, report.decision) == (outcome, decision)
 
 
+def test_a_damaged_summary_of_a_generator_is_named(run_copy: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    file = run_copy.path / "probe-001" / "summary.json"
+    file.parent.mkdir()
+    for damaged in ("{}", "{", '{"invocations": "many"}'):
+        file.write_text(damaged)
+        assert main(["report", str(run_copy.path), "--format", "json"]) == 2
+        assert f"{file}: cannot be read" in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_run_is_drawn_again_to_the_same_bytes_with_its_plots(run_copy: RunFolder) -> None:
     before = run_copy.report.read_text("utf-8")
     assert write_page(run_copy.path) == run_copy.report
