@@ -54,7 +54,7 @@ class Measurement(Document):
     open_loop: Capacity | None = None
     """None without an open-loop search."""
     server: ServerTimes | None = None
-    """The server's view of the whole load of closed-loop users; None where it does not tell, as SageMaker's."""
+    """Times in the server under the load of closed-loop users; None if it does not report them, as on SageMaker."""
     cold_start: ColdStart | None = None
     """None where no server was started for it that could be watched."""
     scaling_advice: ScalingAdvice | None = None

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from inference_recommender.measurement import Measurement
 from workloads import NoVerdict, PayloadLengths, Recommendation, UsageError, Workload
@@ -23,7 +23,7 @@ class Jobs(Document):
     """Contents of `jobs.json`: what a run needs to continue after it was killed. Written before any job is created."""
 
     token: str
-    """Value of the tag `run` of every job of the run; it tells the run's own job from another of the same name."""
+    """Value of the tag `run` of every job of the run. Another job of the same name has another value."""
     names: tuple[str, ...]
     expected_s: float
     """Expected seconds of one job's traffic."""
@@ -40,21 +40,21 @@ class RunInputs(Document):
     lengths: PayloadLengths | None = None
 
 
-class _Traffic(BaseModel):
+class _Traffic(Document, extra="ignore"):
     DurationInSeconds: int = Field(gt=0)
     NumberOfSteps: int = Field(default=1, gt=0, le=10_000)
 
 
-class _TrafficPattern(BaseModel):
+class _TrafficPattern(Document, extra="ignore"):
     Phases: tuple[_Traffic, ...] | None = None
     Stairs: _Traffic | None = None
 
 
-class _InputConfig(BaseModel):
+class _InputConfig(Document, extra="ignore"):
     TrafficPattern: _TrafficPattern | None = None
 
 
-class _Request(BaseModel):
+class _Request(Document, extra="ignore"):
     """The members of a request that are read here; the API has checked the others."""
 
     InputConfig: _InputConfig
@@ -158,30 +158,23 @@ class RunFolder:
 
     def steps(self) -> list[dict[str, Any]]:
         """Returns the steps of all jobs that are kept."""
-        return [step for file in sorted(self.path.glob("steps*.json")) for step in _read(file, list)]
+        return [step for file in sorted(self.path.glob("steps*.json")) for step in read_json(file, list)]
 
     def request(self, number: int = 1) -> dict[str, Any]:
         """Returns the request of job `number`. Raises `UsageError` or `InvalidDocument`."""
         name = _numbered("request", number)
-        request = self._object(name)
-        try:
-            _Request.model_validate(request)
-        except ValidationError as error:
-            problems = error.errors(include_url=False)
-            where = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}." for problem in problems]
-            raise InvalidDocument(self.path / name, where) from error
-        return request
+        _Request.from_json(self._existing(name))
+        return self._object(name)
 
     def measurements(self) -> tuple[Measurement, ...]:
         file = self._existing("measurements.json")
-        kept = _read(file, list)
         try:
-            return _MEASUREMENTS.validate_json(json.dumps(kept))
-        except ValueError as error:
+            return _MEASUREMENTS.validate_json(file.read_bytes())
+        except (OSError, ValueError) as error:
             raise InvalidDocument(file, [str(error)]) from error
 
     def _object(self, name: str) -> dict[str, Any]:
-        return _read(self._existing(name), dict)
+        return read_json(self._existing(name), dict)
 
     def _existing(self, name: str) -> Path:
         file = self.path / name
@@ -203,7 +196,7 @@ def as_json(document: Any) -> str:
     return json.dumps(document, indent=2, default=_plain)
 
 
-def _read(file: Path, kind: type[T]) -> T:
+def read_json(file: Path, kind: type[T]) -> T:
     """Reads a document that is of `kind` as a whole. Raises `InvalidDocument`."""
     try:
         document = json.loads(file.read_text("utf-8"))

@@ -26,7 +26,7 @@ from workloads.instances import instance_shape
 JOBS = tuple((name, name, "") for name in ("job", "kind", "status", "created, UTC", "model"))
 TESTS = (
     ("test", "test", ""),
-    ("closed_loop_invocations_per_minute", "max inv/min per instance", ",.0f"),
+    ("closed_loop_invocations_per_minute", "closed-loop /min per instance", ",.0f"),
     ("model_latency_ms", "model latency, ms", ".4g"),
     ("cpu", "CPU %", ""),
     ("memory_percent", "memory %", ".0f"),

@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -12,20 +11,9 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
-from inference_recommender.cli.arguments import (
-    DEFAULT_TRAFFIC,
-    add_settings,
-    check_latency_objective,
-    deployed_workload,
-)
+from inference_recommender.cli.arguments import DEFAULT_TRAFFIC, run_name
 from inference_recommender.measure.job import JobSource, candidates_of, payload_key
-from inference_recommender.measure.job_requests import (
-    SERVICE_DEFAULT,
-    JobPlan,
-    TestedModel,
-    plan_default_job,
-    plan_job,
-)
+from inference_recommender.measure.job_requests import SERVICE_DEFAULT, JobPlan, TestedModel, plan_default_job, plan_job
 from inference_recommender.measure.run import RunSubject, SearchMeasurement, run
 from inference_recommender.measure.system import UNKNOWN_TYPE, system_of_endpoint
 from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
@@ -94,7 +82,7 @@ def add(commands: Commands, *, make_search: MakeSearch, generator: Generator, co
     source.add_argument(
         "--max-duration-s", type=arguments.positive, metavar="S", help="time of an open-loop search; default: 270"
     )
-    add_settings(parser)
+    arguments.add_settings(parser)
     parser.add_argument("--name", metavar="NAME", help="of job and run folder; default: workload, traffic and time")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue the run of an interrupted job")
     parser.add_argument("--dry-run", action="store_true", help="print the requests as JSON and send nothing")
@@ -114,9 +102,9 @@ def _run(
     named = with_settings(load_workload(options.workload), options.settings).workload.recommender.model
     known = None if options.url or named else account
     folder = with_settings(
-        deployed_workload(options.workload, options.target, known, options.endpoint), options.settings
+        arguments.deployed_workload(options.workload, options.target, known, options.endpoint), options.settings
     )
-    check_latency_objective(folder.workload)
+    arguments.check_latency_objective(folder.workload)
     if options.cold_start:
         return cold_start(options, account, folder, stderr)
     if options.job or not (options.url or options.endpoint or _cannot_run_a_job(folder, account, stderr)):
@@ -270,8 +258,3 @@ def show_and_write(
     recommendation.write_json(folder.recommendation_file)
     tell(stderr, f"Written: {from_here(folder.recommendation_file)}. The next `cdk deploy` uses it.")
     return 0
-
-
-def run_name(workload: str, traffic: str) -> str:
-    """Returns a name that begins with the workload's: the stack's role allows no other job."""
-    return f"{workload}-{traffic}-{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}".replace("_", "-")

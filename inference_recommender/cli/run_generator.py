@@ -10,7 +10,8 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.processing_jobs import ProcessingJob
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli.run import run_name, run_subject, show_and_write
+from inference_recommender.cli.arguments import run_name
+from inference_recommender.cli.run import run_subject, show_and_write
 from inference_recommender.measure.generator_fleet import FleetDrive, plan_fleet
 from inference_recommender.measure.load_test import LoadTest
 from inference_recommender.measure.open_loop import DURATION_S, OPEN_LOOP, OpenLoopSearch, search_system

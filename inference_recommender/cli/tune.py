@@ -161,8 +161,8 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, Tun
         instance_type=options.instance_type,
         longest_s=tune.max_duration_s,
     )
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    return source, TuneFolder((options.runs or ROOT / "runs") / f"{workload.name}-tune-{stamp}"), plan
+    path = (options.runs or ROOT / "runs") / arguments.run_name(workload.name, "tune")
+    return source, TuneFolder(path), plan
 
 
 def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, TunePlan]:

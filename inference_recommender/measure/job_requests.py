@@ -171,7 +171,8 @@ def plan_job(
             f"workloads/{workload.name}/workload.toml: traffic.{traffic_name}: lasts {traffic.duration_s:,} s. "
             f"Allowed: {LONGEST_JOB_S:,} s at most, the longest job."
         )
-    _raise(problems)
+    if problems:
+        raise UsageError("\n".join(problems))
     return JobPlan(
         requests=requests,
         traffic=traffic,
@@ -190,7 +191,8 @@ def plan_default_job(
         **_request(job_name, "Default", workload, tested, "default", "default job"),
         "InputConfig": _input(workload, tested, configurations),
     }
-    _raise(list(_problems(workload, [request], configurations)))
+    if problems := list(_problems(workload, [request], configurations)):
+        raise UsageError("\n".join(problems))
     return JobPlan(
         requests=(request,),
         traffic=None,
@@ -294,11 +296,6 @@ def _problems(
 
 def _tests(configurations: Sequence[Configuration]) -> int:
     return sum(configuration.tests for configuration in configurations)
-
-
-def _raise(problems: Sequence[str]) -> None:
-    if problems:
-        raise UsageError("\n".join(problems))
 
 
 def _default_warnings(workload: Workload, tested: TestedModel) -> Iterator[str]:

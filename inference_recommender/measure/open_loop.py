@@ -17,7 +17,7 @@ from inference_recommender.measure.load_test import provenance
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.start_stages import cold_start, start_of
 from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
-from inference_recommender.measure.temporary_endpoint import EndpointSpec, temporary_endpoint
+from inference_recommender.measure.temporary_endpoint import EndpointSpec, Sleep, temporary_endpoint
 from inference_recommender.measurement import Measurement, limit_of
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS, RunFolder
@@ -32,8 +32,6 @@ OPEN_LOOP = "open-loop"
 """The traffic of a recommendation from a search without a test; no profile has this name."""
 DURATION_S = 270.0
 """Default time of all probes of a search without a test."""
-
-Sleep = Callable[[float], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -24,9 +24,7 @@ def comparison_report(baseline: str, candidate: str, workload: Workload, compari
             each.figure,
             each.baseline,
             each.candidate,
-            each.ratio - 1,
-            each.low - 1,
-            each.high - 1,
+            *(value - 1 for value in (each.ratio, each.low, each.high)),
             each.is_regression,
         )
         for each in comparison.differences

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from inference_recommender.measurement import Measurement, latency_unit, local_caution, measurements
-from inference_recommender.run_folder import RunFolder
+from inference_recommender.run_folder import RunFolder, read_json
 from inference_recommender.sizing.decision import size_candidates
 from inference_recommender.sizing.fleet import Demand
 from workloads import Candidate, Sizing, UsageError, Workload
-from workloads.errors import InvalidDocument
 
 ON_EXISTING = (
     "The response does not name the instances of the existing endpoint. Its capacity counts as that of one instance."
@@ -81,10 +80,7 @@ def _from_folder(path: Path) -> Evidence:
 
 def _json(file: Path) -> dict[str, Any]:
     """Returns an empty object if the file is missing, because the experiment has measured nothing yet."""
-    try:
-        return dict(json.loads(file.read_text("utf-8"))) if file.exists() else {}
-    except (ValueError, RecursionError) as error:
-        raise InvalidDocument(file, [f"cannot be read: {error}"]) from error
+    return read_json(file, dict) if file.exists() else {}
 
 
 def described_job(file: Path, text: str) -> Evidence:

@@ -15,8 +15,7 @@ from inference_recommender.experiment.measure import ExperimentRun, measure_cell
 from inference_recommender.experiment.plan import Experiment, ExperimentAccess, cells
 from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.measurement import Measurement
-from inference_recommender.progress import Silent
-from tests.builders import an_artifact
+from tests.builders import Silent, an_artifact
 from tests.inference_recommender.api import SERIES, points
 from workloads import load_workload
 

@@ -17,7 +17,8 @@ from inference_recommender.experiment.measure import ExperimentRun
 from inference_recommender.experiment.plan import Cell, CellBatch
 from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.measure.load_test import LoadTest
-from inference_recommender.progress import ProgressUpdate, Silent
+from inference_recommender.progress import ProgressUpdate
+from tests.builders import Silent
 from tests.inference_recommender.api import SERIES
 from tests.inference_recommender.experiment.experiment_account import (
     IMAGE,

@@ -23,8 +23,8 @@ from inference_recommender.measure.generator_fleet import (
     plan_fleet,
     source_files,
 )
-from inference_recommender.progress import Silent
 from inference_recommender.run_folder import RunFolder
+from tests.builders import Silent
 from tests.conftest import EditToml
 from tests.inference_recommender.measure.test_load_test import a_test, measured_by
 from tests.inference_recommender.measure.virtual_load import VirtualFleet

@@ -10,10 +10,10 @@ from inference_recommender.load_generator.process import Outcome
 from inference_recommender.measure.load_test import Drive, LoadTest, LoadTestFailed, alone
 from inference_recommender.measure.run import RunSubject, begin_and_measure, run
 from inference_recommender.measurement import Measurement
-from inference_recommender.progress import Progress, ProgressUpdate, Silent
+from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.evidence import read_evidence
-from tests.builders import a_system, an_artifact
+from tests.builders import Silent, a_system, an_artifact
 from tests.conftest import EditToml
 from tests.inference_recommender.measure.virtual_load import SERVICE_S, virtual_drive
 from tests.inference_recommender.server import Server, serving

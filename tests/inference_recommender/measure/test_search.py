@@ -16,10 +16,9 @@ from inference_recommender.measure.open_loop import CandidateSearch, OpenLoopSea
 from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.payloads import payload_archive
-from inference_recommender.progress import Silent
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.verdict import initial_rate
-from tests.builders import a_provenance, a_run_folder, a_system, an_artifact
+from tests.builders import Silent, a_provenance, a_run_folder, a_system, an_artifact
 from tests.inference_recommender.api import SERIES, description
 from tests.inference_recommender.deployed_account import DeployedAccount
 from workloads import LatencyObjective, NoVerdict, Provenance, Unavailable, load_workload

@@ -10,7 +10,7 @@ import pytest
 
 from inference_recommender.__main__ import main
 from inference_recommender.capacity.probe import Capacity, Probe
-from inference_recommender.cli.folder_report import read_report, write_page
+from inference_recommender.cli.report import read_report, write_page
 from inference_recommender.report.document import Report, as_json
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
@@ -170,8 +170,7 @@ def test_queue_times_appear_in_the_report(run_copy: RunFolder) -> None:
     search = a_search((600, 12.0, 8.0), (60, 0.5, 4.0))
     run_copy.keep_measurements((first.model_copy(update={"open_loop": search}), *others))
     report = read_report(run_copy.path)
-    queue = report.table("queue")
-    assert queue is not None
+    (queue,) = (each for each in report.tables if each.name == "queue")
     rows = [(row["invocations_per_minute"], row["queue_ms"], row["infer_ms"]) for row in queue.rows]
     assert rows == [(60.0, 0.5, 4.0), (600.0, 12.0, 8.0)], "the lightest load first"
     assert not [each for each in report.not_tested if each.startswith("Queue time")]
