@@ -14,8 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import harness
+from benchmarks import harness, peers
 from benchmarks.harness import BASELINE, Answer
 
 THREADS = int(os.environ.get("OMP_NUM_THREADS", 1))
@@ -65,12 +67,8 @@ def main() -> int:
 
 def _check(family: str, case: str, answers: Mapping[str, list[list[float]]]) -> dict[str, Any]:
     """Returns the largest difference from Hugging Face's logits by engine."""
-    expected = [number for row in answers[BASELINE] for number in row]
-    off = {}
-    for name, logits in answers.items():
-        if not name.startswith("ctranslate2"):
-            made = [number for row in logits for number in row]
-            off[name] = max(abs(a - b) for a, b in zip(made, expected, strict=True))
+    compared = {name: np.array(logits) for name, logits in answers.items() if not name.startswith("ctranslate2")}
+    off = {name: float(np.abs(logits - compared[BASELINE]).max()) for name, logits in compared.items()}
     for name in EXACT:
         if off.get(name, 0.0) > TOLERANCE:
             raise SystemExit(f"{name} of {family} is {off[name]:.3g} off Hugging Face's logits.")
@@ -84,7 +82,7 @@ def _make_checkpoint(family: str, made: Path) -> None:
     torch.manual_seed(0)
     config: Any = AutoConfig.for_model(family, **CONFIGS[family])
     AutoModelForSequenceClassification.from_config(config).save_pretrained(made)
-    harness.write_tokenizer(made, config.vocab_size, SPECIAL)
+    peers.write_tokenizer(made, config.vocab_size, SPECIAL)
 
 
 def _make_ours(name: str, family: str, checkpoint: Path, made: Path) -> None:
@@ -108,8 +106,6 @@ def _make_ours(name: str, family: str, checkpoint: Path, made: Path) -> None:
 
 
 def _ids(rows: str) -> Any:
-    import numpy as np
-
     return np.random.default_rng(0).integers(FIRST_TOKEN, LAST_TOKEN, (int(rows.split()[0]), LENGTH)).astype(np.int64)
 
 
@@ -132,7 +128,7 @@ def _hugging_face(name: str, family: str, folder: Path) -> Answer:
 def _optimum(name: str, family: str, folder: Path) -> Answer:
     import torch
 
-    network = harness.load_optimum(OPTIMUM, folder / name, THREADS)
+    network = peers.load_optimum(OPTIMUM, folder / name, THREADS)
 
     def answer(rows: str) -> Any:
         tensor = torch.from_numpy(_ids(rows))
@@ -145,8 +141,6 @@ def _optimum(name: str, family: str, folder: Path) -> Answer:
 
 
 def _ours(name: str, family: str, folder: Path) -> Answer:
-    import numpy as np
-
     from containers.encoder.onnx_engine import OnnxEngine
 
     engine = OnnxEngine(folder / name / "model.onnx", THREADS)
@@ -162,9 +156,8 @@ def _ours(name: str, family: str, folder: Path) -> Answer:
 
 def _ctranslate2(name: str, family: str, folder: Path) -> Answer:
     import ctranslate2
-    import numpy as np
 
-    encoder = ctranslate2.Encoder(str(folder / name), compute_type=harness.ct2_type(name), intra_threads=THREADS)
+    encoder = ctranslate2.Encoder(str(folder / name), compute_type=peers.ct2_type(name), intra_threads=THREADS)
 
     def answer(rows: str) -> Any:
         return np.array(encoder.forward_batch(_ids(rows).tolist()).last_hidden_state)[:, 0, :2].tolist()
@@ -181,4 +174,4 @@ ENGINES: dict[str, harness.Load] = {
 
 
 if __name__ == "__main__":
-    harness.dispatch(main, ENGINES, checkpoint=_make_checkpoint, ours=_make_ours, optimum=OPTIMUM)
+    peers.dispatch(main, ENGINES, checkpoint=_make_checkpoint, ours=_make_ours, optimum=OPTIMUM)

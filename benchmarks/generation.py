@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import harness
+from benchmarks import harness, peers
 from benchmarks.harness import BASELINE, Answer
 
 SOURCE, ANSWER, LAYERS, THREADS = 9, 11, 6, 1
@@ -93,7 +93,7 @@ def _make_checkpoint(model: str, made: Path) -> None:
         **size["config"], **stacks, **ids, **old, decoder_start_token_id=size["start"], forced_eos_token_id=None
     )
     build(config).save_pretrained(made)
-    harness.write_tokenizer(made, size["config"]["vocab_size"], size["tokens"])
+    peers.write_tokenizer(made, size["config"]["vocab_size"], size["tokens"])
 
 
 def _make_ours(name: str, model: str, checkpoint: Path, made: Path) -> None:
@@ -124,16 +124,16 @@ def _hugging_face(name: str, model: str, folder: Path) -> Answer:
 
 
 def _optimum(name: str, model: str, folder: Path) -> Answer:
-    return _generating(harness.load_optimum(OPTIMUM, folder / name, THREADS), model)
+    return _generating(peers.load_optimum(OPTIMUM, folder / name, THREADS), model)
 
 
 def _generating(network: Any, model: str) -> Answer:
     options = {"suppress_tokens": [_end(model)], "max_new_tokens": ANSWER}
-    return lambda case: harness.generate(network, _rows(case), num_beams=_sizes(case)[1], **options)
+    return lambda case: peers.generate(network, _rows(case), num_beams=_sizes(case)[1], **options)
 
 
 def _ctranslate2(name: str, model: str, folder: Path) -> Answer:
-    translate = harness.load_ctranslate2(name, folder, THREADS)
+    translate = peers.load_ctranslate2(name, folder, THREADS)
     length = {"min_decoding_length": ANSWER, "max_decoding_length": ANSWER}
     return lambda case: translate(_rows(case), beam_size=_sizes(case)[1], **length)
 
@@ -173,4 +173,4 @@ ENGINES: dict[str, harness.Load] = {
 
 
 if __name__ == "__main__":
-    harness.dispatch(main, ENGINES, checkpoint=_make_checkpoint, ours=_make_ours, optimum=OPTIMUM)
+    peers.dispatch(main, ENGINES, checkpoint=_make_checkpoint, ours=_make_ours, optimum=OPTIMUM)

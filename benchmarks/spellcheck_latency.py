@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import harness
+from benchmarks import harness, peers
 from benchmarks.harness import BASELINE, ROOT, Answer
 from workloads import TextToText, load_workload
 
@@ -68,7 +68,7 @@ def _ctranslate2(name: str) -> Answer:
     from tokenizers import Tokenizer
 
     folder = Path(tempfile.mkdtemp())
-    harness.convert_to_ctranslate2(name, CHECKPOINT, folder)
+    peers.convert_to_ctranslate2(name, CHECKPOINT, folder)
     translator = ctranslate2.Translator(str(folder), device="cpu", intra_threads=1)
     tokenizer = Tokenizer.from_file(str(CHECKPOINT / "tokenizer.json"))
     vocabulary = tokenizer.get_vocab()

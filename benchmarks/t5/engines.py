@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks import harness
+from benchmarks import harness, peers
 from benchmarks.harness import BASELINE
 
 SHAPES: dict[str, dict[str, int]] = {
@@ -68,7 +68,7 @@ class Place:
 
 def make_checkpoint(group: str, folder: Path) -> None:
     """Writes the checkpoint, and as its case a source and what Hugging Face `generate` makes of it."""
-    harness.write_tokenizer(folder, VOCABULARY, SPECIAL, ends=True)
+    peers.write_tokenizer(folder, VOCABULARY, SPECIAL, ends=True)
     model = make_model(group.split()[0])
     model.save_pretrained(folder)
     source, output = _clearest(model)
@@ -177,7 +177,7 @@ def _hugging_face(place: Place) -> LoadedEngine:
 
 
 def _optimum(place: Place) -> LoadedEngine:
-    return _generating(harness.load_optimum(OPTIMUM, place.folder / place.name, THREADS), place.case)
+    return _generating(peers.load_optimum(OPTIMUM, place.folder / place.name, THREADS), place.case)
 
 
 def _generating(model: Any, case: dict[str, Any], **options: str) -> LoadedEngine:
@@ -191,7 +191,7 @@ def _generating(model: Any, case: dict[str, Any], **options: str) -> LoadedEngin
             model.get_encoder()(input_ids=source, attention_mask=torch.ones_like(source))
             _wait_for(model.device.type)
 
-    return LoadedEngine(lambda: harness.generate(model, rows, max_new_tokens=tokens, **options)[0], encode)
+    return LoadedEngine(lambda: peers.generate(model, rows, max_new_tokens=tokens, **options)[0], encode)
 
 
 def _wait_for(device: str) -> None:
@@ -202,7 +202,7 @@ def _wait_for(device: str) -> None:
 
 
 def _ctranslate2(place: Place) -> LoadedEngine:
-    translate = harness.load_ctranslate2(place.name, place.folder, THREADS)
+    translate = peers.load_ctranslate2(place.name, place.folder, THREADS)
     rows, longest = [place.case["source"]], len(place.case["output"])
     return LoadedEngine(lambda: translate(rows, beam_size=1, max_decoding_length=longest)[0])
 
@@ -236,7 +236,7 @@ def _triton(place: Place) -> LoadedEngine:
 
     repository = place.folder / f"triton-{place.precision}"
     _lay_out(repository, place)
-    tokens = harness.vocabulary(place.folder)
+    tokens = peers.vocabulary(place.folder)
     words = {token: word for word, token in tokens.items()}
     text = " ".join(words[token] for token in place.case["source"][:-1])
     tensor = {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [text]}
@@ -309,4 +309,4 @@ def _load(engine: Callable[[Place], LoadedEngine], name: str, group: str, folder
 
 if __name__ == "__main__":
     loads = {name: partial(_load, engine) for of in (*ENGINES.values(), READING) for name, engine in of.items()}
-    harness.dispatch(lambda: 2, loads, checkpoint=make_checkpoint, ours=_make_ours, optimum=OPTIMUM)
+    peers.dispatch(lambda: 2, loads, checkpoint=make_checkpoint, ours=_make_ours, optimum=OPTIMUM)
