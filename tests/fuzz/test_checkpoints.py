@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,15 @@ from model_build.text2text.verify import Original
 from tests.fuzz import examples
 from tests.fuzz.mutations import damaged_bytes, damaged_document
 from workloads import ROOT, Model, OnnxRuntimeTarget, ProjectError, TextToText, load_workload
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _libraries(request: pytest.FixtureRequest) -> None:
+    """Loads what networks need before the bound on a file's memory begins to count."""
+    if any(item.get_closest_marker("slow") for item in request.session.items):
+        folder = load_workload("spellcheck")
+        checkpoint = folder.path / "checkpoint"
+        answer(read(checkpoint, checkpoint, folder.workload.model), folder.workload.model)
 
 
 @st.composite
@@ -52,7 +62,7 @@ FOLDERS = pytest.mark.parametrize(
 
 @FOLDERS
 def test_a_damaged_checkpoint_is_read_or_refused_in_a_sentence(workload: str, folder: str, tmp_path: Path) -> None:
-    used_or_refused(lambda checkpoint, model: None, 40, workload, folder, tmp_path)
+    used_or_refused(lambda checkpoint, model: None, examples(40), workload, folder, tmp_path)
 
 
 @pytest.mark.slow
@@ -60,13 +70,12 @@ def test_a_damaged_checkpoint_is_read_or_refused_in_a_sentence(workload: str, fo
 def test_a_damaged_checkpoint_that_is_read_runs_or_is_refused(
     workload: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With torch and transformers, as a build runs the original."""
+    """With torch and transformers, as a build runs the original. Always few examples: their memory is bounded."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))  # torch would set it
-    used_or_refused(answer, 20, workload, folder, tmp_path)
+    used_or_refused(answer, hypothesis.settings(max_examples=20), workload, folder, tmp_path)
 
 
 def answer(checkpoint: Checkpoint, model: Model) -> None:
-    gc.collect()  # networks of earlier examples are cycles, and memory is bounded
     if isinstance(model, TextToText):
         decoding = settings(model, OnnxRuntimeTarget(runtime="onnxruntime"), checkpoint)
         Original.load(checkpoint.folder, export.load(checkpoint.folder)).generate(["ab", "c"], decoding)
@@ -75,7 +84,7 @@ def answer(checkpoint: Checkpoint, model: Model) -> None:
 
 
 def used_or_refused(
-    use: Callable[[Checkpoint, Any], None], count: int, workload: str, folder: str, tmp_path: Path
+    use: Callable[[Checkpoint, Any], None], tried: hypothesis.settings, workload: str, folder: str, tmp_path: Path
 ) -> None:
     source = load_workload(workload)
     model = source.workload.model
@@ -87,9 +96,10 @@ def used_or_refused(
     whole = {file: file.read_bytes() for file in sorted(damaged.iterdir())}
     use(read(parts[0], parts[1], model), model)
 
-    @examples(count)
+    @tried
     @given(st.data())
     def run(data: st.DataObject) -> None:
+        gc.collect()  # earlier examples are in cycles, and memory is bounded
         file = data.draw(st.sampled_from(list(whole)))
         content = data.draw(damage(whole[file], file.name))
         file.unlink() if content is None else file.write_bytes(content)
