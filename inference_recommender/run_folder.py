@@ -83,7 +83,7 @@ class RunFolder:
 
     def keep(self, name: str, document: Any) -> None:
         """Writes one of the API's documents; datetimes become ISO 8601."""
-        self._write(name, as_json(document) + "\n")
+        self.keep_text(name, as_json(document) + "\n")
 
     def keep_bytes(self, name: str, content: bytes) -> None:
         """Writes a file that only its owner can read: payloads are requests of real users."""
@@ -91,19 +91,19 @@ class RunFolder:
             file.write(content)
 
     def keep_text(self, name: str, text: str) -> None:
-        self._write(name, text)
+        replace_text(self.path / name, text)
 
     def keep_workload(self, workload: Workload) -> None:
         workload.write_json(self.path / "workload.json")
 
     def keep_measurements(self, measured: tuple[Measurement, ...]) -> None:
-        self._write("measurements.json", _MEASUREMENTS.dump_json(measured, indent=2).decode() + "\n")
+        self.keep_text("measurements.json", _MEASUREMENTS.dump_json(measured, indent=2).decode() + "\n")
 
     def keep_recommendation(self, recommendation: Recommendation) -> None:
         recommendation.write_json(self.path / "recommendation.json")
 
     def keep_report(self, page: str) -> None:
-        self._write(self.report.name, page)
+        self.keep_text(self.report.name, page)
 
     def workload(self) -> Workload:
         return Workload.from_json(self._existing("workload.json"))
@@ -186,9 +186,6 @@ class RunFolder:
         if not file.exists():
             raise UsageError(f"{self} is not a run folder: it has no {name}.")
         return file
-
-    def _write(self, name: str, text: str) -> None:
-        replace_text(self.path / name, text)
 
 
 def as_json(document: Any) -> str:

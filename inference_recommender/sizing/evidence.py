@@ -65,7 +65,9 @@ def _from_folder(path: Path) -> Evidence:
     workload = folder.workload()
     origin: Mapping[str, Any] = {}
     if (path / "experiment.json").exists():
-        origin = {**_json(path / "origin.json"), "traffic": _json(path / "experiment.json").get("traffic")}
+        file = path / "origin.json"  # missing if the experiment has measured nothing yet
+        origin = read_json(file, dict) if file.exists() else {}
+        origin = {**origin, "traffic": read_json(path / "experiment.json", dict).get("traffic")}
     elif (path / "recommendation.json").exists():
         origin = dict(folder.recommendation().provenance)
     profile = workload.traffic.get(origin.get("traffic") or "")
@@ -76,11 +78,6 @@ def _from_folder(path: Path) -> Evidence:
         workload=workload,
         cautions=local_caution(origin.get("measured_on"), origin.get("machine")),
     )
-
-
-def _json(file: Path) -> dict[str, Any]:
-    """Returns an empty object if the file is missing, because the experiment has measured nothing yet."""
-    return read_json(file, dict) if file.exists() else {}
 
 
 def described_job(file: Path, text: str) -> Evidence:

@@ -198,4 +198,4 @@ def _failure(status: int, reason: str, server: ModelServer, variant: str, folder
     if reason:  # the generator's own words tell a failed test from one that proves nothing
         return reason
     last_lines = (folder / "generator.log").read_text("utf-8", "replace").strip()
-    return f"The load generator ended with exit status {status}: {last_lines[-600:] or 'it said nothing'}"
+    return f"The load generator ended with exit status {status}: {last_lines[-600:] or 'its log is empty'}"

@@ -94,7 +94,7 @@ def test_a_generator_that_crashes_is_reported_with_the_end_of_its_log(tmp_path: 
         generator._process.kill()
         outcome = generator.outcome()
     assert outcome.exit_code == -signal.SIGKILL
-    assert outcome.reason == "The load generator ended with exit status -9: it said nothing"
+    assert outcome.reason == "The load generator ended with exit status -9: its log is empty"
     assert outcome.summary is None
 
 

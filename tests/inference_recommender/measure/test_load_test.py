@@ -1,5 +1,6 @@
 """A load test by the generator: a job's traffic, conditions and result, here in virtual time."""
 
+import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -101,6 +102,8 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run
         "run": "runs/spellcheck-quick-1",
     }
     assert "<svg" in run_folder.report.read_text("utf-8")
+    payloads = run_folder.path / "payloads.tar.gz"
+    assert stat.S_IMODE(payloads.stat().st_mode) == 0o600, "they are requests of real users"
     assert read_evidence(run_folder.path).measured == (measured,)
     assert {update.status for update in updates} == {"IN_PROGRESS"}
     assert recommendation.recommended is not None
