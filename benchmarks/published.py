@@ -3,7 +3,7 @@
     python benchmarks/published.py text_classification cpu-twin
 
 Builds the variants of [published.NAME] and runs `experiment WORKLOAD --published NAME`. Exits with its code.
-The last line is its result as JSON.
+Prints its result as one JSON document.
 """
 
 import argparse

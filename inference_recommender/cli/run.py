@@ -29,7 +29,7 @@ from workloads.folder import with_settings
 NO_CANDIDATE = 1
 DESCRIPTION = """Measures a workload and sizes its fleet.
 
-With --job, SageMaker Inference Recommender makes the load. With --endpoint or --url, the load generator of this project
+With --job, SageMaker Inference Recommender sends the load. With --endpoint or --url, the load generator of this project
 does: phased traffic with --traffic NAME, otherwise an open-loop search of the capacity. The default is an advanced job,
 or an open-loop search of the stack's endpoint on instance types that a job cannot test. Account settings such as role,
 subnets and tags are in [recommender] of workload.toml."""
