@@ -32,7 +32,7 @@ from stacks.ecs.shared_network import NAME as SHARED_NETWORK
 from stacks.ecs.shared_network import Shared, SharedNetworkStack
 from stacks.ecs.zones import SharedZones
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
-from stacks.workload_stack import BuiltArtifact, NoRecommendation, NotMeasured, SeveralProblems, WorkloadStackProps
+from stacks.workload_stack import BuiltArtifact, NotMeasured, WorkloadStackProps
 from workloads.instances import has_accelerator
 from workloads.program import exit_code
 
@@ -41,8 +41,8 @@ NO_ACCOUNT = (
     "or log in to AWS."
 )
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-COMMANDS_ON_STACKS = {"deploy", "diff", "synth", "synthesize", "watch"}
-"""Those commands of the CDK CLI that need the templates of the stacks they are called for."""
+COMMANDS_ON_STACKS = {"deploy", "destroy", "diff", "synth", "synthesize", "watch"}
+"""The commands of the CDK CLI that skip a stack without a template."""
 
 
 class NothingBuilt(workloads.ProjectError):
@@ -83,7 +83,7 @@ def add_stacks(
             stack = _add_stack(scope, root, props, network)
             if folder is not committed:
                 _note_target(stack, folder, committed)
-        except (workloads.MissingArtifact, NoRecommendation) as error:
+        except (workloads.MissingArtifact, NotMeasured) as error:
             scope.node.try_remove_child(folder.workload.stack_name)  # It may have been made in part.
             left_out[folder.workload.stack_name] = error
     if left_out and len(scope.node.children) == before:
@@ -133,13 +133,8 @@ def _why_not_in_production(
         props = _props(root, folder, environment, PRODUCTION)
         if not isinstance(folder.workload.hosting, workloads.ScheduledBatchHosting):
             plan_deployment(props, environment.region)
-    except workloads.MissingArtifact as error:
+    except (workloads.MissingArtifact, NotMeasured) as error:
         return error
-    except workloads.ProjectError as error:
-        problems = error.problems if isinstance(error, SeveralProblems) else (error,)
-        if all(isinstance(problem, NotMeasured) for problem in problems):
-            return error
-        raise
     return None
 
 
@@ -285,7 +280,7 @@ def add_all(
             left_out = dict(error.reasons)  # A release builds its models itself.
         for name in asked_for([*(stack.node.id for stack in app.node.children), *left_out], command):
             if name in left_out:
-                print(f"No stack for it: {left_out[name]}", file=sys.stderr)
+                print(f"{name} is left out: {left_out[name]}", file=sys.stderr)
         if source is not None:
             add_release(app, root, environment, source, local=local)
             Validations.of(app).add_plugins(CloudFormationValidatePlugin())

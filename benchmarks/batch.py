@@ -1,7 +1,7 @@
 """Rows per second of the duplicates batch: ours beside Hugging Face on all cores of this machine.
 
   python -m model_build build duplicates --target cpu          and --target cpu-int8
-  python benchmarks/batch.py                                   every engine in turn, then 200,000 pairs killed twice
+  python benchmarks/batch.py                                   every engine in turn
 
   huggingface pipeline   `TextClassificationPipeline` over the same weights
   huggingface forward    tokenizer, padded batches and `forward`, without the cost of the pipeline
@@ -9,34 +9,34 @@
   ours                   `python -m containers.batch`, from JSON lines to predictions
 
 Each Hugging Face engine runs at its fastest batch size and number of threads, without loading. Prints medians over
-rounds. Then a batch is killed with SIGKILL and started again, twice, and must lose and repeat no row.
+rounds. Exits with 1 if ours has less than `GOAL` times the rows per second of the pipeline.
 """
 
 import itertools
 import json
 import math
 import os
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import harness
-from workloads import ROOT, Example, Row, load_workload
+from workloads import ROOT, Example, Row, TextPairScoring, ThroughputObjective, load_workload
 
 BASELINE = "huggingface pipeline"
 HUGGING_FACE = (BASELINE, "huggingface forward", "huggingface sorted")
 OURS = {"ours fp32": "cpu", "ours int8": "cpu-int8"}
 BATCH_ROWS = (4, 16, 64)
 TRIAL_ROWS, WARM_UP_ROWS = 800, 100
-ROWS, OUR_ROWS, KILLED_ROWS = 4_000, 32_000, 200_000
+ROWS, OUR_ROWS = 4_000, 32_000
+GOAL = 4.0
 SEGMENTS = ("text", "text_pair")
 
 
@@ -51,16 +51,14 @@ def main() -> int:
         best = {engine: _best(engine) for engine in HUGGING_FACE}
         _write(source, OUR_ROWS)
         turns = [_round(best, source, Path(folder) / str(at)) for at in range(rounds)]
-        _write(source, KILLED_ROWS)
-        killed = _killed_twice(source, Path(folder) / "killed", KILLED_ROWS)
-    return _report({engine: [each[engine] for each in turns] for engine in turns[0]}, best, killed)
+    return report({engine: [each[engine] for each in turns] for engine in turns[0]}, best)
 
 
 def _round(best: dict[str, dict[str, int]], source: Path, folder: Path) -> dict[str, dict[str, Any]]:
     measured = {engine: _hugging_face(engine, **best[engine], rows=ROWS) for engine in HUGGING_FACE}
     for engine, target in OURS.items():
         print(f"… {engine}", file=sys.stderr)
-        measured[engine] = _ours(_command(target, source, folder / target), folder / target)
+        measured[engine] = _ours(target, source, folder / target)
     return measured
 
 
@@ -72,8 +70,11 @@ def _best(engine: str) -> dict[str, int]:
 
 
 def _hugging_face(engine: str, threads: int, batch_rows: int, rows: int) -> dict[str, Any]:
-    numbers = map(str, (threads, batch_rows, rows))
-    return dict(harness.run_json(Path(__file__), "--child", engine, *numbers, threads=threads))
+    """Runs `_measure` in a process of its own."""
+    print(f"… {engine}, {threads} threads, batches of {batch_rows}, {rows} rows", file=sys.stderr)
+    command = [sys.executable, __file__, "--child", engine, *map(str, (threads, batch_rows, rows))]
+    done = subprocess.run(command, env=harness.environment(threads), stdout=subprocess.PIPE, text=True, check=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def _measure(engine: str, threads: int, batch_rows: int, count: int) -> dict[str, Any]:
@@ -81,7 +82,8 @@ def _measure(engine: str, threads: int, batch_rows: int, count: int) -> dict[str
 
     torch.set_num_threads(threads)
     texts = [_segments(pair.row) for pair in _pairs(count)]
-    classify, tokenizer = (_pipeline if engine == BASELINE else _forward)(batch_rows)
+    model, tokenizer = _load()
+    classify = partial(_pipeline if engine == BASELINE else _forward, model, tokenizer, batch_rows)
     lengths = list(map(len, tokenizer(*([text[name] for text in texts] for name in SEGMENTS))["input_ids"]))
     order = sorted(range(count), key=lengths.__getitem__) if engine == "huggingface sorted" else list(range(count))
     list(classify(texts[:WARM_UP_ROWS]))
@@ -96,35 +98,21 @@ def _measure(engine: str, threads: int, batch_rows: int, count: int) -> dict[str
     }
 
 
-Classify = Callable[[Sequence[dict[str, str]]], Iterable[str]]
-
-
-def _pipeline(batch_rows: int) -> tuple[Classify, Any]:
+def _pipeline(model: Any, tokenizer: Any, batch_rows: int, texts: Sequence[dict[str, str]]) -> Iterator[str]:
     from transformers import TextClassificationPipeline
 
-    model, tokenizer = _load()
     pipeline = TextClassificationPipeline(model=model, tokenizer=tokenizer, device="cpu")
-
-    def classify(texts: Sequence[dict[str, str]]) -> Iterator[str]:
-        return (answer["label"] for answer in pipeline(list(texts), batch_size=batch_rows))
-
-    return classify, tokenizer
+    return (answer["label"] for answer in pipeline(list(texts), batch_size=batch_rows))
 
 
-def _forward(batch_rows: int) -> tuple[Classify, Any]:
+def _forward(model: Any, tokenizer: Any, batch_rows: int, texts: Sequence[dict[str, str]]) -> Iterator[str]:
     import torch
 
-    model, tokenizer = _load()
-    labels = model.config.id2label
-
-    def classify(texts: Sequence[dict[str, str]]) -> Iterator[str]:
-        for start in range(0, len(texts), batch_rows):
-            first, second = ([text[name] for text in texts[start : start + batch_rows]] for name in SEGMENTS)
-            with torch.inference_mode():
-                logits = model(**tokenizer(first, second, padding=True, return_tensors="pt")).logits
-            yield from (labels[at] for at in logits.argmax(-1).tolist())
-
-    return classify, tokenizer
+    for start in range(0, len(texts), batch_rows):
+        first, second = ([text[name] for text in texts[start : start + batch_rows]] for name in SEGMENTS)
+        with torch.inference_mode():
+            logits = model(**tokenizer(first, second, padding=True, return_tensors="pt")).logits
+        yield from (model.config.id2label[at] for at in logits.argmax(-1).tolist())
 
 
 def _load() -> tuple[Any, Any]:
@@ -132,16 +120,15 @@ def _load() -> tuple[Any, Any]:
     from safetensors.torch import load_file
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
-    source = load_workload("duplicates")
-    described = source.workload.model
-    head = (source.path / described.checkpoint).resolve()
-    backbone = (source.path / described.backbone).resolve()
-    labels = dict(enumerate(described.labels))
+    scoring = load_workload("duplicates").workload.model
+    assert isinstance(scoring, TextPairScoring)
+    backbone = ROOT / "workloads" / "product_bert" / "checkpoint"
+    labels = dict(enumerate(scoring.labels))
     config = BertConfig.from_pretrained(backbone, id2label=labels, label2id={name: at for at, name in labels.items()})
     model = BertForSequenceClassification(config)
     loaded = load_file(backbone / "model.safetensors").items()
     weights = {f"bert.{name.removeprefix('bert.')}": tensor for name, tensor in loaded}
-    for name, tensor in load_file(head / "head.safetensors").items():
+    for name, tensor in load_file(ROOT / "workloads" / "duplicates" / "checkpoint" / "head.safetensors").items():
         if not name.startswith("scorer."):
             weights[f"bert.{name}" if name.startswith("pooler.") else name] = tensor
     model.load_state_dict(weights)
@@ -163,50 +150,22 @@ def _write(file: Path, count: int) -> None:
             handle.write(json.dumps({"id": number, **pair.row}) + "\n")
 
 
-def _command(target: str, source: Path, output: Path) -> list[str]:
+def _ours(target: str, source: Path, output: Path) -> dict[str, Any]:
     repository = ROOT / "build" / "duplicates" / target / "repository"
-    arguments = ["--model", repository, "--input", source, "--output", output]
-    return [sys.executable, "-m", "containers.batch", *map(str, arguments)]
-
-
-def _ours(command: list[str], output: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "containers.batch", "--model", str(repository)]
+    command += ["--input", str(source), "--output", str(output)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     summary = json.loads(done.stdout)
-    answers = [answer["RELATION"] for answer in _answers(output)]
+    files = sorted(output.glob("predictions-*.jsonl"))
+    answers = [json.loads(line)["RELATION"] for file in files for line in file.read_text("utf-8").splitlines()]
     return {"answers": answers, **{key: summary[key] for key in ("rows_per_second", "padding_share")}}
 
 
-def _answers(output: Path) -> Iterator[dict[str, Any]]:
-    for file in sorted(output.glob("predictions-*.jsonl")):
-        yield from map(json.loads, file.read_text("utf-8").splitlines())
-
-
-def _killed_twice(source: Path, output: Path, rows: int) -> dict[str, Any]:
-    """Kills the whole process group with SIGKILL after a third and after two thirds of the chunks."""
-    command = _command(OURS["ours int8"], source, output)
-    done_at_kill = [_kill_at(command, output, rows * part // 3) for part in (1, 2)]
-    subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
-    times = Counter(answer["id"] for answer in _answers(output))
-    return {
-        "rows": rows,
-        "rows_finished_when_killed": done_at_kill,
-        "rows_lost": rows - len(times),
-        "rows_repeated": sum(count > 1 for count in times.values()),
-    }
-
-
-def _kill_at(command: list[str], output: Path, rows: int) -> int:
-    print(f"… killed after {rows} rows", file=sys.stderr)
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
-    while (finished := sum(1 for _ in _answers(output))) < rows and process.poll() is None:
-        time.sleep(0.5)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    return finished
-
-
-def _report(measured: dict[str, list[dict[str, Any]]], best: dict[str, dict[str, int]], killed: dict[str, Any]) -> int:
-    peak = load_workload("duplicates").workload.objective.rows_per_second
+def report(measured: dict[str, list[dict[str, Any]]], best: dict[str, dict[str, int]]) -> int:
+    """`measured` has the rounds of each engine, `best` the settings of those of Hugging Face."""
+    objective = load_workload("duplicates").workload.objective
+    assert isinstance(objective, ThroughputObjective)
+    peak = objective.rows_per_second
     rates = {name: statistics.median(each["rows_per_second"] for each in of) for name, of in measured.items()}
     expected = measured[BASELINE][0]["answers"]
     results = {
@@ -226,11 +185,9 @@ def _report(measured: dict[str, list[dict[str, Any]]], best: dict[str, dict[str,
             f"{engine:24}{row['rows_per_second']:>8,}{row['times_faster_than_pipeline']:>12}{row['padding_share']:>9.1%}"
             f"{row['other_answers']:>15}{row['machines_for_objective']:>10} such"
         )
-    at = " and ".join(f"{rows:,}" for rows in killed["rows_finished_when_killed"])
-    lost, repeated = killed["rows_lost"], killed["rows_repeated"]
-    print(f"{killed['rows']:,} pairs, killed at {at} rows: {lost} lost, {repeated} repeated")
-    goals = [{"goal": "a killed batch loses no row", "got": lost, "met": not lost and not repeated}]
-    document = {"objective_rows_per_second": peak, "engines": results, "killed_twice": killed, "goals": goals}
+    times = {engine: results[engine]["times_faster_than_pipeline"] for engine in OURS}
+    goals = [{"goal": f"{name} ≥ {GOAL:g} × pipeline", "got": got, "met": got >= GOAL} for name, got in times.items()]
+    document = {"objective_rows_per_second": peak, "engines": results}
     return harness.finish("batch", ["onnxruntime", "tokenizers", "torch", "transformers"], document, goals)
 
 

@@ -10,12 +10,14 @@ numbers are not compared. Optimum is its own export: plain, by its levels O2 and
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import harness
+from benchmarks import harness, peers
 from benchmarks.harness import BASELINE, Answer
 
 THREADS = int(os.environ.get("OMP_NUM_THREADS", 1))
@@ -40,6 +42,7 @@ CTRANSLATE2 = ("bert", "roberta", "distilbert")
 SPECIAL = {"pad_token": 0, "bos_token": 1, "eos_token": 2, "unk_token": 3}
 EXACT = ("optimum fp32", "optimum O2 fp32", "ours fp32")
 TOLERANCE = 1e-3
+OPTIMUM = "ORTModelForSequenceClassification"
 GOALS = (
     ("ours fp32", "optimum fp32", 1.0),
     ("ours fp32", "optimum O2 fp32", 1.0),
@@ -64,27 +67,12 @@ def main() -> int:
 
 def _check(family: str, case: str, answers: Mapping[str, list[list[float]]]) -> dict[str, Any]:
     """Returns the largest difference from Hugging Face's logits by engine."""
-    expected = [number for row in answers[BASELINE] for number in row]
-    off = {}
-    for name, logits in answers.items():
-        if not name.startswith("ctranslate2"):
-            made = [number for row in logits for number in row]
-            off[name] = max(abs(a - b) for a, b in zip(made, expected, strict=True))
+    compared = {name: np.array(logits) for name, logits in answers.items() if not name.startswith("ctranslate2")}
+    off = {name: float(np.abs(logits - compared[BASELINE]).max()) for name, logits in compared.items()}
     for name in EXACT:
         if off.get(name, 0.0) > TOLERANCE:
             raise SystemExit(f"{name} of {family} is {off[name]:.3g} off Hugging Face's logits.")
     return {"logits_off": off}
-
-
-def _make(name: str, family: str, made: Path, checkpoint: Path) -> None:
-    if name == "checkpoint":
-        _make_checkpoint(family, made)
-    elif name.startswith("optimum"):
-        _make_optimum(name, checkpoint, made)
-    elif name.startswith("ctranslate2"):
-        harness.convert_to_ctranslate2(name, checkpoint, made)
-    else:
-        _make_ours("int8" if name.endswith("int8") else "fp32", checkpoint, made)
 
 
 def _make_checkpoint(family: str, made: Path) -> None:
@@ -94,25 +82,10 @@ def _make_checkpoint(family: str, made: Path) -> None:
     torch.manual_seed(0)
     config: Any = AutoConfig.for_model(family, **CONFIGS[family])
     AutoModelForSequenceClassification.from_config(config).save_pretrained(made)
-    harness.write_tokenizer(made, config.vocab_size, SPECIAL)
+    peers.write_tokenizer(made, config.vocab_size, SPECIAL)
 
 
-def _make_optimum(name: str, checkpoint: Path, made: Path) -> None:
-    from optimum.onnxruntime import ORTModelForSequenceClassification, ORTOptimizer, ORTQuantizer
-    from optimum.onnxruntime.configuration import AutoOptimizationConfig, AutoQuantizationConfig
-
-    exported = ORTModelForSequenceClassification.from_pretrained(checkpoint, export=True)
-    if name == "optimum int8":
-        settings = AutoQuantizationConfig.avx512_vnni(is_static=False, per_channel=True)
-        ORTQuantizer.from_pretrained(exported).quantize(save_dir=made, quantization_config=settings)
-    elif name == "optimum fp32":
-        exported.save_pretrained(made)
-    else:
-        level = AutoOptimizationConfig.O2() if " O2 " in name else AutoOptimizationConfig.O3()
-        ORTOptimizer.from_pretrained(exported).optimize(save_dir=made, optimization_config=level)
-
-
-def _make_ours(precision: str, checkpoint: Path, made: Path) -> None:
+def _make_ours(name: str, family: str, checkpoint: Path, made: Path) -> None:
     from model_build.checkpoint import Checkpoint
     from model_build.checkpoint.encoder_config import inputs_for, read_encoder
     from model_build.encoder import export, optimise
@@ -128,13 +101,11 @@ def _make_ours(precision: str, checkpoint: Path, made: Path) -> None:
     model = model.model_copy(update={"inputs": inputs_for(model, encoder_config, made / "workload.toml")})
     with tempfile.TemporaryDirectory() as scratch:
         portable = export.export_checkpoint(read, model, Path(scratch))
-        target = OnnxRuntimeTarget.model_validate({"runtime": "onnxruntime", "precision": precision})
+        target = OnnxRuntimeTarget.model_validate({"runtime": "onnxruntime", "precision": name.split()[-1]})
         optimise.optimise(portable, made / "model.onnx", target, ())
 
 
 def _ids(rows: str) -> Any:
-    import numpy as np
-
     return np.random.default_rng(0).integers(FIRST_TOKEN, LAST_TOKEN, (int(rows.split()[0]), LENGTH)).astype(np.int64)
 
 
@@ -156,10 +127,8 @@ def _hugging_face(name: str, family: str, folder: Path) -> Answer:
 
 def _optimum(name: str, family: str, folder: Path) -> Answer:
     import torch
-    from optimum.onnxruntime import ORTModelForSequenceClassification
 
-    options = harness.onnx_options(THREADS)
-    network = ORTModelForSequenceClassification.from_pretrained(folder / name, session_options=options)
+    network = peers.load_optimum(OPTIMUM, folder / name, THREADS)
 
     def answer(rows: str) -> Any:
         tensor = torch.from_numpy(_ids(rows))
@@ -172,8 +141,6 @@ def _optimum(name: str, family: str, folder: Path) -> Answer:
 
 
 def _ours(name: str, family: str, folder: Path) -> Answer:
-    import numpy as np
-
     from containers.encoder.onnx_engine import OnnxEngine
 
     engine = OnnxEngine(folder / name / "model.onnx", THREADS)
@@ -189,9 +156,8 @@ def _ours(name: str, family: str, folder: Path) -> Answer:
 
 def _ctranslate2(name: str, family: str, folder: Path) -> Answer:
     import ctranslate2
-    import numpy as np
 
-    encoder = ctranslate2.Encoder(str(folder / name), compute_type=harness.ct2_type(name), intra_threads=THREADS)
+    encoder = ctranslate2.Encoder(str(folder / name), compute_type=peers.ct2_type(name), intra_threads=THREADS)
 
     def answer(rows: str) -> Any:
         return np.array(encoder.forward_batch(_ids(rows).tolist()).last_hidden_state)[:, 0, :2].tolist()
@@ -199,14 +165,13 @@ def _ctranslate2(name: str, family: str, folder: Path) -> Answer:
     return answer
 
 
-OPTIMUM = ("optimum fp32", "optimum O2 fp32", "optimum O3 fp32", "optimum int8")
-ENGINES: dict[str, Callable[[str, str, Path], Answer]] = {
+ENGINES: dict[str, harness.Load] = {
     BASELINE: _hugging_face,
-    **dict.fromkeys(OPTIMUM, _optimum),
+    **dict.fromkeys(("optimum fp32", "optimum O2 fp32", "optimum O3 fp32", "optimum int8"), _optimum),
     **dict.fromkeys(("ctranslate2 fp32", "ctranslate2 int8"), _ctranslate2),
     **dict.fromkeys(("ours fp32", "ours int8"), _ours),
 }
 
 
 if __name__ == "__main__":
-    harness.dispatch(main, ENGINES, _make)
+    peers.dispatch(main, ENGINES, checkpoint=_make_checkpoint, ours=_make_ours, optimum=OPTIMUM)

@@ -7,16 +7,14 @@ The end token is suppressed, so every answer has 11 tokens. Every engine gets th
 has to return Hugging Face's tokens, except CTranslate2, which has other rules for equally good beams.
 """
 
-import json
-import logging
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import harness
+from benchmarks import harness, peers
 from benchmarks.harness import BASELINE, Answer
 
 SOURCE, ANSWER, LAYERS, THREADS = 9, 11, 6, 1
@@ -42,6 +40,7 @@ GOALS = (
     ("ours int8", BASELINE, 5.0),
 )
 GREEDY = "greedy"
+OPTIMUM = "ORTModelForSeq2SeqLM"
 
 
 def main() -> int:
@@ -77,34 +76,8 @@ def _check(model: str, case: str, answers: Mapping[str, list[list[int]]]) -> dic
     return {"same_answers": same}
 
 
-def _make(name: str, model: str, made: Path, checkpoint: Path) -> None:
-    logging.disable(logging.INFO)  # a line for each node that is quantised
-    if name == "checkpoint":
-        network = _network(model)
-        network.save_pretrained(made)
-        harness.write_tokenizer(made, MODELS[model]["config"]["vocab_size"], MODELS[model]["tokens"])
-    elif name.startswith("optimum"):
-        from optimum.onnxruntime import ORTModelForSeq2SeqLM, ORTOptimizer
-        from optimum.onnxruntime.configuration import AutoOptimizationConfig
-
-        exported = ORTModelForSeq2SeqLM.from_pretrained(checkpoint, export=True)
-        if " O2 " in name:
-            level = AutoOptimizationConfig.O2()
-            ORTOptimizer.from_pretrained(exported).optimize(save_dir=made, optimization_config=level)
-        else:
-            exported.save_pretrained(made)
-    elif name.startswith("ctranslate2"):
-        harness.convert_to_ctranslate2(name, checkpoint, made)
-    else:
-        from model_build.text2text import export, optimise
-
-        with tempfile.TemporaryDirectory() as portable:
-            export.export(export.load(checkpoint), Path(portable), max_input_tokens=16, max_output_tokens=16)
-            optimise.optimise(Path(portable), made, "int8" if name.endswith("int8") else "fp32")
-
-
-def _network(model: str) -> Any:
-    """Returns a model with seeded weights and no forced end token."""
+def _make_checkpoint(model: str, made: Path) -> None:
+    """Writes a model with seeded weights and no forced end token."""
     import torch
     from transformers import BartConfig, BartForConditionalGeneration, MarianConfig, MarianMTModel
 
@@ -119,7 +92,16 @@ def _network(model: str) -> Any:
     config = configure(
         **size["config"], **stacks, **ids, **old, decoder_start_token_id=size["start"], forced_eos_token_id=None
     )
-    return build(config).eval()
+    build(config).save_pretrained(made)
+    peers.write_tokenizer(made, size["config"]["vocab_size"], size["tokens"])
+
+
+def _make_ours(name: str, model: str, checkpoint: Path, made: Path) -> None:
+    from model_build.text2text import export, optimise
+
+    with tempfile.TemporaryDirectory() as portable:
+        export.export(export.load(checkpoint), Path(portable), max_input_tokens=16, max_output_tokens=16)
+        optimise.optimise(Path(portable), made, "int8" if name.endswith("int8") else "fp32")
 
 
 def _rows(case: str) -> Any:
@@ -133,55 +115,27 @@ def _end(model: str) -> int:
 
 
 def _hugging_face(name: str, model: str, folder: Path) -> Answer:
+    import torch
     from transformers import AutoModelForSeq2SeqLM
 
+    torch.set_num_threads(THREADS)
     network: Any = AutoModelForSeq2SeqLM.from_pretrained(folder / "checkpoint")
     return _generating(network.eval(), model)
 
 
 def _optimum(name: str, model: str, folder: Path) -> Answer:
-    from optimum.onnxruntime import ORTModelForSeq2SeqLM
-
-    options = harness.onnx_options(THREADS)
-    return _generating(ORTModelForSeq2SeqLM.from_pretrained(folder / name, session_options=options), model)
+    return _generating(peers.load_optimum(OPTIMUM, folder / name, THREADS), model)
 
 
 def _generating(network: Any, model: str) -> Answer:
-    import torch
-
-    torch.set_num_threads(THREADS)
-
-    def answer(case: str) -> Any:
-        source = torch.tensor(_rows(case))
-        with torch.inference_mode():
-            output = network.generate(
-                input_ids=source,
-                attention_mask=torch.ones_like(source),
-                num_beams=_sizes(case)[1],
-                do_sample=False,
-                suppress_tokens=[_end(model)],
-                max_new_tokens=ANSWER,
-            )
-        return output[:, 1:].tolist()
-
-    return answer
+    options = {"suppress_tokens": [_end(model)], "max_new_tokens": ANSWER}
+    return lambda case: peers.generate(network, _rows(case), num_beams=_sizes(case)[1], **options)
 
 
 def _ctranslate2(name: str, model: str, folder: Path) -> Answer:
-    import ctranslate2
-
-    words = json.loads((folder / "checkpoint" / "tokenizer.json").read_text("utf-8"))["model"]["vocab"]
-    by_id = {token: word for word, token in words.items()}
-    path, kind = str(folder / name), harness.ct2_type(name)
-    translator = ctranslate2.Translator(path, device="cpu", compute_type=kind, intra_threads=THREADS)
-
-    def answer(case: str) -> Any:
-        rows = [[by_id[token] for token in row] for row in _rows(case)]
-        length = {"min_decoding_length": ANSWER, "max_decoding_length": ANSWER}
-        results = translator.translate_batch(rows, beam_size=_sizes(case)[1], **length)
-        return [[words[word] for word in each.hypotheses[0]] for each in results]
-
-    return answer
+    translate = peers.load_ctranslate2(name, folder, THREADS)
+    length = {"min_decoding_length": ANSWER, "max_decoding_length": ANSWER}
+    return lambda case: translate(_rows(case), beam_size=_sizes(case)[1], **length)
 
 
 def _ours(name: str, model: str, folder: Path) -> Answer:
@@ -210,7 +164,7 @@ def _ours(name: str, model: str, folder: Path) -> Answer:
     return answer
 
 
-ENGINES: dict[str, Callable[[str, str, Path], Answer]] = {
+ENGINES: dict[str, harness.Load] = {
     BASELINE: _hugging_face,
     **dict.fromkeys(("optimum fp32", "optimum O2 fp32"), _optimum),
     **dict.fromkeys(("ctranslate2 fp32", "ctranslate2 int8"), _ctranslate2),
@@ -219,4 +173,4 @@ ENGINES: dict[str, Callable[[str, str, Path], Answer]] = {
 
 
 if __name__ == "__main__":
-    harness.dispatch(main, ENGINES, _make)
+    peers.dispatch(main, ENGINES, checkpoint=_make_checkpoint, ours=_make_ours, optimum=OPTIMUM)

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -36,6 +36,8 @@ Turns = Mapping[str, list["Turn"]]
 Goals = tuple[tuple[str, str, float], ...]
 """Our engine, another engine, and how many times as fast ours should be."""
 Answer = Callable[[str], Any]
+Load = Callable[[str, str, Path], Answer]
+"""Loads the engine of a name and a group from a folder."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,9 @@ class EngineProcess:
     def _call(self, question: Mapping[str, Any]) -> Any:
         assert self._process.stdin
         assert self._process.stdout
-        try:
+        with suppress(BrokenPipeError):  # then there is no answer either
             self._process.stdin.write(json.dumps(question) + "\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # then there is no answer either
         if not (line := self._process.stdout.readline()):
             raise SystemExit(f"The process of {self.name} ended. Its messages are above.")
         return json.loads(line)
@@ -120,14 +120,6 @@ def in_turn(engines: Sequence[EngineProcess], case: str, rounds: int) -> Turns:
     return turns
 
 
-def run_json(program: Path, *arguments: str, threads: int) -> Any:
-    """Runs `program` and returns the JSON document on the last line of its output."""
-    print(" ".join(["…", *arguments]), file=sys.stderr)
-    command = [sys.executable, str(program), *arguments]
-    done = subprocess.run(command, env=environment(threads), stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def environment(threads: int) -> dict[str, str]:
     """Returns the environment of an engine's process."""
     return {
@@ -153,7 +145,7 @@ def median_ms(turns: Sequence[Turn]) -> float:
     return statistics.median(turn.ms for turn in turns)
 
 
-def summary(turns: Turns, baseline: str, goals: Goals) -> dict[str, Any]:
+def summary(title: str, turns: Turns, baseline: str, goals: Goals) -> dict[str, Any]:
     """Returns each engine's medians and speed-up over the baseline, and the goals of engines that ran."""
     engines, judged = {}, []
     for name, rounds in turns.items():
@@ -162,25 +154,17 @@ def summary(turns: Turns, baseline: str, goals: Goals) -> dict[str, Any]:
     for ours, other, goal in goals:
         if ours in turns and other in turns:
             faster = times_faster(turns, ours, other)
-            words = f"{ours} ≥ {goal:g} × {other}"
+            words = f"{title}: {ours} ≥ {goal:g} × {other}"
             judged.append({"goal": words, "got": faster.ms, "of_cpu": faster.cpu_ms, "met": faster.ms >= goal})
     return {"engines": engines, "goals": judged}
 
 
 def table(title: str, result: Mapping[str, Any]) -> str:
-    """Returns a summary as text: medians in milliseconds, speed-ups over the baseline, and the goals."""
+    """Returns a summary as text: medians in milliseconds and speed-ups over the baseline."""
     lines = [f"{title:32}{'ms':>10}{'×':>7}{'CPU ms':>10}{'×':>7}"]
     for name, row in result["engines"].items():
         lines.append(f"{name:32}{row['ms']:10.2f}{row['times']:7.2f}{row['cpu_ms']:10.2f}{row['cpu_times']:7.2f}")
-    return "\n".join([*lines, *goal_lines(result["goals"])])
-
-
-def goal_lines(goals: Iterable[Mapping[str, Any]]) -> list[str]:
-    return [
-        f"{'met    ' if goal['met'] else 'NOT met'} {goal['goal']}: {goal['got']:.3g}"
-        + (f", of CPU {goal['of_cpu']:.3g}" if "of_cpu" in goal else "")
-        for goal in goals
-    ]
+    return "\n".join(lines)
 
 
 def options(description: str, **numbers: tuple[int, str]) -> argparse.Namespace:
@@ -192,30 +176,27 @@ def options(description: str, **numbers: tuple[int, str]) -> argparse.Namespace:
 
 
 def finish(
-    benchmark: str, packages: Iterable[str], document: Mapping[str, Any], goals: Iterable[Mapping[str, Any]]
+    benchmark: str, packages: Iterable[str], document: Mapping[str, Any], goals: Sequence[Mapping[str, Any]]
 ) -> int:
-    """Prints the JSON document on the last line. Returns 1 if a goal was missed, else 0."""
-    print(json.dumps({"benchmark": benchmark, **machine(packages), **document}))
+    """Prints the goals, and the JSON document on the last line. Returns 1 if a goal was missed, else 0."""
+    for goal in goals:
+        cpu = f", of CPU {goal['of_cpu']:.3g}" if "of_cpu" in goal else ""
+        print(f"{'met    ' if goal['met'] else 'NOT met'} {goal['goal']}: {goal['got']:.3g}{cpu}")
+    print(json.dumps({"benchmark": benchmark, **machine(packages), **document, "goals": goals}))
     return int(not all(goal["met"] for goal in goals))
 
 
 def machine(packages: Iterable[str] = ()) -> dict[str, Any]:
     """Describes the machine and the versions of `packages`. None means that a package is not installed."""
+    installed = {each.name: each.version for each in importlib.metadata.distributions()}
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "load_average": os.getloadavg()[0],
         "python": platform.python_version(),
-        "versions": {package: _version(package) for package in packages},
+        "versions": {package: installed.get(package) for package in packages},
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _cpu() -> str:
@@ -231,10 +212,9 @@ def started(
     program: Path, names: Sequence[str], *arguments: str, threads: int, peers: Path = PEERS_PYTHON
 ) -> Iterator[list[EngineProcess]]:
     """Starts an engine for each name. Those of other projects run in the peers' environment."""
+    pythons = {name: python_of(name, peers) for name in names}
     with ExitStack() as stack:
-        engines = [
-            EngineProcess(program, name, *arguments, threads=threads, python=python_of(name, peers)) for name in names
-        ]
+        engines = [EngineProcess(program, name, *arguments, threads=threads, python=pythons[name]) for name in names]
         yield [stack.enter_context(engine) for engine in engines]
 
 
@@ -255,22 +235,15 @@ def present(names: Iterable[str]) -> list[str]:
     return [name for name in chosen if name not in absent]
 
 
-def make(program: Path, name: str, arguments: Sequence[str], folder: Path, threads: int) -> bool:
-    """Runs `program --make NAME ARGUMENTS` once for a folder. Peers have five minutes. Returns whether it succeeded."""
-    if (done := folder / name / "made").exists():
-        return True
+def make(program: Path, name: str, *arguments: str, threads: int) -> bool:
+    """Runs `program --make NAME ARGUMENTS`, peers for at most five minutes. Returns whether it succeeded."""
+    command: list[str | Path] = [python_of(name), program, "--make", name, *arguments]
+    limit_s = 300 if is_peer(name) else None
     try:
-        subprocess.run(
-            [python_of(name), program, "--make", name, *arguments],
-            env=environment(threads),
-            check=True,
-            stdout=sys.stderr,
-            timeout=300 if is_peer(name) else None,
-        )
+        subprocess.run(command, env=environment(threads), check=True, stdout=sys.stderr, timeout=limit_s)
     except subprocess.TimeoutExpired:
         print(f"{name} is left out: it was not made in five minutes.", file=sys.stderr)
         return False
-    done.touch()
     return True
 
 
@@ -293,69 +266,19 @@ def compare(
     results, judged = {}, []
     with tempfile.TemporaryDirectory(prefix=f"{benchmark.stem}_") as scratch:
         for group in groups:
-            folder, arguments = Path(scratch) / group, (group, str(Path(scratch) / group))
-            make(benchmark, "checkpoint", arguments, folder, threads)
+            arguments = group, str(Path(scratch) / group)
+            make(benchmark, "checkpoint", *arguments, threads=threads)
             chosen = [
                 name
                 for name in present(names)
-                if offers(group, name) and (name == BASELINE or make(benchmark, name, arguments, folder, threads))
+                if offers(group, name) and (name == BASELINE or make(benchmark, name, *arguments, threads=threads))
             ]
             with started(benchmark, chosen, *arguments, threads=threads) as engines:
                 for case in cases:
                     checked = check(group, case, {engine.name: engine.answer(case) for engine in engines})
-                    result = {**summary(in_turn(engines, case, rounds), BASELINE, goals), **checked}
-                    print(table(f"{group}, {case}", result), end="\n\n", flush=True)
-                    results[f"{group}, {case}"] = result
+                    title = f"{group}, {case}"
+                    result = {**summary(title, in_turn(engines, case, rounds), BASELINE, goals), **checked}
+                    print(table(title, result), end="\n\n", flush=True)
+                    results[title] = result
                     judged += result["goals"]
     return finish(benchmark.stem, PACKAGES, {"threads": threads, "cases": results}, judged)
-
-
-def write_tokenizer(folder: Path, size: int, special: Mapping[str, int], *, ends: bool = False) -> None:
-    """Writes a tokenizer with one word for each token, from which CTranslate2 takes the vocabulary.
-
-    `special` has token ids by transformers' names, such as `pad_token`. `ends` appends the end token to each text.
-    """
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    names = {token: f"<{name.removesuffix('_token')}>" for name, token in special.items()}
-    words = {names.get(token, f"w{token}"): token for token in range(size)}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token=names[special["unk_token"]]))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    if ends:
-        end = names[special["eos_token"]]
-        template = processors.TemplateProcessing(single=f"$A {end}", special_tokens=[(end, special["eos_token"])])
-        tokenizer.post_processor = template
-    tokenizer.add_special_tokens(list(names.values()))
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = {name: names[token] for name, token in special.items()}
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **config}))
-
-
-def ct2_type(name: str) -> str:
-    return "int8" if name.endswith("int8") else "float32"
-
-
-def convert_to_ctranslate2(name: str, checkpoint: Path, folder: Path) -> None:
-    from ctranslate2.converters import TransformersConverter
-
-    TransformersConverter(str(checkpoint)).convert(str(folder), quantization=ct2_type(name), force=True)
-
-
-def onnx_options(threads: int) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    return options
-
-
-def dispatch(main: Callable[[], int], engines: Mapping[str, Callable[..., Answer]], make: Callable[..., None]) -> None:
-    """Ends the program with `main`, or does what `compare` starts of it: an engine of a group, or its model."""
-    match sys.argv[1:]:
-        case ["--serve", name, group, folder]:
-            answer_turns(lambda: engines[name](name, group, Path(folder)))
-        case ["--make", name, group, folder]:
-            (made := Path(folder) / name).mkdir(parents=True, exist_ok=True)
-            make(name, group, made, Path(folder) / "checkpoint")
-        case _:
-            sys.exit(main())

@@ -10,9 +10,7 @@ Exits with 1 if our server answers fewer requests a second than Triton or takes 
 ratios and beyond `NOISE`.
 """
 
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,14 +22,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import harness
 from benchmarks.harness import ROOT
-from benchmarks.plain_triton import free_port, http_triton, processor_s
+from benchmarks.plain_triton import http_triton, processor_s
 from containers.encoder.goldens import GOLDENS, PARITY, Golden, ParityLimits, to_json
-from containers.encoder.settings import Settings
 from containers.neuron.placement import ServerSettings
 from inference_recommender.load_generator.load_plan import LoadPlan, Phase, TrafficPattern
 from inference_recommender.load_generator.process import GeneratorProcess
 from inference_recommender.payloads import payload_archive
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, make_tokenizer
+from tests.containers.neuron.neuron_server import running
 
 Serve = Callable[[Path], AbstractContextManager[tuple[int, int]]]
 
@@ -110,7 +108,7 @@ output [
 
 def main() -> int:
     rounds = harness.options(__doc__, rounds=(7, "turns of each server")).rounds
-    servers: dict[str, Serve] = {"ours": running, "triton": running_triton}
+    servers: dict[str, Serve] = {"ours": running_ours, "triton": running_triton}
     seen: dict[int, list[dict[str, dict[str, float]]]] = {users: [] for users in USERS}
     with tempfile.TemporaryDirectory() as folder:
         make_model(Path(folder, "model"))
@@ -123,8 +121,7 @@ def main() -> int:
 
 def make_model(folder: Path) -> None:
     folder.mkdir()
-    settings: Settings = replace(CLASSIFICATION, batch_size=4)
-    (folder / "settings.json").write_text(settings.to_json())
+    (folder / "settings.json").write_text(replace(CLASSIFICATION, batch_size=4).to_json())
     make_tokenizer().save(str(folder / "tokenizer.json"))
     (folder / "model.32.neuron.pt").touch()
     golden = Golden(row=1, length=32, token_ids=(2, 3), type_ids=(0, 0), outputs={"logits": [0.0, 0.0, 0.0]})
@@ -165,21 +162,10 @@ def measure(name: str, serve: Serve, folder: Path, users: int) -> dict[str, floa
 
 
 @contextmanager
-def running(model: Path) -> Iterator[tuple[int, int]]:
-    port = free_port()
-    address = {"HOST": "127.0.0.1", "PORT": str(port), "MODEL_FOLDER": str(model)}
-    cores = {"NEURON_RT_NUM_CORES": str(CORES), **DEVICE_MS}
-    environment = {**os.environ, "PYTHONPATH": f"{model}:{ROOT}", **address, **cores}
-    with subprocess.Popen(
-        [sys.executable, "-m", "containers.neuron"], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
-    ) as server:
-        try:
-            assert server.stderr
-            said = server.stderr.readline()
-            assert said.startswith("Serving with"), said + server.stderr.read()
-            yield port, server.pid
-        finally:
-            server.terminate()
+def running_ours(model: Path) -> Iterator[tuple[int, int]]:
+    environment = {"PYTHONPATH": f"{model}:{ROOT}", "NEURON_RT_NUM_CORES": str(CORES), **DEVICE_MS}
+    with running(model, model.parent / "server.log", **environment) as server:
+        yield server.port, server.process.pid
 
 
 @contextmanager
@@ -194,23 +180,20 @@ def running_triton(model: Path) -> Iterator[tuple[int, int]]:
 
 
 def report(seen: dict[int, list[dict[str, dict[str, float]]]]) -> int:
+    """Prints medians over rounds. `seen` has the figures of both servers by users and round."""
     results, goals = {}, []
     print(f"{'users':>5} {'server':8}" + "".join(f"{name:>21}" for name in FIGURES))
     for users, pairs in seen.items():
         median = statistics.median
         rows = {each: {name: median(pair[each][name] for pair in pairs) for name in FIGURES} for each in pairs[0]}
-        rows["× triton"] = {
-            name: median(pair["ours"][name] / pair["triton"][name] for pair in pairs) for name in FIGURES
-        }
+        ratios = {name: median(pair["ours"][name] / pair["triton"][name] for pair in pairs) for name in FIGURES}
+        results[users] = rows = {**rows, "× triton": ratios}
         for server, row in rows.items():
             print(f"{users:5} {server:8}" + "".join(f"{row[name]:21.2f}" for name in FIGURES))
-        ratios, results[users] = rows["× triton"], rows
         rate, cpu = ratios["requests_per_second"], ratios["cpu_us"]
         goals.append({"goal": f"requests a second at {users} users", "got": rate, "met": rate >= 1 - NOISE})
         goals.append({"goal": f"CPU of a request at {users} users", "got": cpu, "met": cpu <= 1 + NOISE})
-    print(*harness.goal_lines(goals), sep="\n")
-    packages = ["httptools", "tokenizers", "uvloop"]
-    return harness.finish("neuron_server", packages, {"users": results, "goals": goals}, goals)
+    return harness.finish("neuron_server", ["httptools", "tokenizers", "uvloop"], {"users": results}, goals)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -27,44 +27,29 @@ class PlainTriton(NamedTuple):
 
 
 @contextmanager
-def plain_triton(
-    repository: Path, *, default_model: str, environment: Mapping[str, str], flags: Sequence[str], url: str, ready: str
+def http_triton(
+    repository: Path, default_model: str, environment: Mapping[str, str], *flags: str
 ) -> Iterator[PlainTriton]:
-    """Starts one with `flags`, which say where it listens, and yields it when `url` + `ready` answers 200."""
+    """Starts one that listens on a free port over HTTP, and yields it when the model is ready."""
     tools = TritonToolchain.locate(DEFAULT_TOOLCHAIN, platform.system(), platform.machine())
+    port = free_port()
+    listens = ["--allow-metrics=false", "--http-address=127.0.0.1", f"--http-port={port}"]
     with tempfile.TemporaryDirectory(prefix="plain_triton_") as folder:
         scratch = Path(folder)
         with (scratch / "log").open("ab") as log:
             process = GuardedProcess.start(
-                [*triton_command(tools, repository, default_model, scratch, environment), *flags],
+                [*triton_command(tools, repository, default_model, scratch, environment), *listens, *flags],
                 environment=triton_environment(tools, default_model, scratch, environment),
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 remove=[f"/dev/shm/{scratch.name}*"],
             )
         try:
-            _wait(f"{url}{ready}", process, scratch / "log")
+            url = f"http://127.0.0.1:{port}"
+            _wait(f"{url}/v2/models/{default_model}/ready", process, scratch / "log")
             yield PlainTriton(url, process.pid)
         finally:
             process.stop()
-
-
-@contextmanager
-def http_triton(
-    repository: Path, default_model: str, environment: Mapping[str, str], *flags: str
-) -> Iterator[PlainTriton]:
-    """Starts one that listens on a free port over HTTP."""
-    port = free_port()
-    listens = ["--allow-metrics=false", "--http-address=127.0.0.1", f"--http-port={port}"]
-    with plain_triton(
-        repository,
-        default_model=default_model,
-        environment=environment,
-        flags=[*listens, *flags],
-        url=f"http://127.0.0.1:{port}",
-        ready=f"/v2/models/{default_model}/ready",
-    ) as triton:
-        yield triton
 
 
 def processor_s(pid: int) -> float:

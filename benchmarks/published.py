@@ -3,7 +3,7 @@
     python benchmarks/published.py text_classification cpu-twin
 
 Builds the variants of [published.NAME] and runs `experiment WORKLOAD --published NAME`. Exits with its code.
-The last line is its result as JSON.
+Prints its result as one JSON document.
 """
 
 import argparse
@@ -13,11 +13,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from aws_api.session import AwsSession
 from local_aws.process.local_account import LocalAccount
-from workloads import ROOT, WorkloadFolder, artifact_file, load_workload
+from workloads import ROOT, artifact_file, load_workload
 
 ACCOUNT = "123456789012"
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:local"
@@ -30,27 +29,24 @@ def main() -> int:
     parser.add_argument("workload")
     parser.add_argument("name", help="a [published.NAME] of its workload.toml whose variants this machine can serve")
     options = parser.parse_args()
-    folder = load_workload(options.workload).as_published(options.name)
-    build(folder)
+    build(options.workload, options.name)
     with tempfile.TemporaryDirectory() as state, LocalAccount.start(state=Path(state)) as account:
-        return measure(folder, account)
+        return measure(options.workload, options.name, account)
 
 
-def build(folder: WorkloadFolder) -> None:
+def build(workload: str, name: str) -> None:
     """Builds the variants that are not built yet; those of one target are compiled once."""
-    assert folder.published_name
-    workload = folder.workload
-    for variant in workload.published[folder.published_name].variants:
-        if not artifact_file(folder.builds(ROOT), workload.name, variant).exists():
-            command = ["model_build", "build", workload.name, "--target", variant, "--published", folder.published_name]
+    folder = load_workload(workload).as_published(name)
+    for variant in folder.workload.published[name].variants:
+        if not artifact_file(folder.builds(ROOT), workload, variant).exists():
+            command = ["model_build", "build", workload, "--target", variant, "--published", name]
             subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=True, stdout=sys.stderr)
 
 
-def measure(folder: WorkloadFolder, account: LocalAccount) -> int:
+def measure(workload: str, name: str, account: LocalAccount) -> int:
     """Runs the experiment, which prints its result and names its folder. Returns its exit code."""
-    command = ["inference_recommender", "experiment", folder.workload.name, "--published", str(folder.published_name)]
-    settings = (f"recommender.role_arn={make_role(account)}", f"recommender.images.all={IMAGE}")
-    command += [word for setting in settings for word in ("--set", setting)] + ["--json"]
+    command = ["inference_recommender", "experiment", workload, "--published", name, "--json"]
+    command += ["--set", f"recommender.role_arn={make_role(account)}", "--set", f"recommender.images.all={IMAGE}"]
     return subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=False).returncode
 
 
@@ -61,14 +57,11 @@ def make_role(account: LocalAccount) -> str:
     os.environ.update(account.environment)
     iam = AwsSession().client("iam")
     trust = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    made = iam.create_role(RoleName="Published", AssumeRolePolicyDocument=_policy(trust))["Role"]
-    allowed = _policy({"Effect": "Allow", "Action": list(MAY), "Resource": "*"})
-    iam.put_role_policy(RoleName="Published", PolicyName="Published", PolicyDocument=allowed)
-    return str(made["Arn"])
-
-
-def _policy(statement: dict[str, Any]) -> str:
-    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    allowed = {"Effect": "Allow", "Action": list(MAY), "Resource": "*"}
+    policy, trusts = (json.dumps({"Version": "2012-10-17", "Statement": [each]}) for each in (allowed, trust))
+    role = iam.create_role(RoleName="Published", AssumeRolePolicyDocument=trusts)["Role"]
+    iam.put_role_policy(RoleName="Published", PolicyName="Published", PolicyDocument=policy)
+    return str(role["Arn"])
 
 
 if __name__ == "__main__":

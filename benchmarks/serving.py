@@ -35,9 +35,10 @@ import tritonclient.http.aio as http_client
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import harness
 from benchmarks.plain_triton import PlainTriton, free_port, http_triton
-from workloads import ROOT, Row, load_artifact, load_workload
+from workloads import ROOT, load_artifact, load_workload
 
-WORKLOAD = "spellcheck"
+MODEL, CACHED = "spellcheck", "spellcheck_cached"
+OUTPUT = "CORRECTED"
 BLOCK_S, CALLERS = 1.0, 4
 ROWS = (1, 4, 16)
 PROTOCOLS = ("json", "binary", "grpc")
@@ -45,7 +46,8 @@ HIT_RATIOS = (0.0, 0.5, 0.9)
 KNOWN_REQUESTS = 64
 CACHE_FLAG = "--cache-config=local,size=67108864"
 
-Ask = Callable[[str, Sequence[Row]], Awaitable[dict[str, list[Any]]]]
+Ask = Callable[[str, Sequence[str]], Awaitable[list[str]]]
+"""Sends a request with texts to a model, and returns the answers."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -54,166 +56,133 @@ class Way:
 
     name: str
     rows: int
-    model: str
     ask: Ask
-    hit_ratio: float | None = None
-    known: int = 0
-    """Requests sent that a cache holds."""
-    new: int = 0
+    model: str = MODEL
+    hit_ratio: float = 0.0
+    sent: list[int] = field(default_factory=lambda: [0, 0])
+    """Requests that a warm cache has, and new ones."""
+    counted: list[int] = field(default_factory=lambda: [0, 0])
+    """The cache's hits and misses, by Triton's own count."""
     p50_ms: list[float] = field(default_factory=list)
     all_ms: list[float] = field(default_factory=list)
     per_s: list[float] = field(default_factory=list)
 
 
 class Texts:
-    """A workload's rows, each made new by a number, so that a cache knows none but those that it was warmed with."""
+    """A workload's texts, each made new by a number, so that a cache knows none but those that it was warmed with."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self._rows = rows
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
         self._number = itertools.count(100_000)
         self.known = [self.new(random.Random(each), 1) for each in range(KNOWN_REQUESTS)]
 
-    def new(self, draw: random.Random, count: int) -> list[Row]:
-        return [
-            {name: f"{text} {next(self._number)}" for name, text in row.items()}
-            for row in draw.choices(self._rows, k=count)
-        ]
+    def new(self, draw: random.Random, count: int) -> list[str]:
+        return [f"{text} {next(self._number)}" for text in draw.choices(self._texts, k=count)]
 
-    def request(self, draw: random.Random, way: Way) -> list[Row]:
-        if way.hit_ratio is not None and draw.random() < way.hit_ratio:
-            way.known += 1
-            return draw.choice(self.known)
-        way.new += 1
-        return self.new(draw, way.rows)
+    def request(self, draw: random.Random, way: Way) -> list[str]:
+        is_known = draw.random() < way.hit_ratio
+        way.sent[0 if is_known else 1] += 1
+        return draw.choice(self.known) if is_known else self.new(draw, way.rows)
 
 
 def main() -> int:
     rounds = harness.options(__doc__, rounds=(5, "of all blocks, 13 s each")).rounds
-    artifact = load_artifact(ROOT, WORKLOAD, "cpu")
-    rows = load_workload(WORKLOAD).payloads()
-    repository = ROOT / "build" / WORKLOAD / "cpu" / "repository"
-    with _server(repository, artifact.default_model, dict(artifact.environment)) as (triton, grpc):
-        found = asyncio.run(_measure(triton, grpc, artifact.default_model, rows, rounds))
-    print(_table(found), end="")
-    same, hits = not found["answers_differ"], all(each["hits_as_sent"] for each in found["cache"][1:])
+    environment = dict(load_artifact(ROOT, MODEL, "cpu").environment)
+    texts = Texts([row["text"] for row in load_workload(MODEL).payloads()])
+    with _server(ROOT / "build" / MODEL / "cpu" / "repository", environment) as (triton, grpc):
+        result = asyncio.run(_measure(triton, grpc, texts, rounds))
+    return report(result)
+
+
+def report(result: dict[str, Any]) -> int:
+    print(table(result))
+    same, hits = not result["answers_differ"], all(way["hits_as_sent"] for way in result["cache"][1:])
     judged = {"all ways give the same answers": same, "the cache hits are the known requests": hits}
     goals = [{"goal": goal, "got": met, "met": met} for goal, met in judged.items()]
-    print(*harness.goal_lines(goals), sep="\n")
-    document = {"workload": WORKLOAD, **found, "goals": goals}
-    return harness.finish("serving", ["tritonclient", "grpcio", "aiohttp"], document, goals)
+    return harness.finish("serving", ["tritonclient", "grpcio", "aiohttp"], {"workload": MODEL, **result}, goals)
 
 
 @contextmanager
-def _server(repository: Path, model: str, environment: dict[str, str]) -> Iterator[tuple[PlainTriton, str]]:
-    """Starts one Triton on a copy of `repository` with a second `model` that is cached; yields its gRPC address too."""
-    grpc = f"127.0.0.1:{free_port()}"
-    address, port = grpc.split(":")
-    flags = [CACHE_FLAG, f"--load-model={_cached(model)}", f"--grpc-address={address}", f"--grpc-port={port}"]
+def _server(repository: Path, environment: dict[str, str]) -> Iterator[tuple[PlainTriton, str]]:
+    """Starts one Triton on a copy of `repository` with a second model that is cached; yields its gRPC address too."""
+    port = free_port()
+    flags = [CACHE_FLAG, f"--load-model={CACHED}", "--grpc-address=127.0.0.1", f"--grpc-port={port}"]
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "repository"
         shutil.copytree(repository, copy)
-        shutil.copytree(copy / model, copy / _cached(model))
-        file = copy / _cached(model) / "config.pbtxt"
-        config = file.read_text("utf-8").replace(f'name: "{model}"', f'name: "{_cached(model)}"', 1)
+        shutil.copytree(copy / MODEL, copy / CACHED)
+        file = copy / CACHED / "config.pbtxt"
+        config = file.read_text("utf-8").replace(f'name: "{MODEL}"', f'name: "{CACHED}"', 1)
         file.write_text(f"{config}\nresponse_cache {{ enable: true }}\n", "utf-8")
-        with http_triton(copy, model, environment, *flags) as triton:
-            yield triton, grpc
+        with http_triton(copy, MODEL, environment, *flags) as triton:
+            yield triton, f"127.0.0.1:{port}"
 
 
-def _cached(model: str) -> str:
-    return f"{model}_cached"
-
-
-async def _measure(triton: PlainTriton, grpc: str, model: str, rows: Sequence[Row], rounds: int) -> dict[str, Any]:
+async def _measure(triton: PlainTriton, grpc: str, texts: Texts, rounds: int) -> dict[str, Any]:
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(http_client.InferenceServerClient(triton.url.removeprefix("http://")))
         rpc = await stack.enter_async_context(grpc_client.InferenceServerClient(grpc))
-        outputs = [each["name"] for each in (await http.get_model_metadata(model))["outputs"]]
         asks: dict[str, Ask] = {
-            "json": lambda model, rows: _http(http, model, rows, outputs, binary=False),
-            "binary": lambda model, rows: _http(http, model, rows, outputs, binary=True),
+            "json": lambda model, rows: _http(http, model, rows, binary=False),
+            "binary": lambda model, rows: _http(http, model, rows, binary=True),
             "grpc": lambda model, rows: _grpc(rpc, model, rows),
         }
-        texts = Texts(rows)
-        differ = await _differences(asks, model, texts)
-        protocols = [Way(name=name, rows=count, model=model, ask=asks[name]) for count in ROWS for name in PROTOCOLS]
-        cache = [Way(name="off", rows=1, model=model, ask=asks["json"], hit_ratio=0.0)]
+        differ = await _differences(asks, texts)
+        protocols = [Way(name=name, rows=count, ask=asks[name]) for count in ROWS for name in PROTOCOLS]
+        cache = [Way(name="off", rows=1, ask=asks["json"])]
         for ratio in HIT_RATIOS:
-            cache.append(Way(name=f"{ratio:g}", rows=1, model=_cached(model), ask=asks["json"], hit_ratio=ratio))
-        hits: dict[str, list[int]] = {way.name: [0, 0] for way in cache[1:]}
+            cache.append(Way(name=f"{ratio:g}", rows=1, ask=asks["json"], model=CACHED, hit_ratio=ratio))
         for turn in range(rounds):
             print(f"… round {turn + 1} of {rounds}", file=sys.stderr)
             for way in [*protocols, *cache] if turn % 2 else [*reversed(cache), *reversed(protocols)]:
                 before = await _cache_counts(http, way.model)
                 await _block(way, texts, turn)
-                if way.name in hits:
-                    after = await _cache_counts(http, way.model)
-                    hits[way.name] = [had + b - a for had, a, b in zip(hits[way.name], before, after, strict=True)]
+                after = await _cache_counts(http, way.model)
+                way.counted = [had + b - a for had, a, b in zip(way.counted, before, after, strict=True)]
     return {
         "rounds": rounds,
-        "block_s": BLOCK_S,
-        "callers": CALLERS,
         "answers_differ": differ,
-        "protocols": [_figures(way, protocols[len(PROTOCOLS) * ROWS.index(way.rows)], None) for way in protocols],
-        "cache": [_figures(way, cache[0], hits.get(way.name)) for way in cache],
+        "protocols": [_figures(way, protocols[len(PROTOCOLS) * ROWS.index(way.rows)]) for way in protocols],
+        "cache": [_figures(way, cache[0]) for way in cache],
     }
 
 
-async def _http(
-    client: Any, model: str, rows: Sequence[Row], outputs: Sequence[str], *, binary: bool
-) -> dict[str, list[Any]]:
+async def _http(client: Any, model: str, rows: Sequence[str], *, binary: bool) -> list[str]:
     # Without a list of outputs this client asks for all of them as bytes.
-    asked = [http_client.InferRequestedOutput(name, binary_data=binary) for name in outputs]
-    inputs = _inputs(http_client, rows, binary_data=binary)
-    return _outputs(await client.infer(model, inputs, outputs=asked), outputs)
+    outputs = [http_client.InferRequestedOutput(OUTPUT, binary_data=binary)]
+    return _answers(await client.infer(model, _inputs(http_client, rows, binary_data=binary), outputs=outputs))
 
 
-async def _grpc(client: Any, model: str, rows: Sequence[Row]) -> dict[str, list[Any]]:
-    answer = await client.infer(model, _inputs(grpc_client, rows))
-    return _outputs(answer, [each.name for each in answer.get_response().outputs])
+async def _grpc(client: Any, model: str, rows: Sequence[str]) -> list[str]:
+    return _answers(await client.infer(model, _inputs(grpc_client, rows)))
 
 
-def _inputs(library: Any, rows: Sequence[Row], **form: bool) -> list[Any]:
-    """Returns a tensor of text for each field, [rows, 1]."""
-    inputs = []
-    for name in rows[0]:
-        values = np.array([[row[name].encode()] for row in rows], dtype=np.object_)
-        inputs.append(library.InferInput(name.upper(), values.shape, "BYTES"))
-        inputs[-1].set_data_from_numpy(values, **form)
-    return inputs
+def _inputs(library: Any, rows: Sequence[str], **form: bool) -> list[Any]:
+    values = np.array([[row.encode()] for row in rows], dtype=np.object_)
+    tensor = library.InferInput("TEXT", values.shape, "BYTES")
+    tensor.set_data_from_numpy(values, **form)
+    return [tensor]
 
 
-def _outputs(answer: Any, names: Sequence[str]) -> dict[str, list[Any]]:
-    """Returns each output's values, text as text: HTTP's JSON has str where the others have bytes."""
-    return {
-        name: [each.decode() if isinstance(each, bytes) else each for each in answer.as_numpy(name).ravel().tolist()]
-        for name in sorted(names)
-    }
+def _answers(answer: Any) -> list[str]:
+    """Returns the texts: HTTP's JSON has str where the others have bytes."""
+    texts = answer.as_numpy(OUTPUT).ravel().tolist()
+    return [text.decode() if isinstance(text, bytes) else text for text in texts]
 
 
-async def _differences(asks: dict[str, Ask], model: str, texts: Texts) -> list[str]:
+async def _differences(asks: dict[str, Ask], texts: Texts) -> list[str]:
     """Warms every way and returns those whose answers are not the same as one row of JSON's after another."""
-    wanted = [await asks["json"](model, request) for request in texts.known]
+    expected = [await asks["json"](MODEL, request) for request in texts.known]
     differ = set()
     for name, ask in asks.items():
-        for served in (model, _cached(model), _cached(model)):
-            got = [await ask(served, request) for request in texts.known]
-            if not all(map(_same, got, wanted)):
-                differ.add(f"{name} {served}")
+        for model in (MODEL, CACHED, CACHED):
+            if [await ask(model, request) for request in texts.known] != expected:
+                differ.add(f"{name} {model}")
         for count in ROWS:
-            together = await ask(model, [request[0] for request in texts.known[:count]])
-            single = {key: [each[key][0] for each in wanted[:count]] for key in wanted[0]}
-            if not _same(together, single):
+            together = await ask(MODEL, [text for (text,) in texts.known[:count]])
+            if together != [answer for (answer,) in expected[:count]]:
                 differ.add(f"{name} {count} rows")
     return sorted(differ)
-
-
-def _same(one: dict[str, list[Any]], other: dict[str, list[Any]]) -> bool:
-    """Numbers may differ in their last digits, because a batch is summed in another order."""
-    return one.keys() == other.keys() and all(
-        np.allclose(one[key], other[key], atol=1e-4) if isinstance(one[key][0], float) else one[key] == other[key]
-        for key in one
-    )
 
 
 async def _cache_counts(client: Any, model: str) -> list[int]:
@@ -242,16 +211,17 @@ async def _load(way: Way, texts: Texts, draw: random.Random, callers: int) -> tu
             request = texts.request(draw, way)
             sent = time.perf_counter()
             await way.ask(way.model, request)
-            got = time.perf_counter()
-            milliseconds.append((got - sent) * 1000)
-            if got > start + BLOCK_S / 2:
+            answered = time.perf_counter()
+            milliseconds.append((answered - sent) * 1000)
+            if answered > start + BLOCK_S / 2:
                 return
 
     await asyncio.gather(*(call() for _ in range(callers)))
     return milliseconds, time.perf_counter() - start
 
 
-def _figures(way: Way, beside: Way, hits: Sequence[int] | None) -> dict[str, Any]:
+def _figures(way: Way, beside: Way) -> dict[str, Any]:
+    is_cached = way.model == CACHED
     return {
         "way": way.name,
         "rows": way.rows,
@@ -260,9 +230,8 @@ def _figures(way: Way, beside: Way, hits: Sequence[int] | None) -> dict[str, Any
         "requests_per_s": round(statistics.median(way.per_s), 1),
         "p50_ratio": _ratio(way.p50_ms, beside.p50_ms),
         "requests_ratio": _ratio(way.per_s, beside.per_s),
-        "requests": len(way.all_ms),
-        "hit_ratio_counted": round(hits[0] / sum(hits), 3) if hits is not None else None,
-        "hits_as_sent": list(hits) == [way.known, way.new] if hits is not None else None,
+        "hit_ratio_counted": round(way.counted[0] / sum(way.counted), 3) if is_cached else None,
+        "hits_as_sent": way.counted == way.sent if is_cached else None,
     }
 
 
@@ -270,17 +239,17 @@ def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return round(statistics.median(one / other for one, other in zip(ours, theirs, strict=True)), 3)
 
 
-def _table(found: dict[str, Any]) -> str:
+def table(result: dict[str, Any]) -> str:
     lines = []
     for title, kind in (("rows  protocol", "protocols"), ("rows  cache   ", "cache")):
         lines.append(f"{title}  p50 ms  p99 ms  requests/s  p50 x  req x  hits")
-        for each in found[kind]:
-            hits = f"{each['hit_ratio_counted']:.2f}" if each["hit_ratio_counted"] is not None else "-"
+        for way in result[kind]:
+            hits = f"{way['hit_ratio_counted']:.2f}" if way["hit_ratio_counted"] is not None else "-"
             lines.append(
-                f"{each['rows']:>4}  {each['way']:<8}{each['p50_ms']:>8.2f}{each['p99_ms']:>8.2f}"
-                f"{each['requests_per_s']:>12,.0f}{each['p50_ratio']:>7.2f}{each['requests_ratio']:>7.2f}{hits:>6}"
+                f"{way['rows']:>4}  {way['way']:<8}{way['p50_ms']:>8.2f}{way['p99_ms']:>8.2f}"
+                f"{way['requests_per_s']:>12,.0f}{way['p50_ratio']:>7.2f}{way['requests_ratio']:>7.2f}{hits:>6}"
             )
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

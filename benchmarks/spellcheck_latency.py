@@ -11,16 +11,18 @@ import itertools
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import harness
+from benchmarks import harness, peers
 from benchmarks.harness import BASELINE, ROOT, Answer
-from workloads import load_workload
+from workloads import TextToText, load_workload
 
+TITLE = "one correction"
 ALL = "all"
 """The case of all payloads, untimed. Any other case is the next payload."""
 CHECKPOINT = ROOT / "workloads" / "spellcheck" / "checkpoint"
+LONGEST = cast(TextToText, load_workload("spellcheck").workload.model).max_output_tokens
 
 
 def main() -> int:
@@ -30,8 +32,8 @@ def main() -> int:
         names = [name for name in names if not name.startswith("ctranslate2")]
     with harness.started(Path(__file__), names, threads=1, peers=Path(sys.executable)) as engines:
         answers = {engine.name: engine.answer(ALL) for engine in engines}
-        result = harness.summary(harness.in_turn(engines, "next", rounds), BASELINE, ())
-    print(harness.table("one correction", result))
+        result = harness.summary(TITLE, harness.in_turn(engines, "next", rounds), BASELINE, ())
+    print(harness.table(TITLE, result))
     differ = {name: sum(map(str.__ne__, answers[BASELINE], texts)) for name, texts in answers.items()}
     print("other answers: " + ", ".join(f"{name} {count}" for name, count in differ.items()))
     return harness.finish("spellcheck_latency", harness.PACKAGES, {**result, "other_answers": differ}, ())
@@ -40,7 +42,7 @@ def main() -> int:
 def _served(name: str) -> Answer:
     """Returns the engine's answer to a case."""
     answer = ENGINES[name](name)
-    texts = load_workload("spellcheck").payloads()
+    texts = [row["text"] for row in load_workload("spellcheck").payloads()]
     following = itertools.cycle(texts)
     return lambda case: [answer(text) for text in texts] if case == ALL else answer(next(following))
 
@@ -52,11 +54,10 @@ def _hugging_face(name: str) -> Answer:
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(CHECKPOINT)
     model: Any = T5ForConditionalGeneration.from_pretrained(CHECKPOINT).eval()
-    longest = load_workload("spellcheck").workload.model.max_output_tokens
 
     def answer(text: str) -> str:
         with torch.inference_mode():
-            output = model.generate(**tokenizer(text, return_tensors="pt"), do_sample=False, max_new_tokens=longest)
+            output = model.generate(**tokenizer(text, return_tensors="pt"), do_sample=False, max_new_tokens=LONGEST)
         return str(tokenizer.decode(output[0], skip_special_tokens=True))
 
     return answer
@@ -67,15 +68,15 @@ def _ctranslate2(name: str) -> Answer:
     from tokenizers import Tokenizer
 
     folder = Path(tempfile.mkdtemp())
-    harness.convert_to_ctranslate2(name, CHECKPOINT, folder)
+    peers.convert_to_ctranslate2(name, CHECKPOINT, folder)
     translator = ctranslate2.Translator(str(folder), device="cpu", intra_threads=1)
     tokenizer = Tokenizer.from_file(str(CHECKPOINT / "tokenizer.json"))
-    longest = load_workload("spellcheck").workload.model.max_output_tokens
+    vocabulary = tokenizer.get_vocab()
 
     def answer(text: str) -> str:
         tokens = tokenizer.encode(text).tokens
-        (result,) = translator.translate_batch([tokens], beam_size=1, max_decoding_length=longest)
-        return str(tokenizer.decode([tokenizer.token_to_id(token) for token in result.hypotheses[0]]))
+        (result,) = translator.translate_batch([tokens], beam_size=1, max_decoding_length=LONGEST)
+        return str(tokenizer.decode([vocabulary[word] for word in result.hypotheses[0]]))
 
     return answer
 
@@ -83,10 +84,12 @@ def _ctranslate2(name: str) -> Answer:
 def _ours(name: str) -> Answer:
     from containers.text2text.generator import Refusal, TextGenerator
     from model_build.plan import plan
+    from model_build.text2text.repository import settings
     from model_build.triton.repository import version_folder
 
     built = plan(load_workload("spellcheck"), "cpu-int8" if name.endswith("int8") else "cpu", ROOT)
-    generator = TextGenerator.load(version_folder(built.repository, built.model), built.settings)
+    decoding = settings(built.compile_inputs.text2text, built.target, built.checkpoint)
+    generator = TextGenerator.load(version_folder(built.repository, "spellcheck"), decoding)
 
     def answer(text: str) -> str:
         (answered,) = generator.answer([[text.encode()]])

@@ -69,7 +69,7 @@ def _add(name: str, commands: Commands) -> None:
         case "run":
             from inference_recommender.cli import run
 
-            run.add(commands, searching=_searching, generator=_run_generator, cold_start=_cold_start)
+            run.add(commands, make_search=_make_search, generator=_run_generator, cold_start=_cold_start)
             return
         case "prove":
             from inference_recommender.cli import prove as added
@@ -95,27 +95,27 @@ def _add(name: str, commands: Commands) -> None:
     added.add(commands)
 
 
-def _searching(account: Any) -> Callable[..., Any]:
+def _make_search(account: Any) -> Callable[..., Any]:
     """Returns the search of a job's candidates; the load generator is imported at its first use."""
 
-    def searching(*arguments: Any) -> Any:
+    def search(*arguments: Any) -> Any:
         from inference_recommender.measure.open_loop import CandidateSearch
 
         return CandidateSearch(account=account)(*arguments)
 
-    return searching
+    return search
 
 
 def _run_generator(*arguments: Any) -> int:
-    from inference_recommender.cli import run_generator
+    from inference_recommender.cli.run_generator import run_generator
 
-    return run_generator.measure(*arguments)
+    return run_generator(*arguments)
 
 
 def _cold_start(*arguments: Any) -> int:
-    from inference_recommender.cli import cold_start
+    from inference_recommender.cli.cold_start import run_cold_start
 
-    return cold_start.measure(*arguments)
+    return run_cold_start(*arguments)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,8 @@ OUTSIDE = 3.0
 
 
 REFUSALS = ("generator lagged", "machine stalled", "too many errors", "too few samples")
-"""The first words of the load generator's reasons for no verdict."""
+"""The first words of the load generator's reasons for an invalid test. A job of a local account copies its reason into
+FailureReason. A reason that begins with one of them ends the run without a verdict; others fail their candidate."""
 
 
 class Measurement(Document):
@@ -42,10 +43,10 @@ class Measurement(Document):
     endpoint_name: str
     variant: str | None = None
     """The deployable of the workload that was tested; None for the one it hosts."""
-    max_invocations_per_minute: float | None
-    """The rate of the closed-loop test, as a job reports it."""
-    max_invocations_interval: tuple[float, float] | None = None
-    """95 % confidence interval of the rate, where the records allow one."""
+    closed_loop_invocations_per_minute: float | None
+    """The highest rate of the closed-loop test within its limits: a job's MaxInvocations."""
+    closed_loop_invocations_interval: tuple[float, float] | None = None
+    """95 % confidence interval of the rate, where the time series allows one."""
     model_latency_ms: float | None
     percentile: str | None = None
     """The percentile of `model_latency_ms`, such as P99, where our own records gave it; None for a job's figure, of
@@ -53,7 +54,7 @@ class Measurement(Document):
     open_loop: Capacity | None = None
     """None without an open-loop search."""
     server: ServerTimes | None = None
-    """The server's view of the whole load of closed-loop users; None where it does not tell, as SageMaker's."""
+    """Times in the server under the load of closed-loop users; None if it does not report them, as on SageMaker."""
     cold_start: ColdStart | None = None
     """None where no server was started for it that could be watched."""
     scaling_advice: ScalingAdvice | None = None
@@ -81,7 +82,7 @@ class Measurement(Document):
 
     @property
     def refused(self) -> str | None:
-        """The first words of the load generator's reason for no verdict; None for any other failure."""
+        """The words of `REFUSALS` that `failure_reason` begins with; None for any other failure."""
         return next((words for words in REFUSALS if (self.failure_reason or "").startswith(words)), None)
 
 
@@ -99,41 +100,43 @@ def measurements(
     describe: Mapping[str, Any],
     steps: Sequence[Mapping[str, Any]],
     series: Mapping[str, Series],
-    deployed: Mapping[str, Any] | None = None,
+    existing_endpoint: Mapping[str, Any] | None = None,
     limit: Limit = UNLIMITED,
 ) -> tuple[Measurement, ...]:
     """Returns every test of the job: an existing endpoint's, the recommendations, then tests that only the steps have.
 
-    `series` is by endpoint name. `deployed` is the EndpointConfiguration of an existing endpoint that the job tests.
-    The interval of a rate is that of the rate within `limit`.
+    `series` is by endpoint name. `existing_endpoint` is the EndpointConfiguration of an endpoint that the job tests
+    beside the instance types. The interval of a rate is that of the rate within `limit`.
     """
     by_endpoint: dict[str, Measurement] = {}
-    for result in results(describe, steps, deployed):
+    for result in results(describe, steps, existing_endpoint):
         measured = _measurement(result, series.get(result["EndpointConfiguration"]["EndpointName"]), limit)
         by_endpoint.setdefault(measured.endpoint_name, measured)
     return tuple(by_endpoint.values())
 
 
 def results(
-    describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: Mapping[str, Any] | None = None
+    describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], existing_endpoint: Mapping[str, Any] | None = None
 ) -> Iterator[Mapping[str, Any]]:
     """Yields every result of the job in one shape, each with its EndpointConfiguration; a test may come twice."""
     for performance in describe.get("EndpointPerformances", []):
         name = performance["EndpointInfo"].get("EndpointName")
-        is_deployed = deployed is not None and name in (None, deployed["EndpointName"])
-        endpoint = deployed if is_deployed else {"EndpointName": name or "the endpoint"}
+        is_existing = existing_endpoint is not None and name in (None, existing_endpoint["EndpointName"])
+        endpoint = existing_endpoint if is_existing else {"EndpointName": name or "the endpoint"}
         yield {"Metrics": performance["Metrics"], "EndpointConfiguration": endpoint}
     yield from describe.get("InferenceRecommendations", [])
     for number, step in enumerate(steps, start=1):
         if benchmark := step.get("InferenceBenchmark"):
-            yield _of_step(step["Status"], benchmark, number, deployed)
+            yield _of_step(step["Status"], benchmark, number, existing_endpoint)
 
 
 def _of_step(
-    status: str, benchmark: Mapping[str, Any], number: int, deployed: Mapping[str, Any] | None
+    status: str, benchmark: Mapping[str, Any], number: int, existing_endpoint: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Completes a step, which names no existing endpoint, and none for a test that failed before it had one."""
-    endpoint = deployed if deployed and "EndpointMetrics" in benchmark else {"EndpointName": f"test-{number}"}
+    endpoint: Mapping[str, Any] = {"EndpointName": f"test-{number}"}
+    if existing_endpoint and "EndpointMetrics" in benchmark:
+        endpoint = existing_endpoint
     reason = benchmark.get("FailureReason") or "The test failed without a reason."
     return {
         "EndpointConfiguration": endpoint,
@@ -161,8 +164,8 @@ def _measurement(result: Mapping[str, Any], series: Series | None, limit: Limit)
         instance_type=endpoint.get("InstanceType") or (SERVERLESS if "ServerlessConfig" in endpoint else "unknown"),
         environment={parameter["Key"]: parameter["Value"] for parameter in parameters},
         endpoint_name=endpoint["EndpointName"],
-        max_invocations_per_minute=_per(instances, rate),
-        max_invocations_interval=None if low is None or high is None else (low / instances, high / instances),
+        closed_loop_invocations_per_minute=_per(instances, rate),
+        closed_loop_invocations_interval=None if low is None or high is None else (low / instances, high / instances),
         model_latency_ms=reported / 1000 if reported is not None and unit == "µs" else reported,
         model_latency_unit=unit,
         cpu_utilization_percent=_number(metrics.get("CpuUtilization")),

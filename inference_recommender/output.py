@@ -3,7 +3,6 @@
 import argparse
 import re
 import sys
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from rich.console import Console
@@ -68,9 +67,7 @@ class JobProgress:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
     def say(self, text: str) -> None:

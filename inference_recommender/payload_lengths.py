@@ -7,7 +7,6 @@ tokenizer.json of the built repository, which is the checkpoint's own.
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from workloads import (
     ROOT,
@@ -29,32 +28,22 @@ class PayloadTokenizer:
     segments are encoded together with their special tokens.
     """
 
-    def __init__(self, tokenizer: Any, segments: Sequence[Sequence[str]], limit: int, *, truncates: bool) -> None:
-        """`tokenizer` is one of the tokenizers library, `limit` the model's max_input_tokens. A model that truncates
-        reads `limit` tokens of a longer row.
-        """
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        self._tokenizer = tokenizer
-        self._segments = segments
-        self._truncates = truncates
-        self.limit = limit
-
-    @classmethod
-    def load(cls, file: Path, workload: Workload) -> "PayloadTokenizer":
+    def __init__(self, file: Path, workload: Workload) -> None:
         """Raises `UsageError` if `file` cannot be read."""
         model = workload.model
         try:
             from tokenizers import Tokenizer
 
-            tokenizer = Tokenizer.from_file(str(file))
+            self._tokenizer = Tokenizer.from_file(str(file))
         except ImportError:
             raise UsageError("The package tokenizers, which counts tokens, is missing. Run `make setup`.") from None
         except Exception as error:  # the class that the library raises
             raise UsageError(f"{file}: cannot be read as a tokenizer: {error}. Build {workload.name} again.") from error
-        if isinstance(model, TextToText):
-            return cls(tokenizer, (model.fields,), model.max_input_tokens, truncates=False)
-        return cls(tokenizer, model.segments, model.max_input_tokens, truncates=model.truncation)
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._segments = (model.fields,) if isinstance(model, TextToText) else model.segments
+        self._truncates = not isinstance(model, TextToText) and model.truncation
+        self.limit = model.max_input_tokens
 
     def count(self, rows: Sequence[Row]) -> list[int]:
         """Returns the tokens of each row, special tokens included."""
@@ -74,7 +63,7 @@ def built_tokenizer(folder: WorkloadFolder) -> PayloadTokenizer:
             f"{repository} has no {TOKENIZER}, so payload lengths are unknown. Run `python -m model_build build "
             f"{workload.name} --target {target}` here. A model that tokenizes with a TorchScript module has none."
         )
-    return PayloadTokenizer.load(file, workload)
+    return PayloadTokenizer(file, workload)
 
 
 def token_counts(counts: Sequence[int]) -> TokenCounts:

@@ -24,12 +24,7 @@ MOST_BYTES = 6_291_456
 def request_body(*rows: Row) -> bytes:
     """Returns a KServe v2 JSON request of one row or several, which have the same fields."""
     tensors = [
-        {
-            "name": field.upper(),
-            "shape": [len(rows), 1],
-            "datatype": "BYTES",
-            "data": [row[field] for row in rows],
-        }
+        {"name": field.upper(), "shape": [len(rows), 1], "datatype": "BYTES", "data": [row[field] for row in rows]}
         for field in rows[0]
     ]
     return json.dumps({"inputs": tensors}, ensure_ascii=False).encode()
@@ -97,11 +92,17 @@ def check_payloads(workload: str, rows: Sequence[Row], rows_per_invocation: int 
 
 
 def payload_archive(rows: Sequence[Row], rows_per_invocation: int = 1) -> bytes:
-    """Returns a tar.gz with one request body per file. The same rows give the same bytes."""
+    """Returns a tar.gz with one request body per file."""
+    bodies = enumerate(request_bodies(rows, rows_per_invocation))
+    return tar_gz({f"payload-{number:05d}.json": body for number, body in bodies})
+
+
+def tar_gz(files: Mapping[str, bytes]) -> bytes:
+    """Returns an archive of the files' contents by name. The same files give the same bytes."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as archive:
-        for number, body in enumerate(request_bodies(rows, rows_per_invocation)):
-            member = tarfile.TarInfo(f"payload-{number:05d}.json")
-            member.size = len(body)
-            archive.addfile(member, io.BytesIO(body))
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
     return gzip.compress(plain.getvalue(), mtime=0)

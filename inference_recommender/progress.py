@@ -23,13 +23,3 @@ class Progress(Protocol):
 
     def say(self, text: str) -> None:
         """Reports something unusual that does not end the run, as a sentence."""
-
-
-class Silent:
-    """The null progress."""
-
-    def update(self, update: ProgressUpdate) -> None:
-        """No-op."""
-
-    def say(self, text: str) -> None:
-        """No-op."""

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from inference_recommender.measurement import Measurement
 from workloads import NoVerdict, PayloadLengths, Recommendation, UsageError, Workload
@@ -23,12 +23,12 @@ class Jobs(Document):
     """Contents of `jobs.json`: what a run needs to continue after it was killed. Written before any job is created."""
 
     token: str
-    """Value of the tag `run` of every job of the run; it tells the run's own job from another of the same name."""
+    """Value of the tag `run` of every job of the run. Another job of the same name has another value."""
     names: tuple[str, ...]
     expected_s: float
     """Expected seconds of one job's traffic."""
     payload_url: str
-    deployed: dict[str, Any] | None = None
+    existing_endpoint: dict[str, Any] | None = None
     """EndpointConfiguration of an existing endpoint that the job tests."""
 
 
@@ -40,21 +40,21 @@ class RunInputs(Document):
     lengths: PayloadLengths | None = None
 
 
-class _Traffic(BaseModel):
+class _Traffic(Document, extra="ignore"):
     DurationInSeconds: int = Field(gt=0)
     NumberOfSteps: int = Field(default=1, gt=0, le=10_000)
 
 
-class _TrafficPattern(BaseModel):
+class _TrafficPattern(Document, extra="ignore"):
     Phases: tuple[_Traffic, ...] | None = None
     Stairs: _Traffic | None = None
 
 
-class _InputConfig(BaseModel):
+class _InputConfig(Document, extra="ignore"):
     TrafficPattern: _TrafficPattern | None = None
 
 
-class _Request(BaseModel):
+class _Request(Document, extra="ignore"):
     """The members of a request that are read here; the API has checked the others."""
 
     InputConfig: _InputConfig
@@ -83,7 +83,7 @@ class RunFolder:
 
     def keep(self, name: str, document: Any) -> None:
         """Writes one of the API's documents; datetimes become ISO 8601."""
-        self._write(name, as_json(document) + "\n")
+        self.keep_text(name, as_json(document) + "\n")
 
     def keep_bytes(self, name: str, content: bytes) -> None:
         """Writes a file that only its owner can read: payloads are requests of real users."""
@@ -91,19 +91,19 @@ class RunFolder:
             file.write(content)
 
     def keep_text(self, name: str, text: str) -> None:
-        self._write(name, text)
+        replace_text(self.path / name, text)
 
     def keep_workload(self, workload: Workload) -> None:
         workload.write_json(self.path / "workload.json")
 
     def keep_measurements(self, measured: tuple[Measurement, ...]) -> None:
-        self._write("measurements.json", _MEASUREMENTS.dump_json(measured, indent=2).decode() + "\n")
+        self.keep_text("measurements.json", _MEASUREMENTS.dump_json(measured, indent=2).decode() + "\n")
 
     def keep_recommendation(self, recommendation: Recommendation) -> None:
         recommendation.write_json(self.path / "recommendation.json")
 
     def keep_report(self, page: str) -> None:
-        self._write(self.report.name, page)
+        self.keep_text(self.report.name, page)
 
     def workload(self) -> Workload:
         return Workload.from_json(self._existing("workload.json"))
@@ -158,30 +158,23 @@ class RunFolder:
 
     def steps(self) -> list[dict[str, Any]]:
         """Returns the steps of all jobs that are kept."""
-        return [step for file in sorted(self.path.glob("steps*.json")) for step in _read(file, list)]
+        return [step for file in sorted(self.path.glob("steps*.json")) for step in read_json(file, list)]
 
     def request(self, number: int = 1) -> dict[str, Any]:
         """Returns the request of job `number`. Raises `UsageError` or `InvalidDocument`."""
         name = _numbered("request", number)
-        request = self._object(name)
-        try:
-            _Request.model_validate(request)
-        except ValidationError as error:
-            problems = error.errors(include_url=False)
-            where = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}." for problem in problems]
-            raise InvalidDocument(self.path / name, where) from error
-        return request
+        _Request.from_json(self._existing(name))
+        return self._object(name)
 
     def measurements(self) -> tuple[Measurement, ...]:
         file = self._existing("measurements.json")
-        kept = _read(file, list)
         try:
-            return _MEASUREMENTS.validate_json(json.dumps(kept))
-        except ValueError as error:
+            return _MEASUREMENTS.validate_json(file.read_bytes())
+        except (OSError, ValueError) as error:
             raise InvalidDocument(file, [str(error)]) from error
 
     def _object(self, name: str) -> dict[str, Any]:
-        return _read(self._existing(name), dict)
+        return read_json(self._existing(name), dict)
 
     def _existing(self, name: str) -> Path:
         file = self.path / name
@@ -194,16 +187,13 @@ class RunFolder:
             raise UsageError(f"{self} is not a run folder: it has no {name}.")
         return file
 
-    def _write(self, name: str, text: str) -> None:
-        replace_text(self.path / name, text)
-
 
 def as_json(document: Any) -> str:
     """Returns one of the API's documents as JSON; datetimes become ISO 8601."""
     return json.dumps(document, indent=2, default=_plain)
 
 
-def _read(file: Path, kind: type[T]) -> T:
+def read_json(file: Path, kind: type[T]) -> T:
     """Reads a document that is of `kind` as a whole. Raises `InvalidDocument`."""
     try:
         document = json.loads(file.read_text("utf-8"))

@@ -1,7 +1,7 @@
-"""Asks a Triton for what it has counted, before a load and after it.
+"""Reads the counters of a Triton before and after a load.
 
-A Triton answers `GET /v2/models/stats`. SageMaker's InvokeEndpoint does not lead there, other servers lack it, and a
-Triton may restrict it: then nothing is known, which is no error. `capacity.server_times` evaluates the counters.
+They are at `GET /v2/models/stats`. InvokeEndpoint does not reach that path, other servers lack it, and a Triton may
+restrict it. The result is then None. `capacity.server_times` evaluates the counters.
 """
 
 import json
@@ -25,7 +25,7 @@ Sleep = Callable[[float], None]
 
 
 def statistics_url(url: str | None) -> str | None:
-    """Returns where the server whose requests go to `url` tells what it counted; None where there is no such place."""
+    """Returns the URL of the counters of the server at `url`, or None."""
     parts = urlsplit(url or "")
     if not parts.path.endswith("/infer") or MODELS not in parts.path:
         return None
@@ -47,7 +47,7 @@ class TritonStatistics:
         self._sleep = sleep
 
     def read(self) -> Counters | None:
-        """Returns the counters; None where the server does not tell them."""
+        """Returns the counters, or None if the server does not report them."""
         if self._url is None:
             return None
         try:

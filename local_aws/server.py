@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from email.errors import MissingHeaderBodySeparatorDefect
 from json import JSONDecodeError
 from typing import Any
 from xml.parsers.expat import ExpatError
@@ -96,7 +97,7 @@ class LimitedServer(ThreadedWSGIServer):
 
 
 class Handler(MotoRequestHandler):
-    """Reads a request until its deadline, and rejects a target without a path before werkzeug reads it."""
+    """Reads a request until its deadline, and rejects malformed requests that werkzeug would accept or fail to read."""
 
     server: LimitedServer
     protocol_version = "HTTP/1.1"
@@ -108,10 +109,14 @@ class Handler(MotoRequestHandler):
         self.rfile = io.BufferedReader(self._receiving)
 
     def parse_request(self) -> bool:
-        if super().parse_request() and self.path.startswith("/"):
+        if not super().parse_request():
+            return False
+        if not self.path.startswith("/"):  # werkzeug could fail to read a whole URL
+            self.send_error(400, "The path of a request begins with a slash")
+        elif any(isinstance(each, MissingHeaderBodySeparatorDefect) for each in self.headers.defects):
+            self.send_error(400, "A header is not of the form Name: value")  # Python drops it and all after it
+        else:
             return True
-        if not self.close_connection:  # a whole URL, which werkzeug could fail to read
-            self.send_error(400, "A request names a path, which begins with a slash")
         return False
 
     def run_wsgi(self) -> None:

@@ -82,7 +82,7 @@ def check_quality(parity: ParityReport, quality: Mapping[str, float], comparison
         if f"min_{name}" in quality and not value >= quality[f"min_{name}"]  # NaN is not enough
     ]
     reasons += [
-        f"{key.removeprefix('min_')} cannot be measured on these rows: leave out quality.{key}."
+        f"{key.removeprefix('min_')} was not measured: build again, or leave out quality.{key} if no row can show it."
         for key in quality
         if key.removeprefix("min_") not in parity.original
     ]

@@ -42,7 +42,6 @@ class Import:
     importer: str
     imported: str
     line: int
-    only_types: bool
 
 
 def module_name(file: Path, root: Path) -> str:
@@ -50,15 +49,13 @@ def module_name(file: Path, root: Path) -> str:
 
 
 def imports(file: Path, root: Path) -> Iterator[Import]:
-    """Yields each import of a file, lazy imports and imports for types included.
+    """Yields each import of a file, also lazy imports and imports for types.
 
     `from package import name` yields package.name, which may be a module or not: `module_of` decides.
     """
     name = module_name(file, root)
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-    tree = ast.parse(file.read_text("utf-8"))
-    for_types = {id(node) for block in _type_blocks(tree) for node in ast.walk(block)}
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -68,13 +65,7 @@ def imports(file: Path, root: Path) -> Iterator[Import]:
         else:
             continue
         for each in names:
-            yield Import(importer=name, imported=each, line=node.lineno, only_types=id(node) in for_types)
-
-
-def _type_blocks(tree: ast.AST) -> Iterator[ast.If]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            yield node
+            yield Import(importer=name, imported=each, line=node.lineno)
 
 
 def module_of(name: str, modules: Iterable[str]) -> str | None:
@@ -94,23 +85,6 @@ def import_graph(root: Path, files: Iterable[Path]) -> dict[str, set[str]]:
             if (target := module_of(each.imported, modules)) and target != each.importer:
                 graph[each.importer].add(target)
     return graph
-
-
-def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """Returns the sets of nodes that reach each other, sorted."""
-    reached = {node: closure(graph, node) for node in graph}
-    components = {tuple(sorted(other for other in reached[node] if node in reached[other])) for node in graph}
-    return sorted(list(component) for component in components if len(component) > 1)
-
-
-def by_folder(graph: Mapping[str, set[str]], depth: int) -> dict[str, set[str]]:
-    """Returns the graph between folders: depth 1 for packages, 2 for sub-packages."""
-    folders = {".".join(module.split(".")[:depth]) for module in graph if module.count(".") >= depth}
-    merged: dict[str, set[str]] = {folder: set() for folder in folders}
-    for module, targets in graph.items():
-        if (folder := ".".join(module.split(".")[:depth])) in folders:
-            merged[folder] |= {".".join(target.split(".")[:depth]) for target in targets} & folders - {folder}
-    return merged
 
 
 def closure(graph: Mapping[str, set[str]], start: str) -> set[str]:
@@ -182,18 +156,15 @@ def branches_on_local(files: Iterable[Path]) -> list[str]:
         f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
         for file in files
         for node in ast.walk(ast.parse(file.read_text("utf-8")))
-        if isinstance(node, ast.If | ast.IfExp | ast.comprehension) and any(map(_is_local, _conditions(node)))
+        if isinstance(node, ast.If | ast.IfExp | ast.comprehension) and LOCAL_NAMES & set(_names_in_condition(node))
     ]
 
 
-def _conditions(node: ast.If | ast.IfExp | ast.comprehension) -> Iterator[ast.AST]:
+def _names_in_condition(node: ast.If | ast.IfExp | ast.comprehension) -> Iterator[object]:
+    """Yields variables, attributes and constants."""
     for test in node.ifs if isinstance(node, ast.comprehension) else [node.test]:
-        yield from ast.walk(test)
-
-
-def _is_local(node: ast.AST) -> bool:
-    name = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "value", None)
-    return isinstance(name, str) and name in LOCAL_NAMES
+        for part in ast.walk(test):
+            yield getattr(part, "id", None) or getattr(part, "attr", None) or getattr(part, "value", None)
 
 
 @dataclass(frozen=True)

@@ -176,12 +176,9 @@ def environment(python: str) -> dict[str, str]:
     return {
         "python_version": python,
         "python_full_version": f"{python}.0",
-        "implementation_name": "cpython",
-        "platform_python_implementation": "CPython",
         "sys_platform": "linux",
         "platform_system": "Linux",
         "platform_machine": "x86_64",
-        "os_name": "posix",
         "extra": "",
     }
 

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO
 
 from rich.console import Console
@@ -166,7 +165,7 @@ def main() -> int:
             return take(walk)
         except CommandFailed as error:
             walk.say("\n".join(["", *LOG.read_text("utf-8", "replace").splitlines()[-TAIL_LINES:]]))
-            walk.say(f"\n{error} Its output: {relative(LOG)}")
+            walk.say(f"\n{error} Its output: {LOG.relative_to(ROOT)}")
             return error.code
         except ProjectError as error:
             walk.say(f"\n{error}")
@@ -204,7 +203,7 @@ def take(walk: Walk) -> int:
             step.result = walk.run(INVOKE).stdout.rpartition(" -> ")[2].strip()
     report = f"{recommendation().provenance.run}/report.html"
     walk.say(f"\n{job.stdout.rstrip()}\n\nDone in {duration(time.monotonic() - began)}. Report: {report}")
-    walk.say(f"All output of the commands: {relative(LOG)}\n\n{NEXT}")
+    walk.say(f"All output of the commands: {LOG.relative_to(ROOT)}\n\n{NEXT}")
     return 0
 
 
@@ -260,10 +259,6 @@ def interrupt(process: "subprocess.Popen[bytes]") -> None:
 def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02} min" if minutes else f"{rest} s"
-
-
-def relative(path: Path) -> str:
-    return str(path.relative_to(ROOT))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stacks.fitness import InstanceChoice, not_offered, outside_zones, unfit, zone_warnings
-from stacks.workload_stack import NoRecommendation, NotMeasured, SynthWarning, WorkloadStackProps, refuse
+from stacks.workload_stack import NotMeasured, SynthWarning, WorkloadStackProps, refuse
 from workloads import (
     Autoscaling,
     Candidate,
@@ -30,7 +30,7 @@ class Deployment:
 
 
 def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_production: int = 2) -> Deployment:
-    """Plans a fleet for `region`, or for any if None. Raises the one `ProjectError` or `SeveralProblems`."""
+    """Plans a fleet for `region`, or for any if None. Raises `NotMeasured` or `UsageError`."""
     recommendation, unused = _used_recommendation(props)
     warnings = refuse(_findings(props, recommendation))
     chosen = recommendation.recommended if recommendation is not None else None
@@ -82,7 +82,7 @@ def _findings(
     file, workload, measure = props.folder.recommendation_file, props.folder.workload, measure_command(props.folder)
     if recommendation is None:
         if props.options.in_production:
-            yield NoRecommendation(
+            yield NotMeasured(
                 f"{file}: does not exist, and production is sized by nothing else. Deploy without -c stage=production, "
                 f"measure on SageMaker with `{measure}` and review the file."
             )

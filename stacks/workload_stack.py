@@ -41,29 +41,16 @@ class SynthWarning:
 
 
 class NotMeasured(UsageError):
-    """Production needs a recommendation measured on this artifact; a release proposes one."""
-
-
-class NoRecommendation(NotMeasured):
-    """There is none at all. `app.py` then leaves the workload out and deploys the others."""
-
-
-class SeveralProblems(ProjectError):
-    def __init__(self, problems: Iterable[ProjectError]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+    """The stage needs another recommendation. `app.py` leaves the workload out; a release proposes a recommendation."""
 
 
 def refuse(findings: Iterable[ProjectError | SynthWarning]) -> tuple[SynthWarning, ...]:
-    """Raises the only problem, or `SeveralProblems`. Returns the warnings if there is no problem."""
+    """Returns the warnings if there is no problem. Raises `NotMeasured` if every problem is one, else `UsageError`."""
     all_findings = tuple(findings)
-    match [finding for finding in all_findings if isinstance(finding, ProjectError)]:
-        case []:
-            return tuple(finding for finding in all_findings if isinstance(finding, SynthWarning))
-        case [problem]:
-            raise problem
-        case problems:
-            raise SeveralProblems(problems)
+    if problems := [finding for finding in all_findings if isinstance(finding, ProjectError)]:
+        kind = NotMeasured if all(isinstance(problem, NotMeasured) for problem in problems) else UsageError
+        raise kind("\n".join(map(str, problems)))
+    return tuple(finding for finding in all_findings if isinstance(finding, SynthWarning))
 
 
 def add_warnings(stack: Stack, warnings: Iterable[SynthWarning]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import Measurement
+from inference_recommender.progress import ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS, Jobs, RunFolder, RunInputs
 from workloads import (
     Autoscaling,
@@ -69,7 +70,7 @@ def a_measurement(rate: float | None = 12_000.0, **changes: Any) -> Measurement:
     members: dict[str, Any] = {
         "instance_type": "ml.c5.xlarge",
         "endpoint_name": "sm-epc-1",
-        "max_invocations_per_minute": rate,
+        "closed_loop_invocations_per_minute": rate,
         "model_latency_ms": 40.0,
     }
     return Measurement(**{**members, **changes})
@@ -131,3 +132,13 @@ def a_run_folder(
     if measured:
         folder.keep_measurements(measured)
     return folder
+
+
+class Silent:
+    """A `Progress` that shows nothing."""
+
+    def update(self, update: ProgressUpdate) -> None:
+        """No-op."""
+
+    def say(self, text: str) -> None:
+        """No-op."""

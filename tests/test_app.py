@@ -50,7 +50,8 @@ def test_a_synthesis_imports_neither_torch_nor_boto3_and_names_missing_builds(
     assert "aws_cdk" in loaded
     assert not {"torch", "boto3", "botocore", "sagemaker", "inference_recommender", "model_build"} & set(loaded)
     assert (
-        done.stderr.splitlines()[-1] == f"No stack for it: {not_built(repository, 'text_classification', 'trt-db-ig')}"
+        done.stderr.splitlines()[-1]
+        == f"TextClassificationStack is left out: {not_built(repository, 'text_classification', 'trt-db-ig')}"
     )
     assert (tmp_path / "out/SpellcheckStack.template.json").exists()
     assert not (tmp_path / "out/validation-report.json").exists()
@@ -115,7 +116,7 @@ def test_a_missing_stack_is_named_if_the_command_includes_it(
     repository: Repository, capsys: pytest.CaptureFixture[str], command: list[str] | None, lines: int
 ) -> None:
     assert add_all(App(), repository.root, Environment(), command) == 0
-    expected = f"No stack for it: {not_built(repository, 'text_classification', 'trt-db-ig')}"
+    expected = f"TextClassificationStack is left out: {not_built(repository, 'text_classification', 'trt-db-ig')}"
     assert capsys.readouterr().err.splitlines() == [expected] * lines
 
 
@@ -130,22 +131,39 @@ def test_a_missing_stack_is_named_if_the_command_includes_it(
         (["deploy", "[AB]*"], ["AStack", "BStack"]),
         (["list"], []),
         (["bootstrap", "aws://123456789012/us-east-1"], []),
-        (["destroy", "--all", "--force"], []),
+        (["destroy", "--all", "--force"], ["AStack", "BStack", "CStack"]),
     ],
 )
 def test_the_stacks_are_read_from_the_clis_command_line(command: list[str] | None, asked: list[str]) -> None:
     assert asked_for(["AStack", "BStack", "CStack"], command) == asked
 
 
-def test_a_new_folder_is_a_new_stack(repository: Repository) -> None:
-    """No code knows a workload's name."""
+def add_typo_fixer(repository: Repository) -> None:
+    """Adds a second workload that is built."""
     folder = shutil.copytree(repository.workload_file.parent, repository.root / "workloads/typo_fixer")
     file = folder / "workload.toml"
     file.write_text(file.read_text("utf-8").replace('name = "spellcheck"', 'name = "typo_fixer"'), "utf-8")
     shutil.copytree(repository.root / "build/spellcheck", repository.root / "build/typo_fixer")
+
+
+def test_a_new_folder_is_a_new_stack(repository: Repository) -> None:
+    """No code knows a workload's name."""
+    add_typo_fixer(repository)
     app = App()
     assert list(add_stacks(app, repository.root)) == ["TextClassificationStack"]
     assert [child.node.id for child in app.node.children] == ["SpellcheckStack", "TypoFixerStack"]
+
+
+def test_a_recommendation_of_another_artifact_leaves_out_only_its_stack(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_typo_fixer(repository)
+    repository.recommend(candidate(), archive_sha256="f" * 64)
+    app = App()
+    assert add_all(app, repository.root, ACCOUNT, ["deploy", "SpellcheckStack"]) == 0
+    assert [child.node.id for child in app.node.children] == ["TypoFixerStack"]
+    problem = f"SpellcheckStack is left out: {repository.recommendation_file}: archive_sha256: was measured on the art"
+    assert capsys.readouterr().err.startswith(problem)
 
 
 def test_the_cli_is_pinned_to_one_version_without_a_registry_of_this_machine() -> None:
@@ -172,7 +190,7 @@ def test_the_real_cli_synthesises_one_stack_offline(repository: Repository, tmp_
     # Without credentials the CLI falls back on this region.
     assert template == repository.synthesise(Environment(region="us-east-1")).json
     assert "`bash scripts/release/build_image.sh triton-25.09-cpu`" in done.stdout + done.stderr
-    assert "No stack" not in done.stdout + done.stderr
+    assert "left out" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

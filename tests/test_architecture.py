@@ -6,14 +6,14 @@ Lazy imports and those for types count. The data folders of workloads/ are read 
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from scripts.figures import PACKAGES, Import, by_folder, circles, closure, import_graph, imports, module_name
+from scripts.figures import PACKAGES, Import, closure, import_graph, imports, module_name
 from workloads import ROOT
 
 RECOMMENDER = "inference_recommender"
@@ -114,6 +114,23 @@ STILL: dict[str, set[str]] = {
 def _files() -> list[Path]:
     folders = (*PACKAGES, "benchmarks", "scripts")
     return sorted([*(file for folder in folders for file in (ROOT / folder).rglob("*.py")), ROOT / "app.py"])
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Returns the sets of nodes that reach each other, sorted."""
+    reached = {node: closure(graph, node) for node in graph}
+    components = {tuple(sorted(other for other in reached[node] if node in reached[other])) for node in graph}
+    return sorted(list(component) for component in components if len(component) > 1)
+
+
+def by_folder(graph: Mapping[str, set[str]], depth: int) -> dict[str, set[str]]:
+    """Returns the graph between folders: depth 1 for packages, 2 for sub-packages."""
+    folders = {".".join(module.split(".")[:depth]) for module in graph if module.count(".") >= depth}
+    merged: dict[str, set[str]] = {folder: set() for folder in folders}
+    for module, targets in graph.items():
+        if (folder := ".".join(module.split(".")[:depth])) in folders:
+            merged[folder] |= {".".join(target.split(".")[:depth]) for target in targets} & folders - {folder}
+    return merged
 
 
 @cache

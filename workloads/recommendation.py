@@ -15,7 +15,7 @@ from workloads.hosting import Cooldown, ScheduledMinimum
 from workloads.objective import LatencyObjective, Percentile, ThroughputObjective
 
 CapacityBasis = Literal["open-loop", "estimate", "closed-loop"]
-"""How a capacity was measured: by an open-loop search, by the estimate from closed-loop records, or as the closed-loop
+"""How a capacity was measured: by an open-loop search, by the estimate from closed-loop periods, or as the closed-loop
 rate itself, which is often too high for callers who do not wait for answers."""
 
 

@@ -33,13 +33,12 @@ from benchmarks.plain_triton import http_triton, processor_s
 from inference_recommender.load_generator.load_plan import LoadPlan, Phase, StoppingConditions, TrafficPattern
 from inference_recommender.payloads import payload_archive
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from workloads import ROOT
+from workloads import ROOT, NoVerdict
 
 CONCURRENCY = (1, 2, 4, 8, 16)
 SETTLE_S = 1.0
 """From the first answers to the window."""
-START_TIMEOUT_S = 30.0
-END_TIMEOUT_S = 15.0
+START_TIMEOUT_S, END_TIMEOUT_S = 30.0, 15.0
 
 MODEL = """
 import numpy as np
@@ -62,11 +61,12 @@ response_cache { enable: true }
 
 
 class Figures(NamedTuple):
+    """A latency is None where the tool did not end, so that it has no report."""
+
     requests_per_second: float
     cpu_us_per_request: float
     p50_ms: float | None
     p99_ms: float | None
-    """None where the tool did not end, so that it has no report."""
 
 
 PEERS = ROOT / "build" / "venv-generators" / "bin"
@@ -113,12 +113,9 @@ def _ours(url: str, concurrency: int, seconds: float, folder: Path) -> "subproce
         stopping_conditions=StoppingConditions(flat_invocations="Continue"),
     )
     plan.write_json(folder / "plan.json")
-    # Here it is meant to use its core to the full, so that its own verdict (4) is no failure.
-    program = (
-        "import sys; from inference_recommender.load_generator.__main__ import main; "
-        f"sys.exit(main([{str(folder / 'plan.json')!r}, '--out', {str(folder)!r}]) not in (0, 4))"
-    )
-    return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, cwd=ROOT)
+    command: list[str | Path] = [sys.executable, "-m", "inference_recommender.load_generator"]
+    command += [folder / "plan.json", "--out", folder]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=ROOT)
 
 
 def _our_latencies(folder: Path) -> tuple[float, float]:
@@ -158,7 +155,7 @@ def _locust(url: str, concurrency: int, seconds: float, folder: Path) -> "subpro
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=folder)
 
 
-def _listed_latencies(folder: Path) -> tuple[float, float]:
+def _locust_latencies(folder: Path) -> tuple[float, float]:
     return _p50_and_p99(json.loads((folder / "latencies.json").read_text("utf-8")))
 
 
@@ -172,41 +169,42 @@ TOOLS: dict[str, tuple[Start, Latencies]] = {
     OURS: (_ours, _our_latencies),
     PERF_ANALYZER: (_perf_analyzer, _perf_analyzer_latencies),
     ASYNC: (lambda *where: _perf_analyzer(*where, "--async"), _perf_analyzer_latencies),
-    "locust": (_locust, _listed_latencies),
+    "locust": (_locust, _locust_latencies),
 }
-
-
-def is_there(tool: str) -> bool:
-    program = PEERS / (PERF_ANALYZER if tool == ASYNC else tool)
-    there = tool == OURS or program.exists()
-    if not there:
-        print(f"Left out: {tool}. There is no {program}; see --help.", file=sys.stderr)
-    return there
 
 
 def main() -> int:
     options = harness.options(__doc__, rounds=(3, "runs of each tool"), seconds=(4, "of each window"))
-    tools = {name: tool for name, tool in TOOLS.items() if is_there(name)}
+    names = list(TOOLS) if PEERS.exists() else [OURS]
+    if len(names) == 1:
+        print(f"The other tools are left out, because there is no {PEERS}: see --help.", file=sys.stderr)
     with _null_triton() as url:
-        seen = {number: _rounds(tools, url, number, options.rounds, options.seconds) for number in CONCURRENCY}
+        seen = {number: _rounds(names, url, number, options.rounds, options.seconds) for number in CONCURRENCY}
+    return report(seen)
+
+
+def report(seen: dict[int, dict[str, list[Figures]]]) -> int:
     medians = {number: {tool: _median(of) for tool, of in by_tool.items()} for number, by_tool in seen.items()}
-    goals = list(_goals(seen))
-    _show(medians, goals)
-    figures = {n: {tool: row._asdict() for tool, row in of.items()} for n, of in medians.items()}
-    document = {"concurrency": figures, "goals": goals}
-    return harness.finish("generator", ["uvloop", "httptools"], document, goals)
+    print(f"{'at once':>7}  {'tool':14}{'requests/s':>11}{'p50 ms':>9}{'p99 ms':>9}{'CPU µs/request':>16}{'× ours':>8}")
+    for number, of in medians.items():
+        for tool, figures in of.items():
+            known = ("-" if ms is None else f"{ms:.3f}" for ms in (figures.p50_ms, figures.p99_ms))
+            latencies = "".join(f"{ms:>9}" for ms in known)
+            ratio = figures.cpu_us_per_request / of[OURS].cpu_us_per_request
+            cpu = f"{figures.cpu_us_per_request:>16.1f}{ratio:>8.2f}"
+            print(f"{number:>7}  {tool:14}{figures.requests_per_second:>11,.0f}{latencies}{cpu}")
+    document = {number: {tool: row._asdict() for tool, row in of.items()} for number, of in medians.items()}
+    return harness.finish("generator", ["uvloop", "httptools"], {"concurrency": document}, list(_goals(seen)))
 
 
-def _rounds(
-    tools: dict[str, tuple[Start, Latencies]], url: str, concurrency: int, rounds: int, seconds: float
-) -> dict[str, list[Figures]]:
+def _rounds(names: list[str], url: str, concurrency: int, rounds: int, seconds: float) -> dict[str, list[Figures]]:
     """Measures every tool in every round; in a round the tools run one after the other, each time in another order."""
-    seen: dict[str, list[Figures]] = {name: [] for name in tools}
+    seen: dict[str, list[Figures]] = {name: [] for name in names}
     for number in range(rounds):
-        first = number % len(tools)
-        for name in [*list(tools)[first:], *list(tools)[:first]]:
+        first = number % len(names)
+        for name in [*names[first:], *names[:first]]:
             print(f"… {name} at {concurrency}", file=sys.stderr, end=": ", flush=True)
-            figures = _measure(*tools[name], url, concurrency, seconds)
+            figures = _measure(*TOOLS[name], url, concurrency, seconds)
             print(f"{figures.requests_per_second:,.0f}/s, {figures.cpu_us_per_request:.1f} µs of CPU", file=sys.stderr)
             seen[name].append(figures)
     return seen
@@ -239,7 +237,8 @@ def _measure(start: Start, latencies: Latencies, url: str, concurrency: int, sec
 def _ends(process: "subprocess.Popen[bytes]") -> bool:
     """Returns whether the tool ends by itself. perf_analyzer sometimes does not, and then has no report."""
     try:
-        if status := process.wait(END_TIMEOUT_S):
+        status = process.wait(END_TIMEOUT_S)
+        if status not in (0, NoVerdict.exit_code):  # our generator is meant to use its core to the full, and says so
             raise RuntimeError(f"{process.args!r} ended with {status}")
     except subprocess.TimeoutExpired:
         print("(no report)", file=sys.stderr, end=" ", flush=True)
@@ -275,38 +274,23 @@ def _null_triton() -> Iterator[str]:
 def _goals(seen: dict[int, dict[str, list[Figures]]]) -> Iterator[dict[str, Any]]:
     """Judges by the median over rounds of our figure over perf_analyzer's."""
     for concurrency, of in seen.items():
-        if PERF_ANALYZER not in of:
-            continue
         for key, goal, holds, bound in (
             ("cpu_us_per_request", "CPU per request ≤ 0.25 × perf_analyzer's", operator.le, 0.25),
             ("p99_ms", "p99 ≤ perf_analyzer's", operator.le, 1.0),
             ("requests_per_second", "requests a second ≥ perf_analyzer's", operator.ge, 1.0),
         ):
-            if (got := _ratio(of, key)) is not None:
-                yield {"goal": f"{goal} at {concurrency}", "got": round(got, 3), "met": holds(got, bound)}
+            if (ratio := _ratio(of, key)) is not None:
+                yield {"goal": f"{goal} at {concurrency}", "got": round(ratio, 3), "met": holds(ratio, bound)}
 
 
 def _ratio(of: dict[str, list[Figures]], key: str) -> float | None:
     """Returns our ratio to perf_analyzer in rounds where it has the figure, or else to its --async."""
     for peer in (PERF_ANALYZER, ASYNC):
-        pairs = [(getattr(ours, key), getattr(theirs, key)) for ours, theirs in zip(of[OURS], of[peer], strict=True)]
-        if ratios := [ours / theirs for ours, theirs in pairs if theirs is not None]:
-            return statistics.median(ratios)
+        pairs = zip(of[OURS], of.get(peer, ()), strict=False)
+        figures = [(getattr(ours, key), getattr(theirs, key)) for ours, theirs in pairs]
+        if ratios := [ours / theirs for ours, theirs in figures if theirs is not None]:
+            return float(statistics.median(ratios))
     return None
-
-
-def _show(medians: dict[int, dict[str, Figures]], goals: list[dict[str, Any]]) -> None:
-    print(f"{'at once':>7}  {'tool':14}{'requests/s':>11}{'p50 ms':>9}{'p99 ms':>9}{'CPU µs/request':>16}{'× ours':>8}")
-    for concurrency, of in medians.items():
-        for tool, figures in of.items():
-            ratio = figures.cpu_us_per_request / of[OURS].cpu_us_per_request
-            times = f"{_ms(figures.p50_ms)}{_ms(figures.p99_ms)}{figures.cpu_us_per_request:>16.1f}{ratio:>8.2f}"
-            print(f"{concurrency:>7}  {tool:14}{figures.requests_per_second:>11,.0f}{times}")
-    print(*harness.goal_lines(goals), sep="\n")
-
-
-def _ms(value: float | None) -> str:
-    return f"{'-' if value is None else f'{value:.3f}':>9}"
 
 
 if __name__ == "__main__":

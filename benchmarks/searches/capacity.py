@@ -12,7 +12,7 @@ makes requests late: batches, rare stalls, two workers that slow each other down
 
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,23 +42,14 @@ WARM_UP_S = 60.0
 TWO = Service(workers=2, max_batch=4, fixed_ms=3.0, per_unit_ms=1.0, contention=0.3, jitter=0.2)
 
 
-class Case(NamedTuple):
-    service: Service
-    limit_ms: float
-
-    @property
-    def truth(self) -> float:
-        true_capacity = mm1_capacity_per_minute if self.service is MM1 else true_capacity_per_minute
-        return true_capacity(self.service, 99, self.limit_ms)
-
-
 CASES = {
-    "batches": Case(BATCHING, 50),
-    "stalls": Case(COLD, 80),
-    "workers": Case(TWO, 40),
-    "mm1": Case(MM1, 50),
-    "noisy": Case(NOISY, 50),
+    "batches": (BATCHING, 50.0),
+    "stalls": (COLD, 80.0),
+    "workers": (TWO, 40.0),
+    "mm1": (MM1, 50.0),
+    "noisy": (NOISY, 50.0),
 }
+"""Each service with its limit in milliseconds."""
 
 
 class Searched(NamedTuple):
@@ -71,18 +62,18 @@ class Searched(NamedTuple):
     seconds: float
 
 
-def ours(case: Case, truth: float, seed: int, resolution: float = RESOLUTION) -> Searched:
-    simulated = SimulatedService(case.service, seed)
-    limit = Limit(percentile=99, latency_ms=case.limit_ms)
+def ours(service: Service, limit_ms: float, truth: float, seed: int, resolution: float = RESOLUTION) -> Searched:
+    simulated = SimulatedService(service, seed)
+    limit = Limit(percentile=99, latency_ms=limit_ms)
     search = Search(send=simulated.probe, limit=limit, start=START, resolution=resolution)
-    found = search.run()
+    result = search.run()
     rate = None if search.rate_at_limit is None else search.rate_at_limit.rate / truth
-    interval = found.interval and (found.interval[0] / truth, found.interval[1] / truth)
+    interval = result.interval and (result.interval[0] / truth, result.interval[1] / truth)
     return Searched(rate, interval, search.count, simulated.requests, search.spent_s)
 
 
-def bisection(case: Case, truth: float, seed: int) -> Searched:
-    simulated = SimulatedService(case.service, seed)
+def bisection(service: Service, limit_ms: float, truth: float, seed: int) -> Searched:
+    simulated = SimulatedService(service, seed)
     simulated.open_loop(START, WARM_UP_S)
     before, began = simulated.requests, simulated.now_s
     probes = 0
@@ -91,7 +82,7 @@ def bisection(case: Case, truth: float, seed: int) -> Searched:
         nonlocal probes
         probes += 1
         latencies = simulated.open_loop(rate, PER_PROBE / rate * 60).latencies_ms
-        return float(np.percentile(latencies, 99)) <= case.limit_ms
+        return float(np.percentile(latencies, 99)) <= limit_ms
 
     low, high = 0.0, START
     while keeps(high):
@@ -102,7 +93,11 @@ def bisection(case: Case, truth: float, seed: int) -> Searched:
     return Searched(low / truth, None, probes, simulated.requests - before, simulated.now_s - began)
 
 
-SEARCHES = {"ours": ours, "quick": partial(ours, resolution=QUICK), "doubling and bisection": bisection}
+SEARCHES: dict[str, Callable[[Service, float, float, int], Searched]] = {
+    "ours": ours,
+    "quick": partial(ours, resolution=QUICK),
+    "doubling and bisection": bisection,
+}
 
 
 def summary(searches: Sequence[Searched]) -> dict[str, Any]:
@@ -112,10 +107,9 @@ def summary(searches: Sequence[Searched]) -> dict[str, Any]:
         "within_5_percent": sum(abs(rate - 1) <= RIGHT for rate in rates) / len(searches),
         "interval_holds_truth": sum(low <= 1 <= high for low, high in intervals) / len(searches) if intervals else None,
         "rate_over_truth": statistics.median(rates),
-        **{
-            name: statistics.median(getattr(each, name) for each in searches)
-            for name in ("probes", "requests", "seconds")
-        },
+        "probes": statistics.median(search.probes for search in searches),
+        "requests": statistics.median(search.requests for search in searches),
+        "seconds": statistics.median(search.seconds for search in searches),
     }
 
 
@@ -134,17 +128,16 @@ def main() -> int:
     print(f"{'':32}{'±5 %':>6}{'holds':>7}{'rate':>7}{'probes':>8}{'requests':>10}{'s':>7}")
     cases = {name: _case(name, seeds) for name in CASES}
     reached = [goal for name, case in cases.items() for goal in goals(name, case)]
-    print(*harness.goal_lines(reached), sep="\n")
-    document = {"seeds": seeds, "services": cases, "goals": reached}
-    return harness.finish("searches/capacity", ["numpy", "scipy"], document, reached)
+    return harness.finish("searches/capacity", ["numpy", "scipy"], {"seeds": seeds, "services": cases}, reached)
 
 
 def _case(name: str, seeds: int) -> dict[str, Any]:
-    case = CASES[name]
-    truth = case.truth
-    of: dict[str, Any] = {"true_invocations_per_minute": truth, "limit_ms": case.limit_ms}
+    service, limit_ms = CASES[name]
+    true_capacity = mm1_capacity_per_minute if service is MM1 else true_capacity_per_minute
+    truth = true_capacity(service, 99, limit_ms)
+    of: dict[str, Any] = {"true_invocations_per_minute": truth, "limit_ms": limit_ms}
     for title, search in SEARCHES.items():
-        of[title] = s = summary([search(case, truth, FIRST_SEED + seed) for seed in range(seeds)])
+        of[title] = s = summary([search(service, limit_ms, truth, FIRST_SEED + seed) for seed in range(seeds)])
         holds = "-" if s["interval_holds_truth"] is None else f"{s['interval_holds_truth']:.2f}"
         print(
             f"{name:9}{title:23}{s['within_5_percent']:6.2f}{holds:>7}{s['rate_over_truth']:7.3f}{s['probes']:8g}"

@@ -40,8 +40,7 @@ def main() -> int:
             intervals = [one.interval or (0.0, 0.0) for one in found]
             holds = np.mean([low <= truth <= high for low, high in intervals])
             held.append(holds)
-            low, high = np.percentile(ratios, [2.5, 97.5])
-            spread = f"{low:.2f} to {high:.2f}"
+            spread = "{:.2f} to {:.2f}".format(*np.percentile(ratios, [2.5, 97.5]))
             print(f"{name + words:<26} {truth:10,.0f} {np.median(ratios):6.2f} {spread:>14} {holds:6.2f}", flush=True)
     return int(min(held) < HOLDS)
 

@@ -2,7 +2,7 @@
 
 Runs `run spellcheck --job advanced --traffic quick` against one local account: half of the runs without other work,
 half beside a process that computes for random times. Prints each run's recommended rate and, for each half, the
-median and the largest differences.
+goals.
 
 Goals: in each half at least four of five rates within ±15 % of the half's median, and no two differ by more than
 1.5 times. Exits with 1 if a goal is missed.
@@ -10,17 +10,16 @@ Goals: in each half at least four of five rates within ±15 % of the half's medi
 
 import json
 import os
-import random
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from benchmarks import harness
@@ -29,8 +28,15 @@ from workloads import ROOT
 
 NEAR, APART = 0.15, 1.5
 NEAR_SHARE = 0.8
-ON_S, OFF_S = (0.5, 8.0), (0.5, 8.0)
-"""The busy process runs and pauses for times drawn from these ranges."""
+OTHER_WORK = """
+import random, time
+draw = random.Random(0)
+while True:
+    end = time.monotonic() + draw.uniform(0.5, 8.0)
+    while time.monotonic() < end:
+        pass
+    time.sleep(draw.uniform(0.5, 8.0))
+"""
 DEPLOY = (
     ("python", "-m", "model_build", "build", "spellcheck", "--target", "cpu"),
     ("cdk", "bootstrap", "--ci", "-c", "recommendation=ignore"),
@@ -51,7 +57,9 @@ def main() -> int:
         quiet = [_rate(environment, Path(folder), "quiet", number) for number in range(half)]
         with _other_work():
             busy = [_rate(environment, Path(folder), "other work", number) for number in range(half)]
-    return int(not all([_summary("quiet", quiet), _summary("other work", busy)]))
+    document = {"quiet": quiet, "other work": busy}
+    judged = [goal for group, rates in document.items() for goal in goals(group, rates)]
+    return harness.finish("searches/repeatability", (), document, judged)
 
 
 @contextmanager
@@ -82,42 +90,24 @@ def _rate(environment: Mapping[str, str], folder: Path, group: str, number: int)
     return rate
 
 
-def _summary(group: str, rates: list[float | None]) -> bool:
-    """Prints how far the rates differ, and returns whether the goals are met. Runs without a verdict are no rates."""
+def goals(group: str, rates: list[float | None]) -> list[dict[str, Any]]:
+    """Judges how far the rates of a half differ. Runs without a verdict are no rates."""
     known = [rate for rate in rates if rate is not None]
-    if not known:
-        print(f"{group}: no run came to a verdict")
-        return False
-    middle = median(known)
-    near = sum(abs(rate / middle - 1) <= NEAR for rate in known)
-    apart = max(known) / min(known)
-    print(
-        f"{group}: median {middle:,.0f} /min; {near} of {len(rates)} within ±{NEAR:.0%} of it (goal "
-        f"{NEAR_SHARE * len(rates):.0f}); highest over lowest {apart:.2f} (goal {APART})"
-    )
-    return near >= NEAR_SHARE * len(rates) and apart <= APART
+    near = sum(abs(rate / median(known) - 1) <= NEAR for rate in known) / len(rates)
+    apart = max(known) / min(known) if known else inf
+    return [
+        {"goal": f"{group}: share of runs within ±{NEAR:.0%} of the median", "got": near, "met": near >= NEAR_SHARE},
+        {"goal": f"{group}: highest over lowest at most {APART}", "got": apart, "met": apart <= APART},
+    ]
 
 
 @contextmanager
 def _other_work() -> Iterator[None]:
-    """Runs a process that keeps one core busy and pauses it at random."""
-    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    ended = threading.Event()
-
-    def pause() -> None:
-        draw = random.Random(0)
-        while not ended.wait(draw.uniform(*ON_S)):
-            busy.send_signal(signal.SIGSTOP)
-            ended.wait(draw.uniform(*OFF_S))
-            busy.send_signal(signal.SIGCONT)
-
-    thread = threading.Thread(target=pause, daemon=True)
-    thread.start()
+    """Runs a process that keeps one core busy and pauses at random."""
+    busy = subprocess.Popen([sys.executable, "-c", OTHER_WORK])
     try:
         yield
     finally:
-        ended.set()
-        thread.join()
         busy.kill()
         busy.wait()
 

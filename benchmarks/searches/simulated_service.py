@@ -12,13 +12,12 @@ batch takes
 - a service just started is `cold_factor` times slower, which decays exponentially with `cold_s`;
 - at one instant in `stall_every_s`, a Poisson process, all workers stop for `stall_ms`, exponential if `stalls_vary`.
 
-The capacity of `MM1`, an M/M/1 queue, under a limit L is mu + ln(1 - q) / L. Others come from
-`true_capacity_per_minute`, which counts late requests in long runs. All is seeded.
+The capacity of `MM1`, an M/M/1 queue, under a limit L is mu + ln(1 - q) / L. Long runs give the others. All is seeded.
 """
 
 from bisect import bisect_right, insort
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapreplace
 from math import exp, inf, log, sqrt
@@ -38,9 +37,7 @@ WARM_AFTER = 20
 FIRST_PHASE_S = 30.0
 """Seconds left out of a long run: an idle service's queue fills up in them."""
 TO_LOOK, CLOSE = 100_000, 1.02
-"""Requests of a short run, and how near the bisection by them gets."""
 AROUND = (0.955, 0.97, 0.985, 1.0, 1.01, 1.02, 1.03)
-"""Multiples of the rate at which long runs are made."""
 
 
 def BIMODAL(random: np.random.Generator, count: int) -> Floats:  # noqa: N802 - a constant that is a function
@@ -49,10 +46,6 @@ def BIMODAL(random: np.random.Generator, count: int) -> Floats:  # noqa: N802 - 
 
 def EXPONENTIAL(random: np.random.Generator, count: int) -> Floats:  # noqa: N802
     return random.exponential(1.0, count)
-
-
-def ALIKE(random: np.random.Generator, count: int) -> Floats:  # noqa: N802
-    return np.ones(count)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,7 +124,9 @@ class SimulatedService:
 
     def open_loop(self, rate_per_minute: float, duration_s: float) -> Requests:
         """Sends Poisson arrivals for `duration_s`; all of them are answered, the last ones after its end."""
-        return self.scheduled(poisson(self._random, rate_per_minute, duration_s), duration_s)
+        sent: Floats = self._random.uniform(0, duration_s, self._random.poisson(rate_per_minute / 60 * duration_s))
+        sent.sort()
+        return self.scheduled(sent, duration_s)
 
     def scheduled(self, sent_s: Floats, duration_s: float) -> Requests:
         """Sends requests at the times given, in ascending order; the next run begins after `duration_s` or later."""
@@ -163,7 +158,7 @@ class SimulatedService:
         `arrived` ascends. With `think_s`, each answer adds an arrival that many seconds later.
         """
         service, stalls, most = self.service, self._stalls, self.service.max_batch
-        plain = not service.queue_delay_ms
+        delay_s = service.queue_delay_ms / 1000
         noisy, drifting = bool(service.jitter or service.slow_share), bool(service.drift)
         free = [0.0] * service.workers
         work: list[float] = [0.0]
@@ -172,12 +167,12 @@ class SimulatedService:
         first = 0
         while first < len(arrived):
             start = arrived[first] if arrived[first] > free[0] else free[0]
+            if delay_s:
+                filled = arrived[first + most - 1] if first + most - 1 < len(arrived) else inf
+                start = max(start, min(arrived[first] + delay_s, filled))
             if start >= stalls.next_s:
                 start = stalls.after(start)
-            if plain:
-                last = bisect_right(arrived, start, first + 1, min(first + most, len(arrived)))
-            else:
-                start, last = self._batch(arrived, first, start)
+            last = bisect_right(arrived, start, first + 1, min(first + most, len(arrived)))
             if start > end:
                 break
             while len(work) <= last:
@@ -204,15 +199,6 @@ class SimulatedService:
             first = last
         self.requests += first
         return np.repeat(np.array(finished), np.array(sizes, dtype=np.intp))
-
-    def _batch(self, arrived: list[float], first: int, start: float) -> tuple[float, int]:
-        """Returns when the batch starts whose oldest request is `first`, and the request after its last."""
-        most, delay_s = self.service.max_batch, self.service.queue_delay_ms / 1000
-        filled = arrived[first + most - 1] if first + most - 1 < len(arrived) else inf
-        start = max(start, min(arrived[first] + delay_s, filled))
-        if start >= self._stalls.next_s:
-            start = self._stalls.after(start)
-        return start, bisect_right(arrived, start, first + 1, min(first + most, len(arrived)))
 
     def _next_noise(self) -> float:
         if not self._noise:
@@ -249,9 +235,7 @@ class Stalls:
     """The times in which no worker does anything; batches ask in order of their start."""
 
     def __init__(self, service: Service, random: np.random.Generator) -> None:
-        self._service = service
-        self._random = random
-        self._drawn_until_s = 0.0
+        self._times = self._draw(service, random)
         self._known = deque[tuple[float, float]]()
         """Beginning and end of stalls from the first that is not known to be over."""
         self.next_s = self._nth(0)[0]
@@ -266,34 +250,24 @@ class Stalls:
     def until_done(self, done: float) -> float:
         """Returns when a batch is done that has begun, and would be done at `done` without stalls."""
         place = 0
-        while True:
-            begins, ends = self._nth(place)
-            if begins >= done:
-                return done
-            done += ends - begins
+        while (stall := self._nth(place))[0] < done:
+            done += stall[1] - stall[0]
             place += 1
+        return done
 
     def _nth(self, place: int) -> tuple[float, float]:
         while place >= len(self._known):
-            self._draw()
+            self._known.append(next(self._times))
         return self._known[place]
 
-    def _draw(self) -> None:
-        service, random = self._service, self._random
-        if not service.stall_ms:
-            self._known.append((inf, inf))
-            return
-        begins = self._drawn_until_s + random.exponential(service.stall_every_s, DRAWN_AT_ONCE // 16).cumsum()
-        lasts = random.exponential(size=len(begins)) if service.stalls_vary else np.ones(len(begins))
-        self._known.extend(zip(begins.tolist(), (begins + service.stall_ms / 1000 * lasts).tolist(), strict=True))
-        self._drawn_until_s = float(begins[-1])
-
-
-def poisson(random: np.random.Generator, rate_per_minute: float, duration_s: float) -> Floats:
-    """Draws a Poisson process: a Poisson number of instants, each uniform in the time."""
-    sent: Floats = random.uniform(0, duration_s, random.poisson(rate_per_minute / 60 * duration_s))
-    sent.sort()
-    return sent
+    def _draw(self, service: Service, random: np.random.Generator) -> Iterator[tuple[float, float]]:
+        until_s = 0.0
+        while service.stall_ms:
+            begins = until_s + random.exponential(service.stall_every_s, DRAWN_AT_ONCE // 16).cumsum()
+            lasts = random.exponential(size=len(begins)) if service.stalls_vary else np.ones(len(begins))
+            yield from zip(begins.tolist(), (begins + service.stall_ms / 1000 * lasts).tolist(), strict=True)
+            until_s = float(begins[-1])
+        yield inf, inf
 
 
 def true_capacity_per_minute(
@@ -301,8 +275,9 @@ def true_capacity_per_minute(
 ) -> float:
     """Returns the rate at which the long run's percentile is the limit, of a warm service.
 
-    A bisection by short runs finds where to look. A parabola through the logarithms of the shares of late requests in
-    long runs, at `AROUND` times that rate and of `requests` in all, is then solved for the share allowed.
+    A bisection by runs of `TO_LOOK` requests finds a rate within `CLOSE`. A parabola through the logarithms of the
+    shares of late requests in long runs, at `AROUND` times that rate and of `requests` in all, is then solved for the
+    share allowed.
     """
     warm, allowed = replace(service, cold_factor=1.0), 1 - percentile / 100
 

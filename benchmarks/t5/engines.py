@@ -1,21 +1,17 @@
-"""The engines of latency.py. Each is made once from the checkpoint and serves turns in a process of its own.
+"""The engines of latency.py. Their groups are a shape and a device, such as "t5-small cpu"."""
 
-python benchmarks/t5/engines.py --make NAME FOLDER SHAPE DEVICE
-python benchmarks/t5/engines.py --serve NAME FOLDER DEVICE THREADS
-"""
-
-import contextlib
 import json
-import logging
+import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks import harness
+from benchmarks import harness, peers
 from benchmarks.harness import BASELINE
 
 SHAPES: dict[str, dict[str, int]] = {
@@ -24,21 +20,16 @@ SHAPES: dict[str, dict[str, int]] = {
 }
 VOCABULARY = 32128
 INPUT_TOKENS, OUTPUT_TOKENS = 9, 11
+CASE = "case.json"
 CANDIDATES = 512
 BATCH = 32
 SPECIAL = {"pad_token": 0, "eos_token": 1, "unk_token": 2}
-Device = Literal["cpu", "cuda"]
+OPTIMUM = "ORTModelForSeq2SeqLM"
+THREADS = int(os.environ.get("OMP_NUM_THREADS", 1))
+"""Threads of an engine's process."""
 TRITON = ", triton"
 """Suffix of an engine behind Triton."""
 LIMITS: dict[str, Any] = {"max_input_tokens": 64, "max_output_tokens": OUTPUT_TOKENS}
-CONFIG_PBTXT = """\
-name: "t5"
-backend: "python"
-max_batch_size: 1
-input [{ name: "TEXT" data_type: TYPE_STRING dims: [1] }]
-output [{ name: "CORRECTED" data_type: TYPE_STRING dims: [1] }]
-instance_group [{ count: 1 kind: KIND_CPU }]
-"""
 
 
 @dataclass(frozen=True)
@@ -46,43 +37,42 @@ class LoadedEngine:
     """`answer` returns the output tokens. `encode` runs the encoder, if it can be run by itself."""
 
     answer: Callable[[], list[int]]
-    encode: Callable[[], None] | None = None
+    encode: Callable[[], object] | None = None
+
+    def __call__(self, part: str) -> Any:
+        if part == "has encoder":
+            return self.encode is not None
+        if part == "encode" and self.encode:
+            self.encode()
+            return None
+        return self.answer()
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an engine finds its model, and how it runs."""
+    """Where an engine finds its model, and the device that it runs on."""
 
     name: str
     folder: Path
-    device: Device
-    threads: int
+    device: str
 
     @property
     def case(self) -> dict[str, Any]:
         """Source and output tokens, and the number of weights."""
-        return dict(json.loads((self.folder / "case.json").read_text("utf-8")))
+        return dict(json.loads((self.folder / "checkpoint" / CASE).read_text("utf-8")))
 
     @property
     def precision(self) -> str:
         return self.name.removesuffix(TRITON).split()[-1]
 
-    @property
-    def words(self) -> dict[str, int]:
-        """Token ids by word."""
-        return dict(json.loads((self.folder / "checkpoint/tokenizer.json").read_text("utf-8"))["model"]["vocab"])
 
-
-def make_checkpoint(folder: Path, shape: str) -> dict[str, Any]:
-    """Writes the checkpoint, and returns the source's tokens and what Hugging Face `generate` makes of them."""
-    folder.mkdir(parents=True)
-    harness.write_tokenizer(folder, VOCABULARY, SPECIAL, ends=True)
-    model = make_model(shape)
+def make_checkpoint(group: str, folder: Path) -> None:
+    """Writes the checkpoint, and as its case a source and what Hugging Face `generate` makes of it."""
+    peers.write_tokenizer(folder, VOCABULARY, SPECIAL, ends=True)
+    model = make_model(group.split()[0])
     model.save_pretrained(folder)
     source, output = _clearest(model)
-    encoder_weights, decoder_weights = _matrix_weights(model)
-    weights = {"encoder_weights": encoder_weights, "decoder_weights": decoder_weights}
-    return {"source": source, "output": output, **weights}
+    (folder / CASE).write_text(json.dumps({"source": source, "output": output, **_matrix_weights(model)}))
 
 
 def make_model(shape: str) -> Any:
@@ -133,32 +123,18 @@ def _clearest(model: Any) -> tuple[list[int], list[int]]:
     return best[1], best[2]
 
 
-def _matrix_weights(model: Any) -> tuple[int, int]:
+def _matrix_weights(model: Any) -> dict[str, int]:
     """Counts the weights that the source and every output token are multiplied with; embeddings are looked up."""
     sizes = {name: w.numel() for name, w in model.named_parameters() if w.dim() == 2 and "relative" not in name}
     of_source = ("encoder.", "EncDecAttention.k", "EncDecAttention.v")
     source = sum(size for name, size in sizes.items() if any(part in name for part in of_source))
-    return source, sum(sizes.values()) - source  # The shared embedding is the head as well: read whole for each token.
+    # The shared embedding is the head as well: read whole for each token.
+    return {"encoder_weights": source, "decoder_weights": sum(sizes.values()) - source}
 
 
-def make(name: str, folder: Path, shape: str, device: Device) -> None:
-    """Makes the checkpoint, our compiled graphs or another project's model."""
-    logging.disable(logging.INFO)  # a line for each quantised node
-    made, checkpoint = folder / name, folder / "checkpoint"
-    if name == "checkpoint":
-        (folder / "case.json").write_text(json.dumps(make_checkpoint(checkpoint, shape)))
-        return
-    made.mkdir()
-    if name.startswith("ctranslate2"):
-        harness.convert_to_ctranslate2(name, checkpoint, made)
-    elif name.startswith("optimum"):
-        from optimum.onnxruntime import ORTModelForSeq2SeqLM
-
-        ORTModelForSeq2SeqLM.from_pretrained(checkpoint, export=True).save_pretrained(made)
-    elif device == "cuda":
-        _trace(checkpoint, made)
-    else:
-        _compile(checkpoint, made)
+def _make_ours(name: str, group: str, checkpoint: Path, made: Path) -> None:
+    """Makes the graphs of all precisions."""
+    (_trace if group.endswith("cuda") else _compile)(checkpoint, made)
 
 
 def _compile(checkpoint: Path, made: Path) -> None:
@@ -179,8 +155,7 @@ def _trace(checkpoint: Path, made: Path) -> None:
     from model_build.text2text import export
 
     for precision in ("fp32", "fp16"):
-        folder = made / precision
-        folder.mkdir()
+        (folder := made / precision).mkdir()
         model = export.load(checkpoint)
         export.export(model, folder, **LIMITS, static=True)
         if precision == "fp16":
@@ -193,39 +168,30 @@ def _hugging_face(place: Place) -> LoadedEngine:
     import torch
     from transformers import T5ForConditionalGeneration
 
-    torch.set_num_threads(place.threads)
+    torch.set_num_threads(THREADS)
     dtype = {"fp32": torch.float32, "fp16": torch.float16}[place.precision]
     model: Any = T5ForConditionalGeneration.from_pretrained(place.folder / "checkpoint", dtype=dtype)
     # On a GPU `generate` compiles its decoder for a static cache.
     options = {"cache_implementation": "static"} if "compiled" in place.name else {}
-    return _generate(model.to(place.device).eval(), place.case, options)
+    return _generating(model.to(place.device).eval(), place.case, **options)
 
 
 def _optimum(place: Place) -> LoadedEngine:
-    from optimum.onnxruntime import ORTModelForSeq2SeqLM
-
-    options = harness.onnx_options(place.threads)
-    model = ORTModelForSeq2SeqLM.from_pretrained(place.folder / place.name, session_options=options)
-    return _generate(model, place.case, {})
+    return _generating(peers.load_optimum(OPTIMUM, place.folder / place.name, THREADS), place.case)
 
 
-def _generate(model: Any, case: dict[str, Any], options: dict[str, Any]) -> LoadedEngine:
+def _generating(model: Any, case: dict[str, Any], **options: str) -> LoadedEngine:
     import torch
 
-    source = torch.tensor([case["source"]], device=model.device)
-    mask = torch.ones_like(source)
-    greedy = {"attention_mask": mask, "do_sample": False, "max_new_tokens": len(case["output"]), **options}
-
-    def answer() -> list[int]:
-        with torch.inference_mode():
-            return list(model.generate(input_ids=source, **greedy)[0, 1:].tolist())
+    rows, tokens = [case["source"]], len(case["output"])
+    source = torch.tensor(rows, device=model.device)
 
     def encode() -> None:
         with torch.inference_mode():
-            model.get_encoder()(input_ids=source, attention_mask=mask)
+            model.get_encoder()(input_ids=source, attention_mask=torch.ones_like(source))
             _wait_for(model.device.type)
 
-    return LoadedEngine(answer, encode)
+    return LoadedEngine(lambda: peers.generate(model, rows, max_new_tokens=tokens, **options)[0], encode)
 
 
 def _wait_for(device: str) -> None:
@@ -236,19 +202,9 @@ def _wait_for(device: str) -> None:
 
 
 def _ctranslate2(place: Place) -> LoadedEngine:
-    import ctranslate2
-
-    translator = ctranslate2.Translator(str(place.folder / place.name), device="cpu", intra_threads=place.threads)
-    words = place.words
-    by_token = {token: word for word, token in words.items()}
-    source = [[by_token[token] for token in place.case["source"]]]
-    longest = len(place.case["output"])
-
-    def answer() -> list[int]:
-        (result,) = translator.translate_batch(source, beam_size=1, max_decoding_length=longest)
-        return [words[word] for word in result.hypotheses[0]]
-
-    return LoadedEngine(answer)
+    translate = peers.load_ctranslate2(place.name, place.folder, THREADS)
+    rows, longest = [place.case["source"]], len(place.case["output"])
+    return LoadedEngine(lambda: translate(rows, beam_size=1, max_decoding_length=longest)[0])
 
 
 def _ours(place: Place) -> LoadedEngine:
@@ -280,47 +236,47 @@ def _triton(place: Place) -> LoadedEngine:
 
     repository = place.folder / f"triton-{place.precision}"
     _lay_out(repository, place)
-    words = place.words
-    by_token = {token: word for word, token in words.items()}
-    text = " ".join(by_token[token] for token in place.case["source"][:-1])
+    tokens = peers.vocabulary(place.folder)
+    words = {token: word for word, token in tokens.items()}
+    text = " ".join(words[token] for token in place.case["source"][:-1])
     tensor = {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [text]}
     body = json.dumps({"inputs": [tensor]}).encode()
     server = TritonServer.start(repository, default_model="t5", log_file=place.folder / f"{repository.name}.log")
-    STACK.enter_context(server)
 
     def answer() -> list[int]:
         reply = json.loads(server.invoke(body, {"Content-Type": "application/json"}).body)
-        return [words[word] for word in reply["outputs"][0]["data"][0].split()]
+        return [tokens[word] for word in reply["outputs"][0]["data"][0].split()]
 
     return LoadedEngine(answer)
 
 
 def _lay_out(repository: Path, place: Place) -> None:
-    """Lays out the serving code and graphs as the build does."""
-    import containers.text2text
+    from model_build.checkpoint import Checkpoint
+    from model_build.text2text.repository import triton_models
+    from model_build.triton.repository import contents, lay_out
+    from workloads import OnnxRuntimeTarget, Serving, TextToText
 
-    version = repository / "t5" / "1"
-    version.mkdir(parents=True)
-    compiled = place.folder / "compiled" / place.precision
-    for file in [*compiled.iterdir(), *Path(containers.text2text.__path__[0]).glob("*.py")]:
-        if file.name != "__init__.py" and file.is_file():
-            shutil.copyfile(file, version / file.name)
-    settings = _settings(place).to_parameters().items()
-    parameters = "".join(f'parameters {{ key: "{k}" value: {{ string_value: "{v}" }} }}\n' for k, v in settings)
-    (repository / "t5" / "config.pbtxt").write_text(CONFIG_PBTXT + parameters)
+    model = TextToText(task="text2text-generation", checkpoint="./checkpoint", **LIMITS)
+    target = OnnxRuntimeTarget(runtime="onnxruntime", threads=THREADS)
+    folder = place.folder / "checkpoint"
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    checkpoint = Checkpoint(folder=folder, encoder=folder, config=config, encoder_config={}, sha256="")
+    graphs = place.folder / "compiled" / place.precision
+    models = triton_models("t5", model, Serving(max_batch_size=1), target, checkpoint, {"text": "w3"}, graphs)
+    lay_out(repository, contents(models))
 
 
 def _settings(place: Place) -> Any:
     from containers.text2text.settings import Settings
 
-    return Settings(**LIMITS, decoder_start_token_id=0, eos_token_ids=(1,), pad_token_id=0, threads=place.threads)
+    return Settings(**LIMITS, decoder_start_token_id=0, eos_token_ids=(1,), pad_token_id=0, threads=THREADS)
 
 
 def _reading(place: Place) -> LoadedEngine:
     """Reads as much memory as an answer has to. No engine can be faster."""
     import torch
 
-    torch.set_num_threads(place.threads)
+    torch.set_num_threads(THREADS)
     case, bytes_each = place.case, {"fp32": 4, "fp16": 2, "int8": 1}[place.precision]
     encoder, decoder = (
         torch.ones(case[f"{part}_weights"] * bytes_each // 8, dtype=torch.int64, device=place.device)
@@ -334,7 +290,7 @@ def _reading(place: Place) -> LoadedEngine:
 
 
 EAGER = (BASELINE, "huggingface fp16", "huggingface compiled fp32", "huggingface compiled fp16")
-ENGINES: dict[Device, Mapping[str, Callable[[Place], LoadedEngine]]] = {
+ENGINES: dict[str, Mapping[str, Callable[[Place], LoadedEngine]]] = {
     "cpu": {
         BASELINE: _hugging_face,
         "optimum fp32": _optimum,
@@ -344,25 +300,13 @@ ENGINES: dict[Device, Mapping[str, Callable[[Place], LoadedEngine]]] = {
     },
     "cuda": {**dict.fromkeys(EAGER, _hugging_face), **dict.fromkeys(("ours fp32", "ours fp16"), _ours)},
 }
-STACK = contextlib.ExitStack()
+READING = dict.fromkeys(("reading fp32", "reading fp16", "reading int8"), _reading)
 
 
-def _serve(place: Place) -> harness.Answer:
-    loaded = (_reading if place.name.startswith("reading") else ENGINES[place.device][place.name])(place)
-
-    def answer(part: str) -> Any:
-        if part == "has encoder":
-            return loaded.encode is not None
-        return loaded.encode() if part == "encode" and loaded.encode else loaded.answer()
-
-    return answer
+def _load(engine: Callable[[Place], LoadedEngine], name: str, group: str, folder: Path) -> harness.Answer:
+    return engine(Place(name, folder, group.split()[1]))
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--make":
-        make(sys.argv[2], Path(sys.argv[3]), sys.argv[4], "cuda" if sys.argv[5] == "cuda" else "cpu")
-    else:
-        _, _, name, folder, device, threads = sys.argv
-        place = Place(name, Path(folder), "cuda" if device == "cuda" else "cpu", int(threads))
-        with STACK:
-            harness.answer_turns(lambda: _serve(place))
+    loads = {name: partial(_load, engine) for of in (*ENGINES.values(), READING) for name, engine in of.items()}
+    peers.dispatch(lambda: 2, loads, checkpoint=make_checkpoint, ours=_make_ours, optimum=OPTIMUM)

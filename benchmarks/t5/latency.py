@@ -28,6 +28,9 @@ from workloads.program import exit_code
 THREADS = os.cpu_count() or 1
 LIMITS = {"ours int8": 1.5, "ours fp16": 2.0}
 """At most this many times as long as reading the weights."""
+COLUMNS = {"encoder_ms": 12, "encoder_times": 7, "token_ms": 12, "token_times": 7, "ms": 12, "times": 7}
+COLUMNS["times_the_limit"] = 9
+"""Figures of the table with their widths."""
 GOALS = (
     ("ours int8", BASELINE, 8.0),
     ("ours int8", "ctranslate2 int8", 2.0),
@@ -67,12 +70,11 @@ def _compare(shape: str, names: list[str], options: argparse.Namespace) -> dict[
     program = Path(t5_engines.__file__)
     precisions = sorted({name.removesuffix(t5_engines.TRITON).split()[-1] for name in names})
     with tempfile.TemporaryDirectory(prefix="t5_latency_") as name:
-        folder = Path(name)
+        arguments = f"{shape} {options.device}", name
         for task in ("checkpoint", "compiled", *(each for each in names if harness.is_peer(each))):
-            harness.make(program, task, (name, shape, options.device), folder, THREADS)
-        case = json.loads((folder / "case.json").read_text("utf-8"))
+            harness.make(program, task, *arguments, threads=THREADS)
+        case = json.loads(Path(name, "checkpoint", t5_engines.CASE).read_text("utf-8"))
         readings = [f"reading {precision}" for precision in precisions]
-        arguments = (name, options.device, str(THREADS))
         with harness.started(program, [*names, *readings], *arguments, threads=THREADS) as engines:
             for engine in engines[: len(names)]:
                 if (tokens := engine.answer("answer")) != case["output"]:
@@ -80,12 +82,12 @@ def _compare(shape: str, names: list[str], options: argparse.Namespace) -> dict[
             whole = harness.in_turn(engines, "answer", options.rounds)
             parts = [engine for engine in engines if engine.name in names and engine.answer("has encoder")]
             encoding = harness.in_turn(parts, "encode", options.rounds)
-    result = summary(whole, encoding, case)
+    result = summary(shape, whole, encoding, case)
     print(table(shape, result), end="\n\n", flush=True)
     return result
 
 
-def summary(whole: Turns, encoding: Turns, case: dict[str, Any]) -> dict[str, Any]:
+def summary(shape: str, whole: Turns, encoding: Turns, case: dict[str, Any]) -> dict[str, Any]:
     """Returns each engine's figures and the goals. `whole` has the turns of `reading PRECISION` too."""
     tokens = len(case["output"])
     names = [name for name in whole if not name.startswith("reading")]
@@ -107,37 +109,32 @@ def summary(whole: Turns, encoding: Turns, case: dict[str, Any]) -> dict[str, An
     for row in rows.values():
         if "token_ms" in row:
             row["token_times"] = rows[BASELINE]["token_ms"] / row["token_ms"]
-    goals = harness.summary({name: whole[name] for name in names}, BASELINE, GOALS)["goals"]
-    return {"engines": rows, "goals": [*goals, *_limits(rows)]}
+    goals = harness.summary(shape, {name: whole[name] for name in names}, BASELINE, GOALS)["goals"]
+    return {"engines": rows, "goals": [*goals, *_limits(shape, rows)]}
 
 
-def _limits(rows: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _limits(shape: str, rows: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     goals = []
     for name, most in LIMITS.items():
         if name in rows:
             times = rows[name]["times_the_limit"]
-            goals.append({"goal": f"{name} ≤ {most} × the limit", "got": times, "met": times <= most})
+            goals.append({"goal": f"{shape}: {name} ≤ {most} × the limit", "got": times, "met": times <= most})
     for name, row in rows.items():
         if "added_ms" in row:
             most_ms, engine = 0.1 * row["inside_ms"] + 1, name.removesuffix(t5_engines.TRITON)
-            goal = f"Triton adds at most {most_ms:.2f} ms to {engine}"
+            goal = f"{shape}: Triton adds at most {most_ms:.2f} ms to {engine}"
             goals.append({"goal": goal, "got": row["added_ms"], "met": row["added_ms"] <= most_ms})
     return goals
 
 
 def table(shape: str, result: dict[str, Any]) -> str:
-    """Returns a line for each engine with its figures and speed-ups, then the goals."""
+    """Returns a line for each engine with its figures and speed-ups."""
     heads = "".join(f"{head:>12}{'×':>7}" for head in ("encoder", "a token", "end to end"))
     lines = [f"{shape:26}{heads}{'× limit':>9}"]
     for name, row in result["engines"].items():
-        cells = [("encoder_ms", 12), ("encoder_times", 7), ("token_ms", 12), ("token_times", 7), ("ms", 12)]
-        cells += [("times", 7), ("times_the_limit", 9)]
-        lines.append(f"{name:26}" + "".join(_cell(row.get(key), width) for key, width in cells))
-    return "\n".join([*lines, *harness.goal_lines(result["goals"])])
-
-
-def _cell(value: float | None, width: int) -> str:
-    return f"{'-' if value is None else f'{value:.2f}':>{width}}"
+        cells = [f"{row[key]:{width}.2f}" if key in row else f"{'-':>{width}}" for key, width in COLUMNS.items()]
+        lines.append(f"{name:26}" + "".join(cells))
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

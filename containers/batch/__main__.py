@@ -118,7 +118,11 @@ def _rows(chunks: Sequence[Chunk]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    arguments, parser = sys.argv[1:] if arguments is None else arguments, _parser()
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return 2
+    options = parser.parse_args(arguments)
     try:
         summary = run(options, os.environ)
         document = json.dumps(summary)

@@ -51,7 +51,7 @@ class SustainedLoad:
     interval: tuple[float, float] | None = None
     """95 % confidence interval of the rate; None where the run allows none."""
     warm_up_s: float | None = None
-    """Seconds of warm-up, excluded from all of the above; None where the load changed too soon to tell."""
+    """Seconds of warm-up, excluded from all of the above; None if the load changed too soon to show it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

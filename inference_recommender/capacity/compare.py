@@ -116,11 +116,11 @@ def _unfit(which: str, result: ComparedRun) -> Iterator[str]:
     if result.failure_reason:
         yield f"The {which}'s test of {name} failed: {result.failure_reason.rstrip('.')}. Measure it again."
     elif not result.invocations_per_minute:
-        yield f"The {which} has no capacity of {name}: measure it again, with traffic that it can bear."
+        yield f"The {which} has no capacity of {name}: measure it again with lighter traffic."
     elif result.interval is None or result.interval[0] <= 0:
         yield (
-            f"The {which} does not say how sure its capacity of {name} is: its traffic was too short, or no load "
-            "surely kept the limit. Measure it again with longer phases."
+            f"The {which}'s capacity of {name} has no interval: its traffic was too short, or no load clearly kept the "
+            "limit. Measure it again with longer phases."
         )
 
 

@@ -1,4 +1,4 @@
-"""Estimates the behaviour with open arrivals from closed-loop records: the flow-equivalent server. Pure.
+"""Estimates the behaviour with open arrivals from the periods of a closed-loop test: the flow-equivalent server. Pure.
 
 Users of a closed loop slow down with the service, callers in production do not. Chandy, Herzog and Woo (IBM Journal of
 Research and Development 19, 1975) replace a service by a queue whose rate of completions X(n) is the throughput of n
@@ -16,7 +16,7 @@ An arrival that finds n < N requests takes as long as a request beside n other u
 N - 1 are left: an exponential time of the rate λ · (1 / r - 1) with the tail's ratio r (distributional Little's law:
 Keilson and Servi, Operations Research Letters 7, 1988). For exponential services this is exact.
 
-The interval has the error of the records (bootstrap of the periods at each number of users) and of the model.
+The interval has the error of the periods (their bootstrap at each number of users) and of the model.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -163,7 +163,7 @@ class SettledPeriods:
         )
 
     def estimate(self, limit: Limit) -> Capacity:
-        """Estimates the capacity for open arrivals. The interval has the error of the records and `MODEL_ERROR`."""
+        """Estimates the capacity for open arrivals. The interval has the error of the periods and `MODEL_ERROR`."""
         assert limit.latency_ms is not None
         server = self.server()
         rate = server.highest_rate(limit)
@@ -204,11 +204,11 @@ def _bisected(low: float, high: float, is_low: Callable[[float], bool]) -> tuple
     return low, high
 
 
-def _end(rate: float, by_records: float, side: int) -> float:
-    """Returns an end of the interval, -1 the low one, with the model's error beside that of the records."""
-    if not (rate and by_records):
-        return by_records
-    return rate * exp(side * hypot(log(by_records / rate), MODEL_ERROR))
+def _end(rate: float, by_periods: float, side: int) -> float:
+    """Returns an end of the interval, -1 the low one, with the model's error beside that of the periods."""
+    if not (rate and by_periods):
+        return by_periods
+    return rate * exp(side * hypot(log(by_periods / rate), MODEL_ERROR))
 
 
 def settled_periods(series: Series, latencies: Mapping[str, Sequence[float | None]]) -> SettledPeriods | None:

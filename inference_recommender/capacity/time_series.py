@@ -87,7 +87,7 @@ class SeriesFindings:
     interval: tuple[float, float] | None
     """95 % confidence interval of the whole fleet's capacity; None if too few periods keep the limit."""
     warm_up_s: float | None
-    """Seconds; None where the first load did not last long enough to tell."""
+    """Seconds; None if the first load was too short to show it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,7 +98,7 @@ class Level:
     latency_ms: float
     within_limit: bool
     is_highest: bool
-    """Whether the test had no higher load: the service may bear more."""
+    """Whether the test had no higher load: the service may sustain more."""
 
 
 class _Periods(NamedTuple):

@@ -2,10 +2,11 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from workloads import ModelArtifact, UsageError, WorkloadFolder, load_workload
+from workloads import ModelArtifact, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.document import Document
 from workloads.files import from_here
 from workloads.folder import set_keys
@@ -50,8 +51,8 @@ def check_archives(run: Path, recorded: Mapping[str, str], artifacts: Mapping[st
 def deployed_workload(
     name: str, target: str | None, account: "SageMakerAccount | None", endpoint: str | None = None
 ) -> WorkloadFolder:
-    """Returns a workload on `target`, on its stack's target if `account` reports it, or on hosting.target. Raises
-    `UsageError` for an unknown target.
+    """Returns a workload on `target`; by default on its stack's target, by its output HostedTarget;
+    without a stack, on hosting.target. Raises `UsageError` for an unknown target.
     """
     folder = load_workload(name)
     if target is None and account is not None:
@@ -60,6 +61,16 @@ def deployed_workload(
         return folder
     folder.variant(target)
     return folder.hosted_on(target)
+
+
+def check_latency_objective(workload: Workload) -> None:
+    """Raises `UsageError` for a batch, whose objective is a throughput."""
+    _ = workload.latency_objective
+
+
+def run_name(workload: str, kind: str) -> str:
+    """Returns a name that begins with the workload's: the stack's role allows no other job."""
+    return f"{workload}-{kind}-{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}".replace("_", "-")
 
 
 def positive(text: str) -> float:

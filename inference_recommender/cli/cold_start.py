@@ -10,7 +10,7 @@ from rich.console import Console
 
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.measure.start_stages import GIVE_UP_S, Stages, cold_start, log_lines, stages, start_of
-from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
+from inference_recommender.measure.system import system_of_endpoint
 from inference_recommender.measure.temporary_endpoint import EndpointSpec, temporary_endpoint
 from inference_recommender.output import stdout_console, tell
 from inference_recommender.payloads import request_bodies
@@ -26,7 +26,9 @@ NOT_OF_A_NEW_ENDPOINT = ("InitialInstanceCount", "ManagedInstanceScaling")
 """Members of the deployed variant that an endpoint of one instance does not need."""
 
 
-def measure(options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console) -> int:
+def run_cold_start(
+    options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console
+) -> int:
     """Starts endpoints like the deployed one and adds the result to the recommendation. With --endpoint, reads the log
     of that endpoint's own start instead and writes nothing.
     """
@@ -93,7 +95,7 @@ def _started(
         for number_of_start in range(1, STARTS + 1):
             tell(stderr, f"Start {number_of_start} of {STARTS}: an endpoint of 1 × {variant['InstanceType']}")
             with temporary_endpoint(account, spec) as name:
-                system: SystemUnderTest = system_of_endpoint(account.endpoint_description(name), account.region)
+                system = system_of_endpoint(account.endpoint_description(name), account.region)
                 starts.append(start_of(account, system, bodies, objective.model_latency_ms))
     except KeyboardInterrupt:
         if not starts:

@@ -6,17 +6,26 @@ from pathlib import Path
 
 from rich.console import Console
 
-from inference_recommender.capacity.compare import ComparedRun, compare
+from inference_recommender.capacity.compare import ComparedRun, Difference, RunComparison, compare
 from inference_recommender.measurement import Measurement
 from inference_recommender.output import Commands, add_command, stdout_console
-from inference_recommender.report.comparison_report import comparison_report
-from inference_recommender.report.document import as_json
+from inference_recommender.report.document import Report, ReportVerdict, Value, as_json, objective_text, table
 from inference_recommender.report.text import show
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.verdict import sustained_rate
-from workloads import LatencyObjective, UsageError
+from workloads import LatencyObjective, UsageError, Workload
 
 EXIT_CODES = {"met": 0, "missed": 1, "unknown": 4}
+DIFFERENCES = (
+    ("configuration", "configuration", ""),
+    ("figure", "figure", ""),
+    ("baseline", "baseline", ",.1f"),
+    ("candidate", "candidate", ",.1f"),
+    ("change", "change", "+.1%"),
+    ("change_low", "95 % from", "+.1%"),
+    ("change_high", "to", "+.1%"),
+    ("is_regression", "regression", ""),
+)
 DESCRIPTION = """Compares two run folders of the same workload and traffic: capacity, and latency at equal load. Exit
 code 0: no regression was found; 1: a regression beyond the noise; 4: inconclusive, with the reason."""
 
@@ -42,7 +51,7 @@ def _compare(options: argparse.Namespace, stderr: Console) -> int:
     objective = workload.latency_objective
     before, after = ([result(each, objective) for each in run.measurements()] for run in (baseline, candidate))
     comparison = compare(before, after, objective)
-    report = comparison_report(str(baseline), str(candidate), workload, comparison)
+    report = _report(str(baseline), str(candidate), workload, comparison)
     if options.json:
         print(as_json(report))
     else:
@@ -58,7 +67,7 @@ def result(measured: Measurement, objective: LatencyObjective) -> ComparedRun:
     return ComparedRun(
         configuration=" ".join(part for part in (measured.variant, measured.instance_type, environment) if part),
         invocations_per_minute=sustained_rate(measured, objective),
-        interval=measured.max_invocations_interval,
+        interval=measured.closed_loop_invocations_interval,
         warm_up_s=measured.warm_up_s,
         series=measured.series,
         failure_reason=measured.failure_reason,
@@ -76,3 +85,57 @@ def _check_comparable(baseline: RunFolder, candidate: RunFolder) -> None:
                 f"{candidate}: its {what} is {other}, but that of the baseline {baseline} is {base}. Only runs of the "
                 f"same workload and traffic compare: measure the candidate with the baseline's {what}."
             )
+
+
+def _report(baseline: str, candidate: str, workload: Workload, comparison: RunComparison) -> Report:
+    """Returns the report of `candidate` against `baseline`, the names of two run folders."""
+    rows: list[tuple[Value, ...]] = [
+        (
+            each.configuration,
+            each.figure,
+            each.baseline,
+            each.candidate,
+            *(value - 1 for value in (each.ratio, each.low, each.high)),
+            each.is_regression,
+        )
+        for each in comparison.differences
+    ]
+    return Report(
+        kind="comparison",
+        name=f"{candidate} against {baseline}",
+        workload=workload.name,
+        description=workload.description,
+        objective=objective_text(workload.latency_objective),
+        verdict=_verdict(comparison),
+        decision=_decision(comparison),
+        cautions=(*comparison.unfit, *comparison.not_compared),
+        tables=(table("differences", "Differences", DIFFERENCES, rows),),
+        environment={"baseline": baseline, "candidate": candidate},
+    )
+
+
+def _verdict(comparison: RunComparison) -> ReportVerdict:
+    """Returns missed for a regression, even if the runs leave other figures open; unknown if they are inconclusive."""
+    if comparison.regressions:
+        return "missed"
+    return "unknown" if comparison.unfit else "met"
+
+
+def _decision(comparison: RunComparison) -> str:
+    """Returns what to do, in a sentence or two."""
+    match _verdict(comparison):
+        case "met":
+            return "No regression was found."
+        case "missed":
+            worse = "; ".join(_change(difference) for difference in comparison.regressions)
+            return (
+                f"Regression beyond the noise: {worse}. Do not release the candidate. Find the cause. If the loss is "
+                "intended, size the fleet again and use this run as the baseline."
+            )
+        case _:
+            return "Inconclusive: neither accept nor reject the candidate. Measure both again and compare."
+
+
+def _change(difference: Difference) -> str:
+    change = f"{difference.ratio - 1:+.1%} ({difference.low - 1:+.1%} to {difference.high - 1:+.1%})"
+    return f"{difference.configuration}: {difference.figure} {change}"

@@ -12,8 +12,8 @@ from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
 from inference_recommender.cli.arguments import DEFAULT_TRAFFIC
-from inference_recommender.cli.folder_report import write_experiment
-from inference_recommender.experiment.measure import ExperimentRun, measure
+from inference_recommender.cli.report import write_experiment
+from inference_recommender.experiment.measure import ExperimentRun, measure_cells
 from inference_recommender.experiment.plan import (
     Experiment,
     ExperimentAccess,
@@ -133,7 +133,7 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
 def _measure(run: ExperimentRun, stderr: Console) -> None:
     """Measures the remaining cells. If that ends early, writes a report and prints how to continue."""
     try:
-        measure(run)
+        measure_cells(run)
     except (KeyboardInterrupt, Interrupted, AwsUnavailable) as error:
         if run.folder.measured():
             write_experiment(run.folder)
@@ -151,8 +151,7 @@ def _measure(run: ExperimentRun, stderr: Console) -> None:
 def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolder]:
     if options.workload is None:
         raise UsageError("WORKLOAD: is missing. Name a workload, or an experiment to continue with --resume RUN.")
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    name = f"{options.workload}-experiment-{stamp}".replace("_", "-")
+    name = arguments.run_name(options.workload, "experiment")
     source = _source(options.workload, options.published)
     settings = arguments.table_with_settings(options.settings, "recommender", source.workload.recommender)
     source.workload = source.workload.model_copy(update={"recommender": settings})

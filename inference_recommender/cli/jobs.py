@@ -26,7 +26,7 @@ from workloads.instances import instance_shape
 JOBS = tuple((name, name, "") for name in ("job", "kind", "status", "created, UTC", "model"))
 TESTS = (
     ("test", "test", ""),
-    ("max_invocations_per_minute", "max inv/min per instance", ",.0f"),
+    ("closed_loop_invocations_per_minute", "closed-loop /min per instance", ",.0f"),
     ("model_latency_ms", "model latency, ms", ".4g"),
     ("cpu", "CPU %", ""),
     ("memory_percent", "memory %", ".0f"),
@@ -187,7 +187,7 @@ def _tests(tests: tuple[Measurement, ...], local_vcpus: int | None) -> Table:
     for test in tests:
         shape = instance_shape(test.instance_type)
         cpu = cpu_utilization(test.cpu_utilization_percent, local_vcpus or (shape.vcpus if shape else None)) or None
-        rate, memory = test.max_invocations_per_minute, test.memory_utilization_percent
+        rate, memory = test.closed_loop_invocations_per_minute, test.memory_utilization_percent
         rows.append((_name(test), rate, test.model_latency_ms, cpu, memory))
     return table("tests", "Tests", TESTS, rows)
 

@@ -12,7 +12,6 @@ from rich.console import Console
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.cli import arguments
-from inference_recommender.cli.run import run_name
 from inference_recommender.measure.percentile_interval import PercentileInterval
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.proving import PROOF, Load, Proving, late_in_words, milliseconds
@@ -96,7 +95,7 @@ def add(commands: Commands) -> None:
 
 def _prove(options: argparse.Namespace, stderr: Console) -> int:
     folder = load_workload(options.workload)
-    folder.workload.latency_objective  # noqa: B018 - raises for a batch
+    arguments.check_latency_objective(folder.workload)
     file = options.source or folder.recommendation_file
     recommendation, chosen = recommendation_to_prove(folder, file)
     folder = folder.measured_on(recommendation.target)
@@ -113,7 +112,7 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     check_endpoint_lifetime(system, longest_s, datetime.now(UTC))
     if system.archive_sha256 is None:
         warn(stderr, f"The archive that {system.name} serves is unknown, so the proof cannot check it.")
-    run_folder = RunFolder(options.runs / run_name(options.workload, "proof"))
+    run_folder = RunFolder(options.runs / arguments.run_name(options.workload, "proof"))
     proving = Proving(
         recommendation=recommendation,
         system=system,

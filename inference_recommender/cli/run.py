@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -12,16 +11,10 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
-from inference_recommender.cli.arguments import DEFAULT_TRAFFIC, add_settings, deployed_workload
+from inference_recommender.cli.arguments import DEFAULT_TRAFFIC, run_name
 from inference_recommender.measure.job import JobSource, candidates_of, payload_key
-from inference_recommender.measure.job_requests import (
-    SERVICE_DEFAULT,
-    JobPlan,
-    TestedModel,
-    plan_default_job,
-    plan_job,
-)
-from inference_recommender.measure.run import RunSubject, Searching, run
+from inference_recommender.measure.job_requests import SERVICE_DEFAULT, JobPlan, TestedModel, plan_default_job, plan_job
+from inference_recommender.measure.run import RunSubject, SearchMeasurement, run
 from inference_recommender.measure.system import UNKNOWN_TYPE, system_of_endpoint
 from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
 from inference_recommender.payload_lengths import known_lengths
@@ -36,18 +29,19 @@ from workloads.folder import with_settings
 NO_CANDIDATE = 1
 DESCRIPTION = """Measures a workload and sizes its fleet.
 
-With --job, SageMaker Inference Recommender makes the load. With --endpoint or --url, the load generator of this project
+With --job, SageMaker Inference Recommender sends the load. With --endpoint or --url, the load generator of this project
 does: phased traffic with --traffic NAME, otherwise an open-loop search of the capacity. The default is an advanced job,
 or an open-loop search of the stack's endpoint on instance types that a job cannot test. Account settings such as role,
 subnets and tags are in [recommender] of workload.toml."""
 
 
 Generator = Callable[[argparse.Namespace, SageMakerAccount, WorkloadFolder, Console], int]
-"""Runs one of the ways that need the load generator: `run_generator.measure` or `cold_start.measure`."""
-SearchOf = Callable[[SageMakerAccount], Searching]
+"""Runs one of the ways that need the load generator: `run_generator` or `run_cold_start`."""
+MakeSearch = Callable[[SageMakerAccount], SearchMeasurement]
+"""Returns the search of a job's candidates, which needs the load generator."""
 
 
-def add(commands: Commands, *, searching: SearchOf, generator: Generator, cold_start: Generator) -> None:
+def add(commands: Commands, *, make_search: MakeSearch, generator: Generator, cold_start: Generator) -> None:
     """`__main__` imports the three parts, which need the load generator, when they are called."""
     parser = add_command(
         commands,
@@ -88,37 +82,37 @@ def add(commands: Commands, *, searching: SearchOf, generator: Generator, cold_s
     source.add_argument(
         "--max-duration-s", type=arguments.positive, metavar="S", help="time of an open-loop search; default: 270"
     )
-    add_settings(parser)
+    arguments.add_settings(parser)
     parser.add_argument("--name", metavar="NAME", help="of job and run folder; default: workload, traffic and time")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue the run of an interrupted job")
     parser.add_argument("--dry-run", action="store_true", help="print the requests as JSON and send nothing")
     parser.add_argument("--json", action="store_true", help="print the recommendation as one JSON document")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="folder for run folders")
-    parser.set_defaults(command=partial(_run, searching, generator, cold_start))
+    parser.set_defaults(command=partial(_run, make_search, generator, cold_start))
 
 
 def _run(
-    searching: SearchOf, generator: Generator, cold_start: Generator, options: argparse.Namespace, stderr: Console
+    make_search: MakeSearch, generator: Generator, cold_start: Generator, options: argparse.Namespace, stderr: Console
 ) -> int:
-    _check(options)
+    _check_options(options)
     account = SageMakerAccount()
     if options.resume:
-        return _resume(options, account, searching(account), stderr)
+        return _resume(options, account, make_search(account), stderr)
     # A named model needs no stack: a release's role may not read it.
     named = with_settings(load_workload(options.workload), options.settings).workload.recommender.model
     known = None if options.url or named else account
     folder = with_settings(
-        deployed_workload(options.workload, options.target, known, options.endpoint), options.settings
+        arguments.deployed_workload(options.workload, options.target, known, options.endpoint), options.settings
     )
-    folder.workload.latency_objective  # noqa: B018 - raises for a batch
+    arguments.check_latency_objective(folder.workload)
     if options.cold_start:
         return cold_start(options, account, folder, stderr)
     if options.job or not (options.url or options.endpoint or _cannot_run_a_job(folder, account, stderr)):
-        return _run_job(options, account, folder, searching(account), stderr)
+        return _run_job(options, account, folder, make_search(account), stderr)
     return generator(options, account, folder, stderr)
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check_options(options: argparse.Namespace) -> None:
     """Raises `UsageError` for options that do not belong together."""
     generator = options.url or (options.endpoint and not options.job)
     for wrong, problem in (
@@ -149,7 +143,7 @@ def _run_job(
     options: argparse.Namespace,
     account: SageMakerAccount,
     folder: WorkloadFolder,
-    searching: Searching,
+    search: SearchMeasurement,
     stderr: Console,
 ) -> int:
     plan = (_default if options.job == "default" else _advanced)(options, account, folder, stderr)
@@ -165,19 +159,17 @@ def _run_job(
     run_folder = RunFolder(options.runs / plan.job_name)
     source = JobSource(plan=plan, account=account)
     with JobProgress(stderr) as progress:
-        recommendation = run(
-            source, run_folder, progress, subject=subject, searching=searching, search_all=options.search
-        )
+        recommendation = run(source, run_folder, progress, subject=subject, search=search, search_all=options.search)
     return show_and_write(recommendation, folder, run_folder, options, stderr)
 
 
-def _resume(options: argparse.Namespace, account: SageMakerAccount, searching: Searching, stderr: Console) -> int:
+def _resume(options: argparse.Namespace, account: SageMakerAccount, search: SearchMeasurement, stderr: Console) -> int:
     run_folder = RunFolder(options.resume)
     run_folder.jobs()
     folder = load_workload(run_folder.workload().name)
     source = JobSource(plan=None, account=account)
     with JobProgress(stderr) as progress:
-        recommendation = run(source, run_folder, progress, searching=searching, search_all=options.search)
+        recommendation = run(source, run_folder, progress, search=search, search_all=options.search)
     return show_and_write(recommendation, folder, run_folder, options, stderr)
 
 
@@ -185,10 +177,11 @@ def _default(
     options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console
 ) -> JobPlan:
     tested = _tested(options, account, folder, stderr)
-    deployed = None
+    existing_endpoint = None
     if options.endpoint and not options.dry_run:
-        deployed = system_of_endpoint(account.endpoint_description(options.endpoint), account.region)
-    return plan_default_job(folder.workload, tested, options.name or run_name(options.workload, "default"), deployed)
+        existing_endpoint = system_of_endpoint(account.endpoint_description(options.endpoint), account.region)
+    name = options.name or run_name(options.workload, "default")
+    return plan_default_job(folder.workload, tested, name, existing_endpoint)
 
 
 def _advanced(
@@ -265,8 +258,3 @@ def show_and_write(
     recommendation.write_json(folder.recommendation_file)
     tell(stderr, f"Written: {from_here(folder.recommendation_file)}. The next `cdk deploy` uses it.")
     return 0
-
-
-def run_name(workload: str, traffic: str) -> str:
-    """Returns a name that begins with the workload's: the stack's role allows no other job."""
-    return f"{workload}-{traffic}-{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}".replace("_", "-")

@@ -10,7 +10,8 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.processing_jobs import ProcessingJob
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli.run import run_name, run_subject, show_and_write
+from inference_recommender.cli.arguments import run_name
+from inference_recommender.cli.run import run_subject, show_and_write
 from inference_recommender.measure.generator_fleet import FleetDrive, plan_fleet
 from inference_recommender.measure.load_test import LoadTest
 from inference_recommender.measure.open_loop import DURATION_S, OPEN_LOOP, OpenLoopSearch, search_system
@@ -22,7 +23,9 @@ from inference_recommender.run_folder import PAYLOADS, RunFolder
 from workloads import ROOT, UsageError, Workload, WorkloadFolder, images, load_artifact
 
 
-def measure(options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console) -> int:
+def run_generator(
+    options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console
+) -> int:
     """Runs phased traffic with --traffic, otherwise an open-loop search."""
     system = _system(options, account, folder)
     traffic = options.traffic or OPEN_LOOP
@@ -34,7 +37,7 @@ def measure(options: argparse.Namespace, account: SageMakerAccount, folder: Work
         return 0
     subject = run_subject(options, folder, traffic, stderr)
     source: LoadTest | OpenLoopSearch = OpenLoopSearch(system=system, longest_s=options.max_duration_s or DURATION_S)
-    searching: Callable[..., Measurement] | None = None
+    search: Callable[..., Measurement] | None = None
     with JobProgress(stderr) as progress:
         if options.traffic:
             test = _load_test(options, folder, system)
@@ -42,11 +45,9 @@ def measure(options: argparse.Namespace, account: SageMakerAccount, folder: Work
                 generators = f"{job.instances} × {job.instance_type}"
                 test = replace(test, drive=FleetDrive(job, account, ROOT, progress), generators=generators)
             else:
-                searching = search_system(system, test.traffic.duration_s)
+                search = search_system(system, test.traffic.duration_s)
             source = test
-        recommendation = run(
-            source, run_folder, progress, subject=subject, searching=searching, search_all=options.search
-        )
+        recommendation = run(source, run_folder, progress, subject=subject, search=search, search_all=options.search)
     return show_and_write(recommendation, folder, run_folder, options, stderr)
 
 

@@ -131,11 +131,11 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     found = _searched(case, service.policy, seeds, workload, stderr) if options.optimise else None
     results = _results(case, service, policy, seeds, found, stderr)
     done = CompletedSimulation(case=case, service=service, workload=workload, results=results, search=found)
-    run, now = _new_folder(options.runs, workload), datetime.now(UTC)
+    run = _new_folder(options.runs, workload)
     run.keep_workload(workload)
     if options.trace.startswith(CLOUDWATCH):
         run.keep_text("trace.csv", trace_csv(traffic.load(0)))
-    simulation = simulation_document(run.path.name, done, read_inputs(run.path), now)
+    simulation = simulation_document(run.path.name, done, read_inputs(run.path), datetime.now(UTC))
     simulation.write_json(run.path / SIMULATION)
     if options.json:
         print(simulation.model_dump_json(indent=2))
@@ -193,8 +193,7 @@ def _results(
 
 
 def _new_folder(runs: Path, workload: Workload) -> RunFolder:
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    name = f"{workload.name}-simulation-{stamp}".replace("_", "-")
+    name = arguments.run_name(workload.name, "simulation")
     paths = (runs / (f"{name}-{number}" if number > 1 else name) for number in count(1))
     return RunFolder(next(path for path in paths if not path.exists()))
 

@@ -17,8 +17,8 @@ from inference_recommender.report.size_report import batch_report, catalogue_rep
 from inference_recommender.report.text import show
 from inference_recommender.sizing import prices
 from inference_recommender.sizing.batch import Throughput, holds_throughput, read_throughput, size_batch
-from inference_recommender.sizing.decision import Evidence, cheapest, size_candidates
-from inference_recommender.sizing.evidence import read_evidence
+from inference_recommender.sizing.decision import cheapest
+from inference_recommender.sizing.evidence import Evidence, read_evidence
 from inference_recommender.sizing.fleet import Demand
 from inference_recommender.sizing.prices import Catalogue
 from workloads import (
@@ -144,7 +144,7 @@ def _size_fleet(options: argparse.Namespace, evidence: Evidence, stderr: Console
         workload = load_workload(options.workload).measured_on(target).workload
     demand = _demand(options, workload)
     sizing = arguments.table_with_settings(options.settings, "sizing", workload.sizing if workload else Sizing())
-    candidates = size_candidates(evidence, demand, sizing, options.region)
+    candidates = evidence.candidates(demand, sizing, options.region)
     chosen = cheapest(candidates)
     if options.json:
         for caution in evidence.cautions:

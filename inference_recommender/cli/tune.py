@@ -142,7 +142,7 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, Tun
         raise UsageError("WORKLOAD: missing. Name the workload to tune, or a search to go on with --resume RUN.")
     source = load_workload(options.workload)
     workload = source.workload
-    workload.latency_objective  # noqa: B018 - raises for a batch, which has no latency objective
+    arguments.check_latency_objective(workload)
     tune = arguments.table_with_settings(options.settings, "tune", workload.tune)
     if not tune.targets:
         tune = tune.model_copy(update={"targets": default_targets(workload, gpu=Path("/dev/nvidia0").exists())})
@@ -161,8 +161,8 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, Tun
         instance_type=options.instance_type,
         longest_s=tune.max_duration_s,
     )
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    return source, TuneFolder((options.runs or ROOT / "runs") / f"{workload.name}-tune-{stamp}"), plan
+    path = (options.runs or ROOT / "runs") / arguments.run_name(workload.name, "tune")
+    return source, TuneFolder(path), plan
 
 
 def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, TunePlan]:

@@ -26,8 +26,7 @@ from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.measure.job import JobFailed, JobSource
 from inference_recommender.measure.job_service import Sleep
 from inference_recommender.measure.load_test import LoadTest
-from inference_recommender.measure.run import RunSubject
-from inference_recommender.measure.run import measure as measure_by
+from inference_recommender.measure.run import RunSubject, begin_and_measure
 from inference_recommender.measure.system import system_of_endpoint
 from inference_recommender.measure.temporary_endpoint import VARIANT, EndpointSpec, temporary_endpoint
 from inference_recommender.measurement import Measurement, results
@@ -71,7 +70,7 @@ class ExperimentRun:
         return measured.model_copy(update={"gpu_utilization_percent": of_one})
 
 
-def measure(run: ExperimentRun) -> tuple[Measurement, ...]:
+def measure_cells(run: ExperimentRun) -> tuple[Measurement, ...]:
     """Returns every cell's measurement in the experiment's order; a failed test has a reason. The folder keeps them.
 
     Raises `Interrupted`, or an `AwsUnavailable` that concerns more than one job.
@@ -111,7 +110,7 @@ def _measure_by_job(run: ExperimentRun, batch: CellBatch) -> None:
     source = JobSource(plan=plan, account=run.account, sleep=run.sleep)
     interrupted: Interrupted | None = None
     try:
-        measure_by(source, job, run.progress, run.subject(batch.variant))
+        begin_and_measure(source, job, run.progress, run.subject(batch.variant))
     except (JobFailed, NoVerdict) as error:
         why = str(error)
     except Interrupted as error:
@@ -185,7 +184,7 @@ def _measure_on_endpoint(run: ExperimentRun, batch: CellBatch, name: str, job: R
             request_timeout_s=workload.recommender.request_timeout_s,
         )
         try:
-            (measured,) = measure_by(test, job, run.progress, run.subject(batch.variant))
+            (measured,) = begin_and_measure(test, job, run.progress, run.subject(batch.variant))
         finally:
             if job.begun:
                 run.folder.keep_origin(test.provenance(job))

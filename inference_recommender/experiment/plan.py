@@ -73,7 +73,7 @@ class CellBatch(Document):
             instance_type=instance_type,
             variant=self.variant,
             endpoint_name=self.name,
-            max_invocations_per_minute=None,
+            closed_loop_invocations_per_minute=None,
             model_latency_ms=None,
             failure_reason=why,
         )

@@ -2,7 +2,7 @@
 
   python -m inference_recommender.load_generator PLAN.json --out DIR
 
-PLAN.json, for example (`load_generator/plan.py` has every key):
+PLAN.json, for example (`load_plan.py` has every key):
 
   {"url": "http://127.0.0.1:8000/v2/models/spellcheck/infer", "payloads": "payloads.tar.gz",
    "arrivals": {"invocations_per_minute": 6000.0, "duration_in_seconds": 60.0, "connections": 64},

@@ -110,7 +110,7 @@ class GeneratorProcess:
             return log
         if exit_code == -signal.SIGTERM:
             return "stopped before the load began"
-        return f"The load generator ended with exit status {exit_code}: {log[-LOG_TAIL:] or 'it said nothing'}"
+        return f"The load generator ended with exit status {exit_code}: {log[-LOG_TAIL:] or 'its log is empty'}"
 
 
 def generate(

@@ -53,8 +53,8 @@ class MeasuredRun(RunFacts):
 class LoadSummary(RunFacts):
     """The content of summary.json. Latencies are by percentile."""
 
-    max_invocations_per_minute: float | None
-    max_invocations_interval: tuple[float, float] | None
+    closed_loop_invocations_per_minute: float | None
+    closed_loop_invocations_interval: tuple[float, float] | None
     model_latency_ms: float | None
     percentile: str
     warm_up_s: float | None
@@ -91,8 +91,8 @@ def summarise(measured: MeasuredRun, conditions: StoppingConditions) -> LoadSumm
     unfinished = len(measured.requests.unfinished_intended_s)
     return LoadSummary(
         **{each.name: getattr(measured, each.name) for each in fields(RunFacts)},
-        max_invocations_per_minute=best.invocations_per_minute if best else None,
-        max_invocations_interval=best.interval if best else None,
+        closed_loop_invocations_per_minute=best.invocations_per_minute if best else None,
+        closed_loop_invocations_interval=best.interval if best else None,
         model_latency_ms=best.latency_ms if best else None,
         percentile=percentile,
         warm_up_s=warm_up_s,
@@ -108,7 +108,7 @@ def summarise(measured: MeasuredRun, conditions: StoppingConditions) -> LoadSumm
 
 
 def why_invalid(summary: LoadSummary) -> str | None:
-    """Returns why no verdict may be drawn from the run, or None. `Measurement.failure_code` reads its first words."""
+    """Returns why no verdict may be drawn from the run, or None. `Measurement.refused` reads its first words."""
     if complaint := summary.generator.complaint():
         return complaint
     if summary.stalled_s > summary.duration_s * MAX_STALLED_SHARE:
@@ -118,7 +118,7 @@ def why_invalid(summary: LoadSummary) -> str | None:
         return f"too many errors: {failed} failed{_details(summary)}"
     if share is not None and share > MAX_ERROR_SHARE:
         return f"too many errors: {share:.0%} of the users' time went to what failed, {failed}{_details(summary)}"
-    if summary.max_invocations_per_minute is not None:
+    if summary.closed_loop_invocations_per_minute is not None:
         return None
     if summary.warm_up_s is not None:
         return (

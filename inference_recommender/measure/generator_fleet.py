@@ -5,13 +5,11 @@ the job's hosts. The hosts meet over the network to start together, so in a VPC 
 between its members on `generator_entry.MEETING_PORT`.
 """
 
-import gzip
-import io
 import json
 import secrets
-import tarfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.summary import NothingToMerge, merge
 from inference_recommender.measure.generator_entry import TOKEN
 from inference_recommender.measure.load_test import OnEvent, Stopped
+from inference_recommender.payloads import tar_gz
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS
 from workloads import Unavailable
@@ -59,33 +58,29 @@ def plan_fleet(
     )
 
 
+@dataclass(frozen=True, slots=True)
 class FleetDrive:
     """A `Drive` by several generators. All get the same plan, and each takes its share."""
 
-    def __init__(
-        self, job: ProcessingJob, account: SageMakerAccount, root: Path, progress: Progress, poll_s: float = POLL_S
-    ) -> None:
-        self._job = job
-        self._account = account
-        self._root = root
-        self._progress = progress
-        self._poll_s = poll_s
+    job: ProcessingJob
+    account: SageMakerAccount
+    root: Path
+    progress: Progress
+    poll_s: float = POLL_S
 
     def __call__(self, plan: LoadPlan, folder: Path, on_event: OnEvent) -> Outcome:
         """Raises `Unavailable`, `NothingToMerge` or `Stopped`."""
         self._send(plan, folder)
         try:
-            self._account.create_processing_job(self._job.request())
+            self.account.create_processing_job(self.job.request())
             described = self._wait()
         except KeyboardInterrupt:
-            self._account.stop_processing_job(
-                self._job.name
-            )  # the generators end in good order and upload their results
+            self.account.stop_processing_job(self.job.name)  # the generators end in good order and upload results
             self._wait()
             raise Stopped(self._merged_if_any(plan, folder)) from None
         if described["ProcessingJobStatus"] != "Completed":
             why = described.get("ExitMessage") or described.get("FailureReason") or "the service gave no reason."
-            raise Unavailable(f"Processing job {self._job.name} failed: {why}")
+            raise Unavailable(f"Processing job {self.job.name} failed: {why}")
         outcomes = self._fetched(folder)
         if missing := self._missing(outcomes):
             raise Unavailable(missing)
@@ -93,7 +88,7 @@ class FleetDrive:
 
     def _send(self, plan: LoadPlan, folder: Path) -> None:
         bodies = {
-            "source.tar.gz": pack_source(self._root),
+            "source.tar.gz": pack_source(self.root),
             "entry.py": ENTRY.read_bytes(),
             **{name: file.read_bytes() for name, file in archive_reader.BESIDE.items()},
             "plan.json": plan.model_dump_json(indent=2).encode(),
@@ -101,20 +96,20 @@ class FleetDrive:
             PAYLOADS: (folder.parent / PAYLOADS).read_bytes(),
         }
         for name, body in bodies.items():
-            self._account.upload(f"{self._job.source_url}/{name}", body)
+            self.account.upload(f"{self.job.source_url}/{name}", body)
 
     def _wait(self) -> Mapping[str, Any]:
         began = time.monotonic()
         while True:
-            described = self._account.describe_processing_job(self._job.name)
+            described = self.account.describe_processing_job(self.job.name)
             status = described["ProcessingJobStatus"]
-            elapsed_s, expected_s = time.monotonic() - began, float(self._job.max_runtime_s)
-            self._progress.update(
-                ProgressUpdate(job_name=self._job.name, status=status, elapsed_s=elapsed_s, expected_s=expected_s)
+            elapsed_s, expected_s = time.monotonic() - began, float(self.job.max_runtime_s)
+            self.progress.update(
+                ProgressUpdate(job_name=self.job.name, status=status, elapsed_s=elapsed_s, expected_s=expected_s)
             )
             if status in ENDED:
                 return described
-            time.sleep(self._poll_s)
+            time.sleep(self.poll_s)
 
     def _merged_if_any(self, plan: LoadPlan, folder: Path) -> Outcome:
         """A fleet that was stopped while its instances started has measured nothing."""
@@ -128,18 +123,18 @@ class FleetDrive:
 
     def _missing(self, outcomes: Sequence[Outcome]) -> str | None:
         """Returns a sentence where not every generator left what it measured."""
-        if len(outcomes) == self._job.instances:
+        if len(outcomes) == self.job.instances:
             return None
         return (
-            f"{self._job.output_url}: has what {len(outcomes)} of {self._job.instances} generators measured. Without "
+            f"{self.job.output_url}: has what {len(outcomes)} of {self.job.instances} generators measured. Without "
             "the others no rate is known."
         )
 
     def _fetched(self, folder: Path) -> list[Outcome]:
         """Downloads what each host left into a folder of its own below `folder`."""
-        for name in self._account.files(self._job.output_url):
+        for name in self.account.files(self.job.output_url):
             with replacing(folder / name) as file:
-                file.write(self._account.read(f"{self._job.output_url}/{name}"))
+                file.write(self.account.read(f"{self.job.output_url}/{name}"))
         return [_outcome(file.parent) for file in sorted(folder.glob("*/exit.json"))]
 
 
@@ -167,11 +162,4 @@ def source_files(root: Path) -> dict[str, Path]:
 
 def pack_source(root: Path) -> bytes:
     """Returns a tar.gz of `source_files`. The same files give the same bytes."""
-    plain = io.BytesIO()
-    with tarfile.open(fileobj=plain, mode="w") as archive:
-        for name, file in source_files(root).items():
-            content = file.read_bytes()
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return gzip.compress(plain.getvalue(), mtime=0)
+    return tar_gz({name: file.read_bytes() for name, file in source_files(root).items()})

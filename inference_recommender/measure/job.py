@@ -50,13 +50,13 @@ class JobSource:
         """Writes all that the run consists of. Sends nothing."""
         assert self.plan is not None, "a new run has a plan"
         token = uuid.uuid4().hex
-        deployed = self.plan.deployed
+        existing = self.plan.existing_endpoint
         jobs = Jobs(
             token=token,
             names=tuple(request["JobName"] for request in self.plan.requests),
             expected_s=self.plan.expected_s,
             payload_url=self.plan.payload_url,
-            deployed=deployed.configuration() if deployed else None,
+            existing_endpoint=existing.configuration() if existing else None,
         )
         mark = {"Key": RUN_TAG, "Value": token}
         run_folder.keep_jobs(jobs, tuple({**one, "Tags": [*one["Tags"], mark]} for one in self.plan.requests))
@@ -86,7 +86,7 @@ class JobSource:
             if ended["Status"] not in ("COMPLETED", "FAILED"):
                 raise run_folder.no_verdict(f"Job {name} was stopped before its traffic ended.")
         _report_oddities(described, measured, progress)
-        _check(described, measured, run_folder)
+        _check_jobs(described, measured, run_folder)
         return tuple(measured)
 
     def provenance(self, run_folder: RunFolder) -> Provenance:
@@ -126,8 +126,8 @@ class JobSource:
         steps = self.account.job_steps(described["JobName"])
         run_folder.keep_job(number, described, steps)
         objective = run_folder.workload().latency_objective
-        series = job_series(self.account, described, steps, jobs.deployed, f"p{objective.percentile_rank:g}")
-        for measured in measurements(described, steps, series, jobs.deployed, limit_of(objective)):
+        series = job_series(self.account, described, steps, jobs.existing_endpoint, f"p{objective.percentile_rank:g}")
+        for measured in measurements(described, steps, series, jobs.existing_endpoint, limit_of(objective)):
             explained = self._explained(measured, described["JobName"])
             advice = scaling_advice(self.account, described, measured.endpoint_name, objective)
             yield explained.model_copy(update={"scaling_advice": advice})
@@ -168,17 +168,17 @@ def candidates_of(run_folder: RunFolder, workload: str) -> tuple[Configuration, 
         raise UsageError(f"--from-default: {run_folder} is not the run of a default job.")
     if (other := run_folder.workload().name) != workload:
         raise UsageError(f"--from-default: {run_folder} measured {other}, not {workload}.")
-    existing = (run_folder.jobs().deployed or {}).get("EndpointName")
+    existing = (run_folder.jobs().existing_endpoint or {}).get("EndpointName")
     tested = [
         measurement
         for measurement in run_folder.measurements()
-        if measurement.max_invocations_per_minute
+        if measurement.closed_loop_invocations_per_minute
         and not measurement.failure_reason
         and measurement.endpoint_name != existing
     ]
     if not tested:
         raise UsageError(f"--from-default: {run_folder} found no capacity for any instance type.")
-    tested.sort(key=lambda measurement: -(measurement.max_invocations_per_minute or 0))
+    tested.sort(key=lambda measurement: -(measurement.closed_loop_invocations_per_minute or 0))
     chosen = [(measurement.instance_type, tuple(measurement.environment.items())) for measurement in tested]
     return tuple(
         Configuration(instance_type=name, environment={key: (value,) for key, value in environment})
@@ -220,7 +220,7 @@ def _report_oddities(
                 progress.say(f"Job {job['JobName']} failed: {_reason(job)} The run continues with the other jobs.")
 
 
-def _check(described: Sequence[Mapping[str, Any]], measured: Sequence[Measurement], run_folder: RunFolder) -> None:
+def _check_jobs(described: Sequence[Mapping[str, Any]], measured: Sequence[Measurement], run_folder: RunFolder) -> None:
     """Raises `NoVerdict` or `JobFailed` if nothing can be concluded."""
     completed = any(job["Status"] == "COMPLETED" for job in described)
     objective = run_folder.workload().latency_objective

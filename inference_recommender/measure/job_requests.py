@@ -98,7 +98,7 @@ class JobPlan:
     traffic: PhasedTraffic | StairTraffic | None
     """None if the service chooses the traffic."""
     warnings: tuple[str, ...]
-    deployed: SystemUnderTest | None = None
+    existing_endpoint: SystemUnderTest | None = None
     """An existing endpoint that the job tests."""
 
     @property
@@ -171,7 +171,8 @@ def plan_job(
             f"workloads/{workload.name}/workload.toml: traffic.{traffic_name}: lasts {traffic.duration_s:,} s. "
             f"Allowed: {LONGEST_JOB_S:,} s at most, the longest job."
         )
-    _raise(problems)
+    if problems:
+        raise UsageError("\n".join(problems))
     return JobPlan(
         requests=requests,
         traffic=traffic,
@@ -182,20 +183,21 @@ def plan_job(
 
 
 def plan_default_job(
-    workload: Workload, tested: TestedModel, job_name: str, deployed: SystemUnderTest | None = None
+    workload: Workload, tested: TestedModel, job_name: str, existing_endpoint: SystemUnderTest | None = None
 ) -> JobPlan:
-    """Plans a default job on the instance types and on `deployed`, which `tested` names. Raises `UsageError`."""
+    """Plans a default job on the instance types and on the endpoint that `tested` names. Raises `UsageError`."""
     configurations = tuple(Configuration(instance_type=name) for name in workload.instance_types)
     request = {
         **_request(job_name, "Default", workload, tested, "default", "default job"),
         "InputConfig": _input(workload, tested, configurations),
     }
-    _raise(list(_problems(workload, [request], configurations)))
+    if problems := list(_problems(workload, [request], configurations)):
+        raise UsageError("\n".join(problems))
     return JobPlan(
         requests=(request,),
         traffic=None,
         warnings=tuple(_default_warnings(workload, tested)),
-        deployed=deployed,
+        existing_endpoint=existing_endpoint,
     )
 
 
@@ -294,11 +296,6 @@ def _problems(
 
 def _tests(configurations: Sequence[Configuration]) -> int:
     return sum(configuration.tests for configuration in configurations)
-
-
-def _raise(problems: Sequence[str]) -> None:
-    if problems:
-        raise UsageError("\n".join(problems))
 
 
 def _default_warnings(workload: Workload, tested: TestedModel) -> Iterator[str]:

@@ -142,7 +142,7 @@ def job_series(
     account: SageMakerAccount,
     describe: Mapping[str, Any],
     steps: Sequence[Mapping[str, Any]],
-    deployed: Mapping[str, Any] | None,
+    existing_endpoint: Mapping[str, Any] | None,
     percentile: str,
 ) -> dict[str, Series]:
     """Returns the time series of every test of a job by endpoint name, at the finest period that has points, with the
@@ -151,7 +151,7 @@ def job_series(
     name, start = describe["JobName"], describe["CreationTime"]
     end = describe.get("CompletionTime") or datetime.now(UTC)
     periods = [step for step, longest_s in FINER_STEPS.items() if (end - start).total_seconds() <= longest_s]
-    endpoints = [result["EndpointConfiguration"] for result in results(describe, steps, deployed)]
+    endpoints = [result["EndpointConfiguration"] for result in results(describe, steps, existing_endpoint)]
     found = {}
     for one in endpoints:
         if "VariantName" in one and one["EndpointName"] not in found:

@@ -120,7 +120,7 @@ class LoadTest:
             raise Interrupted(f"Interrupted: the load was stopped. Measurements: {run_folder}.") from None
         requests = outcome.summary["invocations"] - outcome.summary["errors"] if outcome.summary else 0
         measured = self._keep(outcome, plan, run_folder, statistics.since(before, requests))
-        self._check(outcome, measured, run_folder)
+        self._check_outcome(outcome, measured, run_folder)
         return (measured,)
 
     def provenance(self, run_folder: RunFolder) -> Provenance:
@@ -132,7 +132,7 @@ class LoadTest:
         run_folder.keep_measurements((measured,))
         return measured
 
-    def _check(self, outcome: Outcome, measured: Measurement, run_folder: RunFolder) -> None:
+    def _check_outcome(self, outcome: Outcome, measured: Measurement, run_folder: RunFolder) -> None:
         """Raises an error if nothing can be concluded."""
         if outcome.exit_code == TARGET_FAILED:
             raise LoadTestFailed(f"{self.system.name}: {outcome.reason}. Measurements: {run_folder}.")
@@ -178,18 +178,18 @@ def measurement(outcome: Outcome, plan: LoadPlan, system: SystemUnderTest) -> Me
         return Measurement(
             instance_type=system.instance_type,
             endpoint_name=system.name,
-            max_invocations_per_minute=None,
+            closed_loop_invocations_per_minute=None,
             model_latency_ms=None,
             failure_reason=outcome.reason,
         )
     series = time_series(SentRequests.read(outcome.records), plan, summary)
-    quantiles, rate = series.model_latency_quantiles_ms, summary["max_invocations_per_minute"]
-    low, high = summary["max_invocations_interval"] or (None, None)
+    quantiles, rate = series.model_latency_quantiles_ms, summary["closed_loop_invocations_per_minute"]
+    low, high = summary["closed_loop_invocations_interval"] or (None, None)
     return Measurement(
         instance_type=system.instance_type,
         endpoint_name=system.name,
-        max_invocations_per_minute=None if rate is None else rate / count,
-        max_invocations_interval=None if low is None or high is None else (low / count, high / count),
+        closed_loop_invocations_per_minute=None if rate is None else rate / count,
+        closed_loop_invocations_interval=None if low is None or high is None else (low / count, high / count),
         model_latency_ms=summary["model_latency_ms"],
         percentile=summary["percentile"],
         percentiles_ms=LatencyPercentiles(**{name: quantiles.get(name) for name in LATENCIES}),

@@ -17,7 +17,7 @@ from inference_recommender.measure.load_test import provenance
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.start_stages import cold_start, start_of
 from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
-from inference_recommender.measure.temporary_endpoint import EndpointSpec, temporary_endpoint
+from inference_recommender.measure.temporary_endpoint import EndpointSpec, Sleep, temporary_endpoint
 from inference_recommender.measurement import Measurement, limit_of
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS, RunFolder
@@ -32,8 +32,6 @@ OPEN_LOOP = "open-loop"
 """The traffic of a recommendation from a search without a test; no profile has this name."""
 DURATION_S = 270.0
 """Default time of all probes of a search without a test."""
-
-Sleep = Callable[[float], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +67,7 @@ class OpenLoopSearch:
         measured = Measurement(
             instance_type=self.system.instance_type,
             endpoint_name=self.system.name,
-            max_invocations_per_minute=None,
+            closed_loop_invocations_per_minute=None,
             model_latency_ms=None,
             open_loop=found.per_instance(self.system.instances),
             warm_up_s=search.warm_up_s,
@@ -83,11 +81,11 @@ class OpenLoopSearch:
 def search_system(system: SystemUnderTest, traffic_s: float) -> Callable[..., Measurement]:
     """Returns a function that searches the system of a load test."""
 
-    def searching(measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
+    def search(measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
         objective, probe = run_folder.workload().latency_objective, probe_of(system, run_folder, progress)
         return searched(measured, probe, objective, search_s(traffic_s), progress)
 
-    return searching
+    return search
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,9 +96,9 @@ class CandidateSearch:
     sleep: Sleep = time.sleep
 
     def __call__(self, measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
-        objective, deployed = run_folder.workload().latency_objective, run_folder.jobs().deployed
+        objective, existing = run_folder.workload().latency_objective, run_folder.jobs().existing_endpoint
         try:
-            if deployed is not None and measured.endpoint_name == deployed["EndpointName"]:
+            if existing is not None and measured.endpoint_name == existing["EndpointName"]:
                 return self._searched(measured, self._system(measured.endpoint_name), run_folder, progress)
             spec = _endpoint_spec(measured, run_folder.request()["InputConfig"])
             with temporary_endpoint(self.account, spec, self.sleep) as name:

@@ -17,13 +17,7 @@ import numpy as np
 
 from inference_recommender.capacity.search import SendProbe
 from inference_recommender.measure.percentile_interval import PercentileInterval
-from inference_recommender.measure.sequential import (
-    SequentialTest,
-    first_conclusive_s,
-    looks_s,
-    shortest_s,
-    warm_up,
-)
+from inference_recommender.measure.sequential import SequentialTest, first_conclusive_s, looks_s, shortest_s, warm_up
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import limit_of
 from workloads import Candidate, LatencyObjective, Proof, ProofScenario, Recommendation, Sizing, UsageError

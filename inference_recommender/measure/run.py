@@ -32,7 +32,7 @@ class Source(Protocol):
     def provenance(self, run_folder: RunFolder) -> Provenance: ...
 
 
-Searching = Callable[[Measurement, RunFolder, Progress], Measurement]
+SearchMeasurement = Callable[[Measurement, RunFolder, Progress], Measurement]
 """Adds the result of an open-loop search to a measurement."""
 
 
@@ -54,12 +54,12 @@ def run(
     progress: Progress,
     *,
     subject: RunSubject | None = None,
-    searching: Searching | None = None,
+    search: SearchMeasurement | None = None,
     search_all: bool = False,
 ) -> Recommendation:
     """Measures and decides; without a `subject`, it continues the run of `run_folder`.
 
-    `searching` searches a measurement if `search_all`, or if its estimate is far below the closed-loop rate. The folder
+    `search` runs for a measurement if `search_all`, or if its estimate is far below the closed-loop rate. The folder
     keeps all measurements however the run ends. Raises `UsageError`, or what the source raises.
     """
     if subject is not None and run_folder.begun:
@@ -67,9 +67,9 @@ def run(
             f"{run_folder} already has a run. Continue it with `python -m inference_recommender run --resume "
             f"{run_folder}`, or choose another name with --name."
         )
-    measured = measure(source, run_folder, progress, subject)
-    if searching is not None:
-        measured = _searched(measured, searching, run_folder, progress, search_all=search_all)
+    measured = begin_and_measure(source, run_folder, progress, subject)
+    if search is not None:
+        measured = _searched(measured, search, run_folder, progress, search_all=search_all)
     workload, inputs = run_folder.workload(), run_folder.inputs()
     if reason := why_inconclusive(measured, workload.latency_objective):
         raise run_folder.no_verdict(reason)
@@ -80,7 +80,7 @@ def run(
     return recommendation
 
 
-def measure(
+def begin_and_measure(
     source: Source, run_folder: RunFolder, progress: Progress, subject: RunSubject | None
 ) -> tuple[Measurement, ...]:
     """Measures, or continues what `run_folder` has begun. All that the run consists of is written before anything is
@@ -99,7 +99,7 @@ def measure(
 
 def _searched(
     measured: Sequence[Measurement],
-    searching: Searching,
+    search: SearchMeasurement,
     run_folder: RunFolder,
     progress: Progress,
     *,
@@ -116,7 +116,7 @@ def _searched(
                     "open-loop search."
                 )
             possible = one.open_loop is None and initial_rate(one, objective) is not None
-            found.append(searching(one, run_folder, progress) if possible and (search_all or check) else one)
+            found.append(search(one, run_folder, progress) if possible and (search_all or check) else one)
     except KeyboardInterrupt:
         raise Interrupted(
             f"Interrupted: the open-loop search was stopped. Measurements of the test before it: {run_folder}."

@@ -17,12 +17,7 @@ from inference_recommender.capacity.levels import warm_up_s
 from inference_recommender.capacity.probe import IN_FLUX, ProbeRecords
 from inference_recommender.capacity.search import SendProbe
 from inference_recommender.capacity.statistics import Limit, samples_needed
-from inference_recommender.measure.percentile_interval import (
-    ERROR,
-    PercentileInterval,
-    Verdict,
-    percentile_interval,
-)
+from inference_recommender.measure.percentile_interval import ERROR, PercentileInterval, Verdict, percentile_interval
 
 FIRST_LOOK_S = 10.0
 LONGEST_PROBE_S = 60.0

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from inference_recommender.measurement import Measurement
 from workloads import Candidate, LatencyObjective, PayloadLengths, Provenance
 from workloads.instances import instance_shape
 from workloads.recommendation import ScalingAdvice
@@ -10,7 +11,7 @@ from workloads.recommendation import ScalingAdvice
 UNKNOWN = "unknown"
 
 
-def candidate_name(candidate: Candidate) -> str:
+def candidate_name(candidate: Candidate | Measurement) -> str:
     settings = " ".join(f"{key}={value}" for key, value in candidate.environment.items())
     return " ".join(part for part in (candidate.instance_type, candidate.variant or "", settings) if part)
 

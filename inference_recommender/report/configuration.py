@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from inference_recommender.report.document import Table, table
 from workloads import Candidate, Serving, Workload
 
@@ -48,7 +50,7 @@ def _defaults(workload: Workload, name: str) -> dict[str, Any]:
     """Returns the default values of a target's keys; required keys have none."""
     fields = type(workload.targets[workload.variant(name).target]).model_fields
     own = {name: info.get_default(call_default_factory=True) for name, info in fields.items() if not info.is_required()}
-    return _plain({**own, **Serving().model_dump()})
+    return dict(to_jsonable_python({**own, **Serving().model_dump()}))
 
 
 def _settings(workload: Workload, name: str) -> dict[str, Any]:
@@ -72,11 +74,3 @@ def text_of(value: Any) -> str | None:
             return value
         case _:
             return json.dumps(value, ensure_ascii=False)
-
-
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values as JSON has them, in which tuples are lists."""
-    dumped = {
-        key: value.model_dump(mode="json") if hasattr(value, "model_dump") else value for key, value in values.items()
-    }
-    return dict(json.loads(json.dumps(dumped)))

@@ -69,9 +69,6 @@ class Report(Document):
     not_tested: tuple[str, ...] = Field(default=(), description="What the measurements do not cover.")
     environment: dict[str, str] = Field(default={}, description="Subject, machine, time and hashes of the inputs.")
 
-    def table(self, name: str) -> Table | None:
-        return next((table for table in self.tables if table.name == name), None)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plot:

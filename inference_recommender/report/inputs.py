@@ -1,26 +1,23 @@
 """Reads what a run's folder holds beside its measurements: summaries of load generators, and hashes of the inputs."""
 
 import hashlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import BaseModel, ValidationError
-
 from workloads.artifact import file_sha256
-from workloads.errors import InvalidDocument
+from workloads.document import Document
 
 SUMMARY = "summary.json"
 INPUTS = {"workload": "workload.json", "payloads": "payloads.tar.gz", "traffic": "request.json"}
 FINGERPRINT_DIGITS = 16
 
 
-class _GeneratorWatch(BaseModel):
+class _GeneratorWatch(Document, extra="ignore"):
     cpu_share: float
     lag_ms: float
 
 
-class GeneratorSummary(BaseModel):
+class GeneratorSummary(Document, extra="ignore"):
     """The members of a generator's summary.json that a report shows."""
 
     generator: _GeneratorWatch
@@ -51,13 +48,6 @@ class FolderInputs:
 def read_inputs(path: Path) -> FolderInputs:
     """Reads a folder. Raises `InvalidDocument` if a generator's summary is damaged."""
     return FolderInputs(
-        generators=tuple(_summary(file) for file in sorted(path.rglob(SUMMARY))),
+        generators=tuple(GeneratorSummary.from_json(file) for file in sorted(path.rglob(SUMMARY))),
         hashes={name: file_sha256(path / file) for name, file in INPUTS.items() if (path / file).is_file()},
     )
-
-
-def _summary(file: Path) -> GeneratorSummary:
-    try:
-        return GeneratorSummary.model_validate(json.loads(file.read_text("utf-8")))
-    except (OSError, ValueError, RecursionError, ValidationError) as error:
-        raise InvalidDocument(file, [f"cannot be read: {error}"]) from error

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator
 
 from inference_recommender.report.document import Report, Table
 
-PROVABLE = frozenset({"run", "capacity", "experiment"})
-"""Kinds of reports that mention a missing proof."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
 
@@ -30,7 +28,7 @@ def _blocks(report: Report) -> Iterator[str]:
         yield _bullets(report.notes)
     if report.patch:
         yield f"### For workload.toml\n\n```toml\n{report.patch.rstrip()}\n```"
-    if report.kind in PROVABLE and report.proof is None and report.table("proof") is None:
+    if report.kind in ("run", "experiment") and report.proof is None:
         yield "### Proof\n\nNone was made."
     if report.not_tested:
         yield "### Not tested"

@@ -8,6 +8,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import Any
 
@@ -66,6 +67,7 @@ WIDE_PAGE_IN = 10.0
 """Figures from this width on take the page's whole width."""
 MOST_LIMITS = 3.0
 """Latencies above this multiple of the limit are cut off: an overloaded queue has no end."""
+TICKS_MINUTES, MOST_TICKS = (1, 2, 5, 10, 15, 30, 60, 120), 13
 MOST_PHASE_NAMES = 8
 """With more phases, only their numbers are shown."""
 
@@ -162,18 +164,13 @@ def throughput_over_time(
     `traffic_pattern` is None where the service chose its own traffic.
     """
     figure, axes = new_figure(WIDE_IN)
-    axes.plot(
-        series.seconds,
-        _numbers(series.invocations_per_minute()),
-        color=BLUE,
-        marker=".",
-        label="invocations per minute",
-    )
+    rates, users = (np.array(row, dtype=np.float64) for row in (series.invocations_per_minute(), series.users))
+    axes.plot(series.seconds, rates, color=BLUE, marker=".", label="invocations per minute")
     with mpl.rc_context(STYLE):
         users_axes = axes.twinx()
     users_axes.grid(False)
     users_axes.spines[:].set_visible(False)
-    users_axes.step(series.seconds, _numbers(series.users), where="post", color=ORANGE, linewidth=1.2)
+    users_axes.step(series.seconds, users, where="post", color=ORANGE, linewidth=1.2)
     users_axes.set(ylabel="users", ylim=(0, None))
     axes.plot([], [], color=ORANGE, linewidth=1.2, label="users")
     if warm_up_s:
@@ -199,6 +196,23 @@ def _phase_starts_s(traffic_pattern: Mapping[str, Any] | None) -> Sequence[float
         case _:
             return ()
     return list(accumulate(durations[:-1], initial=0.0))
+
+
+def worst_day(start: str, serving: Sequence[int], desired: Sequence[int], ideal: Sequence[int]) -> Plot:
+    """Draws the instances of a simulation by minute from `start` on, with full hours on the axis or parts of them."""
+    figure, axes = new_figure(WIDE_IN)
+    begins, minutes = datetime.fromisoformat(start), np.arange(len(serving))
+    axes.step(minutes, desired, color=ORANGE, linewidth=1.5, where="post", label="desired")
+    axes.step(minutes, serving, color=BLUE, linewidth=1.5, where="post", label="serving")
+    axes.plot(minutes, ideal, color=GREEN, linewidth=1.1, linestyle=":", label="ideal")
+    each = next((step for step in TICKS_MINUTES if len(minutes) / step <= MOST_TICKS), TICKS_MINUTES[-1])
+    ticks = np.arange(-(begins.hour * 60 + begins.minute) % each, len(minutes), each).tolist()
+    axes.set_xticks(ticks, [(begins + timedelta(minutes=tick)).strftime("%H:%M") for tick in ticks])
+    axes.set(xlabel="time, UTC", ylabel="instances", ylim=(0, None))
+    axes.margins(x=0)
+    axes.yaxis.set_major_formatter("{x:,.6g}")
+    legend(figure, axes, columns=3)
+    return drawn(figure)
 
 
 def asked(objective: LatencyObjective) -> str:
@@ -253,7 +267,3 @@ def _csv(figure: Figure) -> str:
 def _label(artist: Artist) -> str:
     label = str(artist.get_label())
     return "" if label.startswith("_") else label
-
-
-def _numbers(values: Sequence[float | None]) -> list[float]:
-    return [float("nan") if value is None else value for value in values]

@@ -1,4 +1,4 @@
-"""The reports of a run with a recommendation and of a proof. Pure, except for `draw`."""
+"""The reports of a run with a recommendation and of a proof. Pure, but `draw` and `rewrite` write files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 from inference_recommender.measurement import Measurement, local_caution
 from inference_recommender.report import plots
 from inference_recommender.report.candidates import (
+    UNKNOWN,
     candidate_name,
     caveats,
     client_latencies,
@@ -21,7 +22,6 @@ from inference_recommender.report.configuration import configuration_table
 from inference_recommender.report.document import Highlight, Plot, Report, ReportVerdict, Table, objective_text, table
 from inference_recommender.report.inputs import FolderInputs, read_inputs
 from inference_recommender.report.page import page
-from inference_recommender.report.queue import queue_table
 from inference_recommender.report.sections import (
     CHANGING_TRAFFIC,
     COLD_START,
@@ -30,6 +30,7 @@ from inference_recommender.report.sections import (
     fleet_highlights,
     generator_table,
     present,
+    queue_table,
 )
 from inference_recommender.run_folder import RunFolder
 from workloads import Candidate, ColdStart, LatencyObjective, Proof, Recommendation, Workload
@@ -77,7 +78,6 @@ OUTCOMES: dict[str, ReportVerdict] = {"kept": "met", "missed": "missed", "unclea
 """A proof's verdict → a report's."""
 PROOF_VERDICTS = {"kept": "kept", "missed": "missed", "unclear": "inconclusive"}
 """A proof's verdict → the word for people."""
-UNKNOWN = "unknown"
 
 
 def run_report(

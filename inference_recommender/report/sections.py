@@ -1,10 +1,12 @@
 """Tables and sentences that reports of several kinds share. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.capacity.statistics import MAX_CPU_SHARE, MAX_LAG_MS
+from inference_recommender.measurement import Measurement
 from inference_recommender.report.candidates import UNKNOWN, candidate_name
-from inference_recommender.report.document import Highlight, Table, table
+from inference_recommender.report.document import Highlight, Table, Value, table
 from inference_recommender.report.inputs import FolderInputs
 from workloads import Candidate, ColdStart, LatencyObjective, Proof
 
@@ -30,6 +32,21 @@ STAGE_COLUMNS = (
     ("longest_s", "longest, s", ".3f"),
 )
 GENERATOR_COLUMNS = (("figure", "worst of all probes", ""), ("worst", "value", ".3g"), ("limit", "limit", ".3g"))
+QUEUE_COLUMNS = (
+    ("configuration", "configuration", ""),
+    ("load", "load", ""),
+    ("invocations_per_minute", "invocations/min per instance", ",.0f"),
+    ("queue_ms", "queue, ms", ",.3g"),
+    ("input_ms", "inputs, ms", ",.3g"),
+    ("infer_ms", "compute, ms", ",.3g"),
+    ("output_ms", "outputs, ms", ",.3g"),
+    ("waiting_share", "queueing", ".0%"),
+    ("rows_per_execution", "rows in a batch", ",.3g"),
+    ("requests", "requests", ",d"),
+)
+QUEUE_NOTE = (
+    "Means per request inside Triton. A request takes as long to compute as its batch. Advice: docs/capacity.md."
+)
 
 
 def present(tables: Iterable[Table | None]) -> tuple[Table, ...]:
@@ -99,3 +116,23 @@ def generator_table(inputs: FolderInputs) -> Table | None:
     probes = f"{len(watches)} probe{'s' * (len(watches) != 1)}"
     note = f"{probes}, {requests:,} requests, {errors:,} failed. A run above a limit is invalid."
     return table("generator", "Load generator", GENERATOR_COLUMNS, rows, note, detail=True)
+
+
+def queue_table(measured: Sequence[Measurement]) -> Table | None:
+    """Returns the times in Triton by load, the lightest first; None if no server reported them."""
+    rows: list[tuple[Value, ...]] = []
+    for each in measured:
+        name = candidate_name(each)
+        if each.server is not None:
+            rows.append((name, "closed-loop users", None, *_times(each.server)))
+        probes = each.open_loop.probes if each.open_loop else ()
+        for probe in sorted(probes, key=lambda probe: probe.invocations_per_minute):
+            if probe.server is not None:
+                rows.append((name, "open arrivals", probe.invocations_per_minute, *_times(probe.server)))
+    return table("queue", "Queue against compute", QUEUE_COLUMNS, rows, QUEUE_NOTE, detail=True) if rows else None
+
+
+def _times(server: ServerTimes) -> tuple[float | None, ...]:
+    compute = server.compute_ms
+    shares = (server.waiting_share, server.rows_per_execution, server.requests)
+    return (server.queue_ms, compute.input, compute.infer, compute.output, *shares)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pydantic_core import to_jsonable_python
 
 from inference_recommender.measurement import local_caution
+from inference_recommender.report.candidates import UNKNOWN
 from inference_recommender.report.document import Highlight, Report, Table, Value, table
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.sections import OTHER_PAYLOADS
@@ -31,7 +32,6 @@ DETAILS = (
     ("is_within_tolerance", "within the tolerance", ""),
 )
 HOSTS = {"sagemaker": "SageMaker endpoint", "ecs": "ECS service with a capacity provider"}
-UNKNOWN = "unknown"
 POLICIES_NOTE = (
     "Means over seeds, for the whole trace; most: the most instances of any seed. The ideal fleet knows the future: in "
     "each minute it has the fewest instances that meet the objective."
@@ -136,18 +136,6 @@ def simulation_document(name: str, done: CompletedSimulation, inputs: FolderInpu
         },
     )
     return Simulation(report=report, day=day)
-
-
-def stored_report(simulation: Simulation) -> Report:
-    """Returns the report of a stored simulation with its number formats, which JSON does not have."""
-    specs = {name: spec for name, _, spec in (*_columns(""), *DETAILS)}
-    tables = [
-        each.model_copy(
-            update={"columns": tuple(one.model_copy(update={"spec": specs[one.name]}) for one in each.columns)}
-        )
-        for each in simulation.report.tables
-    ]
-    return simulation.report.model_copy(update={"tables": tuple(tables)})
 
 
 def _worst_day(case: SimulationCase, judged: PolicyResult) -> WorstDay:

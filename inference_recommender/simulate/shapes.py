@@ -68,8 +68,6 @@ class Shape:
             case "zone-lost":
                 at = PEAK_MINUTE + float(random.uniform(-120, 120))
                 losses = (ZoneLoss(at_s=at * MINUTE_S, zones=self.zones),)
-            case "diurnal":
-                pass
         rates = self.trough_per_second + (self.peak_per_second - self.trough_per_second) * level
         return TrafficLoad(start=FIRST_MONDAY, rates=rates * _noise(random, len(rates)), losses=losses)
 

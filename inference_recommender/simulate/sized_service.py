@@ -11,7 +11,7 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate.curve import LatencyCurve, curve_of_candidate, curve_of_search
 from inference_recommender.simulate.policy import Policy, Timing
-from inference_recommender.sizing.decision import cheapest, size_candidates
+from inference_recommender.sizing.decision import cheapest
 from inference_recommender.sizing.evidence import read_evidence
 from inference_recommender.sizing.fleet import Demand
 from workloads import (
@@ -74,7 +74,7 @@ def sized_service(folder: WorkloadFolder, file: Path) -> SizedService:
     else:
         evidence = read_evidence(file)
         measured, why = evidence.measured, "has no capacity to size a fleet by"
-        candidates = size_candidates(evidence, Demand.of(objective), workload.sizing, workload.simulation.region)
+        candidates = evidence.candidates(Demand.of(objective), workload.sizing, workload.simulation.region)
         chosen = cheapest(candidates) or next((each for each in candidates if each.autoscaling), None)
         for each in () if chosen else measured:
             if each.open_loop is not None and each.open_loop.decides:

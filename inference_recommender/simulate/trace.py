@@ -183,12 +183,10 @@ def recorded(session: "AwsSession", endpoint: str, days: int, now: datetime) -> 
     variants = [each["VariantName"] for each in described.get("ProductionVariants", [])]
     queries = [_query(f"variant{number}", endpoint, variant) for number, variant in enumerate(variants)]
     by_minute: dict[datetime, float] = {}
-    with translate_aws_errors("GetMetricData"):
-        pages = session.client("cloudwatch").get_paginator("get_metric_data")
-        for page in pages.paginate(MetricDataQueries=queries, StartTime=start, EndTime=end):
-            for result in page["MetricDataResults"]:
-                for at, value in zip(result["Timestamps"], result["Values"], strict=True):
-                    by_minute[at] = by_minute.get(at, 0.0) + float(value)
+    window = {"MetricDataQueries": queries, "StartTime": start, "EndTime": end}
+    for result in session.pages("cloudwatch", "get_metric_data", "MetricDataResults", **window):
+        for at, value in zip(result["Timestamps"], result["Values"], strict=True):
+            by_minute[at] = by_minute.get(at, 0.0) + float(value)
     if not any(by_minute.values()):
         period = f"{days} day{'s' * (days != 1)}"
         raise Unavailable(

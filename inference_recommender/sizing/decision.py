@@ -5,7 +5,6 @@ Every candidate with a rate is sized and priced, also those that miss the object
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE
 from inference_recommender.capacity.statistics import samples_needed
@@ -16,24 +15,9 @@ from inference_recommender.sizing.prices import Price, job_price
 from inference_recommender.sizing.verdict import is_contradicted, judge
 from workloads import Candidate, LatencyObjective, PayloadLengths, Provenance, Recommendation, Sizing, Workload
 
-SIZED = {"instance_count", "max_invocations_per_minute", "max_invocations_interval"}
-COPIED = (Candidate.model_fields.keys() & Measurement.model_fields.keys()) - SIZED
+COPIED = (Candidate.model_fields.keys() & Measurement.model_fields.keys()) - {"instance_count"}
 """Fields that a candidate takes from its measurement unchanged."""
 MEASURE_LONGER = "Measure with longer traffic: another --traffic NAME, or longer phases in workload.toml."
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
-    """Measurements and their origin."""
-
-    measured: tuple[Measurement, ...]
-    region: str | None = None
-    """The region whose prices the measurements may hold."""
-    job_limit_per_minute: int | None = None
-    workload: Workload | None = None
-    """The workload that was measured; None for a job's description."""
-    cautions: tuple[str, ...] = ()
-    """Sentences that a user should read before trusting the result."""
 
 
 def decide(
@@ -47,12 +31,8 @@ def decide(
     payloads that were sent, if they are known.
     """
     profile = workload.traffic.get(provenance.traffic)  # None for a default job, whose traffic the service chooses
-    evidence = Evidence(
-        measured=tuple(measured),
-        region=provenance.region,
-        job_limit_per_minute=profile.stop.max_invocations_per_minute if profile else None,
-    )
-    candidates = size_candidates(evidence, Demand.of(workload.latency_objective), workload.sizing, None)
+    limit, demand = profile.stop.max_invocations_per_minute if profile else None, Demand.of(workload.latency_objective)
+    candidates = size_candidates(measured, demand, workload.sizing, limit, provenance.region)
     recommended = cheapest(candidates)
     return Recommendation(
         workload=workload.name,
@@ -88,8 +68,6 @@ def candidate(
         max_invocations_per_minute=rate,
         max_invocations_interval=verdict.interval,
         capacity_basis=verdict.basis,
-        closed_loop_invocations_per_minute=measured.max_invocations_per_minute,
-        closed_loop_invocations_interval=measured.max_invocations_interval,
         objective_latency_ms=verdict.latency_ms,
         model_latency_percentiles_ms=measured.percentiles_ms,
         instance_count=sized.instance_count if sized else None,
@@ -106,17 +84,18 @@ def candidate(
     )
 
 
-def size_candidates(evidence: Evidence, demand: Demand, sizing: Sizing, region: str | None) -> tuple[Candidate, ...]:
-    """Judges and sizes every measurement. Prices are the job's, unless `region` is another."""
+def size_candidates(
+    measured: Sequence[Measurement],
+    demand: Demand,
+    sizing: Sizing,
+    job_limit_per_minute: int | None,
+    job_region: str | None,
+    region: str | None = None,
+) -> tuple[Candidate, ...]:
+    """Judges and sizes every measurement. Prices are those of the job in `job_region`, unless `region` is another."""
+    prices = [job_price(one.instance_type, one.price_per_hour_usd, job_region, region) for one in measured]
     return tuple(
-        candidate(
-            one,
-            demand,
-            sizing,
-            job_price(one.instance_type, one.price_per_hour_usd, evidence.region, region),
-            evidence.job_limit_per_minute,
-        )
-        for one in evidence.measured
+        candidate(one, demand, sizing, price, job_limit_per_minute) for one, price in zip(measured, prices, strict=True)
     )
 
 

@@ -9,14 +9,15 @@ If milliseconds would mean an unlikely number of concurrent requests, a caution 
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from inference_recommender.measurement import Measurement, latency_unit, local_caution, measurements
-from inference_recommender.run_folder import RunFolder
-from inference_recommender.sizing.decision import Evidence
-from workloads import UsageError
-from workloads.errors import InvalidDocument
+from inference_recommender.run_folder import RunFolder, read_json
+from inference_recommender.sizing.decision import size_candidates
+from inference_recommender.sizing.fleet import Demand
+from workloads import Candidate, Sizing, UsageError, Workload
 
 ON_EXISTING = (
     "The response does not name the instances of the existing endpoint. Its capacity counts as that of one instance."
@@ -25,6 +26,24 @@ UNFINISHED = "The job's Status is {status}: untested configurations are missing,
 RESULTS = ("EndpointPerformances", "InferenceRecommendations")
 LONGEST_INVOCATION_MS = 60_000
 """The timeout of InvokeEndpoint: a larger latency must be in µs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """Measurements and their origin."""
+
+    measured: tuple[Measurement, ...]
+    region: str | None = None
+    """The region whose prices the measurements may hold."""
+    job_limit_per_minute: int | None = None
+    workload: Workload | None = None
+    """The workload that was measured; None for a job's description."""
+    cautions: tuple[str, ...] = ()
+    """Sentences that a user should read before trusting the result."""
+
+    def candidates(self, demand: Demand, sizing: Sizing, region: str | None = None) -> tuple[Candidate, ...]:
+        """Judges and sizes every measurement, with the prices of `region`, by default the job's."""
+        return size_candidates(self.measured, demand, sizing, self.job_limit_per_minute, self.region, region)
 
 
 def read_evidence(path: Path) -> Evidence:
@@ -46,7 +65,9 @@ def _from_folder(path: Path) -> Evidence:
     workload = folder.workload()
     origin: Mapping[str, Any] = {}
     if (path / "experiment.json").exists():
-        origin = {**_json(path / "origin.json"), "traffic": _json(path / "experiment.json").get("traffic")}
+        file = path / "origin.json"  # missing if the experiment has measured nothing yet
+        origin = read_json(file, dict) if file.exists() else {}
+        origin = {**origin, "traffic": read_json(path / "experiment.json", dict).get("traffic")}
     elif (path / "recommendation.json").exists():
         origin = dict(folder.recommendation().provenance)
     profile = workload.traffic.get(origin.get("traffic") or "")
@@ -57,14 +78,6 @@ def _from_folder(path: Path) -> Evidence:
         workload=workload,
         cautions=local_caution(origin.get("measured_on"), origin.get("machine")),
     )
-
-
-def _json(file: Path) -> dict[str, Any]:
-    """Returns an empty object if the file is missing, because the experiment has measured nothing yet."""
-    try:
-        return dict(json.loads(file.read_text("utf-8"))) if file.exists() else {}
-    except (ValueError, RecursionError) as error:
-        raise InvalidDocument(file, [f"cannot be read: {error}"]) from error
 
 
 def described_job(file: Path, text: str) -> Evidence:
@@ -139,9 +152,9 @@ def _in_ms(measured: Measurement) -> Measurement:
 
 def _doubt(measured: Measurement) -> str | None:
     """Returns a caution if milliseconds would mean an unlikely number of concurrent requests."""
-    if latency_unit(measured.model_latency_ms, measured.max_invocations_per_minute, {}) == "ms":
+    if latency_unit(measured.model_latency_ms, measured.closed_loop_invocations_per_minute, {}) == "ms":
         return None
-    rate, latency = measured.max_invocations_per_minute or 0, measured.model_latency_ms or 0
+    rate, latency = measured.closed_loop_invocations_per_minute or 0, measured.model_latency_ms or 0
     return (
         f"{measured.instance_type}: {latency:g} ms at {rate:,.0f} invocations/min means "
         f"{rate / 60 * latency / 1000:,.0f} concurrent requests. If the job had fewer users, its ModelLatency is in µs."

@@ -73,7 +73,9 @@ def _parts(peak: Fraction, rate: Fraction, sizing: Sizing) -> dict[str, int]:
     bare, bursting = _instances(peak, rate), _instances(burst, rate)
     needed = _instances(burst * (1 + _fraction(sizing.headroom)), rate)
     spared = needed + sizing.spare_instances
-    zoned = max(spared, _with_spare_zone(needed, sizing.availability_zones))
+    # The fewest instances of which `needed` are left when the fullest zone fails.
+    zones = sizing.availability_zones
+    zoned = max(spared, needed + math.ceil(Fraction(needed, zones - 1))) if zones else spared
     return {
         "peak": bare,
         "burst_factor": bursting - bare,
@@ -82,11 +84,6 @@ def _parts(peak: Fraction, rate: Fraction, sizing: Sizing) -> dict[str, int]:
         "availability_zones": zoned - spared,
         "min_instances": max(sizing.min_instances - zoned, 0),
     }
-
-
-def _with_spare_zone(needed: int, zones: int | None) -> int:
-    """Returns the fewest instances of which `needed` are left when the fullest of `zones` fails."""
-    return needed + math.ceil(Fraction(needed, zones - 1)) if zones else needed
 
 
 def _instances(load: Fraction, rate: Fraction) -> int:

@@ -97,18 +97,15 @@ def fresh_prices(
 
     Raises `AwsUnavailable`.
     """
-    from aws_api.errors import translate_aws_errors  # boto3, which sizing does without
-    from aws_api.session import AwsSession
+    from aws_api.session import AwsSession  # boto3, which sizing does without
 
-    paginator = AwsSession(region=API_REGION).client("pricing").get_paginator("get_products")
+    session = AwsSession(region=API_REGION)
     listed: dict[str, dict[str, Listing]] = {}
     unclear = []
     for region in regions:
         for name in instance_types:
             query = product_query(region, name)
-            with translate_aws_errors("GetProducts"):
-                products = [product for page in paginator.paginate(**query) for product in page["PriceList"]]
-            prices = hourly_usd(products)
+            prices = hourly_usd(session.pages("pricing", "get_products", "PriceList", **query))
             if len(prices) == 1:
                 of_sagemaker = query["ServiceCode"] == "AmazonSageMaker"
                 product = "AmazonSageMaker Hosting" if of_sagemaker else "AmazonEC2 Linux, shared tenancy"

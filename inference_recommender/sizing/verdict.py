@@ -1,8 +1,8 @@
 """Judges one measurement: whether an instance meets the objective, at which rate, and by which method. Pure.
 
 Callers do not wait for each other's answers, so open arrivals size a fleet: an open-loop search or its lower bound, or
-an estimate from the closed-loop records. Without both the rate is a job's MaxInvocations, of users who wait. Probes
-that contradict the estimate leave no verdict: the run is inconclusive.
+an estimate from the periods of a closed-loop test. Without both the rate is a job's MaxInvocations, of users who wait.
+Probes that contradict the estimate leave no verdict: the run is inconclusive.
 
 A percentile is judged by the load generator's records or by the endpoint's ModelLatency in CloudWatch. AWS documents no
 percentile for the ModelLatency in a job's response. If only that is known, the verdict is "unverified".
@@ -51,7 +51,7 @@ def judge(measured: Measurement, demand: Demand, job_limit_per_minute: int | Non
     """Judges one measurement. A rate at the job's MaxInvocations, `job_limit_per_minute`, is a lower bound."""
     verdict = _judge(measured, demand)
     sentences = [verdict.reason]
-    reached = job_limit_per_minute and (measured.max_invocations_per_minute or 0) >= job_limit_per_minute
+    reached = job_limit_per_minute and (measured.closed_loop_invocations_per_minute or 0) >= job_limit_per_minute
     if verdict.meets and reached and verdict.basis != "open-loop":
         sentences.append(f"The job stopped at its limit of {job_limit_per_minute:,}: an instance may sustain more.")
     if measured.model_latency_unit == "µs":
@@ -61,7 +61,7 @@ def judge(measured: Measurement, demand: Demand, job_limit_per_minute: int | Non
 
 def _judge(measured: Measurement, demand: Demand) -> Verdict:
     limit_ms, percentile, latency_ms = demand.model_latency_ms, demand.percentile, measured.model_latency_ms
-    figures = f"{measured.max_invocations_per_minute or 0:,.0f} invocations/min"
+    figures = f"{measured.closed_loop_invocations_per_minute or 0:,.0f} invocations/min"
     if latency_ms is not None:
         figures = f"{latency_ms:.4g} ms at {figures}"
     if reason := _why_no_capacity(measured):
@@ -121,7 +121,7 @@ def is_contradicted(measured: Measurement, objective: LatencyObjective) -> str |
 
 def is_far_below_closed_loop(measured: Measurement, objective: LatencyObjective) -> bool:
     """Returns whether the estimate is so far below the closed-loop rate that it needs a check."""
-    users, rate = measured.max_invocations_per_minute, _estimated_rate(measured, objective)
+    users, rate = measured.closed_loop_invocations_per_minute, _estimated_rate(measured, objective)
     return bool(users and rate and rate < FAR_BELOW * users)
 
 
@@ -129,7 +129,7 @@ def initial_rate(measured: Measurement, objective: LatencyObjective) -> float | 
     """Returns the rate per instance at which an open-loop search begins: the estimate, or half of the closed-loop rate
     without one. Returns None if the closed-loop test had no rate.
     """
-    users = None if _why_no_capacity(measured) else measured.max_invocations_per_minute
+    users = None if _why_no_capacity(measured) else measured.closed_loop_invocations_per_minute
     return _estimated_rate(measured, objective) or (None if users is None else users / 2)
 
 
@@ -141,9 +141,9 @@ def _estimated_rate(measured: Measurement, objective: LatencyObjective) -> float
 def expected_latencies(measured: Measurement, objective: LatencyObjective) -> tuple[tuple[float, float], ...]:
     """Returns points of the estimate's curve: rates of open arrivals per instance, and the percentile in ms.
 
-    Returns none without records of the percentile.
+    Returns none without periods that have the percentile.
     """
-    settled = _records(measured, objective.percentile_rank)
+    settled = _settled(measured, objective.percentile_rank)
     if settled is None:
         return ()
     server = settled.server()
@@ -153,7 +153,7 @@ def expected_latencies(measured: Measurement, objective: LatencyObjective) -> tu
 
 def sustained_rate(measured: Measurement, objective: LatencyObjective) -> float | None:
     """Returns the closed-loop rate per instance: the job's, or a lower one within the objective by CloudWatch."""
-    rate, limit = measured.max_invocations_per_minute, limit_of(objective)
+    rate, limit = measured.closed_loop_invocations_per_minute, limit_of(objective)
     if measured.failure_reason or rate is None or measured.percentile is not None or measured.series is None:
         return rate
     level = highest_within(measured.series, limit)
@@ -164,7 +164,7 @@ def sustained_rate(measured: Measurement, objective: LatencyObjective) -> float 
 
 
 def _why_no_capacity(measured: Measurement) -> str | None:
-    rate = measured.max_invocations_per_minute
+    rate = measured.closed_loop_invocations_per_minute
     if measured.failure_reason:
         return measured.failure_reason
     if measured.instance_type == SERVERLESS:
@@ -180,12 +180,12 @@ def _why_no_capacity(measured: Measurement) -> str | None:
 
 def _estimate(measured: Measurement, limit: Limit) -> Capacity | None:
     """Estimates the capacity of an instance."""
-    settled = _records(measured, limit.percentile)
+    settled = _settled(measured, limit.percentile)
     return None if settled is None else settled.estimate(limit).per_instance(measured.instance_count)
 
 
-def _records(measured: Measurement, percentile: float) -> SettledPeriods | None:
-    """Returns the records of latencies whose percentile is known, of the whole fleet."""
+def _settled(measured: Measurement, percentile: float) -> SettledPeriods | None:
+    """Returns the settled periods that have the percentile, of the whole fleet."""
     if (series := measured.series) is None:
         return None
     ours = measured.percentile is not None
@@ -211,11 +211,13 @@ def _by_search(measured: Measurement, search: Capacity, objective: str) -> Verdi
 
 
 def _by_estimate(measured: Measurement, objective: str, estimate: Capacity) -> Verdict:
-    """Judges by the flow-equivalent server of the closed-loop records."""
-    rate, users = estimate.invocations_per_minute or 0.0, measured.max_invocations_per_minute
+    """Judges by the flow-equivalent server of the closed-loop test."""
+    rate, users = estimate.invocations_per_minute or 0.0, measured.closed_loop_invocations_per_minute
     search = f" The open-loop search gave no capacity: {measured.open_loop.reason}." if measured.open_loop else ""
     if rate <= NO_LOAD_PER_MINUTE:
-        reason = f"Misses {objective}: a single request takes {estimate.latency_ms:.4g} ms by the records.{search}"
+        reason = (
+            f"Misses {objective}: a single request takes {estimate.latency_ms:.4g} ms in the closed-loop test.{search}"
+        )
         return _by_known_rate(measured, meets=False, reason=reason, latency_ms=estimate.latency_ms)
     far = f" The estimate is only {rate / users:.0%} of that rate." if users and rate < FAR_BELOW * users else ""
     return Verdict(
@@ -253,7 +255,7 @@ def _contradiction(search: Capacity, estimate: Capacity) -> str | None:
 
 
 def _closed_loop(measured: Measurement) -> str:
-    users = measured.max_invocations_per_minute
+    users = measured.closed_loop_invocations_per_minute
     return "" if users is None else f" The closed-loop test reached {users:,.0f}."
 
 
@@ -265,8 +267,8 @@ def _by_known_rate(measured: Measurement, *, meets: bool, reason: str, latency_m
         return Verdict(meets=meets, reason=reason, invocations_per_minute=rate, basis="open-loop", interval=interval)
     return Verdict(
         meets=meets,
-        reason=f"{reason} {OF_USERS}" if measured.max_invocations_per_minute is not None else reason,
-        invocations_per_minute=measured.max_invocations_per_minute,
-        interval=measured.max_invocations_interval,
+        reason=f"{reason} {OF_USERS}" if measured.closed_loop_invocations_per_minute is not None else reason,
+        invocations_per_minute=measured.closed_loop_invocations_per_minute,
+        interval=measured.closed_loop_invocations_interval,
         latency_ms=latency_ms,
     )

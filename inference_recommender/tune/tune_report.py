@@ -132,11 +132,9 @@ def _better(best: Entrant, other: Entrant) -> float | None:
 
 def _deviation(rate: RateAtLimit) -> float:
     """Returns the standard deviation of the rate's logarithm. Infinite if an end of the interval is unknown."""
-    return (
-        log(rate.high / rate.low) / (2 * NormalDist().inv_cdf((1 + CONFIDENCE) / 2))
-        if rate.low > 0 and rate.high < inf
-        else inf
-    )
+    if rate.low <= 0 or rate.high == inf:
+        return inf
+    return log(rate.high / rate.low) / (2 * NormalDist().inv_cdf((1 + CONFIDENCE) / 2))
 
 
 def patch(workload: Workload, best: Entrant) -> str:

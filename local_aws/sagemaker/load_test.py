@@ -183,7 +183,7 @@ def _metrics(summary_file: Path, usage: UsageSampler) -> dict[str, int | float]:
     metrics: dict[str, int | float] = {}
     if summary_file.exists():
         summary = json.loads(summary_file.read_text("utf-8"))
-        named = {"MaxInvocations": "max_invocations_per_minute", "ModelLatency": "model_latency_ms"}
+        named = {"MaxInvocations": "closed_loop_invocations_per_minute", "ModelLatency": "model_latency_ms"}
         metrics |= {name: round(summary[key]) for name, key in named.items() if summary.get(key) is not None}
     if (highest := usage.highest) is not None:
         metrics |= {"CpuUtilization": round(highest[0], 1), "MemoryUtilization": round(highest[1], 2)}
@@ -198,4 +198,4 @@ def _failure(status: int, reason: str, server: ModelServer, variant: str, folder
     if reason:  # the generator's own words tell a failed test from one that proves nothing
         return reason
     last_lines = (folder / "generator.log").read_text("utf-8", "replace").strip()
-    return f"The load generator ended with exit status {status}: {last_lines[-600:] or 'it said nothing'}"
+    return f"The load generator ended with exit status {status}: {last_lines[-600:] or 'its log is empty'}"

@@ -58,7 +58,9 @@ class Reference:
         """
         segments = [[" ".join(row[field] for field in segment) for row in rows] for segment in self._model.segments]
         with loading(self._folder), torch.inference_mode(), every_core():
-            inputs = self._tokenizer(*segments, padding=True, return_tensors="pt", **self._cut())
+            inputs = self._tokenizer(
+                *segments, padding=True, return_attention_mask=True, return_tensors="pt", **self._cut()
+            )
             outputs = self._forward({name: tensor for name, tensor in inputs.items() if name in self._taken})
         lengths = inputs["attention_mask"].sum(1).tolist()
         found: list[list[Outputs]] = [[] for _ in rows]

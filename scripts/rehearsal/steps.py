@@ -7,16 +7,15 @@ show STACK                              prints the instances and the scaling of 
 Files are below the working folder. EACH is the target of invocations per minute and instance.
 """
 
-import gzip
-import io
 import sys
-import tarfile
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import boto3
 
+from model_build.archive import pack, unpack
 from workloads import (
     Autoscaling,
     Candidate,
@@ -33,7 +32,7 @@ from workloads.program import exit_code
 
 TARGET = "cpu"
 JOB_ARN = "arn:aws:sagemaker:us-east-1:123456789012:inference-recommendations-job/rehearsal"
-BROKEN = b'raise RuntimeError("this model is broken, for a rehearsal")\n'
+BROKEN = 'raise RuntimeError("this model is broken, for a rehearsal")\n'
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -92,26 +91,15 @@ def break_archive(root: Path, workload: str) -> None:
     file = artifact_file(root, workload, TARGET)
     artifact = ModelArtifact.from_json(file)
     archive = file.with_name(artifact.archive)
-    archive.write_bytes(_broken(archive.read_bytes()))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "repository"
+        unpack(archive, folder)
+        for model in folder.rglob("model.py"):
+            model.write_text(BROKEN, "utf-8")
+        pack(folder, archive)
     changes = {"archive_sha256": file_sha256(archive), "archive_bytes": archive.stat().st_size}
     artifact.model_copy(update=changes).write_json(file)
     print(f"{archive.relative_to(root)}: its model fails to load")
-
-
-def _broken(archive: bytes) -> bytes:
-    buffer = io.BytesIO()
-    with (
-        tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as old,
-        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as stream,
-        tarfile.open(fileobj=stream, mode="w") as new,
-    ):
-        for member in old.getmembers():
-            content = old.extractfile(member)
-            data = content.read() if content is not None else b""
-            if Path(member.name).name == "model.py":
-                data, member.size = BROKEN, len(BROKEN)
-            new.addfile(member, io.BytesIO(data) if member.isfile() else None)
-    return buffer.getvalue()
 
 
 def show(stack: str) -> None:

@@ -25,13 +25,6 @@ NEEDED = {
     "triton-cpu": ("numpy", "onnxruntime", "tokenizers"),
     "triton-gpu": ("numpy", "tokenizers", "cuda.bindings"),
 }
-PROGRAMS = {
-    "inf1": ["serve"],
-    "inf2": ["serve"],
-    "cpu": ["tritonserver"],
-    "triton-cpu": ["serve"],
-    "triton-gpu": ["serve"],
-}
 STARTED_WITH = {
     "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "whole",
     "SAGEMAKER_SAFE_PORT_RANGE": "23000-23999",
@@ -71,9 +64,9 @@ def check(kind: str, models: Path, port: int) -> "list[str]":
         package = name.partition(".")[0].replace("_", "-")
         if package not in ("containers", "cuda"):
             lines.append(f"{package} {importlib.metadata.version(package)}")
-    for program in PROGRAMS[short]:
-        if shutil.which(program) is None:
-            raise SystemExit(f"{program} is not on PATH.")
+    program = "tritonserver" if short == "cpu" else "serve"
+    if shutil.which(program) is None:
+        raise SystemExit(f"{program} is not on PATH.")
     if short.startswith("triton"):
         lines.append(ping(models, port))
     return lines

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workloads import ROOT, UsageError
-from workloads.own_images import PINS, BaseDigests, ImageBuild, OwnImage, image_build, image_file, load_image
+from workloads.own_images import PINS, BaseDigests, OwnImage, image_build, image_file, load_image
 from workloads.program import exit_code
 
 
@@ -28,14 +28,10 @@ def plan(kind: str, region: str, containers: Path) -> str:
         "base_registry": base.partition("/")[0],
         "base_digest": build.base_digest() or "",
         "own_base": "" if base else build.base,
-        "arguments": _arguments(build),
+        "arguments": " ".join(f"--build-arg {name}={value}" for name, value in build.arguments.items()),
         "suffix": "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com",
     }
     return "\n".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
-
-
-def _arguments(build: ImageBuild) -> str:
-    return " ".join(f"--build-arg {name}={value}" for name, value in build.arguments.items())
 
 
 def leave(root: Path, kind: str, content: str, registry: str, repository: str, digest: str) -> None:

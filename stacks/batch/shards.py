@@ -17,7 +17,7 @@ class Shards:
 
 
 def plan_shards(props: WorkloadStackProps, hosting: ScheduledBatchHosting) -> Shards:
-    """Raises the one `ProjectError` or `SeveralProblems` where the recommendation cannot be deployed."""
+    """Raises `NotMeasured` or `UsageError` if the recommendation cannot be deployed."""
     workload, file = props.folder.workload, props.folder.file
     key = f"targets.{workload.variant(hosting.target).target}.instance_types"
     own = InstanceChoice(instance_type=workload.instance_types[0], file=file, key=key)

@@ -32,7 +32,7 @@ class _Placement:
 def plan_endpoint(
     props: WorkloadStackProps, hosting: SageMakerEndpointHosting, region: str | None, shadow: ModelArtifact | None
 ) -> EndpointPlan:
-    """Raises the one `ProjectError` that stands in the way, or `SeveralProblems`."""
+    """Raises `NotMeasured` or `UsageError` with a line for each problem."""
     deployment = plan_deployment(props, region, hosting.min_instances_in_production)
     instance_type = deployment.instance_type
     refuse(

@@ -52,17 +52,22 @@ def test_a_speed_up_is_the_median_of_the_rounds_ratios(capsys: pytest.CaptureFix
         "ours": [Turn(20, 1), Turn(100, 3), Turn(100, 5)],
         "peer": [Turn(30, 2), Turn(50, 3), Turn(110, 5)],
     }
-    result = summary(turns, "eager", (("ours", "eager", 2.0), ("ours", "peer", 1.2), ("ours", "absent", 1.0)))
+    result = summary(
+        "a model", turns, "eager", (("ours", "eager", 2.0), ("ours", "peer", 1.2), ("ours", "absent", 1.0))
+    )
     assert table("a model, 16 rows", result).splitlines() == [
         "a model, 16 rows                        ms      ×    CPU ms      ×",
         "eager                                90.00   1.00      9.00   1.00",
         "ours                                100.00   2.00      3.00   3.00",
         "peer                                 50.00   1.80      3.00   2.00",
-        "met     ours ≥ 2 × eager: 2, of CPU 3",
-        "NOT met ours ≥ 1.2 × peer: 1.1, of CPU 1",
     ]
     assert harness.finish("a", (), {}, result["goals"][:1]) == 0
     assert harness.finish("a", ("pytest", "absent"), result, result["goals"]) == 1
-    document = json.loads(capsys.readouterr().out.splitlines()[-1])
+    *lines, last = capsys.readouterr().out.splitlines()
+    document = json.loads(last)
+    assert lines[-2:] == [
+        "met     a model: ours ≥ 2 × eager: 2, of CPU 3",
+        "NOT met a model: ours ≥ 1.2 × peer: 1.1, of CPU 1",
+    ]
     assert document["goals"] == result["goals"]
     assert document["versions"] == {"pytest": pytest.__version__, "absent": None}

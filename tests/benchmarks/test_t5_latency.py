@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks.harness import Turn
+from benchmarks.harness import Turn, finish
 from benchmarks.t5 import latency as t5_latency
 from workloads.program import exit_code
 
@@ -18,15 +18,21 @@ WHOLE = {
 ENCODING = {"huggingface fp32": [Turn(11, 1), Turn(12, 1)], "ours int8": [Turn(2, 1), Turn(2.5, 1)]}
 
 
-def test_the_table_has_encoder_token_and_whole_with_the_speed_ups_and_the_limit() -> None:
-    assert t5_latency.table("t5-small", t5_latency.summary(WHOLE, ENCODING, CASE)).splitlines() == [
+def test_the_table_has_encoder_token_and_whole_with_the_speed_ups_and_the_limit(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result = t5_latency.summary("t5-small", WHOLE, ENCODING, CASE)
+    assert t5_latency.table("t5-small", result).splitlines() == [
         "t5-small                       encoder      ×     a token      ×  end to end      ×  × limit",
         "huggingface fp32                 11.50   1.00        9.35   1.00      105.00   1.00     2.10",
         "ours int8                         2.25   5.15        1.02   9.12       12.50   8.40     1.47",
         "ours int8, triton                    -      -           -      -       15.75   6.67        -",
-        "met     ours int8 ≥ 8 × huggingface fp32: 8.4, of CPU 1",
-        "met     ours int8 ≤ 1.5 × the limit: 1.47",
-        "NOT met Triton adds at most 2.25 ms to ours int8: 3.25",
+    ]
+    assert finish("t5_latency", (), {}, result["goals"]) == 1
+    assert capsys.readouterr().out.splitlines()[:-1] == [
+        "met     t5-small: ours int8 ≥ 8 × huggingface fp32: 8.4, of CPU 1",
+        "met     t5-small: ours int8 ≤ 1.5 × the limit: 1.47",
+        "NOT met t5-small: Triton adds at most 2.25 ms to ours int8: 3.25",
     ]
 
 

@@ -194,6 +194,18 @@ def test_an_existing_folder_is_not_replaced(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "c"]
 
 
+def test_the_folder_is_private_until_the_archive_is_checked(tmp_path: Path) -> None:
+    seen: set[tuple[str, int]] = set()
+
+    class Watched(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            seen.update((path.name[:11], path.stat().st_mode & 0o777) for path in tmp_path.iterdir())
+            return super().read(size)
+
+    unpack(Watched(packed(file("a", os.urandom(300_000)))), tmp_path / "new")
+    assert seen == {(".unpacking-", 0o700)}
+
+
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

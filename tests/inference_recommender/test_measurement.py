@@ -20,7 +20,7 @@ def measured(result: dict[str, Any], *steps: dict[str, Any], **series: Series) -
 def test_a_recommendation_becomes_a_measurement_per_instance() -> None:
     found = measured(recommendation(EndpointConfiguration=endpoint(count=2)), sm_epc_1=SERIES)
     assert (found.instance_type, found.environment) == ("ml.c5.xlarge", {"THREADS": "2"})
-    assert (found.max_invocations_per_minute, found.price_per_hour_usd) == (6_000, 0.25)
+    assert (found.closed_loop_invocations_per_minute, found.price_per_hour_usd) == (6_000, 0.25)
     assert (found.model_latency_ms, found.cpu_utilization_percent) == (21, 95)
     assert (found.percentiles_ms.p50, found.percentiles_ms.p99) == (5.0, 20.0)
     assert found.memory_utilization_percent is None, "not a number"
@@ -44,7 +44,7 @@ def test_absent_members_are_unknown_and_zero_is_zero(
     changes: dict[str, Any], rate: float | None, latency_ms: float | None
 ) -> None:
     found = measured(recommendation(**changes))
-    assert (found.max_invocations_per_minute, found.model_latency_ms) == (rate, latency_ms)
+    assert (found.closed_loop_invocations_per_minute, found.model_latency_ms) == (rate, latency_ms)
     assert found.percentiles_ms.p50 is None
 
 
@@ -108,20 +108,20 @@ def test_an_existing_endpoints_performance_is_a_measurement_per_instance_before_
     performance = {"EndpointInfo": {"EndpointName": "lives"}, "Metrics": {"MaxInvocations": 4_000, "ModelLatency": 8}}
     existing, other = measurements(description(EndpointPerformances=[performance]), [], {}, ENDPOINT)
     assert (existing.endpoint_name, existing.instance_type) == ("lives", "ml.m5.large")
-    assert (existing.max_invocations_per_minute, existing.model_latency_ms) == (1_000, 8)
+    assert (existing.closed_loop_invocations_per_minute, existing.model_latency_ms) == (1_000, 8)
     assert other.endpoint_name == "sm-epc-1"
-    assert other.max_invocations_per_minute == 12_000
+    assert other.closed_loop_invocations_per_minute == 12_000
 
 
 def test_an_unknown_existing_endpoint_keeps_its_name_and_has_an_unknown_type() -> None:
     performance = {"EndpointInfo": {"EndpointName": "lives"}, "Metrics": {"MaxInvocations": 4_000, "ModelLatency": 8}}
     existing, _ = measurements(description(EndpointPerformances=[performance]), [], {})
     assert (existing.endpoint_name, existing.instance_type) == ("lives", "unknown")
-    assert existing.max_invocations_per_minute == 4_000
+    assert existing.closed_loop_invocations_per_minute == 4_000
 
 
 def test_a_step_of_an_existing_endpoint_is_recognised_by_its_metrics() -> None:
     benchmark = {"ModelConfiguration": {}, "EndpointMetrics": {"MaxInvocations": 800, "ModelLatency": 8}}
     running = {"StepType": "BENCHMARK", "JobName": "job-1", "Status": "COMPLETED", "InferenceBenchmark": benchmark}
     (measured,) = measurements(description(InferenceRecommendations=[]), [running], {}, ENDPOINT)
-    assert (measured.endpoint_name, measured.max_invocations_per_minute) == ("lives", 200)
+    assert (measured.endpoint_name, measured.closed_loop_invocations_per_minute) == ("lives", 200)

@@ -14,7 +14,7 @@ CHECKPOINTS = {"spellcheck": "spellcheck", "duplicates": "product_bert"}
 
 def tokenizer_of(name: str) -> PayloadTokenizer:
     folder = load_workload(name)
-    return PayloadTokenizer.load(folder.path.parent / CHECKPOINTS[name] / "checkpoint/tokenizer.json", folder.workload)
+    return PayloadTokenizer(folder.path.parent / CHECKPOINTS[name] / "checkpoint/tokenizer.json", folder.workload)
 
 
 def test_a_row_is_counted_as_the_model_reads_it() -> None:
@@ -28,11 +28,11 @@ def test_a_model_that_truncates_reads_at_most_its_limit() -> None:
     folder = load_workload("text_classification")
     file = folder.path / "checkpoint/tokenizer.json"
     rows = [{"text": "good " * 600}]
-    assert PayloadTokenizer.load(file, folder.workload).count(rows)[0] > 512
+    assert PayloadTokenizer(file, folder.workload).count(rows)[0] > 512
     assert isinstance(folder.workload.model, TextClassification)
     model = folder.workload.model.model_copy(update={"truncation": True})
     truncating = folder.workload.model_copy(update={"model": model})
-    assert PayloadTokenizer.load(file, truncating).count(rows) == [512]
+    assert PayloadTokenizer(file, truncating).count(rows) == [512]
 
 
 def test_a_recommendation_states_its_payload_lengths() -> None:

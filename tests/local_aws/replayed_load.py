@@ -46,7 +46,11 @@ def main() -> int:
         invocations += users * PER_USER
         window = {"started_at": began + second, "users": users, "invocations": users * PER_USER, "errors": 0}
         print(json.dumps({"event": "window", **window, "histogram": [[LATENCY_MS, users * PER_USER]]}), flush=True)
-    summary = {"max_invocations_per_minute": most * PER_USER * 60, "model_latency_ms": LATENCY_MS, "reason": reason}
+    summary = {
+        "closed_loop_invocations_per_minute": most * PER_USER * 60,
+        "model_latency_ms": LATENCY_MS,
+        "reason": reason,
+    }
     out = Path(sys.argv[sys.argv.index("--out") + 1])
     (out / "summary.json").write_text(json.dumps({**summary, "invocations": invocations}))
     print(json.dumps({"event": "finished", "reason": reason}), flush=True)

@@ -11,7 +11,7 @@ from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from local_aws.owner_only import AccountKeys, OwnerOnly
+from local_aws.owner_only import AccountKeys, OwnerOnly, WsgiApplication
 
 KEYS = AccountKeys()
 HOST = "localhost:5055"
@@ -46,7 +46,7 @@ def ask(application: Any, environ: dict[str, Any]) -> Answered:
     return Answered(int(status.split()[0]), dict(headers), body)
 
 
-def guarded(spy: Spy, **options: Any) -> OwnerOnly:
+def guarded(spy: WsgiApplication, **options: Any) -> OwnerOnly:
     return OwnerOnly(spy, KEYS, **options)
 
 

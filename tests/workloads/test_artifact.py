@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from model_build.parity import GateFailed, check_quality
 from tests.builders import an_artifact
 from workloads import ProjectError, artifact_file, file_sha256, load_artifact
 
@@ -33,6 +34,17 @@ def test_a_tampered_archive_is_refused(built: Path) -> None:
         f"{archive}: its sha256 is {file_sha256(archive)}, but artifact.json says {expected}. "
         "Build it again with `python -m model_build build spellcheck --target cpu`."
     )
+
+
+def test_an_artifact_with_a_metric_of_an_older_name_loads(built: Path) -> None:
+    """The release gate then refuses it: it asks for the metric of today's name."""
+    file = artifact_file(built, "spellcheck", "cpu")
+    file.write_text(file.read_text("utf-8").replace("unchanged_rate", "left_alone"), "utf-8")
+    parity = load_artifact(built, "spellcheck", "cpu").parity
+    assert parity is not None
+    assert set(parity.original) == set(parity.compiled) == {"exact_match", "left_alone"}
+    with pytest.raises(GateFailed, match=r"unchanged_rate was not measured: build again, or leave out quality\."):
+        check_quality(parity, {"min_exact_match": 0.0, "min_unchanged_rate": 0.5}, ())
 
 
 def test_a_missing_build_names_the_command(tmp_path: Path) -> None:

@@ -2,11 +2,10 @@
 
 The primary input is the working folder. Other inputs are in the folders named by CODEBUILD_SRC_DIR_NAME. The
 environment holds only CodeBuild's variables and those of `Machine`. All commands run in one shell, and the first
-failure ends the phase. After a failed build phase, post_build still runs.
+failure ends the build.
 Source: https://docs.aws.amazon.com/codebuild/latest/userguide/build-spec-ref.html
 """
 
-import os
 import shlex
 import shutil
 import subprocess
@@ -22,8 +21,6 @@ from workloads import ProjectError
 OnLine = Callable[[str], None]
 COMMAND = "[Container] Running command "
 """The start of a command's line in CodeBuild's log."""
-INTERRUPTED = 128
-"""The lowest exit status of a command that a signal ended."""
 
 
 class BuildFailed(ProjectError):
@@ -58,15 +55,13 @@ class Build:
 
 def run_build(build: Build, on_line: OnLine) -> dict[str, Path]:
     """Returns the folder of each output artifact. Raises `BuildFailed`."""
-    if not build.sources:
-        raise BuildFailed("DOWNLOAD_SOURCE", "the action has no input artifact")
     _run_phases(build, environment_of(build), on_line)
     return _outputs(build)
 
 
 def environment_of(build: Build) -> dict[str, str]:
     """Returns the environment of the build's processes."""
-    project, spec = build.project, build.project.spec
+    project = build.project
     account, region = project.role_arn.split(":")[4], build.account["AWS_REGION"]
     codebuild = {
         "CODEBUILD_BUILD_ARN": f"arn:aws:codebuild:{region}:{account}:build/{project.name}:{build.number}",
@@ -78,34 +73,31 @@ def environment_of(build: Build) -> dict[str, str]:
         **{f"CODEBUILD_SRC_DIR_{name}": str(folder) for name, folder in list(build.sources.items())[1:]},
     }
     home = {"HOME": str(build.folder / "home"), "TMPDIR": str(build.folder / "tmp"), "LANG": "C.UTF-8"}
-    stand_ins = {"REHEARSAL_GIT_CREDENTIALS": spec.git_credential_helper, "REHEARSAL_PRIVILEGED": project.privileged}
+    stand_ins = {
+        "REHEARSAL_GIT_CREDENTIALS": project.spec.git_credential_helper,
+        "REHEARSAL_PRIVILEGED": project.privileged,
+    }
     permitted = {name: "yes" for name, is_permitted in stand_ins.items() if is_permitted}
-    variables = {**spec.variables, **project.variables, **build.variables}
-    return {**home, **codebuild, **build.account, **build.machine, **permitted, **variables}
+    return {**home, **codebuild, **build.account, **build.machine, **permitted, **project.variables, **build.variables}
 
 
 def _run_phases(build: Build, environment: Mapping[str, str], on_line: OnLine) -> None:
-    spec = build.project.spec
     for name in ("home", "tmp"):
         (build.folder / name).mkdir(parents=True, exist_ok=True)
     progress = build.folder / "progress"
     progress.write_text("install\n")
-    status = _run_script(build, _script(spec, tuple(spec.phases), progress), environment, on_line)
-    if status == 0:
-        return
-    phase, _, command = progress.read_text().partition("\n")
-    if phase == "build" and status is not None and status < INTERRUPTED:
-        failed = {**environment, "CODEBUILD_BUILD_SUCCEEDING": "0"}
-        _run_script(build, _script(spec, ("post_build",), progress), failed, on_line)
-    reason = f"timed out after {build.project.timeout_minutes} min" if status is None else f"exit status {status}"
-    raise BuildFailed(phase.upper(), f"{reason}: {command.strip()}")
+    status = _run_script(build, _script(build.project.spec, progress), environment, on_line)
+    if status != 0:
+        phase, _, command = progress.read_text().partition("\n")
+        reason = f"timed out after {build.project.timeout_minutes} min" if status is None else f"exit status {status}"
+        raise BuildFailed(phase.upper(), f"{reason}: {command.strip()}")
 
 
-def _script(spec: BuildSpec, phases: Sequence[str], progress: Path) -> str:
+def _script(spec: BuildSpec, progress: Path) -> str:
     """Returns a script that writes each command to `progress` before it runs, and ends with the first failure."""
     lines = []
-    for phase in phases:
-        for command in spec.phases[phase]:
+    for phase, commands in spec.phases.items():
+        for command in commands:
             note = shlex.quote(f"{phase}\n{command}\n")
             lines += [
                 f"printf %s {note} > {shlex.quote(str(progress))}",
@@ -121,11 +113,9 @@ def _run_script(build: Build, script: str, environment: Mapping[str, str], on_li
     """Returns the exit status, or None if the project's timeout ended the script."""
     file = build.folder / "commands.sh"
     file.write_text(script)
-    shell = shutil.which(build.project.spec.shell, path=os.defpath) or "/bin/sh"
     timed_out = Event()
-
     process = GuardedProcess.start(
-        [shell, file],
+        ["/bin/sh", file],
         environment=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

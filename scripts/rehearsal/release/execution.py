@@ -4,7 +4,6 @@ import io
 import json
 import re
 import shutil
-import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,7 +43,7 @@ class DeploymentFailed(ProjectError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExecutionState:
-    """Outputs of an execution's actions: keys of artifacts by name, variables by namespace."""
+    """Outputs of an execution's actions: places of artifacts by name, variables by namespace."""
 
     commit: str
     artifacts: Mapping[str, str] = field(default_factory=dict)
@@ -81,46 +80,38 @@ def concurrent_groups(actions: Iterable[Action]) -> Iterator[list[Action]]:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The pipeline's bucket: artifacts as zip files and caches, each with the role that AWS would use."""
+    """Artifacts and caches as zip files, BUCKET/KEY, each with the role that AWS would use."""
 
     roles: Roles
     bucket: str
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def put(self, name: str, folder: Path, role_arn: str) -> str:
-        """Stores an artifact and returns its key."""
-        key = f"rehearsal/{name[:20]}/{next(self._numbers):04}.zip"
-        files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-        self._upload(self.bucket, key, _zipped(files, folder), role_arn)
-        return key
+        """Stores an artifact in the pipeline's bucket and returns its place."""
+        place = f"{self.bucket}/rehearsal/{name[:20]}/{next(self._numbers):04}.zip"
+        self.put_files(place, [file for file in sorted(folder.rglob("*")) if file.is_file()], folder, role_arn)
+        return place
 
-    def get(self, key: str, folder: Path, role_arn: str) -> None:
-        """Unpacks an artifact into `folder`. Executable bits are lost, as in CodePipeline."""
-        self._download(self.bucket, key, folder, role_arn)
+    def put_files(self, place: str, files: Sequence[Path], base: Path, role_arn: str) -> None:
+        s3, data = self.roles.client("s3", role_arn), _zipped(files, base)
+        bucket, _, key = place.partition("/")
+        allowed(lambda: s3.put_object(Bucket=bucket, Key=key, Body=data), f"{role_arn} puts s3://{place}")
 
-    def put_cache(self, location: str, source: Path, files: Sequence[Path], role_arn: str) -> None:
-        bucket, _, prefix = location.partition("/")
-        self._upload(bucket, f"{prefix}/cache.zip", _zipped(files, source), role_arn)
-
-    def restore_cache(self, location: str, source: Path, role_arn: str) -> None:
-        bucket, _, prefix = location.partition("/")
-        try:
-            self._download(bucket, f"{prefix}/cache.zip", source, role_arn)
-        except ClientError as error:
-            if error.response["Error"]["Code"] not in {"NoSuchKey", "404"}:
-                raise
-
-    def _upload(self, bucket: str, key: str, data: bytes, role_arn: str) -> None:
-        s3 = self.roles.client("s3", role_arn)
-        allowed(lambda: s3.put_object(Bucket=bucket, Key=key, Body=data), f"{role_arn} puts s3://{bucket}/{key}")
-
-    def _download(self, bucket: str, key: str, folder: Path, role_arn: str) -> None:
+    def get(self, place: str, folder: Path, role_arn: str) -> None:
+        """Unpacks a zip file into `folder`. Executable bits are lost, as in CodePipeline."""
         s3: Any = self.roles.client("s3", role_arn)
-        what = f"{role_arn} gets s3://{bucket}/{key}"
-        data = allowed(lambda: s3.get_object(Bucket=bucket, Key=key)["Body"].read(), what)
+        bucket, _, key = place.partition("/")
+        data = allowed(lambda: s3.get_object(Bucket=bucket, Key=key)["Body"].read(), f"{role_arn} gets s3://{place}")
         folder.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             archive.extractall(folder)
+
+    def restore_cache(self, place: str, source: Path, role_arn: str) -> None:
+        try:
+            self.get(place, source, role_arn)
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in {"NoSuchKey", "404"}:
+                raise
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,8 +152,8 @@ class Runner:
         if action.configuration.get("OutputArtifactFormat") != CLONE:
             with _scratch_folder(self.folder / "source") as folder:
                 self.repository.files(state.commit, folder / "files")
-                key = self.storage.put(action.outputs[0], folder / "files", action.role_arn)
-            state = replace(state, artifacts={**state.artifacts, action.outputs[0]: key})
+                place = self.storage.put(action.outputs[0], folder / "files", action.role_arn)
+            state = replace(state, artifacts={**state.artifacts, action.outputs[0]: place})
         variables = {"CommitId": state.commit, "BranchName": action.configuration["BranchName"]}
         return state.with_variables(action, variables)
 
@@ -184,7 +175,7 @@ class Runner:
         artifact, _, path = configured["TemplatePath"].partition("::")
         with _scratch_folder(self.folder / "deployment") as folder:
             # CodePipeline passes the artifact to CloudFormation with its own role.
-            self.storage.get(_key(artifact, state), folder, self.pipeline.role_arn)
+            self.storage.get(_place(artifact, state), folder, self.pipeline.role_arn)
             template = (folder / path).read_text("utf-8")
         call(lambda: _replace_change_set(cloudformation, configured, named, template))
         return state.with_variables(action, {})
@@ -192,7 +183,6 @@ class Runner:
     def _build(self, action: Action, state: ExecutionState, log: list[str]) -> ExecutionState:
         project = self.pipeline.projects[action.configuration["ProjectName"]]
         self._start_build(action, project)
-        self._note_runtimes(project)
         number = next(self._numbers)
 
         def on_line(line: str) -> None:
@@ -214,13 +204,13 @@ class Runner:
                 running=self.running,
             )
             if project.cache is not None:
-                self.storage.restore_cache(project.cache, build.source, project.role_arn)
+                self.storage.restore_cache(f"{project.cache}/cache.zip", build.source, project.role_arn)
             folders = run_build(build, on_line)
             if project.cache is not None:
                 files = matching_files(build.source, project.spec.cached)
-                self.storage.put_cache(project.cache, build.source, files, project.role_arn)
-            keys = {name: self.storage.put(name, folders[name], project.role_arn) for name in folders}
-        return replace(state, artifacts={**state.artifacts, **keys})
+                self.storage.put_files(f"{project.cache}/cache.zip", files, build.source, project.role_arn)
+            places = {name: self.storage.put(name, folders[name], project.role_arn) for name in folders}
+        return replace(state, artifacts={**state.artifacts, **places})
 
     def _start_build(self, action: Action, project: Project) -> None:
         """Calls StartBuild with the action's role, to check its policies. The local account then runs no build."""
@@ -231,24 +221,17 @@ class Runner:
             if NO_BUILDS not in error.response["Error"]["Message"]:
                 raise
 
-    def _note_runtimes(self, project: Project) -> None:
-        here = f"{sys.version_info.major}.{sys.version_info.minor}"
-        version = project.spec.runtimes.get("python", here)
-        if version != here:
-            with self.stand_ins_log.open("a") as log:
-                print(f"python {version} of CodeBuild's image: Python {here} of this machine", file=log)
-
     def _input(self, name: str, state: ExecutionState, folder: Path, project: Project) -> Path:
         source = folder / "inputs" / name
         clones = [each for each in self.pipeline.actions if each.configuration.get("OutputArtifactFormat") == CLONE]
         if any(name in clone.outputs for clone in clones):
             self.repository.clone_to(source, state.commit)
         else:
-            self.storage.get(_key(name, state), source, project.role_arn)
+            self.storage.get(_place(name, state), source, project.role_arn)
         return source
 
 
-def _key(name: str, state: ExecutionState) -> str:
+def _place(name: str, state: ExecutionState) -> str:
     if name not in state.artifacts:
         raise BuildFailed("DOWNLOAD_SOURCE", f"the artifact {name} was not made in this execution")
     return state.artifacts[name]

@@ -13,14 +13,14 @@ from workloads import UsageError
 
 PIPELINE, PROJECT = "AWS::CodePipeline::Pipeline", "AWS::CodeBuild::Project"
 PROVIDERS = {"CodeStarSourceConnection", "CodeBuild", "CloudFormation"}
-PHASES = ("install", "pre_build", "build", "post_build")
+PHASES = ("install", "build")
 PHASE_KEYS = {"commands", "runtime-versions"}
 BUILD_SPEC_KEYS = {
     "buildspec": {"version", "env", "phases", "artifacts", "cache"},
-    "env": {"variables", "git-credential-helper", "shell"},
+    "env": {"git-credential-helper"},
     "phases": set(PHASES),
     "cache": {"paths"},
-    "artifacts": {"base-directory", "files", "name", "secondary-artifacts"},
+    "artifacts": {"base-directory", "files", "secondary-artifacts"},
 }
 
 
@@ -63,10 +63,7 @@ class OutputFiles:
 class BuildSpec:
     """A build specification. `phases` maps phases to commands, in order; `secondary` is by artifact name."""
 
-    variables: Mapping[str, str]
     git_credential_helper: bool
-    shell: str
-    runtimes: Mapping[str, str]
     phases: Mapping[str, tuple[str, ...]]
     outputs: OutputFiles | None
     secondary: Mapping[str, OutputFiles]
@@ -78,7 +75,6 @@ class Project:
     """A CodeBuild project. `cache` is BUCKET/PREFIX."""
 
     name: str
-    image: str
     role_arn: str
     privileged: bool
     variables: Mapping[str, str]
@@ -91,7 +87,6 @@ class Project:
 class Pipeline:
     """A pipeline. `actions` are in the order in which they run; `projects` are by name."""
 
-    name: str
     role_arn: str
     bucket: str
     stages: tuple[str, ...]
@@ -99,30 +94,25 @@ class Pipeline:
     projects: Mapping[str, Project]
 
     def action(self, stage: str, name: str) -> Action:
-        for action in self.actions:
-            if (action.stage, action.name) == (stage, name):
-                return action
-        raise UsageError(f"The pipeline's stage {stage} has no action {name}.")
+        (action,) = (each for each in self.actions if (each.stage, each.name) == (stage, name))
+        return action
 
 
 def read_pipeline(template: Mapping[str, Any], deployed: Deployed) -> Pipeline:
-    """Raises `UsageError` for what the rehearsal does not support, and for an input that no earlier action makes."""
+    """Raises `UsageError` for what the rehearsal does not support."""
     resources = template["Resources"]
-    ((logical_id, resource),) = [each for each in resources.items() if each[1]["Type"] == PIPELINE]
-    properties = _resolved(resource["Properties"], deployed)
-    actions = tuple(_actions(properties["Stages"]))
-    _check_order(actions)
+    (pipeline,) = (each for each in resources.values() if each["Type"] == PIPELINE)
+    properties = _resolved(pipeline["Properties"], deployed)
     projects = [
         _project(deployed.references[name], _resolved(each["Properties"], deployed))
         for name, each in resources.items()
         if each["Type"] == PROJECT
     ]
     return Pipeline(
-        name=deployed.references[logical_id],
         role_arn=properties["RoleArn"],
         bucket=properties["ArtifactStore"]["Location"],
         stages=tuple(stage["Name"] for stage in properties["Stages"]),
-        actions=actions,
+        actions=tuple(_actions(properties["Stages"])),
         projects={project.name: project for project in projects},
     )
 
@@ -168,22 +158,11 @@ def _actions(stages: Sequence[Mapping[str, Any]]) -> Iterator[Action]:
             )
 
 
-def _check_order(actions: Sequence[Action]) -> None:
-    """Rejects an input that no earlier action makes, as CodePipeline does."""
-    made: dict[str, tuple[str, int]] = {}
-    for action in actions:
-        for name in action.inputs:
-            if name not in made or made[name] == (action.stage, action.run_order):
-                raise UsageError(f"{action.title}: takes the artifact {name}, which no earlier action makes.")
-        made |= dict.fromkeys(action.outputs, (action.stage, action.run_order))
-
-
 def _project(name: str, properties: Mapping[str, Any]) -> Project:
     environment = properties["Environment"]
     cache = properties.get("Cache", {"Type": "NO_CACHE"})
     return Project(
         name=name,
-        image=environment["Image"],
         role_arn=properties["ServiceRole"],
         privileged=_text(environment.get("PrivilegedMode", False)) == "true",
         variables=_plain_variables(name, environment.get("EnvironmentVariables", ())),
@@ -211,7 +190,7 @@ def _plain_variables(where: str, given: Sequence[Mapping[str, Any]]) -> dict[str
 def read_build_spec(where: str, text: str) -> BuildSpec:
     """Raises `UsageError` for a key that the rehearsal does not support."""
     document = json.loads(text)
-    environment, phases = document.get("env", {}), document.get("phases", {})
+    phases = document.get("phases", {})
     parts = [("buildspec", document), *((part, document.get(part, {})) for part in BUILD_SPEC_KEYS)]
     parts += [(f"phases.{name}", phase) for name, phase in phases.items()]
     for part, given in parts:
@@ -220,10 +199,7 @@ def read_build_spec(where: str, text: str) -> BuildSpec:
     artifacts = dict(document.get("artifacts", {}))
     secondary = artifacts.pop("secondary-artifacts", {})
     return BuildSpec(
-        variables={name: str(value) for name, value in environment.get("variables", {}).items()},
-        git_credential_helper=_text(environment.get("git-credential-helper", False)) in {"true", "yes"},
-        shell=environment.get("shell", "sh"),
-        runtimes={name: str(value) for name, value in phases.get("install", {}).get("runtime-versions", {}).items()},
+        git_credential_helper=_text(document.get("env", {}).get("git-credential-helper", False)) in {"true", "yes"},
         phases={name: tuple(phases.get(name, {}).get("commands", ())) for name in PHASES},
         outputs=_output_files(artifacts) if artifacts else None,
         secondary={name: _output_files(files) for name, files in secondary.items()},

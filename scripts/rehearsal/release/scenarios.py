@@ -5,11 +5,9 @@ gates' own behaviour is tested in tests/scripts/test_release_scripts.py.
 """
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -163,16 +161,10 @@ def last_output(outcome: Outcome) -> list[str]:
     return [line for line in lines[starts[-1] + 1 :] if line.strip()] if starts else []
 
 
-def _unpacked(rehearsal: Rehearsal, state: ExecutionState, artifact: str) -> Path:
-    runner = rehearsal.runner()
-    folder = rehearsal.folder / "unpacked" / artifact
-    shutil.rmtree(folder, ignore_errors=True)
-    runner.storage.get(state.artifacts[artifact], folder, runner.pipeline.role_arn)
-    return folder
-
-
 def _artifact(rehearsal: Rehearsal, state: ExecutionState, workload: str) -> dict[str, Any]:
     """Returns the artifact.json of the workload's build."""
     (name,) = (name for name in state.artifacts if name.startswith(f"Build_{workload}_build"))
-    document: dict[str, Any] = json.loads((_unpacked(rehearsal, state, name) / "artifact.json").read_text("utf-8"))
+    runner, folder = rehearsal.runner(), rehearsal.folder / "unpacked"
+    runner.storage.get(state.artifacts[name], folder, runner.pipeline.role_arn)
+    document: dict[str, Any] = json.loads((folder / "artifact.json").read_text("utf-8"))
     return document

@@ -47,9 +47,6 @@ class Repository:
         self.git("add", "--all")
         self.git("commit", "--quiet", "--allow-empty", "--message", message)
         self.git("push", "--quiet", "origin", "HEAD:main")
-        return self.head()
-
-    def head(self) -> str:
         return self.git("rev-parse", "HEAD").strip()
 
     def branches(self) -> list[str]:
@@ -81,51 +78,33 @@ class Repository:
 
     def files(self, commit: str, folder: Path) -> None:
         """Writes a commit's files to the new `folder`, without .git."""
-        folder.mkdir(parents=True)
-        archive = subprocess.run(
-            ["git", "archive", "--format=tar", commit],
-            cwd=self.remote,
-            env=_environment(),
-            check=True,
-            capture_output=True,
-        ).stdout
-        subprocess.run(["tar", "--extract", "--directory", folder], input=archive, check=True)
+        self.clone_to(folder, commit)
+        shutil.rmtree(folder / ".git")
 
     def clone_to(self, folder: Path, commit: str) -> None:
         """Makes a build's clone, as CodeBuild does for CODEBUILD_CLONE_REF."""
-        subprocess.run(["git", "clone", "--quiet", self.remote, folder], env=_environment(), check=True)
-        subprocess.run(["git", "checkout", "--quiet", "--detach", commit], cwd=folder, env=_environment(), check=True)
+        git(self.remote, "clone", "--quiet", str(self.remote), str(folder))
+        git(folder, "checkout", "--quiet", "--detach", commit)
 
     def git(self, *arguments: str) -> str:
+        """Runs Git in the clone as a person, who may push."""
         identity = ("-c", "user.name=A person", "-c", "user.email=person@localhost")
-        done = subprocess.run(
-            ["git", *identity, *arguments],
-            cwd=self.clone,
-            env=_environment() | {"REHEARSAL_PERSON": "yes"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise Unavailable(f"git {' '.join(arguments)} failed: {done.stderr.strip()}")
-        return done.stdout
+        return git(self.clone, *identity, *arguments, REHEARSAL_PERSON="yes")
 
 
-def _environment() -> dict[str, str]:
-    """Returns this process's environment without the machine's Git settings, which may sign commits."""
-    return {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+def git(folder: Path, *arguments: str, **variables: str) -> str:
+    """Runs Git without the machine's settings, which may sign commits. Raises `Unavailable`."""
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", **variables}
+    command = ["git", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Unavailable(f"git {' '.join(arguments)} failed: {done.stderr.strip()}")
+    return done.stdout
 
 
 def _known_files(origin: Path) -> list[str]:
     """Raises `Unavailable` if `origin` is no Git checkout."""
-    known = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=origin,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if known.returncode:
+    if not (origin / ".git").exists():
         raise Unavailable(f"{origin} is not a Git checkout. A release needs a commit: clone the repository.")
-    names = [name for name in known.stdout.split("\0") if name]
+    names = git(origin, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
     return [name for name in names if (origin / name).is_file() and not name.endswith("recommendation.json")]

@@ -26,27 +26,20 @@ BY_DIGEST = re.compile(r"(?:(?P<registry>[\w.:-]+)/)?(?P<repository>[\w./-]+)@(?
 BY_TAG = re.compile(r"(?P<registry>[\w.:-]+)/(?P<repository>[\w./-]+):(?P<tag>[\w.-]+)")
 ECR = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com(\.cn)?")
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+CONFIG = "application/vnd.docker.container.image.v1+json"
 LAYER = "application/vnd.docker.image.rootfs.diff.tar"
 
 
-class DockerError(Exception):
-    """An error for which Docker exits with 1."""
+def refusal(message: str) -> SystemExit:
+    """Returns the exception that prints Docker's message and ends the program with 1."""
+    return SystemExit(f"docker: {message}")
 
 
-def main(arguments: Sequence[str]) -> int:
-    try:
-        _run(arguments)
-    except DockerError as error:
-        print(f"docker: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _run(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     match arguments:
         case ["login", "--username", "AWS", "--password-stdin", registry]:
             if not sys.stdin.read().strip():
-                raise DockerError("Error: password is empty")
+                raise refusal("Error: password is empty")
             note(f"docker login {registry}", "a check that there is a password")
         case ["build", "--platform", "linux/amd64", *options, "--tag", image, "--file", dockerfile, context]:
             variables = dict(each.split("=", 1) for each in options if each != "--build-arg")
@@ -61,23 +54,23 @@ def _run(arguments: Sequence[str]) -> None:
             digest = push(image, _layer_file(image).read_bytes())
             note(f"docker push {image.rpartition('/')[2]}", f"an uploaded layer and the image {digest}")
         case _:
-            raise DockerError(f"'docker {' '.join(arguments)}' is not part of the rehearsal.")
+            raise refusal(f"'docker {' '.join(arguments)}' is not part of the rehearsal.")
 
 
 def check_base(image: str) -> None:
-    """Raises `DockerError` for a base without a digest, one that the role may not read, or one never pushed."""
+    """Raises `SystemExit` for a base without a digest, one that the role may not read, or one never pushed."""
     named = BY_DIGEST.fullmatch(image)
     if named is None:
-        raise DockerError(f"FROM names '{image}', and not an image by its digest.")
+        raise refusal(f"FROM names '{image}', and not an image by its digest.")
     registry = ECR.fullmatch(named["registry"] or "")
     if registry is None:
         return
     words = ["--registry-id", registry["account"], "--repository-name", named["repository"]]
     done = _aws("batch-get-image", *words, "--image-ids", f"imageDigest={named['digest']}", region=registry["region"])
     if "AccessDenied" in done.stderr:
-        raise DockerError(f"{image} may not be pulled: {done.stderr.strip()}")
+        raise refusal(f"{image} may not be pulled: {done.stderr.strip()}")
     if done.returncode == 0 and not json.loads(done.stdout)["images"]:
-        raise DockerError(f"failed to resolve source metadata for {image}: not found")
+        raise refusal(f"failed to resolve source metadata for {image}: not found")
 
 
 def layer(context: Path) -> bytes:
@@ -93,11 +86,11 @@ def layer(context: Path) -> bytes:
 
 
 def push(image: str, packed: bytes) -> str:
-    """Puts the image into its registry and returns the digest. Raises `DockerError` if ECR refuses a call."""
+    """Puts the image into its registry and returns the digest. Raises `SystemExit` if ECR refuses a call."""
     named = BY_TAG.fullmatch(image)
     registry = ECR.fullmatch(named["registry"]) if named else None
     if named is None or registry is None:
-        raise DockerError(f"{image} is no tag of a registry of ECR.")
+        raise refusal(f"{image} is no tag of a registry of ECR.")
     where = ["--registry-id", registry["account"], "--repository-name", named["repository"]]
     region = registry["region"]
     rootfs = {"type": "layers", "diff_ids": [_digest(packed)]}
@@ -111,15 +104,9 @@ def push(image: str, packed: bytes) -> str:
         part = ["--layer-part-blob", f"fileb://{file}"]
         _call("upload-layer-part", *where, *upload, *ends, *part, region=region)
         _call("complete-layer-upload", *where, *upload, "--layer-digests", _digest(blob), region=region)
-    config_kind = "application/vnd.docker.container.image.v1+json"
-    document = json.dumps(
-        {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "config": {"mediaType": config_kind, "size": len(config), "digest": _digest(config)},
-            "layers": [{"mediaType": LAYER, "size": len(packed), "digest": _digest(packed)}],
-        }
-    )
+    layers = [{"mediaType": LAYER, "size": len(packed), "digest": _digest(packed)}]
+    described = {"mediaType": CONFIG, "size": len(config), "digest": _digest(config)}
+    document = json.dumps({"schemaVersion": 2, "mediaType": MANIFEST, "config": described, "layers": layers})
     digest = _digest(document.encode())
     file = _scratch(".manifest")
     file.write_text(document, "utf-8")
@@ -131,7 +118,7 @@ def push(image: str, packed: bytes) -> str:
 def _call(operation: str, *words: str, region: str) -> str:
     done = _aws(operation, *words, region=region)
     if done.returncode:
-        raise DockerError(f"denied: {done.stderr.strip()}")
+        raise refusal(f"denied: {done.stderr.strip()}")
     return done.stdout
 
 

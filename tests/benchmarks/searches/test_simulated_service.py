@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from benchmarks.searches.simulated_service import (
-    ALIKE,
-    MM1,
-    Service,
-    SimulatedService,
-)
+from benchmarks.searches.simulated_service import MM1, Floats, Service, SimulatedService
+
+
+def alike(random: np.random.Generator, count: int) -> Floats:
+    return np.ones(count)
 
 
 def _finished_ms(service: Service, *sent_ms: float) -> list[float]:
@@ -18,7 +17,7 @@ def _finished_ms(service: Service, *sent_ms: float) -> list[float]:
 
 
 def _service(**given: object) -> Service:
-    return Service(**{"fixed_ms": 10.0, "per_unit_ms": 1.0, "lengths": ALIKE, "max_batch": 4, **given})  # type: ignore[arg-type]
+    return Service(**{"fixed_ms": 10.0, "per_unit_ms": 1.0, "lengths": alike, "max_batch": 4, **given})  # type: ignore[arg-type]
 
 
 def test_a_free_worker_takes_what_waits_and_no_more_than_a_batch() -> None:

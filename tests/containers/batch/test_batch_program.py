@@ -309,6 +309,15 @@ def test_wrong_usage_is_exit_code_2(wrong: list[str]) -> None:
     assert exit_.value.code == 2
 
 
+def test_without_arguments_the_help_shows_a_whole_command(program: Path) -> None:
+    ended = run(program)
+    assert (ended.code, ended.summary) == (2, None)
+    assert (
+        "python -m containers.batch --model build/duplicates/cpu/model.tar.gz --input rows.jsonl --output" in ended.log
+    )
+    assert "manifest.json" in ended.log, "the files of the output"
+
+
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.write("a", b"1")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from transformers.generation import logits_process as original
 
 from containers.text2text.generation import SAMPLING, Generation
-from containers.text2text.search import likelihoods, top
+from containers.text2text.search import by_chance, likelihoods, top
 
 
 @settings(max_examples=60)
@@ -37,6 +37,17 @@ def test_likelihoods_equal_those_of_transformers(heat: float, most: int, share: 
     found = np.zeros(300)
     found[tokens] = weights
     assert np.allclose(found, expected, atol=1e-6)
+
+
+def test_tokens_are_drawn_as_often_as_they_are_likely_and_again_by_the_same_seed() -> None:
+    scores = np.log(np.array([[0.5, 0.3, 0.2, 0.0001]], np.float32))
+
+    def draw() -> list[int]:
+        choose = by_chance(Generation(do_sample=True, top_k=3), [np.random.default_rng(0)])
+        return [int(choose(scores, np.array([0]))[0]) for _ in range(4000)]
+
+    assert np.bincount(draw()) / 4000 == pytest.approx([0.5, 0.3, 0.2], abs=0.03)
+    assert draw() == draw()
 
 
 @settings(max_examples=40)

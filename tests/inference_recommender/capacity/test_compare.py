@@ -146,13 +146,13 @@ def test_a_latency_that_cannot_be_compared_is_reported_and_the_capacity_decides(
         (
             [_plain(invocations_per_minute=None)],
             _plain(),
-            "The baseline has no capacity of ml.c5.xlarge: measure it again, with traffic that it can bear.",
+            "The baseline has no capacity of ml.c5.xlarge: measure it again with lighter traffic.",
         ),
         (
             [_plain()],
             _plain(interval=None),
-            "The candidate does not say how sure its capacity of ml.c5.xlarge is: its traffic was too short, or no "
-            "load surely kept the limit. Measure it again with longer phases.",
+            "The candidate's capacity of ml.c5.xlarge has no interval: its traffic was too short, or no load clearly "
+            "kept the limit. Measure it again with longer phases.",
         ),
         (
             [_plain(spread=0.3)],

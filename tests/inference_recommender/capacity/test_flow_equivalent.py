@@ -84,7 +84,7 @@ def test_the_wait_is_as_long_as_the_completions_variance_makes_it(index: float, 
     assert other.latency_ms(rate, 99.0) / queue.latency_ms(rate, 99.0) == pytest.approx(factor, rel=0.05)
 
 
-def _records(model: Service, seed: int) -> SettledPeriods:
+def _settled(model: Service, seed: int) -> SettledPeriods:
     measured = series(model, seed, disturbed=False)
     found = settled_periods(measured, measured.latency_ms)
     assert found is not None
@@ -101,7 +101,7 @@ def _records(model: Service, seed: int) -> SettledPeriods:
     ],
 )
 def test_a_minute_of_closed_loop_users_tells_the_capacity_for_arrivals(model: Service, truth: float) -> None:
-    found = _records(model, 0).estimate(P99)
+    found = _settled(model, 0).estimate(P99)
     assert found.invocations_per_minute == pytest.approx(truth, rel=0.12)
     assert found.latency_ms == pytest.approx(50, rel=0.01)
     low, high = found.interval or (0.0, 0.0)
@@ -127,7 +127,7 @@ def _half_as_fast(series: Series, periods: range) -> Series:
 
 def test_periods_in_which_the_machine_stalled_do_not_enter_the_estimate() -> None:
     measured = series(MM1, 0, disturbed=False)
-    truth = _records(MM1, 0).estimate(P99).invocations_per_minute or 0.0
+    truth = _settled(MM1, 0).estimate(P99).invocations_per_minute or 0.0
     disturbed = _half_as_fast(measured, range(30, 60, 2))
     found = settled_periods(disturbed, disturbed.latency_ms)
     assert found is not None

@@ -39,7 +39,7 @@ def candidate(**changes: Any) -> Candidate:
 
 
 def measured(search: Capacity | None = None, **changes: Any) -> Measurement:
-    members = {"max_invocations_interval": (39_500.0, 40_500.0), "open_loop": search, **changes}
+    members = {"closed_loop_invocations_interval": (39_500.0, 40_500.0), "open_loop": search, **changes}
     return a_measurement(**{"rate": 40_000.0, **members})
 
 
@@ -106,7 +106,7 @@ ENDINGS = {
         report=({2}, "has no recommendation.json"),
     ),
     "failed job": Ending(
-        measurements=(measured(rate=None, max_invocations_interval=None, failure_reason=FAILED),),
+        measurements=(measured(rate=None, closed_loop_invocations_interval=None, failure_reason=FAILED),),
         simulate=({2}, NO_FILE),
         prove=({2}, NO_FILE),
         compare=(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
+from inference_recommender.cli import arguments
 from inference_recommender.cli import run as run_command
 from inference_recommender.measure import start_stages
 from tests.builders import a_candidate, a_provenance, a_recommendation
@@ -30,7 +31,7 @@ def an_account(*logs: str) -> DeployedAccount:
 @pytest.fixture
 def folder(workloads_copy: Path, monkeypatch: pytest.MonkeyPatch) -> WorkloadFolder:
     found = load_workload("spellcheck", workloads_copy)
-    monkeypatch.setattr(run_command, "deployed_workload", lambda *_: found)
+    monkeypatch.setattr(arguments, "deployed_workload", lambda *_: found)
     return found
 
 

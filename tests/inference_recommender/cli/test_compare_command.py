@@ -18,7 +18,11 @@ OBJECTIVE = load_workload("spellcheck").workload.latency_objective
 
 def _plain(rate: float = 10_000.0, spread: float = 0.02, **given: Any) -> Measurement:
     interval = (rate * (1 - spread), rate * (1 + spread))
-    known = {"max_invocations_per_minute": rate, "max_invocations_interval": interval, "model_latency_ms": 40.0}
+    known = {
+        "closed_loop_invocations_per_minute": rate,
+        "closed_loop_invocations_interval": interval,
+        "model_latency_ms": 40.0,
+    }
     return Measurement(**{"instance_type": "ml.c5.xlarge", "endpoint_name": "e", **known, **given})
 
 

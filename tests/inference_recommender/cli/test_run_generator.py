@@ -11,6 +11,7 @@ from aws_api.errors import NO_REGION, AwsUnavailable
 from aws_api.service_model import problems
 from benchmarks.searches.simulated_service import MM1, SimulatedService
 from inference_recommender.__main__ import main
+from inference_recommender.cli import arguments as of_commands
 from inference_recommender.cli import run as run_command
 from inference_recommender.cli import run_generator
 from inference_recommender.load_generator.requests import read_payloads
@@ -53,7 +54,7 @@ def run(
     """Runs the command against a simulated M/M/1 service."""
     for module in (run_command, run_generator):
         monkeypatch.setattr(module, "load_artifact", lambda root, workload, target: an_artifact())
-    monkeypatch.setattr(run_command, "deployed_workload", lambda *_: folder)
+    monkeypatch.setattr(of_commands, "deployed_workload", lambda *_: folder)
     monkeypatch.setattr(open_loop, "GeneratorProbe", lambda *_, **__: SimulatedService(MM1, seed=0).probe)
 
     def run(*arguments: str, account: DeployedAccount | None = None) -> tuple[int, str, str]:

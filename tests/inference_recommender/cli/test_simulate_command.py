@@ -79,8 +79,7 @@ def document(capsys: pytest.CaptureFixture[str]) -> Simulation:
 
 def rows(found: Simulation, name: str = "policies") -> dict[Value, dict[str, Value]]:
     """Returns the rows of a table by the policy's name."""
-    table = found.report.table(name)
-    assert table is not None
+    (table,) = (each for each in found.report.tables if each.name == name)
     return {row["policy"]: row for row in table.rows}
 
 

@@ -11,12 +11,11 @@ from typing import Any
 
 from aws_api.errors import AwsRefused, AwsUnavailable
 from aws_api.sagemaker import MEASURED_ON_TAG, JobNameTaken, SageMakerAccount
-from inference_recommender.experiment.measure import ExperimentRun, measure
+from inference_recommender.experiment.measure import ExperimentRun, measure_cells
 from inference_recommender.experiment.plan import Experiment, ExperimentAccess, cells
 from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.measurement import Measurement
-from inference_recommender.progress import Silent
-from tests.builders import an_artifact
+from tests.builders import Silent, an_artifact
 from tests.inference_recommender.api import SERIES, points
 from workloads import load_workload
 
@@ -162,7 +161,7 @@ class JobAccount(SageMakerAccount):
 
 
 def run(planned: ExperimentRun, **changes: Any) -> tuple[Measurement, ...]:
-    return measure(replace(planned, **changes))
+    return measure_cells(replace(planned, **changes))
 
 
 def prepared(

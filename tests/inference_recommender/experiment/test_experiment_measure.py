@@ -17,7 +17,8 @@ from inference_recommender.experiment.measure import ExperimentRun
 from inference_recommender.experiment.plan import Cell, CellBatch
 from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.measure.load_test import LoadTest
-from inference_recommender.progress import ProgressUpdate, Silent
+from inference_recommender.progress import ProgressUpdate
+from tests.builders import Silent
 from tests.inference_recommender.api import SERIES
 from tests.inference_recommender.experiment.experiment_account import (
     IMAGE,
@@ -57,7 +58,7 @@ def jobs_of(account: JobAccount) -> list[str]:
 def test_a_job_for_each_variant_measures_every_cell(kept: ExperimentFolder, account: JobAccount) -> None:
     planned = prepared(kept, account, ["ts-base", "ort-base"], TYPES)
     measured = run(planned)
-    assert [(each.variant, each.instance_type, each.max_invocations_per_minute) for each in measured] == [
+    assert [(each.variant, each.instance_type, each.closed_loop_invocations_per_minute) for each in measured] == [
         ("ts-base", "ml.c5.xlarge", 6_000),
         ("ts-base", "ml.c5.2xlarge", 12_000),
         ("ort-base", "ml.c5.xlarge", 12_000),
@@ -100,11 +101,11 @@ def test_a_variant_that_fails_does_not_end_the_experiment_and_is_measured_again_
     planned = prepared(kept, account, ["ts-base", "ort-base"])
     failed, good = run(planned)
     assert failed.failure_reason == "Triton was killed by signal 9."
-    assert good.max_invocations_per_minute == 12_000
+    assert good.closed_loop_invocations_per_minute == 12_000
     assert kept.left() == (Cell(variant="ts-base", instance_type="ml.c5.xlarge"),)
     account.failing = {}
     again, kept_one = run(planned)
-    assert (again.failure_reason, again.max_invocations_per_minute) == (None, 6_000)
+    assert (again.failure_reason, again.closed_loop_invocations_per_minute) == (None, 6_000)
     assert kept_one == good
     assert jobs_of(account) == ["ts-base", "ort-base", "ts-base-2"]
 
@@ -140,7 +141,7 @@ def test_ctrl_c_stops_the_job_and_keeps_the_cells_whose_test_had_ended(
     assert kept.left() == (second,)
     assert account.models == {}
     account.ending = None
-    assert [each.max_invocations_per_minute for each in run(planned)] == [12_000, 24_000]
+    assert [each.closed_loop_invocations_per_minute for each in run(planned)] == [12_000, 24_000]
     tested = [job["InputConfig"]["EndpointConfigurations"] for job in account.created]
     assert tested == [[{"InstanceType": name} for name in TYPES], [{"InstanceType": second.instance_type}]]
 

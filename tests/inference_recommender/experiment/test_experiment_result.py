@@ -31,7 +31,7 @@ def measured(
             "instance_type": instance_type,
             "variant": variant,
             "endpoint_name": f"{variant}-{instance_type}",
-            "max_invocations_per_minute": rate,
+            "closed_loop_invocations_per_minute": rate,
             "model_latency_ms": latency_ms,
             "percentile": "P99",
             "percentiles_ms": LatencyPercentiles(p50=3.0, p95=latency_ms and latency_ms - 1, p99=latency_ms),

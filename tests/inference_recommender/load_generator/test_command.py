@@ -71,7 +71,7 @@ def test_a_run_prints_its_windows_and_keeps_every_request(run: Run) -> None:
 def test_the_summary_knows_capacity_latency_and_the_generator_s_own_limits(run: Run) -> None:
     outcome, _ = run(answering(0.01), users((4, 30)), cpu_share=0.25)
     assert outcome.summary is not None
-    assert outcome.summary["max_invocations_per_minute"] == pytest.approx(4 * 100 * 60, rel=0.01)
+    assert outcome.summary["closed_loop_invocations_per_minute"] == pytest.approx(4 * 100 * 60, rel=0.01)
     assert outcome.summary["client_latency_ms"]["p95"] == pytest.approx(10)
     assert outcome.summary["generator"] == {
         "cpu_share": pytest.approx(0.25, rel=0.001),

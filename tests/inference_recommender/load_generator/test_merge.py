@@ -105,7 +105,7 @@ def test_one_generator_s_failure_decides_for_all_but_for_too_few_samples(
     assert (merged.exit_code, merged.reason) == of_all
     assert merged.summary is not None
     assert (merged.summary["reason"], merged.summary["generators"]) == (of_all[1], 3)
-    assert merged.summary["max_invocations_per_minute"] == pytest.approx(3 * 300 * 6, rel=0.1)
+    assert merged.summary["closed_loop_invocations_per_minute"] == pytest.approx(3 * 300 * 6, rel=0.1)
 
 
 def test_generators_that_never_ran_at_once_are_not_merged(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_run_whose_latency_never_settled_says_so(open_loop: bool) -> None:
     finished = _measured().requests.finished_s
     requests = sent_requests(finished, np.where(finished < 9.5, 13.0, 10.0))
     summary = _summary(_measured(requests=requests, open_loop=open_loop))
-    assert (summary.max_invocations_per_minute, summary.warm_up_s) == (None, 20)
+    assert (summary.closed_loop_invocations_per_minute, summary.warm_up_s) == (None, 20)
     assert why_invalid(summary) == (
         "too few samples: none after the warm-up, since the latency was still falling midway through the run's 20 s; "
         "give it longer, or a machine with no other work"
@@ -71,16 +71,16 @@ def test_both_latencies_rate_interval_and_warm_up() -> None:
     summary = _summary(_measured())
     assert summary.client_latency_ms["p50"] == pytest.approx(10, rel=0.02)
     assert summary.client_latency_from_intended_ms["p50"] == pytest.approx(15, rel=0.02)
-    assert summary.max_invocations_per_minute == pytest.approx(6000, rel=0.05)
-    low, high = summary.max_invocations_interval or (0, 0)
-    assert low <= (summary.max_invocations_per_minute or 0) <= high
+    assert summary.closed_loop_invocations_per_minute == pytest.approx(6000, rel=0.05)
+    low, high = summary.closed_loop_invocations_interval or (0, 0)
+    assert low <= (summary.closed_loop_invocations_per_minute or 0) <= high
     assert summary.warm_up_s is not None
     assert why_invalid(summary) is None
 
 
 def test_a_run_with_too_few_samples_has_no_rate_but_latencies() -> None:
     summary = _summary(_measured(requests=sent_requests(np.linspace(0, 1, 20), 10.0)))
-    assert summary.max_invocations_per_minute is None
+    assert summary.closed_loop_invocations_per_minute is None
     assert summary.client_latency_ms["p50"] == pytest.approx(10, abs=1)
     assert why_invalid(summary) == (
         "too few samples: P95 needs at least 59 independent requests at one load; the run had 20 in all"

@@ -6,9 +6,8 @@ from typing import Any
 from inference_recommender.measure.job import JobSource
 from inference_recommender.measure.job_requests import TestedModel, plan_job
 from inference_recommender.measure.run import RunSubject, run
-from inference_recommender.progress import Silent
 from inference_recommender.run_folder import RunFolder
-from tests.builders import an_artifact
+from tests.builders import Silent, an_artifact
 from tests.inference_recommender.api import FakeService, description
 from workloads import WorkloadFolder
 

@@ -23,8 +23,8 @@ from inference_recommender.measure.generator_fleet import (
     plan_fleet,
     source_files,
 )
-from inference_recommender.progress import Silent
 from inference_recommender.run_folder import RunFolder
+from tests.builders import Silent
 from tests.conftest import EditToml
 from tests.inference_recommender.measure.test_load_test import a_test, measured_by
 from tests.inference_recommender.measure.virtual_load import VirtualFleet
@@ -104,7 +104,9 @@ def test_three_generators_merge_to_what_the_servers_saw(source: WorkloadFolder, 
     assert 0.6 * total < merged["invocations"] <= total, "those of the time in which all were at work"
     assert measured.series is not None
     assert sum(count or 0 for count in measured.series.invocations) == merged["invocations"]
-    assert measured.max_invocations_per_minute == pytest.approx(6 * 50 * 60 / 2, rel=0.05), "per instance, of two"
+    assert measured.closed_loop_invocations_per_minute == pytest.approx(6 * 50 * 60 / 2, rel=0.05), (
+        "per instance, of two"
+    )
     assert account.created == [job.request()]
     sent = {url.removeprefix(f"{job.source_url}/") for url in account.objects if url.startswith(job.source_url)}
     reader = {"containers/__init__.py", "containers/archive_reader.py"}

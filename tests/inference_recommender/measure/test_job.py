@@ -292,7 +292,7 @@ def test_the_candidates_of_a_default_run_are_its_configurations_by_rate(tmp_path
         a_measurement(None, endpoint_name="d"),
         a_measurement(300.0, endpoint_name="e", failure_reason="It failed."),
         request={"JobType": "Default", "InputConfig": {}},
-        deployed=endpoint("lives"),
+        existing_endpoint=endpoint("lives"),
     )
     assert candidates_of(run, "spellcheck") == (
         Configuration(instance_type="ml.c5.xlarge", environment={"THREADS": ("2",)}),

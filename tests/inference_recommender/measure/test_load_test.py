@@ -1,5 +1,6 @@
 """A load test by the generator: a job's traffic, conditions and result, here in virtual time."""
 
+import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,12 +9,12 @@ import pytest
 
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.measure.load_test import Drive, LoadTest, LoadTestFailed, alone
-from inference_recommender.measure.run import RunSubject, measure, run
+from inference_recommender.measure.run import RunSubject, begin_and_measure, run
 from inference_recommender.measurement import Measurement
-from inference_recommender.progress import Progress, ProgressUpdate, Silent
+from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.evidence import read_evidence
-from tests.builders import a_system, an_artifact
+from tests.builders import Silent, a_system, an_artifact
 from tests.conftest import EditToml
 from tests.inference_recommender.measure.virtual_load import SERVICE_S, virtual_drive
 from tests.inference_recommender.server import Server, serving
@@ -64,7 +65,7 @@ def subject(source: WorkloadFolder) -> RunSubject:
 def measured_by(
     test: LoadTest, source: WorkloadFolder, run_folder: RunFolder, progress: Progress | None = None
 ) -> Measurement:
-    (measured,) = measure(test, run_folder, progress or Silent(), subject(source))
+    (measured,) = begin_and_measure(test, run_folder, progress or Silent(), subject(source))
     return measured
 
 
@@ -84,7 +85,9 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run
     assert len(network.requests) - 4 <= finished <= len(network.requests), "all but unfinished ones"
     assert finished == pytest.approx(50 + 3 * 100, abs=4)
     assert measured.series.users[:3] == (1.0, 2.0, 2.0)
-    assert measured.max_invocations_per_minute == pytest.approx(finished * 15 / 2, rel=0.01), "per instance, of two"
+    assert measured.closed_loop_invocations_per_minute == pytest.approx(finished * 15 / 2, rel=0.01), (
+        "per instance, of two"
+    )
     assert measured.client_latency_ms["p50"] == pytest.approx(20, abs=0.5)
     assert measured.client_latency_from_intended_ms["p50"] >= measured.client_latency_ms["p50"]
     assert candidate.instance_type == "c5.xlarge"
@@ -99,6 +102,8 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run
         "run": "runs/spellcheck-quick-1",
     }
     assert "<svg" in run_folder.report.read_text("utf-8")
+    payloads = run_folder.path / "payloads.tar.gz"
+    assert stat.S_IMODE(payloads.stat().st_mode) == 0o600, "they are requests of real users"
     assert read_evidence(run_folder.path).measured == (measured,)
     assert {update.status for update in updates} == {"IN_PROGRESS"}
     assert recommendation.recommended is not None

@@ -16,10 +16,9 @@ from inference_recommender.measure.open_loop import CandidateSearch, OpenLoopSea
 from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.payloads import payload_archive
-from inference_recommender.progress import Silent
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.verdict import initial_rate
-from tests.builders import a_provenance, a_run_folder, a_system, an_artifact
+from tests.builders import Silent, a_provenance, a_run_folder, a_system, an_artifact
 from tests.inference_recommender.api import SERIES, description
 from tests.inference_recommender.deployed_account import DeployedAccount
 from workloads import LatencyObjective, NoVerdict, Provenance, Unavailable, load_workload
@@ -96,12 +95,12 @@ def test_without_search_only_an_estimate_far_below_the_closed_loop_rate_is_check
     monkeypatch.setattr(use_case, "draw", lambda run_folder: None)
     calls: list[Measurement] = []
 
-    def searching(measured: Measurement, *_: object) -> Measurement:
+    def search(measured: Measurement, *_: object) -> Measurement:
         calls.append(measured)
         return measured
 
-    source = Kept(MEASURED.model_copy(update={"max_invocations_per_minute": rate}))
-    run(source, kept, Silent(), searching=searching, search_all=search_all)
+    source = Kept(MEASURED.model_copy(update={"closed_loop_invocations_per_minute": rate}))
+    run(source, kept, Silent(), search=search, search_all=search_all)
     assert len(calls) == searches
 
 
@@ -203,7 +202,7 @@ def test_a_search_begins_at_the_rate_that_the_records_suggest_after_a_slow_warm_
     expected = initial_rate(MEASURED, OBJECTIVE)
     assert expected is not None
     assert rates[-1] == pytest.approx(expected)
-    assert expected < (MEASURED.max_invocations_per_minute or 0)
+    assert expected < (MEASURED.closed_loop_invocations_per_minute or 0)
     assert found is not None
     assert found.reason == "it is gone"
     fast, bare = OBJECTIVE.model_copy(update={"model_latency_ms": 1.0}), MEASURED.model_copy(update={"series": None})

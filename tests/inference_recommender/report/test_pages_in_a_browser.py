@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inference_recommender.cli.folder_report import write_page
+from inference_recommender.cli.report import write_page
 from inference_recommender.run_folder import RunFolder
 from tests.inference_recommender.report.browser import CHROMIUM, DESKTOP, PHONE, Browser, browser
 

@@ -10,7 +10,7 @@ import pytest
 
 from inference_recommender.__main__ import main
 from inference_recommender.capacity.probe import Capacity, Probe
-from inference_recommender.cli.folder_report import read_report, write_page
+from inference_recommender.cli.report import read_report, write_page
 from inference_recommender.report.document import Report, as_json
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
@@ -129,6 +129,15 @@ def test_the_decision_of_a_run_follows_from_its_proof(
     assert (report.verdict, report.decision) == (outcome, decision)
 
 
+def test_a_damaged_summary_of_a_generator_is_named(run_copy: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    file = run_copy.path / "probe-001" / "summary.json"
+    file.parent.mkdir()
+    for damaged in ("{}", "{", '{"invocations": "many"}'):
+        file.write_text(damaged)
+        assert main(["report", str(run_copy.path), "--format", "json"]) == 2
+        assert f"{file}: " in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_run_is_drawn_again_to_the_same_bytes_with_its_plots(run_copy: RunFolder) -> None:
     before = run_copy.report.read_text("utf-8")
     assert write_page(run_copy.path) == run_copy.report
@@ -161,8 +170,7 @@ def test_queue_times_appear_in_the_report(run_copy: RunFolder) -> None:
     search = a_search((600, 12.0, 8.0), (60, 0.5, 4.0))
     run_copy.keep_measurements((first.model_copy(update={"open_loop": search}), *others))
     report = read_report(run_copy.path)
-    queue = report.table("queue")
-    assert queue is not None
+    (queue,) = (each for each in report.tables if each.name == "queue")
     rows = [(row["invocations_per_minute"], row["queue_ms"], row["infer_ms"]) for row in queue.rows]
     assert rows == [(60.0, 0.5, 4.0), (600.0, 12.0, 8.0)], "the lightest load first"
     assert not [each for each in report.not_tested if each.startswith("Queue time")]

@@ -21,10 +21,11 @@ from inference_recommender.simulate.policy_search import (
     usual_load,
 )
 from inference_recommender.simulate.seeds import PolicyResult, SimulationCase, Tolerance, Workers
+from inference_recommender.simulate.shapes import shape
 from inference_recommender.simulate.simulation import scheduled
 from tests.builders import a_candidate, a_recommendation
-from tests.inference_recommender.simulate.test_simulation import CURVE
-from workloads import ScheduledMinimum
+from tests.inference_recommender.simulate.test_simulation import CURVE, OBJECTIVE
+from workloads import ScheduledMinimum, Sizing
 
 TODAY = Policy(target_invocations_per_instance=3000.0, min_capacity=2, max_capacity=20)
 """Half of the capacity of an instance, 6,000 a minute."""
@@ -93,6 +94,22 @@ def test_a_cheaper_policy_within_the_tolerance_is_chosen(waves: PolicySearchResu
     assert waves.today.is_within_tolerance
     assert waves.chosen.is_within_tolerance
     assert waves.chosen.instance_hours < 0.9 * waves.today.instance_hours
+
+
+@pytest.mark.parametrize(
+    "traffic", [Waves(), Jump(), shape("flash-sale", OBJECTIVE, Sizing())], ids=lambda each: each.name
+)
+def test_the_chosen_policy_is_never_worse_than_the_recommended_one(traffic: TrafficSource, few_seeds: None) -> None:
+    """Also on seeds that neither the search nor its confirmation has used."""
+    case = a_case(traffic)
+    found = search(case, seeds=range(5))
+    fresh = [
+        Workers(case).run(each.policy, range(50_000, 50_005), lambda _: None) for each in (found.chosen, found.today)
+    ]
+    for chosen, today in ((found.chosen, found.today), fresh):
+        assert chosen.is_within_tolerance >= today.is_within_tolerance
+        if chosen.is_within_tolerance == today.is_within_tolerance:
+            assert (chosen.exceeding(), chosen.instance_hours) <= (today.exceeding(), today.instance_hours)
 
 
 def test_the_frontier_has_no_policy_that_another_beats_in_both(waves: PolicySearchResult) -> None:

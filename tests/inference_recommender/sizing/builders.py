@@ -6,8 +6,7 @@ from typing import Any
 
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
-from inference_recommender.sizing.decision import Evidence
-from inference_recommender.sizing.evidence import described_job
+from inference_recommender.sizing.evidence import Evidence, described_job
 from tests.inference_recommender.api import description, endpoint, recommendation
 
 ARCHIVE, CPU_ARCHIVE = "a" * 64, "c" * 64
@@ -16,7 +15,7 @@ OF_USERS = "This is the rate of closed-loop users, who wait for their answers. O
 
 def measurement(rate: float | None = 13_000, latency: float | None = 42.0, **fields: object) -> Measurement:
     """Returns a job's figures: without a documented percentile or a time series."""
-    members = {"instance_type": "ml.g5.xlarge", "max_invocations_per_minute": rate, "model_latency_ms": latency}
+    members = {"instance_type": "ml.g5.xlarge", "closed_loop_invocations_per_minute": rate, "model_latency_ms": latency}
     return Measurement.model_validate({"endpoint_name": "e", **members, **fields})
 
 

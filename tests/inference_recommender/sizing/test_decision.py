@@ -149,8 +149,8 @@ def test_a_job_is_judged_by_an_estimate_below_its_closed_loop_rate() -> None:
 def test_a_service_that_is_too_slow_for_one_user_misses_the_objective() -> None:
     found = judged(measurement(series=watched((1, 6_000, 60), (2, 9_000, 90))))
     assert found.reason == (
-        f"Misses P99 model latency ≤ 50 ms: a single request takes {found.objective_latency_ms:.4g} ms by the records. "
-        f"{OF_USERS}"
+        f"Misses P99 model latency ≤ 50 ms: a single request takes {found.objective_latency_ms:.4g} ms in the "
+        f"closed-loop test. {OF_USERS}"
     )
     assert found.objective_latency_ms == pytest.approx(60, rel=0.01)
     assert (found.meets_objective, found.instance_count) == (False, 3)

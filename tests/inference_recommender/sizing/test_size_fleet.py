@@ -12,8 +12,7 @@ import pytest
 from inference_recommender.__main__ import main
 from inference_recommender.measurement import measurements
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.sizing.decision import Evidence, size_candidates
-from inference_recommender.sizing.evidence import described_job
+from inference_recommender.sizing.evidence import Evidence, described_job
 from inference_recommender.sizing.fleet import Demand
 from tests.builders import a_measurement
 from tests.inference_recommender.api import SERIES, description, endpoint, recommendation
@@ -30,7 +29,7 @@ ON_A_LAPTOP = (
 
 def sized(evidence: Evidence, peak: float = 100, limit: float | None = None, **sizing: Any) -> tuple[Candidate, ...]:
     demand = Demand(peak_invocations_per_minute=peak, model_latency_ms=limit)
-    return size_candidates(evidence, demand, Sizing(**sizing), None)
+    return evidence.candidates(demand, Sizing(**sizing))
 
 
 def run_size(capsys: pytest.CaptureFixture[str], source: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
@@ -68,7 +67,7 @@ def test_both_spellings_of_max_invocations_are_read() -> None:
     """MaximumInvocations is the developer guide's name."""
     spellings: tuple[dict[str, Any], ...] = ({"MaxInvocations": 648}, {"MaximumInvocations": 648})
     for spelling in spellings:
-        assert job(job_result(**spelling)).measured[0].max_invocations_per_minute == 648
+        assert job(job_result(**spelling)).measured[0].closed_loop_invocations_per_minute == 648
 
 
 def test_a_latency_that_can_only_be_microseconds_is_converted() -> None:
@@ -82,7 +81,11 @@ def test_a_latency_that_can_only_be_microseconds_is_converted() -> None:
 def test_a_figure_that_is_no_number_is_unknown(nothing: object) -> None:
     evidence = job(job_result(MaxInvocations=nothing, ModelLatency=nothing, CostPerHour=nothing))
     (found,) = evidence.measured
-    assert (found.max_invocations_per_minute, found.model_latency_ms, found.price_per_hour_usd) == (None, None, None)
+    assert (found.closed_loop_invocations_per_minute, found.model_latency_ms, found.price_per_hour_usd) == (
+        None,
+        None,
+        None,
+    )
     assert sized(evidence)[0].reason == "The job reported no capacity."
 
 

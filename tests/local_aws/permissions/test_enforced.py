@@ -174,6 +174,16 @@ def test_who_may_assume_a_role_is_said_by_its_trust_policy_and_by_ones_own(roles
     )
 
 
+def test_a_sessions_own_policy_limits_it(roles: Roles) -> None:
+    arn = roles.role("limited", allow("s3:*"))
+    only = json.dumps({"Version": "2012-10-17", "Statement": [allow("s3:GetObject")]})
+    s3 = roles.clients(arn, Policy=only)("s3")
+    s3.get_object(Bucket=BUCKET, Key="echo.tar.gz")
+    assert refused(s3.list_buckets)[2] == message(
+        "limited", "s3:ListAllMyBuckets", "*", "because no session policy allows the s3:ListAllMyBuckets action"
+    )
+
+
 def test_a_role_that_does_not_exist_has_no_session(roles: Roles) -> None:
     arn = f"arn:aws:iam::{ACCOUNT}:role/nowhere"
     assert refused(roles.sts.assume_role, RoleArn=arn, RoleSessionName="session") == (

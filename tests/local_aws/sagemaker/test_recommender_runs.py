@@ -18,10 +18,10 @@ from inference_recommender.measure.job_requests import (
     plan_job,
 )
 from inference_recommender.measure.run import RunSubject, run
-from inference_recommender.progress import Progress, Silent
+from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from local_aws.process.local_account import LocalAccount
-from tests.builders import an_artifact
+from tests.builders import Silent, an_artifact
 from tests.conftest import EditToml
 from tests.local_aws.conftest import BUCKET, ROLE, Endpoints
 from workloads import Recommendation, WorkloadFolder, load_workload

@@ -11,6 +11,8 @@ from safetensors.torch import load_file, save_file
 from model_build.plan import plan
 from tests import checkpoints
 from tests.model_build.init.conftest import Init, copy_of
+from tests.model_build.miniatures.tiny_families import make_checkpoint
+from workloads import FeatureExtraction
 
 Capture = pytest.CaptureFixture[str]
 Refusal = Callable[..., str]
@@ -89,6 +91,37 @@ def test_several_labels_in_a_cell_are_recognised(init: Init, brought: Path, tmp_
     file = file_of(tmp_path, "a.csv", "body,topics\ngood,positive; neutral\nbad,negative\n")
     rows = init(folder, "--examples", file, "--target", "cpu").evaluation()
     assert [set(example.labels) for example in rows] == [{"positive", "neutral"}, {"negative"}]
+
+
+def test_squads_list_of_answers_becomes_the_first_answer(init: Init, brought: Path, tmp_path: Path) -> None:
+    row = {"id": "7", "question": "who", "context": "abc def", "answers": {"text": ["def", "abc"], "answer_start": [4]}}
+    file = file_of(tmp_path, "squad.jsonl", json.dumps(row))
+    folder = init(brought / "bert_reader", "--examples", file, "--target", "cpu")
+    assert [example.label for example in folder.evaluation()] == ["def"]
+    assert folder.payloads() == [{"question": "who", "context": "abc def"}]
+
+
+@pytest.mark.parametrize("mode", ["cls", "max"])
+def test_the_pooling_is_read_without_modules_json(init: Init, tmp_path: Path, mode: str) -> None:
+    checkpoints.encoder(tmp_path / "model", num_hidden_layers=1)
+    (tmp_path / "model/1_Pooling").mkdir()
+    key = {"cls": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens"}[mode]
+    file_of(tmp_path / "model/1_Pooling", "config.json", json.dumps({key: True, "word_embedding_dimension": 32}))
+    model = init(tmp_path / "model", "--target", "cpu").workload.model
+    assert isinstance(model, FeatureExtraction)
+    assert (model.pooling, model.normalize) == (mode, True)
+
+
+def test_nomics_own_spelling_of_its_config_is_refused_with_the_way_to_convert_it(
+    refusal: Refusal, tmp_path: Path
+) -> None:
+    make_checkpoint(tmp_path / "model", "nomic_bert", "feature-extraction")
+    folder = copy_of(tmp_path / "model", tmp_path / "own", position_embedding_type="rotary")
+    assert refusal(folder, "--target", "cpu") == (
+        f'{folder / "config.json"}: position_embedding_type: got "rotary", which is not built. NomicBERT is read in '
+        "the spelling of transformers' own NomicBertConfig, without trust_remote_code: load the model so, and save it "
+        "with `save_pretrained(…)`."
+    )
 
 
 def sharded(source: Path, folder: Path, dtype: torch.dtype) -> Path:

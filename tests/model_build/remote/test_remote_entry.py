@@ -109,6 +109,13 @@ def test_a_failure_leaves_a_message_and_a_log(
     assert list((system / "opt/ml/processing").glob("output/*.json")) == []
 
 
+def test_a_failed_installation_is_not_a_failed_gate(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = [[sys.executable, "-c", "raise SystemExit(1)"]]
+    monkeypatch.setattr(entry, "install_commands", lambda work, runtime, cuda: failing)
+    assert _run(system, BUILD) == 3
+    assert (system / "opt/ml/output/message").read_text("utf-8") == "Installing ended with exit status 1:\n"
+
+
 def test_a_missing_source_or_artifact_is_a_failure(system: Path) -> None:
     assert entry.main(["w", "t", "onnxruntime"], system) == 3
     assert "source.tar.gz" in (system / "opt/ml/output/message").read_text("utf-8")

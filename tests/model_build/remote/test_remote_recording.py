@@ -99,6 +99,13 @@ def test_the_same_archive_rows_and_image_are_recorded_once(root: Path) -> None:
     assert len(account.made) == 2
 
 
+def test_ctrl_c_deletes_the_endpoint(root: Path) -> None:
+    account = Chip("Creating", "interrupted")
+    with pytest.raises(KeyboardInterrupt):
+        record(root, account)
+    assert (account.deleted, account.hurried) == ([account.made[0].name], True)
+
+
 def test_a_failing_container_is_reported_with_its_log_and_deleted(root: Path) -> None:
     account = Chip("Creating", "Failed")
     with pytest.raises(Unavailable) as caught:

@@ -271,3 +271,17 @@ def test_ctrl_c_stops_every_job(root: Path) -> None:
     assert account.stopped == GPU_JOBS
     assert account.hurried
     assert left(root, "gpu") == []
+
+
+def test_ctrl_c_names_the_job_that_cannot_be_stopped_and_the_command_that_stops_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = FakeAccount(on_describe=Trouble(KeyboardInterrupt()))
+    refused = AwsRefused("StopProcessingJob", "AccessDenied", "No.")
+    monkeypatch.setattr(account, "stop_job", lambda name: Trouble(refused)())
+    with pytest.raises(Interrupted) as ended:
+        run(root, account)
+    assert str(ended.value).startswith(
+        f"Interrupted: job {CPU_JOB} could not be stopped and may still run ({refused}); stop it with "
+        f"`aws sagemaker stop-processing-job --processing-job-name {CPU_JOB}`."
+    )

@@ -14,11 +14,10 @@ import tomllib
 from aws_cdk import App, Stack
 from aws_cdk.assertions import Annotations, Match
 
-from app import add_all, add_stacks
+from app import NothingBuilt, add_all, add_stacks
 from stacks.context import ReleaseSource, read_options, read_release
 from stacks.release import steps
 from stacks.release.pipeline_stack import _model
-from stacks.workload_stack import NotMeasured
 from tests.stacks.miniature import as_committed, candidate
 from tests.stacks.release.conftest import CONNECTION, ENDPOINTS, ON_NEURON, VIRGINIA, WORKLOADS, release, stages
 from tests.stacks.templates import assert_is_snapshot, make_app
@@ -120,11 +119,11 @@ def test_the_first_deployment_of_the_pipeline_needs_no_build(tmp_path: Path, mon
 def test_a_new_artifact_is_synthesised_beside_the_recommendation_of_the_one_before(
     tmp_path: Path, template: dict[str, Any]
 ) -> None:
-    """The stacks beside the stages, which a release does not deploy, would refuse that recommendation."""
+    """Without the option, the stacks beside the stages would reject that recommendation."""
     repository = as_committed(tmp_path, "spellcheck")
     repository.recommend(candidate(instance_type="ml.c5.xlarge"), archive_sha256="f" * 64)
     ((key, value),) = re.findall(r"npx cdk synth --quiet -c (\w+)=(\w+)", json.dumps(build_specs(template)))
-    with pytest.raises(NotMeasured):
+    with pytest.raises(NothingBuilt):
         add_stacks(make_app(tmp_path / "without"), repository.root, VIRGINIA, read_options(context()))
     add_stacks(make_app(tmp_path / "with"), repository.root, VIRGINIA, read_options(context(**{key: value})))
 

@@ -31,21 +31,11 @@ def test_a_secret_variable_is_rejected() -> None:
     assert str(caught.value) == "Step: COMMIT: the rehearsal does not support SECRETS_MANAGER."
 
 
-def test_an_input_that_no_earlier_action_makes_is_rejected() -> None:
-    for order in (1, 2):
-        stages = {
-            "Source": [source("Files")],
-            "Build": [build("Make", 2, ["Files"], ["Made"]), build("Take", order, ["Made"])],
-        }
-        with pytest.raises(UsageError) as caught:
-            pipeline(stages, Make=project(commands("true")), Take=project(commands("true")))
-        assert str(caught.value) == "Build/Take: takes the artifact Made, which no earlier action makes."
-
-
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
         ({"batch": {}}, "Step: buildspec: buildspec: the rehearsal does not support batch."),
+        ({"phases": {"post_build": {}}}, "Step: buildspec: phases: the rehearsal does not support post_build."),
         ({"env": {"secrets-manager": {}}}, "Step: buildspec: env: the rehearsal does not support secrets-manager."),
         (
             {"phases": {"build": {"on-failure": "CONTINUE"}}},

@@ -1,0 +1,151 @@
+"""Benchmarks take their documented options, run commands that exist, and print tables and goals."""
+
+import argparse
+import json
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import batch, neuron_server, published, serving
+from benchmarks.generator import compare
+from benchmarks.searches import repeatability
+from tests.test_docs import refusal
+from workloads import ROOT
+
+PAGES = [ROOT / "benchmarks" / "RESULTS.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMANDS = sorted({found for page in PAGES for found in re.findall(r"`python (benchmarks/[^`]+)`", page.read_text())})
+PARTS = {
+    "benchmarks/harness.py",
+    "benchmarks/peers.py",
+    "benchmarks/plain_triton.py",
+    "benchmarks/searches/simulated_service.py",
+    "benchmarks/t5/engines.py",
+}
+
+
+class Parsed(SystemExit):
+    """Ends a benchmark as soon as its options are parsed."""
+
+
+def test_every_benchmark_has_a_documented_command() -> None:
+    files = {str(file.relative_to(ROOT)) for file in (ROOT / "benchmarks").rglob("*.py")}
+    assert {command.split()[0] for command in COMMANDS} == files - PARTS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_documented_command_is_valid(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse_args = argparse.ArgumentParser.parse_args
+
+    def parse_only(self: argparse.ArgumentParser, arguments: Any = None) -> None:
+        parse_args(self, arguments)
+        raise Parsed
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_only)
+    monkeypatch.setattr(sys, "argv", shlex.split(command))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(Parsed):
+        runpy.run_path(str(ROOT / command.split()[0]), run_name="__main__")
+
+
+def test_the_commands_that_benchmarks_run_are_valid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ran: list[list[str]] = []
+
+    def run(command: Any, **options: object) -> "subprocess.CompletedProcess[str]":
+        ran.append([str(word) for word in command])
+        return subprocess.CompletedProcess(command, 4, json.dumps({"rows_per_second": 1, "padding_share": 0}), "last")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "Popen", run)
+    monkeypatch.setattr(published, "make_role", lambda account: "arn:aws:iam::123456789012:role/a")
+    monkeypatch.setattr(published, "ROOT", tmp_path)
+    published.build("text_classification", "cpu-twin")
+    published.measure("text_classification", "cpu-twin", account=None)  # type: ignore[arg-type]
+    repeatability._rate({}, tmp_path, "quiet", 1)
+    run(repeatability.DEPLOY[0])
+    batch._ours("cpu", tmp_path / "pairs.jsonl", tmp_path / "output")
+    compare._ours("http://127.0.0.1:1", 1, 1.0, tmp_path)
+    assert len(ran) == 8 + 5
+    for _, dash_m, program, *arguments in ran:
+        assert dash_m == "-m"
+        assert refusal(program, arguments, monkeypatch) == ""
+
+
+def test_serving_compares_protocols_and_hit_ratios(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = {
+        "rows": 1,
+        "p50_ms": 3.5,
+        "p99_ms": 7.25,
+        "requests_per_s": 1412,
+        "p50_ratio": 1.0,
+        "requests_ratio": 2.0,
+    }
+    protocols = [{"way": "json", "hit_ratio_counted": None, "hits_as_sent": None, **figures}]
+    cache = [{"way": "off", "hit_ratio_counted": None, "hits_as_sent": None, **figures}]
+    cache += [{"way": "0.5", "hit_ratio_counted": 0.49, "hits_as_sent": False, **figures}]
+    assert serving.report({"answers_differ": [], "protocols": protocols, "cache": cache}) == 1
+    assert capsys.readouterr().out.splitlines()[:-1] == [
+        "rows  protocol  p50 ms  p99 ms  requests/s  p50 x  req x  hits",
+        "   1  json        3.50    7.25       1,412   1.00   2.00     -",
+        "rows  cache     p50 ms  p99 ms  requests/s  p50 x  req x  hits",
+        "   1  off         3.50    7.25       1,412   1.00   2.00     -",
+        "   1  0.5         3.50    7.25       1,412   1.00   2.00  0.49",
+        "met     all ways give the same answers: 1",
+        "NOT met the cache hits are the known requests: 0",
+    ]
+
+
+def test_neuron_server_is_judged_by_requests_and_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    ours = {"requests_per_second": 3000.0, "p50_ms": 5.0, "p99_ms": 8.0, "cpu_us": 200.0}
+    triton = {"requests_per_second": 2000.0, "p50_ms": 5.0, "p99_ms": 10.0, "cpu_us": 100.0}
+    assert neuron_server.report({16: [{"ours": ours, "triton": triton}]}) == 1
+    assert capsys.readouterr().out.splitlines()[:-1] == [
+        "users server    requests_per_second               p50_ms               p99_ms               cpu_us",
+        "   16 ours                  3000.00                 5.00                 8.00               200.00",
+        "   16 triton                2000.00                 5.00                10.00               100.00",
+        "   16 × triton                 1.50                 1.00                 0.80                 2.00",
+        "met     requests a second at 16 users: 1.5",
+        "NOT met CPU of a request at 16 users: 2",
+    ]
+
+
+def test_batch_compares_rows_per_second(capsys: pytest.CaptureFixture[str]) -> None:
+    rates = {batch.BASELINE: 1000.0, "ours fp32": 5000.0, "ours int8": 3000.0}
+    measured = {
+        name: [{"rows_per_second": rate, "padding_share": 0.25, "answers": ["yes"]}] for name, rate in rates.items()
+    }
+    assert batch.report(measured, {batch.BASELINE: {"threads": 2, "batch_rows": 16}}) == 1
+    assert capsys.readouterr().out.splitlines()[:-1] == [
+        "engine                    rows/s  × pipeline  padding  other answers   for 8,800/s",
+        "huggingface pipeline       1,000         1.0    25.0%              0         9 such",
+        "ours fp32                  5,000         5.0    25.0%              0         2 such",
+        "ours int8                  3,000         3.0    25.0%              0         3 such",
+        "met     ours fp32 ≥ 4 × pipeline: 5",
+        "NOT met ours int8 ≥ 4 × pipeline: 3",
+    ]
+
+
+def test_generators_are_compared_with_the_asynchronous_peer_where_the_other_has_no_report(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ours, hung = compare.Figures(4000.0, 10.0, 0.25, 0.5), compare.Figures(2000.0, 50.0, None, None)
+    rounds = {
+        compare.OURS: [ours],
+        compare.PERF_ANALYZER: [hung],
+        compare.ASYNC: [compare.Figures(1e3, 80.0, 1.0, 2.0)],
+    }
+    assert compare.report({2: rounds}) == 0
+    assert capsys.readouterr().out.splitlines()[:-1] == [
+        "at once  tool           requests/s   p50 ms   p99 ms  CPU µs/request  × ours",
+        "      2  ours                4,000    0.250    0.500            10.0    1.00",
+        "      2  perf_analyzer       2,000        -        -            50.0    5.00",
+        "      2  … --async           1,000    1.000    2.000            80.0    8.00",
+        "met     CPU per request ≤ 0.25 × perf_analyzer's at 2: 0.2",
+        "met     p99 ≤ perf_analyzer's at 2: 0.25",
+        "met     requests a second ≥ perf_analyzer's at 2: 2",
+    ]
