@@ -120,15 +120,18 @@ def _load() -> tuple[Any, Any]:
     from safetensors.torch import load_file
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
-    scoring = load_workload("duplicates").workload.model
+    source = load_workload("duplicates")
+    scoring = source.workload.model
     assert isinstance(scoring, TextPairScoring)
-    backbone = ROOT / "workloads" / "product_bert" / "checkpoint"
+    assert scoring.backbone is not None
+    assert isinstance(scoring.checkpoint, str)
+    backbone = source.path / scoring.backbone
     labels = dict(enumerate(scoring.labels))
     config = BertConfig.from_pretrained(backbone, id2label=labels, label2id={name: at for at, name in labels.items()})
     model = BertForSequenceClassification(config)
     loaded = load_file(backbone / "model.safetensors").items()
     weights = {f"bert.{name.removeprefix('bert.')}": tensor for name, tensor in loaded}
-    for name, tensor in load_file(ROOT / "workloads" / "duplicates" / "checkpoint" / "head.safetensors").items():
+    for name, tensor in load_file(source.path / scoring.checkpoint / "head.safetensors").items():
         if not name.startswith("scorer."):
             weights[f"bert.{name}" if name.startswith("pooler.") else name] = tensor
     model.load_state_dict(weights)

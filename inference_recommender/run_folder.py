@@ -168,10 +168,7 @@ class RunFolder:
 
     def measurements(self) -> tuple[Measurement, ...]:
         file = self._existing("measurements.json")
-        try:
-            return _MEASUREMENTS.validate_json(file.read_bytes())
-        except (OSError, ValueError) as error:
-            raise InvalidDocument(file, [str(error)]) from error
+        return tuple(Measurement.from_table(file, row) for row in read_json(file, list))
 
     def _object(self, name: str) -> dict[str, Any]:
         return read_json(self._existing(name), dict)
