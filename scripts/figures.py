@@ -18,19 +18,19 @@ from workloads import ROOT
 
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
-    "inference_recommender": 18_500,
-    "model_build": 12_900,
-    "local_aws": 8_000,
-    "containers": 6_500,
+    "inference_recommender": 18_900,
+    "model_build": 13_000,
+    "local_aws": 8_100,
+    "containers": 6_650,
     "aws_api": 1_100,
-    "stacks": 6_200,
+    "stacks": 6_450,
     "workloads": 4_000,
     "benchmarks": 4_000,
-    "scripts": 3_200,
-    "tests": 47_000,
+    "scripts": 3_250,
+    "tests": 48_700,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 62_000
+PRODUCTION_LINES = 63_800
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 

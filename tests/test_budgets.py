@@ -1,4 +1,7 @@
-"""Each package stays within its budget of lines; scripts/figures.py has the budgets."""
+"""Each package stays within its budget of lines; scripts/figures.py has the budgets.
+
+Issue 29 raised production by 1,800 lines and tests by 1,700: GPU images by tag, TensorRT INT8, more published rows.
+"""
 
 import pytest
 
