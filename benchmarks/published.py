@@ -54,7 +54,7 @@ def check_machine(workload: str, name: str) -> None:
     if missing := [piece for piece, present in pieces.items() if not present]:
         raise Unavailable(
             f"published.{name} runs on an NVIDIA GPU of this machine, which lacks {', '.join(missing)}. Install "
-            "what is missing, or run it on a machine with a GPU."
+            "these, or run it on a machine with a GPU."
         )
 
 

@@ -103,7 +103,7 @@ class InvocationMetrics:
 
 
 def publish_gpus(backend: LocalCloudWatchBackend, endpoint: str, variant: str, at: float, gpus: int) -> None:
-    """Puts the present GPUUtilization of an instance with so many GPUs; nothing if it is not known."""
+    """Puts the present GPUUtilization of an instance with `gpus` GPUs, if it is known."""
     if (percent := nvml.utilization_percent(gpus)) is not None:
         datum = Distribution(at, (percent,), (1.0,), "Percent")
         backend.put(_key("GPUUtilization", endpoint, variant, HARDWARE_NAMESPACE), datum)

@@ -91,7 +91,7 @@ def test_the_experiment_on_a_gpu_names_what_this_machine_lacks_and_does_no_work(
     assert capsys.readouterr().err == (
         "published.gpu-twin runs on an NVIDIA GPU of this machine, which lacks a GPU that nvidia-smi lists, PyTorch "
         "with CUDA in .venv-triton (`make triton` where pip finds PyPI's torch), nvidia-ml-py (`bash scripts/"
-        "install_locked.sh .venv/bin/python requirements/gpu.txt`). Install what is missing, or run it on a machine "
+        "install_locked.sh .venv/bin/python requirements/gpu.txt`). Install these, or run it on a machine "
         "with a GPU.\n"
     )
     monkeypatch.setattr(machine, "gpus", lambda: ("NVIDIA T4",))

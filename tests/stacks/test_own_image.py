@@ -107,7 +107,7 @@ def test_a_cuda_build_is_deployed_with_the_image_that_has_pytorch(repository: Re
     assert errors(synthesis) == []
     assert image(synthesis).endswith(f"/team@{DIGEST}")
     (variant,) = synthesis.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
-    assert variant["InstanceType"] == "ml.g5.xlarge"
+    assert variant["InstanceType"] == "ml.g4dn.xlarge"
 
 
 def test_an_eager_build_is_deployed_to_the_local_account_only(repository: Repository) -> None:
