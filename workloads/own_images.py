@@ -27,17 +27,18 @@ REPOSITORY = "transformers-in-production"
 
 BASE_OF_CPU = "triton-25.09-cpu"
 """The image that the one for ECS and SageMaker Processing on CPUs is made of."""
+TORCH_VERSIONS = ("24.09", "25.04", "25.09", "26.05")
 TRITON_LOCKS: Mapping[str, str] = {
     "triton-25.04-cpu": "requirements.txt",
     "triton-25.04-gpu": "gpu-cuda12-requirements.txt",
     "triton-25.09-cpu": "requirements.txt",
     "triton-25.09-gpu": "gpu-requirements.txt",
     "triton-26.05-cpu": "requirements.txt",
-    **dict.fromkeys((f"triton-{version}-gpu-torch" for version in ("25.04", "25.09")), "gpu-torch-requirements.txt"),
+    **dict.fromkeys((f"triton-{version}-gpu-torch" for version in TORCH_VERSIONS), "gpu-torch-requirements.txt"),
 }
 """The packages of each image of Triton. They are locked for Python 3.12, which Triton has had since 24.11, and a GPU's
-for the TensorRT of its very version. Those of `gpu-torch` serve `cuda` targets: PyTorch brings its own CUDA 12.6, which
-runs on the driver of every image from 24.09 on."""
+for the TensorRT of its very version. Those of `gpu-torch` serve `cuda` targets. They are for Python 3.10 too, and their
+PyTorch brings its own CUDA 12.6."""
 
 PINS = "base-digests.json"
 """In containers/: the digest of each base image that was pinned, by its name and tag."""

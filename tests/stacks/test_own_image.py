@@ -12,7 +12,7 @@ from stacks.context import Options
 from tests.stacks.miniature import Repository, Synthesis, as_committed
 from workloads import ROOT, own_images, workload_names
 from workloads.instances import NEURON_FAMILIES
-from workloads.own_images import TRITON_LOCKS, OwnImage, content_of, image_file
+from workloads.own_images import TORCH_VERSIONS, TRITON_LOCKS, OwnImage, content_of, image_file
 
 IRELAND = Environment(account="123456789012", region="eu-west-1")
 DIGEST = "sha256:" + "d" * 64
@@ -100,9 +100,10 @@ def test_without_an_account_the_template_names_the_images_tag(
     assert image(unmeasured) == f"<AWS::AccountId>.dkr.ecr.<AWS::Region>.<AWS::URLSuffix>/{own_images.REPOSITORY}:{tag}"
 
 
-def test_a_cuda_build_is_deployed_with_the_image_that_has_pytorch(repository: Repository) -> None:
-    repository.host("cuda")
-    push(repository, "triton-25.09-gpu-torch")
+@pytest.mark.parametrize("version", TORCH_VERSIONS)
+def test_a_cuda_build_is_deployed_with_the_image_that_has_pytorch(repository: Repository, version: str) -> None:
+    repository.host("cuda", triton_version=version)
+    push(repository, f"triton-{version}-gpu-torch")
     synthesis = repository.synthesise(IRELAND)
     assert errors(synthesis) == []
     assert image(synthesis).endswith(f"/team@{DIGEST}")
