@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 Hardware = Literal["x86 CPU", "Arm CPU", "GPU", "Inferentia 1", "Inferentia 2", "Trainium", "Gaudi"]
 
-COMPUTE_CAPABILITIES: Mapping[str, str] = {"g4dn": "7.5", "g5": "8.6"}
-"""Compute capability by family, for the GPUs that targets compile for: T4 and A10G."""
+COMPUTE_CAPABILITIES: Mapping[str, str] = {"g4dn": "7.5", "g5": "8.6", "g6": "8.9", "g6e": "8.9"}
+"""Compute capability by family, for the GPUs that targets compile for: T4, A10G, L4 and L40S."""
 
 NEURON_FAMILIES: Mapping[str, str] = {"neuron": "inf1", "neuronx": "inf2"}
 """The family that each Neuron runtime compiles for."""
