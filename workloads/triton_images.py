@@ -1,4 +1,4 @@
-"""SageMaker's Triton images: what is in each, and on which GPU hosts it starts.
+"""SageMaker's Triton images: the CUDA, TensorRT and Python of each, and the GPU hosts that start it.
 
 A GPU host has an NVIDIA driver. An image starts if its CUDA release runs on that driver, natively or with the image's
 compatibility package. Sources, read in November 2026:
