@@ -20,6 +20,7 @@ from workloads.folder import ROOT
 from workloads.hosting import SageMakerEndpointHosting
 from workloads.images import NEURON_IMAGES, TRITON, image_uri
 from workloads.instances import NEURON_FAMILIES, has_accelerator
+from workloads.triton_images import default_version
 from workloads.workload import Workload
 
 REPOSITORY = "transformers-in-production"
@@ -172,11 +173,15 @@ def load_image(root: Path, kind: str) -> OwnImage | None:
     return OwnImage.from_json(file) if file.exists() else None
 
 
-def endpoint_kind(runtime: str, triton_version: str, instance_type: str) -> str:
+def endpoint_kind(runtime: str, triton_version: str | None, instance_type: str) -> str:
     """Returns the kind of the image that serves a model of this runtime on a SageMaker endpoint."""
     if runtime in NEURON_FAMILIES:
         return NEURON_FAMILIES[runtime]
-    return f"triton-{triton_version}-{'gpu' if has_accelerator(instance_type) else 'cpu'}"
+    version, processor = (
+        triton_version or default_version(instance_type),
+        "gpu" if has_accelerator(instance_type) else "cpu",
+    )
+    return f"triton-{version}-{processor}"
 
 
 def kinds_of(workload: Workload) -> set[str]:
@@ -186,8 +191,9 @@ def kinds_of(workload: Workload) -> set[str]:
         return {NEURON_FAMILIES.get(workload.hosted.runtime, "cpu")} if hosting.image_uri is None else set()
     kinds = set()
     if hosting.image_uri is None:
-        kinds.add(endpoint_kind(workload.hosted.runtime, hosting.triton_version, workload.instance_types[0]))
+        instance_type = workload.instance_types[0]
+        kinds.add(endpoint_kind(workload.hosted.runtime, hosting.triton_on(instance_type), instance_type))
     if (shadow := hosting.shadow) is not None and shadow.image_uri is None:
         runtime = workload.targets[workload.variant(shadow.target).target].runtime
-        kinds.add(endpoint_kind(runtime, hosting.triton_version, shadow.instance_type))
+        kinds.add(endpoint_kind(runtime, hosting.triton_on(shadow.instance_type), shadow.instance_type))
     return kinds

@@ -95,9 +95,9 @@ def default_version(instance_type: str) -> str:
 
 
 def version_in(image: str) -> str | None:
-    """Returns the yy.mm in a tag or in the URI of one of SageMaker's or NVIDIA's Triton images, else None."""
-    found = re.fullmatch(r"(?:.*tritonserver:)?(\d\d\.\d\d)(?:-.*)?", image)
-    return found[1] if found else None
+    """Returns the yy.mm of a tag such as 24.09 or 24.09-py3, or of an image with such a tag, else None."""
+    found = re.search(r"(?:^|tritonserver:)(\d\d\.\d\d)$|(?:^|:)(\d\d\.\d\d)-py3", image)
+    return found[1] or found[2] if found else None
 
 
 def starts(version: str | None, instance_type: str, ami: str | None = None) -> bool | None:
@@ -118,11 +118,10 @@ def driver_of(instance_type: str, ami: str | None = None) -> int | None:
     return AMI_DRIVERS.get(ami) if ami else DEFAULT_DRIVERS.get(family(instance_type))
 
 
-def host_ami(version: str, instance_type: str) -> str | None:
+def host_ami(version: str | None, instance_type: str) -> str | None:
     """Returns the InferenceAmiVersion that a variant needs: None if the default driver starts the image."""
-    if starts(version, instance_type) or version not in TRITON_IMAGES:
-        return None
-    return TRITON_IMAGES[version].host_ami
+    image = TRITON_IMAGES.get(version or "")
+    return None if image is None or starts(version, instance_type) else image.host_ami
 
 
 def newest_on(instance_type: str) -> str | None:
