@@ -91,6 +91,7 @@ LOCKS = (
         pythons=ON_TRITON,
         within=TRITON,
     ),
+    Lock(file="containers/triton/gpu-2409-requirements.txt", group="triton-gpu-2409-image", pythons=("3.10",)),
     Lock(file="containers/batch/requirements.txt", group="batch-image", pythons=ON_TRITON, within=DEVELOPMENT),
     Lock(file="containers/neuron/requirements.txt", group="neuron-image", pythons=ON_NEURON),
     Lock(file="model_build/remote/neuron-requirements.txt", group="neuron-build", pythons=ON_NEURON),

@@ -163,6 +163,12 @@ class SageMakerEndpointHosting(Document):
     data_capture: DataCapture | None = Field(default=None, description="None keeps nothing.")
     shadow: Shadow | None = Field(default=None, description="None copies no traffic.")
 
+    @field_validator("triton_version", mode="before")
+    @classmethod
+    def _number_is_a_tag(cls, version: object) -> object:
+        """TOML and --set read 24.09 without quotes as a number."""
+        return f"{version:05.2f}" if isinstance(version, float) else version
+
     def triton_on(self, instance_type: str, image_uri: str | None = None) -> str | None:
         """Returns the version of Triton in the project's image on this type, or in the user's own `image_uri`.
 

@@ -29,14 +29,14 @@ REPOSITORY = "transformers-in-production"
 BASE_OF_CPU = "triton-25.09-cpu"
 """The image that the one for ECS and SageMaker Processing on CPUs is made of."""
 TRITON_LOCKS: Mapping[str, str] = {
+    "triton-24.09-gpu": "gpu-2409-requirements.txt",
     "triton-25.04-cpu": "requirements.txt",
     "triton-25.04-gpu": "gpu-cuda12-requirements.txt",
     "triton-25.09-cpu": "requirements.txt",
     "triton-25.09-gpu": "gpu-requirements.txt",
     "triton-26.05-cpu": "requirements.txt",
 }
-"""The packages of each image of Triton. They are locked for Python 3.12, which Triton has had since 24.11, and a GPU's
-for the TensorRT of its very version."""
+"""The packages of each image of Triton. They are locked for the image's Python, and a GPU's for its TensorRT."""
 
 PINS = "base-digests.json"
 """In containers/: the digest of each base image that was pinned, by its name and tag."""

@@ -100,10 +100,10 @@ def _needs_gpu(model: PackedModel, repository: PackedRepository, reason: str) ->
 def check_driver(repository: PackedRepository) -> Iterator[Finding]:
     context = repository.context
     version, ami = context.triton_version, context.host_ami
-    if context.cpu_image or version is None or ami is None:
+    if context.cpu_image or version not in TRITON_IMAGES or ami is None:
         return
     own = None if ami == NO_HOST_AMI else ami
-    types = [name for name in context.gpu_types if starts(version, name, own) is False]
+    types = [name for name in context.gpu_types if not starts(version, name, own)]
     if not types:
         return
     got = f"has InferenceAmiVersion '{ami}'" if own else "sets no InferenceAmiVersion"

@@ -102,7 +102,7 @@ def test_without_an_account_the_template_names_the_images_tag(
 
 def test_a_build_for_development_has_no_image_on_aws(repository: Repository) -> None:
     repository.host("cuda")
-    push(repository, "triton-25.09-gpu")
+    push(repository, "triton-24.09-gpu")
     assert errors(repository.synthesise(IRELAND)) == [
         f"{repository.workload_file}: hosting.target: a cuda build is for development on the local account: it needs "
         "PyTorch for Python, which none of the project's images has. Host a TensorRT build, or set hosting.image_uri "
