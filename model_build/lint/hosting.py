@@ -100,7 +100,7 @@ def _needs_gpu(model: PackedModel, repository: PackedRepository, reason: str) ->
 def check_driver(repository: PackedRepository) -> Iterator[Finding]:
     context = repository.context
     version, ami = context.triton_version, context.host_ami
-    if context.cpu_image or version not in TRITON_IMAGES or ami is None:
+    if context.cpu_image or version is None or version not in TRITON_IMAGES or ami is None:
         return
     own = None if ami == NO_HOST_AMI else ami
     types = [name for name in context.gpu_types if not starts(version, name, own)]
