@@ -144,7 +144,7 @@ def compile_engine(
     timing_caches: Path,
     progress: Progress = silent,
 ) -> None:
-    """Writes `engine`, and trtexec's log beside it. Raises `Unavailable` with the builder's last messages."""
+    """Writes `engine` and trtexec's log. Raises `Unavailable` with the builder's last messages."""
     unfinished, log = engine.with_name(f".{engine.name}.part"), engine.with_name(f"{engine.name}.log")
     progress(f"Building {engine.name} with TensorRT {toolchain.tensorrt} on {toolchain.gpu}")
     if toolchain.trtexec is None:

@@ -86,6 +86,7 @@ def test_on_a_gpu_the_table_has_every_engine_with_encoder_and_decoder(
     assert code == 3
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_not_built_or_returns_other_tokens_leaves_the_table_and_fails_a_goal(
     t4: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
