@@ -1,0 +1,59 @@
+"""Quantises a graph to int8 for TensorRT with NVIDIA ModelOpt: a pair of Q and DQ nodes at both inputs of a product.
+
+In: a strongly typed graph, the products to quantise, and inputs to calibrate with. Out: a graph in which TensorRT takes
+these products for int8. Weights are scaled by output channel, activations by the largest value of the calibration. All
+scales are symmetric with zero point 0, the only kind that TensorRT has. Products of two activations (attention) keep
+their type, as they do in int8 on CPU.
+
+ModelOpt calibrates with ONNX Runtime on CPU, without a GPU. Two of its defaults are off. It would leave out products
+with one row, which are all of a decoder's. It would round the rest to fp16 itself: `precision` does that before.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from model_build.onnx_session import CalibrationBatches, Tensors
+from workloads import Unavailable
+
+SETTINGS: dict[str, Any] = {
+    "quantize_mode": "int8",
+    "calibration_method": "max",
+    "calibration_eps": ["cpu"],
+    "op_types_to_quantize": ["MatMul"],
+    "disable_mha_qdq": True,
+    "enable_gemv_detection_for_trt": False,
+    "high_precision_dtype": "fp32",
+}
+"""The arguments of ModelOpt's `quantize` that do not depend on the graph. "fp32" leaves the graph's types unchanged."""
+
+
+def quantise(graph: Path, quantised: Path, products: Collection[str], calibration: Iterable[Tensors]) -> None:
+    """Writes `quantised`; `products` are names of nodes. Raises `Unavailable` where ModelOpt is not installed."""
+    import_modelopt()(
+        str(graph),
+        calibration_data_reader=CalibrationBatches(calibration),
+        nodes_to_quantize=[f"{re.escape(name)}$" for name in products],  # ModelOpt matches patterns from the beginning
+        output_path=str(quantised),
+        log_level="WARNING",
+        **SETTINGS,
+    )
+
+
+def record() -> dict[str, str]:
+    """Returns the record for artifact.json."""
+    return {"nvidia-modelopt": version("nvidia-modelopt")}
+
+
+def import_modelopt() -> Any:
+    """Returns ModelOpt's `quantize`."""
+    try:
+        from modelopt.onnx.quantization import quantize  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    except ImportError as error:
+        raise Unavailable(
+            f"NVIDIA ModelOpt, which quantises graphs to int8 for TensorRT, cannot be imported ({error}). "
+            "Install it with `pip install -e '.[modelopt]'`, or set precision to fp16."
+        ) from error
+    return quantize
