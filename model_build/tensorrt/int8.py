@@ -10,10 +10,13 @@ with one row, which are all of a decoder's. It would round the rest to fp16 itse
 """
 
 import re
-from collections.abc import Collection, Iterable
+import shutil
+from collections.abc import Callable, Collection, Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import onnx
 
 from model_build.onnx_session import CalibrationBatches, Tensors
 from workloads import Unavailable
@@ -30,16 +33,34 @@ SETTINGS: dict[str, Any] = {
 """The arguments of ModelOpt's `quantize` that do not depend on the graph. "fp32" leaves the graph's types unchanged."""
 
 
+END = ";"
+"""ModelOpt takes names of nodes for patterns that match from the beginning: `matmul_1` would also be `matmul_10`."""
+
+
 def quantise(graph: Path, quantised: Path, products: Collection[str], calibration: Iterable[Tensors]) -> None:
     """Writes `quantised`; `products` are names of nodes. Raises `Unavailable` where ModelOpt is not installed."""
-    import_modelopt()(
-        str(graph),
+    quantize = import_modelopt()
+    if not products:  # ModelOpt would choose some itself
+        shutil.copyfile(graph, quantised)
+        return
+    quantize(
+        str(_renamed(graph, quantised.with_suffix(".named.onnx"), lambda name: f"{name}{END}")),
         calibration_data_reader=CalibrationBatches(calibration),
-        nodes_to_quantize=[f"{re.escape(name)}$" for name in products],  # ModelOpt matches patterns from the beginning
+        nodes_to_quantize=[re.escape(f"{name}{END}") for name in products],
         output_path=str(quantised),
         log_level="WARNING",
         **SETTINGS,
     )
+    _renamed(quantised, quantised, lambda name: name.removesuffix(END))
+
+
+def _renamed(graph: Path, file: Path, rename: Callable[[str], str]) -> Path:
+    """Writes the graph with other names of its nodes to `file`."""
+    model = onnx.load(graph)
+    for node in model.graph.node:
+        node.name = rename(node.name)
+    onnx.save(model, file)
+    return file
 
 
 def record() -> dict[str, str]:
