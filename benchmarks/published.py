@@ -1,9 +1,10 @@
 """Runs a workload's published experiment on a local account with real Tritons. The run folder has its page.
 
     python benchmarks/published.py text_classification cpu-twin
+    python benchmarks/published.py text_classification gpu-twin     with an NVIDIA GPU; lists the GPU's utilisation
 
-Builds the variants of [published.NAME] and runs `experiment WORKLOAD --published NAME`. Exits with its code.
-Prints its result as one JSON document.
+Builds the variants of [published.NAME] and runs `experiment WORKLOAD --published NAME`. Exits with its code, or with 3
+before any work if this machine lacks what the experiment needs. Prints its result as one JSON document.
 """
 
 import argparse
@@ -15,12 +16,17 @@ import tempfile
 from pathlib import Path
 
 from aws_api.session import AwsSession
+from local_aws import machine, nvml
 from local_aws.process.local_account import LocalAccount
-from workloads import ROOT, artifact_file, load_workload
+from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
+from workloads import ROOT, Unavailable, artifact_file, load_workload
+from workloads.instances import hardware
+from workloads.program import exit_code
 
 ACCOUNT = "123456789012"
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:local"
 """An account on this machine starts its own Triton, whatever the image is called."""
+INSTALL_NVML = "bash scripts/install_locked.sh .venv/bin/python requirements/gpu.txt"
 MAY = ("s3:*", "sagemaker:*", "ecr:*", "logs:*", "cloudwatch:*", "iam:PassRole")
 
 
@@ -29,9 +35,32 @@ def main() -> int:
     parser.add_argument("workload")
     parser.add_argument("name", help="a [published.NAME] of its workload.toml whose variants this machine can serve")
     options = parser.parse_args()
+    check_machine(options.workload, options.name)
     build(options.workload, options.name)
     with tempfile.TemporaryDirectory() as state, LocalAccount.start(state=Path(state)) as account:
         return measure(options.workload, options.name, account)
+
+
+def check_machine(workload: str, name: str) -> None:
+    """Raises `Unavailable` for an experiment on GPUs if a piece that it needs is missing here."""
+    types = load_workload(workload).as_published(name).workload.published[name].instance_types
+    if "GPU" not in map(hardware, types):
+        return
+    pieces = {
+        "a GPU that nvidia-smi lists": bool(machine.gpus()),
+        "PyTorch with CUDA in .venv-triton (`make triton` where pip finds PyPI's torch)": _torch_finds_gpu(),
+        f"nvidia-ml-py (`{INSTALL_NVML}`)": nvml.library() is not None,
+    }
+    if missing := [piece for piece, present in pieces.items() if not present]:
+        raise Unavailable(
+            f"published.{name} runs on an NVIDIA GPU of this machine, which lacks {', '.join(missing)}. Install "
+            "these, or run it on a machine with a GPU."
+        )
+
+
+def _torch_finds_gpu() -> bool:
+    python, program = DEFAULT_TOOLCHAIN / "bin" / "python", "import sys, torch; sys.exit(not torch.cuda.is_available())"
+    return python.exists() and subprocess.run([python, "-c", program], capture_output=True, check=False).returncode == 0
 
 
 def build(workload: str, name: str) -> None:
@@ -65,4 +94,4 @@ def make_role(account: LocalAccount) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

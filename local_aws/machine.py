@@ -18,6 +18,7 @@ from pathlib import Path
 import botocore.session
 import psutil
 
+from local_aws.nvml import gpu_count
 from workloads.instances import Hardware, hardware
 
 _CHIPS: Mapping[Hardware, str] = {
@@ -39,8 +40,14 @@ def instance_types() -> frozenset[str]:
 def refusal(instance_type: str) -> str | None:
     """Returns the reason why this machine cannot replace `instance_type`, or None."""
     kind = hardware(instance_type)
-    if (chip := _CHIPS.get(kind)) is None or (kind == "GPU" and gpu() is not None):
+    if (chip := _CHIPS.get(kind)) is None:
         return None
+    if kind == "GPU" and gpus():
+        needed, known = gpu_count(instance_type), len(gpus())
+        short = (
+            f"{instance_type} has {needed} NVIDIA GPUs and this machine has {known}: choose a smaller instance type."
+        )
+        return short if needed > known else None
     return (
         f"{instance_type} has {chip} and this local account serves on the CPU only: choose a CPU instance type here, "
         f"or use a real AWS account."
@@ -51,19 +58,17 @@ def refusal(instance_type: str) -> str | None:
 def description() -> str:
     """Returns the CPU's model, the number of cores and the GPU."""
     cores = len(os.sched_getaffinity(0))
-    parts = [f"{_cpu_model()} with {cores} core{'s' if cores != 1 else ''}", gpu()]
-    return " and ".join(part for part in parts if part)
+    return " and ".join([f"{_cpu_model()} with {cores} core{'s' if cores != 1 else ''}", *gpus()])
 
 
 @cache
-def gpu() -> str | None:
-    """Returns the name of the first NVIDIA GPU that the driver's own program lists; None where there is none."""
+def gpus() -> tuple[str, ...]:
+    """Returns the names of the NVIDIA GPUs that the driver's own program lists."""
     if (program := shutil.which("nvidia-smi")) is None:
-        return None
+        return ()
     command = [program, "--query-gpu=name", "--format=csv,noheader"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    names = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    return names[0] if names and done.returncode == 0 else None
+    return tuple(line.strip() for line in done.stdout.splitlines() if line.strip()) if done.returncode == 0 else ()
 
 
 def _cpu_model() -> str:

@@ -48,7 +48,11 @@ class FamilyRow:
 
 def task_refusal(task: str, target: Target) -> str | None:
     """Returns the reason why a target's runtime does not support a task, or None."""
-    if task != GENERATION or target.runtime in ENGINES:
+    if task != GENERATION:
+        return None
+    if isinstance(target, CudaTarget) and target.execution != "cuda-graphs":
+        return f"Its execution is '{target.execution}', and a decoder runs as CUDA graphs. Leave execution out."
+    if target.runtime in ENGINES:
         return None
     return f"A decoder with a cache has no plain trace, and no static graph for Neuron. Allowed: {', '.join(ENGINES)}."
 

@@ -8,7 +8,8 @@ distributions are left out, for to install one is to run its code.
 PyPI's torch brings CUDA, gigabytes that a machine without a GPU has no use for, and PyTorch's own build without it is
 not on PyPI. So the lock of an environment has no torch: requirements/torch-cuda.txt has PyPI's and what it brings,
 requirements/torch-cpu.txt, maintained manually, the other. scripts/install_locked.sh takes the one that pip can find.
-Only requirements/inf1.txt has a torch of its own: the torch 1.13.1 of the Inf1 image.
+Two locks have a torch of their own: requirements/inf1.txt the torch 1.13.1 of the Inf1 image, and
+containers/triton/gpu-torch-requirements.txt the newest on PyPI that is built for CUDA 12.6.
 """
 
 import re
@@ -66,6 +67,8 @@ DEVELOPMENT = "requirements/development.txt"
 TRITON = "containers/triton/local-requirements.txt"
 INF1 = "requirements/inf1.txt"
 """The lock of the packages that AWS's image for Inf1 includes. The locks of the packages that it lacks are separate."""
+GPU_TORCH = "containers/triton/gpu-torch-requirements.txt"
+OWN_TORCH = (INF1, GPU_TORCH)
 LOCKS = (
     Lock(file=DEVELOPMENT, extras=("measure", "cdk", "build", "local", "dev")),
     Lock(file="requirements/project.txt", extras=("measure",), within=DEVELOPMENT),
@@ -92,6 +95,8 @@ LOCKS = (
         pythons=ON_TRITON,
         within=TRITON,
     ),
+    Lock(file=GPU_TORCH, group="triton-gpu-torch-image", pythons=("3.10", "3.12")),
+    Lock(file="requirements/gpu.txt", group="gpu"),
     Lock(file="containers/batch/requirements.txt", group="batch-image", pythons=ON_TRITON, within=DEVELOPMENT),
     Lock(file="containers/neuron/requirements.txt", group="neuron-image", pythons=ON_NEURON),
     Lock(file="model_build/remote/neuron-requirements.txt", group="neuron-build", pythons=ON_NEURON),
@@ -114,7 +119,7 @@ def main(arguments: Sequence[str]) -> int:
         if lock.file == DEVELOPMENT:
             of_cuda = {name for name in names if OF_CUDA.fullmatch(name)}
             _write(TORCH_CUDA, (text for name, text in entries if name in of_cuda))
-        left_out = of_cuda if "torch" in names and lock.file != INF1 else set()
+        left_out = of_cuda if "torch" in names and lock.file not in OWN_TORCH else set()
         _write(lock.file, (text for name, text in entries if name not in left_out))
     return 0
 

@@ -33,9 +33,11 @@ TRITON_LOCKS: Mapping[str, str] = {
     "triton-25.09-cpu": "requirements.txt",
     "triton-25.09-gpu": "gpu-requirements.txt",
     "triton-26.05-cpu": "requirements.txt",
+    **dict.fromkeys((f"triton-{version}-gpu-torch" for version in ("25.04", "25.09")), "gpu-torch-requirements.txt"),
 }
 """The packages of each image of Triton. They are locked for Python 3.12, which Triton has had since 24.11, and a GPU's
-for the TensorRT of its very version."""
+for the TensorRT of its very version. Those of `gpu-torch` serve `cuda` targets: PyTorch brings its own CUDA 12.6, which
+runs on the driver of every image from 24.09 on."""
 
 PINS = "base-digests.json"
 """In containers/: the digest of each base image that was pinned, by its name and tag."""
@@ -144,7 +146,7 @@ def image_build(kind: str, containers: Path = ROOT / "containers") -> ImageBuild
             kind=kind, containers=containers, dockerfile="batch/Dockerfile", base=BASE_OF_CPU, arguments=AS_ROOT
         )
     if kind in TRITON_LOCKS:
-        _, version, processor = kind.split("-")
+        _, version, processor, *_ = kind.split("-")
         return ImageBuild(
             kind=kind,
             containers=containers,
@@ -176,7 +178,8 @@ def endpoint_kind(runtime: str, triton_version: str, instance_type: str) -> str:
     """Returns the kind of the image that serves a model of this runtime on a SageMaker endpoint."""
     if runtime in NEURON_FAMILIES:
         return NEURON_FAMILIES[runtime]
-    return f"triton-{triton_version}-{'gpu' if has_accelerator(instance_type) else 'cpu'}"
+    processor = "gpu-torch" if runtime == "cuda" else "gpu" if has_accelerator(instance_type) else "cpu"
+    return f"triton-{triton_version}-{processor}"
 
 
 def kinds_of(workload: Workload) -> set[str]:

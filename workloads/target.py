@@ -83,10 +83,15 @@ class TorchScriptTarget(_Target):
 
 
 class CudaTarget(_Target):
-    """PyTorch with CUDA graphs on an NVIDIA GPU of any kind, in Triton's Python backend: for development."""
+    """PyTorch on an NVIDIA GPU of any kind, in Triton's Python backend."""
 
     runtime: Literal["cuda"]
     precision: Literal["fp32"] = "fp32"
+    execution: Literal["cuda-graphs", "traced", "eager"] = Field(
+        default="cuda-graphs",
+        description="How an encoder runs: as a CUDA graph for each batch shape, as TorchScript, or with each operation "
+        "launched from Python, for comparison on the local account. A text2text model always runs as CUDA graphs.",
+    )
 
     @model_validator(mode="after")
     def _runs_on_gpus(self) -> Self:

@@ -127,10 +127,10 @@ class Recommender(Document):
     request_timeout_s: float = Field(
         default=60.0, ge=0.1, le=3600, description="A request without an answer by then has failed."
     )
-    images: dict[Literal["cpu", "gpu", "inf1", "inf2", "all"], str] = Field(
+    images: dict[Literal["cpu", "gpu", "gpu-torch", "inf1", "inf2", "all"], str] = Field(
         default={},
-        description="Container image of an experiment's models on each kind of hardware. Default: the stack's, and for "
-        "other hardware the project's own image that was pushed last.",
+        description="Container image of an experiment's models on each kind of hardware; gpu-torch for `cuda` targets. "
+        "Default: the stack's, and for other hardware the project's own image that was pushed last.",
     )
     host_ami: str | None = Field(
         default=None, description="InferenceAmiVersion of an experiment's GPU instances. Default: the image's."

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from .engine import FixedBatch
 from .settings import Settings
+from .torchscript_engine import load_graph
 
 WARM_UPS = 3  # Runs before a capture, in which libraries allocate: an allocation cannot be captured
 
@@ -23,14 +24,8 @@ WARM_UPS = 3  # Runs before a capture, in which libraries allocate: an allocatio
 class CudaEngine:
     def __init__(self, file: Path, settings: Settings, device: str) -> None:
         """Loads the model onto `device`, such as `cuda:0`. Raises RuntimeError where there is no such GPU."""
-        self._device = torch.device(device)
-        if self._device.type == "cuda":
-            if not torch.cuda.is_available():
-                raise RuntimeError(f"{file} runs on an NVIDIA GPU, and this PyTorch finds none")
-            torch.cuda.set_device(self._device)
-        load: Any = torch.jit.load
-        self._graph = load(str(file), map_location=device).eval()
-        self._settings = settings
+        self._device, self._settings = torch.device(device), settings
+        self._graph = load_graph(file, device)
         self._programs: dict[tuple[int, int], FixedBatch] = {}
 
     def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -11,8 +11,8 @@ from .settings import Settings
 
 NEURON_GRAPHS = "model.*.neuron.pt"
 TENSORRT_PLANS = "model.*.plan"
-CUDA_GRAPHS = "model.cuda.pt"
-"""The file with the model that PyTorch captures CUDA graphs of."""
+CUDA_FILES = {"cuda-graphs": "model.cuda.pt", "traced": "model.traced.pt", "eager": "model.eager.pt2"}
+"""The model file of a `cuda` target, by its key `execution`."""
 
 
 def load(folder: Path, settings: Settings, device: int = 0) -> Engine:
@@ -28,10 +28,12 @@ def load(folder: Path, settings: Settings, device: int = 0) -> Engine:
         from .tensorrt_engine import TensorRtEngine
 
         return TensorRtEngine(folder, settings, device)
-    if (file := folder / CUDA_GRAPHS).exists():
-        from .cuda_engine import CudaEngine
+    for execution, name in CUDA_FILES.items():
+        if (file := folder / name).exists():
+            from . import cuda_engine, torchscript_engine
 
-        return CudaEngine(file, settings, f"cuda:{device}")
+            on_gpu = cuda_engine.CudaEngine if execution == "cuda-graphs" else torchscript_engine.TorchScriptEngine
+            return on_gpu(file, settings, f"cuda:{device}")
     for name, adapter in _ADAPTERS.items():
         if (folder / name).exists():
             engine = adapter(folder / name, settings)

@@ -236,12 +236,12 @@ def _access(account: SageMakerAccount | None, source: WorkloadFolder, experiment
         role = settings.role_arn or account.stack_output(workload.stack_name, "RecommenderRoleArn")
         bucket = settings.bucket or account.default_bucket()
 
-    def image(instance_type: str) -> str:
+    def image(instance_type: str, runtime: str) -> str:
         if account is None:
-            return placeholder_image(workload, instance_type)
-        return default_image(workload, instance_type, account, ROOT)
+            return placeholder_image(workload, instance_type, runtime)
+        return default_image(workload, instance_type, runtime, account, ROOT)
 
-    chosen = images(experiment.cells, settings.images, image)
+    chosen = images(experiment.cells, workload, settings.images, image)
     ami = settings.host_ami or host_ami(workload, chosen)
     return ExperimentAccess(role_arn=role, images=chosen, bucket=bucket, host_ami=ami)
 

@@ -33,8 +33,8 @@ from workloads import (
 from workloads.document import Document
 from workloads.instances import HOST_AMIS, NEURON_FAMILIES, family, has_accelerator, instance_shape
 
-Platform = Literal["cpu", "gpu", "inf1", "inf2"]
-"""Kinds of hardware, each with its own image."""
+Platform = Literal["cpu", "gpu", "gpu-torch", "inf1", "inf2"]
+"""Kinds of hardware, each with its own image. gpu-torch has PyTorch for `cuda` targets."""
 RUNTIMES = {name: runtime for runtime, name in NEURON_FAMILIES.items()}
 LARGEST_JOB = 10
 LONGEST_NAME = 63
@@ -224,7 +224,7 @@ class ExperimentAccess(Document):
             "ExecutionRoleArn": self.role_arn,
             "EnableNetworkIsolation": True,
             "PrimaryContainer": {
-                "Image": self.images[platform(batch.instance_types[0])],
+                "Image": self.images[platform(batch.instance_types[0], artifact.runtime)],
                 "ModelDataUrl": self.archive_url(artifact),
                 "Environment": {
                     "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": artifact.default_model,
@@ -240,28 +240,33 @@ class ExperimentAccess(Document):
         }
 
 
-def platform(instance_type: str) -> Platform:
+def platform(instance_type: str, runtime: str) -> Platform:
     name = family(instance_type)
     if name in RUNTIMES:
         return cast(Platform, name)
-    return "gpu" if has_accelerator(instance_type) else "cpu"
+    return "gpu-torch" if runtime == "cuda" else "gpu" if has_accelerator(instance_type) else "cpu"
 
 
-def images(cells: Iterable[Cell], named: Mapping[Any, str], default: Callable[[str], str]) -> dict[Platform, str]:
-    """Returns the image of each platform: the `named` one, that named "all", or the `default` of a type."""
+def images(
+    cells: Iterable[Cell], workload: Workload, named: Mapping[Any, str], default: Callable[[str, str], str]
+) -> dict[Platform, str]:
+    """Returns the image of each platform: the `named` one, that named "all", or the `default` of a type and runtime."""
     known: dict[Platform, str] = {}
     for cell in cells:
-        if (kind := platform(cell.instance_type)) not in known:
-            known[kind] = named.get(kind) or named.get("all") or default(cell.instance_type)
+        runtime = workload.targets[workload.variant(cell.variant).target].runtime
+        if (kind := platform(cell.instance_type, runtime)) not in known:
+            known[kind] = named.get(kind) or named.get("all") or default(cell.instance_type, runtime)
     return known
 
 
-def default_image(workload: Workload, instance_type: str, account: SageMakerAccount, root: Path = ROOT) -> str:
+def default_image(
+    workload: Workload, instance_type: str, runtime: str, account: SageMakerAccount, root: Path = ROOT
+) -> str:
     """Returns the stack's image if it runs on the type, or the project's own one. Raises `UsageError`."""
-    hosted, wanted = platform(workload.instance_types[0]), platform(instance_type)
+    hosted, wanted = platform(workload.instance_types[0], workload.hosted.runtime), platform(instance_type, runtime)
     if hosted == wanted or (hosted, wanted) == ("gpu", "cpu"):  # Triton's image for GPUs also runs on CPUs
         return str(account.model(account.stack_output(workload.stack_name, "ModelName"))["PrimaryContainer"]["Image"])
-    kind = _image_kind(workload, instance_type)
+    kind = _image_kind(workload, instance_type, runtime)
     built = own_images.load_image(root, kind)
     if built and (built.content, built.region) == (own_images.content_of(kind), account.region):
         return built.uri
@@ -272,21 +277,23 @@ def default_image(workload: Workload, instance_type: str, account: SageMakerAcco
     )
 
 
-def placeholder_image(workload: Workload, instance_type: str) -> str:
+def placeholder_image(workload: Workload, instance_type: str, runtime: str) -> str:
     """Returns the name of the project's own image in a dry run without an account."""
-    return f"ACCOUNT.dkr.ecr.REGION.amazonaws.com/{own_images.REPOSITORY}:{_image_kind(workload, instance_type)}"
+    return (
+        f"ACCOUNT.dkr.ecr.REGION.amazonaws.com/{own_images.REPOSITORY}:{_image_kind(workload, instance_type, runtime)}"
+    )
 
 
-def _image_kind(workload: Workload, instance_type: str) -> str:
+def _image_kind(workload: Workload, instance_type: str, runtime: str) -> str:
     version = _triton_version(workload) or SageMakerEndpointHosting.model_fields["triton_version"].default
-    return own_images.endpoint_kind(RUNTIMES.get(platform(instance_type), "triton"), version, instance_type)
+    return own_images.endpoint_kind(runtime, version, instance_type)
 
 
 def host_ami(workload: Workload, chosen: Mapping[Platform, str]) -> str | None:
     """Returns the InferenceAmiVersion for the GPU image, by the version in its tag or the hosting's, if known."""
-    if "gpu" not in chosen:
+    if (image := chosen.get("gpu") or chosen.get("gpu-torch")) is None:
         return None
-    tagged = re.search(r":(\d\d\.\d\d)-py3", chosen["gpu"])
+    tagged = re.search(r":(\d\d\.\d\d)-py3", image)
     return HOST_AMIS.get(tagged[1] if tagged else _triton_version(workload) or "")
 
 

@@ -2,7 +2,8 @@
 
 Invocations are counted per second and published by a thread. Latencies of AWS/SageMaker are in microseconds.
 ConcurrentRequestsPerModel comes every 10 s. It is, by Little's law, the time that the invocations of these seconds
-took, over 10 s and the instances. SageMaker does not document how it counts them.
+took, over 10 s and the instances. SageMaker does not document how it counts them. GPUUtilization is sampled once for
+each second with invocations.
 """
 
 import threading
@@ -12,9 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from local_aws import nvml
 from local_aws.cloudwatch import Distribution, Key, LocalCloudWatchBackend, metric_key
 
 NAMESPACE = "AWS/SageMaker"
+HARDWARE_NAMESPACE = "/aws/sagemaker/Endpoints"
 JOBS_NAMESPACE = "/aws/sagemaker/InferenceRecommendationsJobs"
 PUBLISH_EVERY_S = 0.5
 WINDOW_S = 10
@@ -29,6 +32,7 @@ class _Second:
     server_errors: int = 0
     model_errors: int = 0
     instances: int = 1
+    gpus: int = 0
 
 
 class InvocationMetrics:
@@ -50,9 +54,20 @@ class InvocationMetrics:
         self._thread.join()
 
     def record(
-        self, endpoint: str, variant: str, *, status: int, model_us: int, overhead_us: int, instances: int
+        self,
+        endpoint: str,
+        variant: str,
+        *,
+        status: int,
+        model_us: int,
+        overhead_us: int,
+        instances: int,
+        gpus: int = 0,
     ) -> None:
-        """Records one invocation with the container's status; like SageMaker, every status but 200 is a model error."""
+        """Records one invocation with the container's status; like SageMaker, every status but 200 is a model error.
+
+        `gpus` is the number of GPUs of an instance.
+        """
         key = (endpoint, variant, int(time.time()))
         with self._lock:
             second = self._seconds[key]
@@ -62,7 +77,7 @@ class InvocationMetrics:
             second.client_errors += 400 <= status < 500
             second.server_errors += status >= 500
             second.model_errors += status != 200
-            second.instances = max(instances, 1)
+            second.instances, second.gpus = max(instances, 1), gpus
 
     def _publish(self) -> None:
         while not self._closing.wait(PUBLISH_EVERY_S):
@@ -76,6 +91,7 @@ class InvocationMetrics:
         for (endpoint, variant, second), seen in taken:
             for name, datum in _data(second, seen):
                 self._backend.put(_key(name, endpoint, variant), datum)
+            publish_gpus(self._backend, endpoint, variant, second, seen.gpus)
             took_us = sum(
                 micros * count for each in (seen.model_us, seen.overhead_us) for micros, count in each.items()
             )
@@ -86,11 +102,19 @@ class InvocationMetrics:
             self._backend.put(_key("ConcurrentRequestsPerModel", endpoint, variant), datum)
 
 
+def publish_gpus(backend: LocalCloudWatchBackend, endpoint: str, variant: str, at: float, gpus: int) -> None:
+    """Puts the present GPUUtilization of an instance with `gpus` GPUs, if it is known."""
+    if (percent := nvml.utilization_percent(gpus)) is not None:
+        datum = Distribution(at, (percent,), (1.0,), "Percent")
+        backend.put(_key("GPUUtilization", endpoint, variant, HARDWARE_NAMESPACE), datum)
+
+
 def publish_window(
-    backend: LocalCloudWatchBackend, job: str, endpoint: str, variant: str, window: Mapping[str, Any]
+    backend: LocalCloudWatchBackend, job: str, endpoint: str, variant: str, gpus: int, window: Mapping[str, Any]
 ) -> None:
-    """Puts a window's client metrics, by job and endpoint, and its ModelLatency in µs, by endpoint and variant."""
+    """Puts a window's client metrics, by job and endpoint, and those of the instance, by endpoint and variant."""
     at = float(window["started_at"])
+    publish_gpus(backend, endpoint, variant, at, gpus)
     dimensions = [{"Name": "JobName", "Value": job}, {"Name": "EndpointName", "Value": endpoint}]
 
     for name, value, unit in (
@@ -110,9 +134,9 @@ def publish_window(
         backend.put(_key("ModelLatency", endpoint, variant), Distribution(at, micros, counts, "Microseconds"))
 
 
-def _key(name: str, endpoint: str, variant: str) -> Key:
+def _key(name: str, endpoint: str, variant: str, namespace: str = NAMESPACE) -> Key:
     dimensions = [{"Name": "EndpointName", "Value": endpoint}, {"Name": "VariantName", "Value": variant}]
-    return metric_key(NAMESPACE, name, dimensions)
+    return metric_key(namespace, name, dimensions)
 
 
 def _data(second: int, seen: _Second) -> list[tuple[str, Distribution]]:

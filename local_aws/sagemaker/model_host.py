@@ -20,7 +20,7 @@ from moto.core.exceptions import ServiceException
 from moto.s3.models import s3_backends
 
 from containers import archive_reader
-from local_aws import machine
+from local_aws import machine, nvml
 from local_aws.permissions.enforced import ServiceRoles
 from local_aws.process.local_account import role_session
 from local_aws.process.model_server import ModelServer
@@ -174,11 +174,11 @@ class ModelHost:
             server = TritonServer.start(
                 repository,
                 default_model=default_model(repository, container.environment),
-                environment=container.environment,
+                environment={**_visible_gpus(instance_type), **container.environment},
                 log_file=log_file,
                 toolchain=self.toolchain,
             )
-        server.preparations = tuple(preparations)
+        server.preparations, server.gpus = tuple(preparations), nvml.gpu_count(instance_type)
         with self._lock:
             self._servers.add(server)
             closed = self.closed
@@ -201,3 +201,10 @@ class ModelHost:
             server.request_stop()
         for server in servers:
             self.stop(server)
+
+
+def _visible_gpus(instance_type: str) -> dict[str, str]:
+    """Returns the variables that show a server as many GPUs as its instance type has."""
+    if not (gpus := nvml.gpu_count(instance_type)):
+        return {}
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(gpus)))}

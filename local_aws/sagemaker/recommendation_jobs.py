@@ -18,7 +18,7 @@ from moto.cloudwatch.models import cloudwatch_backends
 from moto.logs.models import logs_backends
 from moto.sagemaker.exceptions import ResourceInUseException, ResourceNotFound, ValidationError
 
-from local_aws import machine
+from local_aws import machine, nvml
 from local_aws.permissions.actions import ApiCall
 from local_aws.permissions.enforced import RecommendationWork
 from local_aws.sagemaker.endpoint import failure_reason, shortened
@@ -234,7 +234,8 @@ class RecommendationJobs:
                 step.status = "STOPPED" if step.status == "PENDING" else step.status
                 continue
             backend: Any = cloudwatch_backends[self._host.account_id][self._region]
-            publish = partial(publish_window, backend, job.name, step.endpoint_name, step.test.variant_name)
+            names = (job.name, step.endpoint_name, step.test.variant_name)
+            publish = partial(publish_window, backend, *names, nvml.gpu_count(step.test.instance_type))
             runner.run(step, deadline - time.monotonic(), publish)
             self._tell(job, f"test on {step.name}: {_ended(step.status, step.failure_reason)}")
         with self._lock:

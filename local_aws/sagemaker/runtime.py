@@ -100,6 +100,7 @@ class InvocationMiddleware:
             model_us=round((answered - sent) * 1e6),
             overhead_us=round((time.perf_counter() - answered + sent - started) * 1e6),
             instances=instances,
+            gpus=server.gpus,
         )
         return answer
 

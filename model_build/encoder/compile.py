@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from containers.encoder.load_engine import CUDA_GRAPHS
+from containers.encoder.load_engine import CUDA_FILES
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.row import Refusal
 from containers.encoder.tensors import tensors
@@ -29,9 +29,10 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
             progress("Tracing")
             export.trace_checkpoint(inputs.checkpoint, inputs.encoder, graphs, target.precision)
             return {}
-        case CudaTarget():
+        case CudaTarget(execution=execution):
             progress("Tracing")
-            export.trace_checkpoint(inputs.checkpoint, inputs.encoder, scratch).rename(graphs / CUDA_GRAPHS)
+            made = export.program_checkpoint if execution == "eager" else export.trace_checkpoint
+            made(inputs.checkpoint, inputs.encoder, scratch).rename(graphs / CUDA_FILES[execution])
             return {}
         case OnnxRuntimeTarget() as target:
             portable = _export(inputs, scratch, progress)

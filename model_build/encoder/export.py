@@ -2,6 +2,7 @@
 
     model.onnx  the workload's inputs, int64 [batch, sequence] (valid_length [batch]) → the task's outputs
     model.pt    the same, traced, in fp32 or in mixed precision; a Neuron graph is traced by Neuron's own `trace`
+    model.pt2   the same, exported by torch.export
 
 Weights above 1 GB lie beside the graph in model.onnx.data: protobuf stops at 2 GB, and a graph without its weights
 costs no memory to pass through. torch does not let go of what it exported or traced, so models of that size get a
@@ -32,7 +33,7 @@ Network = bert.Bert | wrapper.Wrapped
 OPSET = 18
 LEAST = -1e38
 """A constant below it is transformers' mask, the least number of fp32."""
-GRAPH, TRACED = "model.onnx", "model.pt"
+GRAPH, TRACED, PROGRAM = "model.onnx", "model.pt", "model.pt2"
 
 
 def load(checkpoint: Checkpoint, model: EncoderModel) -> Network:
@@ -61,6 +62,11 @@ def trace_checkpoint(
     return _written("torchscript" if precision == "fp32" else "torchscript-mixed", checkpoint, model, folder)
 
 
+def program_checkpoint(checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
+    """Writes `model.pt2` into `folder`."""
+    return _written("program", checkpoint, model, folder)
+
+
 def _written(form: str, checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
     if sum(file.stat().st_size for file in checkpoint.weights) <= INLINE_LIMIT:
         return WRITERS[form](load(checkpoint, model), folder)
@@ -68,20 +74,22 @@ def _written(form: str, checkpoint: Checkpoint, model: EncoderModel, folder: Pat
     done = subprocess.run(command, input=model.model_dump_json(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"the export ended with exit status {done.returncode}:\n{done.stderr}")
-    return folder / (GRAPH if form == "onnx" else TRACED)
+    return folder / {"onnx": GRAPH, "program": PROGRAM}.get(form, TRACED)
+
+
+def _shapes(model: Network) -> tuple[Any, ...]:
+    dynamic = torch.export.Dim.DYNAMIC
+    return (tuple({0: dynamic} if name == "valid_length" else {0: dynamic, 1: dynamic} for name in model.inputs),)
 
 
 def export_onnx(model: Network, folder: Path) -> Path:
     """Writes `model.onnx` into `folder`, batch and sequence dynamic."""
-    # Sizes above 1: torch would take 0 and 1 for constants.
-    dynamic = torch.export.Dim.DYNAMIC
-    shapes = tuple({0: dynamic} if name == "valid_length" else {0: dynamic, 1: dynamic} for name in model.inputs)
     program = torch.onnx.export(
         model,
-        example(model, 3, 5),
+        example(model, 3, 5),  # sizes above 1: torch would take 0 and 1 for constants
         dynamo=True,
         opset_version=OPSET,
-        dynamic_shapes=(shapes,),
+        dynamic_shapes=_shapes(model),
         input_names=list(model.inputs),
         output_names=list(model.outputs),
         verbose=False,
@@ -92,6 +100,13 @@ def export_onnx(model: Network, folder: Path) -> Path:
     size = sum(parameter.nbytes for parameter in model.parameters())
     program.save(file, external_data=size > INLINE_LIMIT)
     _tidy(file)
+    return file
+
+
+def export_program(model: Network, folder: Path) -> Path:
+    """Writes `model.pt2` into `folder`, batch and sequence dynamic."""
+    file = folder / PROGRAM
+    torch.export.save(torch.export.export(model, example(model, 3, 5), dynamic_shapes=_shapes(model)), file)
     return file
 
 
@@ -152,7 +167,7 @@ def _rename_namesakes(graph: onnx.GraphProto, output: str) -> None:
         graph.value_info.remove(value)
 
 
-WRITERS = {"onnx": export_onnx, "torchscript": trace, "torchscript-mixed": trace_mixed}
+WRITERS = {"onnx": export_onnx, "program": export_program, "torchscript": trace, "torchscript-mixed": trace_mixed}
 
 
 def _main(form: str, folder: Path, checkpoint: Path, encoder: Path) -> None:

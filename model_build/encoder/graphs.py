@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from containers.encoder.load_engine import CUDA_GRAPHS
+from containers.encoder.load_engine import CUDA_FILES
 from containers.encoder.settings import Settings
 from model_build.checkpoint import Checkpoint
 from workloads import (
@@ -93,7 +93,7 @@ def graph_files(target: TritonTarget, checkpoint: Checkpoint, graphs: Path) -> d
         case TorchScriptTarget():
             names = ["model.pt"]
         case CudaTarget():
-            names = [CUDA_GRAPHS]
+            names = [CUDA_FILES[target.execution]]
         case TensorRtTarget():
             names = [f"model.{capability}.plan" for capability in target.compute_capabilities]
     return {name: graphs / name for name in names}

@@ -24,6 +24,7 @@ NEEDED = {
     "cpu": ("numpy", "onnxruntime", "tokenizers", "boto3", "containers.batch.answering", "containers.batch.archive"),
     "triton-cpu": ("numpy", "onnxruntime", "tokenizers"),
     "triton-gpu": ("numpy", "tokenizers", "cuda.bindings"),
+    "triton-gpu-torch": ("numpy", "tokenizers", "torch"),
 }
 STARTED_WITH = {
     "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "whole",
@@ -54,7 +55,7 @@ class TritonPythonModel:
 
 def check(kind: str, models: Path, port: int) -> "list[str]":
     """Returns lines of what the image has. Ends the program with a sentence where something is missing."""
-    short = kind if kind in NEEDED else "triton-" + kind.rpartition("-")[2]
+    short = kind if kind in NEEDED else "triton-" + kind.split("-", 2)[2]
     lines = [f"Python {sys.version.split()[0]}"]
     for name in NEEDED[short]:
         try:

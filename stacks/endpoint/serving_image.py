@@ -11,7 +11,7 @@ from constructs import Construct
 
 from stacks.own_image import OwnImage
 from stacks.workload_stack import WorkloadStackProps
-from workloads import ModelArtifact, UsageError, images, own_images
+from workloads import CudaTarget, ModelArtifact, UsageError, images, own_images
 from workloads.instances import HOST_AMIS, OLD_DRIVER_FAMILIES, family, has_accelerator
 
 
@@ -67,11 +67,12 @@ class ServingImage(Construct):
                 f"in {', '.join(sorted(published[version]))}. Deploy to one of these regions, choose another version, "
                 "or set hosting.image_uri to your own image."
             )
-        if self._artifact.runtime == "cuda" and not self._workload.options.local:
+        target = self._workload.folder.workload.targets[self._artifact.target]
+        if isinstance(target, CudaTarget) and target.execution == "eager" and not self._workload.options.local:
             Annotations.of(self).add_error(
-                f"{file}: hosting.target: a cuda build is for development on the local account: it needs PyTorch for "
-                "Python, which none of the project's images has. Host a TensorRT build, or set hosting.image_uri to "
-                "your own image."
+                f"{file}: targets.{self._artifact.target}.execution: got 'eager', which only the local account serves: "
+                "the image's PyTorch does not load what the build's exports. Choose traced or cuda-graphs, or set "
+                "hosting.image_uri to your own image."
             )
 
 

@@ -15,8 +15,10 @@ import pytest
 from benchmarks import batch, neuron_server, published, serving
 from benchmarks.generator import compare
 from benchmarks.searches import repeatability
+from local_aws import machine, nvml
 from tests.test_docs import refusal
 from workloads import ROOT
+from workloads.program import exit_code
 
 PAGES = [ROOT / "benchmarks" / "RESULTS.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMANDS = sorted({found for page in PAGES for found in re.findall(r"`python (benchmarks/[^`]+)`", page.read_text())})
@@ -64,16 +66,38 @@ def test_the_commands_that_benchmarks_run_are_valid(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(subprocess, "Popen", run)
     monkeypatch.setattr(published, "make_role", lambda account: "arn:aws:iam::123456789012:role/a")
     monkeypatch.setattr(published, "ROOT", tmp_path)
-    published.build("text_classification", "cpu-twin")
-    published.measure("text_classification", "cpu-twin", account=None)  # type: ignore[arg-type]
+    for name in ("cpu-twin", "gpu-twin"):
+        published.build("text_classification", name)
+        published.measure("text_classification", name, account=None)  # type: ignore[arg-type]
     repeatability._rate({}, tmp_path, "quiet", 1)
     run(repeatability.DEPLOY[0])
     batch._ours("cpu", tmp_path / "pairs.jsonl", tmp_path / "output")
     compare._ours("http://127.0.0.1:1", 1, 1.0, tmp_path)
-    assert len(ran) == 8 + 5
+    assert len(ran) == 8 + 12 + 6
     for _, dash_m, program, *arguments in ran:
         assert dash_m == "-m"
         assert refusal(program, arguments, monkeypatch) == ""
+
+
+def test_the_experiment_on_a_gpu_names_what_this_machine_lacks_and_does_no_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "gpus", lambda: ())
+    monkeypatch.setattr(nvml, "library", lambda: None)
+    monkeypatch.setattr(published, "_torch_finds_gpu", lambda: False)
+    monkeypatch.setattr(published, "build", lambda workload, name: pytest.fail("built"))
+    monkeypatch.setattr(sys, "argv", ["published.py", "text_classification", "gpu-twin"])
+    assert exit_code(published.main) == 3
+    assert capsys.readouterr().err == (
+        "published.gpu-twin runs on an NVIDIA GPU of this machine, which lacks a GPU that nvidia-smi lists, PyTorch "
+        "with CUDA in .venv-triton (`make triton` where pip finds PyPI's torch), nvidia-ml-py (`bash scripts/"
+        "install_locked.sh .venv/bin/python requirements/gpu.txt`). Install these, or run it on a machine "
+        "with a GPU.\n"
+    )
+    monkeypatch.setattr(machine, "gpus", lambda: ("NVIDIA T4",))
+    monkeypatch.setattr(nvml, "library", object)
+    monkeypatch.setattr(published, "_torch_finds_gpu", lambda: True)
+    published.check_machine("text_classification", "gpu-twin")
 
 
 def test_serving_compares_protocols_and_hit_ratios(capsys: pytest.CaptureFixture[str]) -> None:

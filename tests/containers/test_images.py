@@ -28,6 +28,7 @@ ALLOWED = {
 }
 """Packages that each folder may import. Only the adapter of a runtime imports that runtime."""
 NOT_PACKAGED = {"encoder/tensorrt_engine.py"}  # only the build's gate on a GPU loads it
+GPU_TORCH = TRITON / "gpu-torch-requirements.txt"
 CPU, GPU, GPU_CUDA_12 = (
     TRITON / "requirements.txt",
     TRITON / "gpu-requirements.txt",
@@ -93,7 +94,14 @@ def test_numpy_torch_and_libnvinfer_stay_the_images_own(lock: Path) -> None:
 
 
 def test_the_gpu_images_have_the_same_tokenizers() -> None:
-    assert len({pins(lock)["tokenizers"] for lock in (CPU, GPU, GPU_CUDA_12)}) == 1
+    assert len({pins(lock)["tokenizers"] for lock in (CPU, GPU, GPU_CUDA_12, GPU_TORCH)}) == 1
+
+
+def test_the_torch_of_a_gpu_image_brings_a_cuda_that_the_driver_of_24_09_starts() -> None:
+    pinned = pins(GPU_TORCH)
+    assert pinned["nvidia-cuda-runtime-cu12"].startswith("12.6.")
+    assert "numpy" not in pinned
+    assert "tensorrt" not in "".join(pinned), "check-tensorrt is not run"
 
 
 OTHER_CUDA = "cuda-bindings==13.0.3 \\\ntensorrt-cu12-bindings==10.9.0.34 \\\n"

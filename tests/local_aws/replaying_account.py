@@ -14,6 +14,6 @@ from local_aws.process import triton
 GENERATOR = (sys.executable, "-m", "tests.local_aws.replayed_load")
 
 if __name__ == "__main__":
-    setattr(machine, "gpu", lambda: None)  # noqa: B010 - mypy takes it for what functools makes of it
+    setattr(machine, "gpus", lambda: ())  # noqa: B010 - mypy takes it for what functools makes of it
     triton.LIFE_FLAGS = ("--exit-timeout-secs=0", "--disable-auto-complete-config")
     sys.exit(main(generator=GENERATOR))

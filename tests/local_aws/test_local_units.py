@@ -90,10 +90,10 @@ def test_a_model_is_named_in_either_way_and_is_one_archive() -> None:
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Nothing but this program is on PATH; the test writes it."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    for function in (machine.gpu, machine.description):
+    for function in (machine.gpus, machine.description):
         function.cache_clear()
     yield tmp_path / "nvidia-smi"
-    for function in (machine.gpu, machine.description):
+    for function in (machine.gpus, machine.description):
         function.cache_clear()
 
 
@@ -111,7 +111,7 @@ def test_without_a_gpu_that_its_driver_lists_there_is_none(nvidia_smi: Path, scr
     if script is not None:
         nvidia_smi.write_text(f"#!/bin/sh\n{script}\n")
         nvidia_smi.chmod(0o700)
-    assert machine.gpu() is None
+    assert machine.gpus() == ()
     assert machine.refusal("ml.g5.xlarge") == (
         "ml.g5.xlarge has an NVIDIA GPU and this local account serves on the CPU only: choose a CPU instance type "
         "here, or use a real AWS account."

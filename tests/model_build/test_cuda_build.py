@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import model_build.__main__ as command_line
-from containers.encoder import cuda_engine
+from containers.encoder import cuda_engine, torchscript_engine
 from containers.encoder.cuda_engine import CudaEngine
 from containers.text2text import torch_engine
 from inference_recommender.payloads import request_body
@@ -17,13 +17,15 @@ from local_aws import machine
 from local_aws.process.model_server import ModelDidNotLoad
 from model_build import archive
 from model_build.build import build, verify_built, verify_recorded
+from model_build.lint.check import lint
+from model_build.lint.finding import RuntimeContext
 from model_build.matrix import BEAMS, GENERATION, rows
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from tests.model_build.miniatures import tiny_bert, tiny_t5
 from tests.model_build.miniatures.tiny_rows import make_workload
 from tests.quick_triton import start_triton
-from workloads import Row, WorkloadFolder, load_workload
+from workloads import Row, UsageError, WorkloadFolder, load_workload
 
 jit: Any = torch.jit
 CELLS = [(row.model_type, row.task) for row in rows() if "cuda" in row.targets and row.task != BEAMS]
@@ -62,6 +64,8 @@ def cpu_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     load = torch_engine.load
     monkeypatch.setattr(torch_engine, "load", lambda folder, device, **sizes: load(folder, "cpu", **sizes))
     monkeypatch.setattr(cuda_engine, "CudaEngine", lambda file, known, device: CudaEngine(file, known, "cpu"))
+    plain = torchscript_engine.TorchScriptEngine
+    monkeypatch.setattr(torchscript_engine, "TorchScriptEngine", lambda file, known, device: plain(file, known, "cpu"))
 
 
 @pytest.mark.usefixtures("without_gpu")
@@ -112,6 +116,39 @@ def test_every_family_that_the_table_says_is_taken_answers_as_the_original(
         assert {each.device.type for each in outputs} == {"meta"}
 
 
+@pytest.mark.usefixtures("cpu_for_a_gpu")
+@pytest.mark.parametrize(("execution", "file"), [("traced", "model.traced.pt"), ("eager", "model.eager.pt2")])
+def test_an_encoder_runs_traced_or_eager_for_comparison(execution: str, file: str, tmp_path: Path) -> None:
+    source = workload(tmp_path, "question-answering").file
+    source.write_text(source.read_text().replace('runtime = "cuda"', f'runtime = "cuda"\nexecution = "{execution}"'))
+    planned = plan(load_workload("tiny", tmp_path / "workloads"), "cuda", tmp_path)
+    artifact = build(planned)
+    assert artifact.parity is not None
+    assert artifact.parity.identical_answers == artifact.parity.examples
+    assert {each.name for each in planned.repository.rglob("model.*.pt*")} == {file}
+    graph = torchscript_engine.load_graph(planned.repository / "tiny_model" / "1" / file, "meta")
+    names = planned.compile_inputs.encoder.inputs
+    with torch.inference_mode(), jit.optimized_execution(False):
+        outputs = graph(*[torch.ones(2, 9, dtype=torch.int64, device="meta") for _ in names])
+    assert {each.device.type for each in outputs} == {"meta"}, "nothing stays on the CPU"
+    context = RuntimeContext(
+        environment={"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "tiny", "SAGEMAKER_TRITON_LOG_VERBOSE": "false"},
+        instance_types=("ml.g5.xlarge",),
+    )
+    assert lint(planned.archive, context) == []
+
+
+def test_a_decoder_always_runs_as_cuda_graphs(tmp_path: Path) -> None:
+    source = workload(tmp_path, "text2text-generation").file
+    source.write_text(source.read_text().replace('runtime = "cuda"', 'runtime = "cuda"\nexecution = "traced"'))
+    with pytest.raises(UsageError) as refused:
+        plan(load_workload("tiny", tmp_path / "workloads"), "cuda", tmp_path)
+    assert str(refused.value) == (
+        f"{source}: targets.cuda.runtime: 'cuda' is not built for text2text-generation. Its execution is 'traced', and "
+        "a decoder runs as CUDA graphs. Leave execution out."
+    )
+
+
 @pytest.mark.usefixtures("without_gpu")
 def test_without_a_gpu_it_cannot_be_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -143,7 +180,7 @@ def test_a_real_triton_answers_as_with_the_target_for_cpu(planned: BuildPlan, tm
     """In its code a CPU takes the GPU's place; as it was built, Triton refuses it where there is no GPU."""
     build(planned)
     rows = [example.row for example in planned.examples]
-    if not machine.gpu():
+    if not machine.gpus():
         with pytest.raises(ModelDidNotLoad, match="has kind KIND_GPU but no GPUs are available"):
             asked(planned, planned.repository, rows)
     on_cpu = tmp_path / "on_cpu"

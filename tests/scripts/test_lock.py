@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from scripts.lock import DEVELOPMENT, INF1, LOCKS, TORCH_CUDA, Lock, entries_of, environment, fits
+from scripts.lock import DEVELOPMENT, INF1, LOCKS, OWN_TORCH, TORCH_CUDA, Lock, entries_of, environment, fits
 from tests.locks import PIN, pins
 from workloads import ROOT, UsageError
 
@@ -69,7 +69,7 @@ def test_a_lock_fits_what_pyproject_declares(lock: Lock) -> None:
     """Run `make lock` where this fails."""
     for wanted in declared(lock):
         name = canonicalize_name(wanted.name)
-        text = (ROOT / (TORCH_CUDA if name == "torch" and lock.file != INF1 else lock.file)).read_text("utf-8")
+        text = (ROOT / (TORCH_CUDA if name == "torch" and lock.file not in OWN_TORCH else lock.file)).read_text("utf-8")
         for python in lock.pythons:
             if wanted.marker is None or wanted.marker.evaluate(environment(python)):
                 versions = [pin[2] for pin in PIN.finditer(text) if pin[1] == name and holds(pin[3], python)]

@@ -100,13 +100,25 @@ def test_without_an_account_the_template_names_the_images_tag(
     assert image(unmeasured) == f"<AWS::AccountId>.dkr.ecr.<AWS::Region>.<AWS::URLSuffix>/{own_images.REPOSITORY}:{tag}"
 
 
-def test_a_build_for_development_has_no_image_on_aws(repository: Repository) -> None:
+def test_a_cuda_build_is_deployed_with_the_image_that_has_pytorch(repository: Repository) -> None:
     repository.host("cuda")
-    push(repository, "triton-25.09-gpu")
+    push(repository, "triton-25.09-gpu-torch")
+    synthesis = repository.synthesise(IRELAND)
+    assert errors(synthesis) == []
+    assert image(synthesis).endswith(f"/team@{DIGEST}")
+    (variant,) = synthesis.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    assert variant["InstanceType"] == "ml.g4dn.xlarge"
+
+
+def test_an_eager_build_is_deployed_to_the_local_account_only(repository: Repository) -> None:
+    text = repository.workload_file.read_text("utf-8")
+    repository.workload_file.write_text(text.replace('runtime = "cuda"', 'runtime = "cuda"\nexecution = "eager"'))
+    repository.host("cuda")
+    push(repository, "triton-25.09-gpu-torch")
     assert errors(repository.synthesise(IRELAND)) == [
-        f"{repository.workload_file}: hosting.target: a cuda build is for development on the local account: it needs "
-        "PyTorch for Python, which none of the project's images has. Host a TensorRT build, or set hosting.image_uri "
-        "to your own image."
+        f"{repository.workload_file}: targets.cuda.execution: got 'eager', which only the local account serves: the "
+        "image's PyTorch does not load what the build's exports. Choose traced or cuda-graphs, or set "
+        "hosting.image_uri to your own image."
     ]
     assert errors(repository.synthesise(IRELAND, Options(local=True))) == []
 

@@ -224,7 +224,7 @@ def no_model(folder: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def no_gpu(folder: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    (folder / load_engine.CUDA_GRAPHS).touch()
+    (folder / load_engine.CUDA_FILES["cuda-graphs"]).touch()
     load_engine.load(folder, CLASSIFICATION)
 
 

@@ -15,6 +15,7 @@ from inference_recommender.cli import experiment as command
 from inference_recommender.experiment.result import ExperimentFolder
 from tests.builders import an_artifact
 from tests.inference_recommender.experiment.experiment_account import IMAGE, NAME, ROLE, JobAccount, prepared, run
+from workloads import load_workload
 
 
 def with_settings(**keys: str) -> tuple[str, ...]:
@@ -51,7 +52,9 @@ def built(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes every variant look built."""
 
     def artifact(root: Path, workload: str, variant: str, published: str | None) -> Any:
-        return an_artifact(workload=workload, variant=variant)
+        source = load_workload(workload)
+        runtime = source.target(source.variant(variant).target).runtime
+        return an_artifact(workload=workload, variant=variant, runtime=runtime)
 
     monkeypatch.setattr(command, "load_artifact", artifact)
 
@@ -84,6 +87,16 @@ def test_the_published_experiment_is_eight_variants_on_three_types_under_the_pub
         ]
         types = [one["InstanceType"] for one in job["InputConfig"]["EndpointConfigurations"]]
         assert types == ["ml.g4dn.xlarge", "ml.g4dn.2xlarge", "ml.g4dn.12xlarge"]
+
+
+@pytest.mark.usefixtures("built")
+def test_the_gpu_twin_is_twelve_variants_on_one_gpu_without_tensorrt(cli: Cli) -> None:
+    planned = _planned(cli, "text_classification", "--published", "gpu-twin", *ACCESS)
+    assert (planned["experiment"]["published"], planned["experiment"]["traffic"]) == ("gpu-twin", "published-short")
+    assert planned["experiment"]["baseline"] == {"variant": "eager-base", "instance_type": "ml.g4dn.xlarge"}
+    assert {cell["instance_type"] for cell in planned["experiment"]["cells"]} == {"ml.g4dn.xlarge"}
+    assert len(planned["experiment"]["cells"]) == len(planned["jobs"]) == 12
+    assert {model["PrimaryContainer"]["Image"] for model in planned["models"]} == {IMAGE}
 
 
 @pytest.mark.usefixtures("built")

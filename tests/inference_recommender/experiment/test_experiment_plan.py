@@ -1,6 +1,8 @@
 """The cells, images and jobs of an experiment, before anything is sent."""
 
 from collections import Counter
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from inference_recommender.experiment.plan import (
     LONGEST_NAME,
     Cell,
     Experiment,
+    ExperimentAccess,
     baseline_cell,
     batches,
     cells,
@@ -19,8 +22,10 @@ from inference_recommender.experiment.plan import (
     host_ami,
     images,
     job_plan,
+    placeholder_image,
 )
 from inference_recommender.measure.job_requests import TestedModel
+from tests.builders import an_artifact
 from workloads import ProjectError, load_workload
 from workloads.own_images import OwnImage, content_of, image_file
 
@@ -184,29 +189,48 @@ def _pushed(root: Path, content: str, region: str) -> str:
 def test_the_stacks_image_runs_on_its_hardware_and_the_projects_own_on_other(tmp_path: Path) -> None:
     """The stack of question_answering hosts Inf1."""
     workload = ANSWERS.workload
-    assert default_image(workload, "ml.inf1.xlarge", Account(), tmp_path) == "the stack's"
-    assert default_image(REVIEWS.workload, "ml.c5.xlarge", Account(), tmp_path) == "the stack's", "a GPU's"
+    assert default_image(workload, "ml.inf1.xlarge", "neuron", Account(), tmp_path) == "the stack's"
+    assert default_image(REVIEWS.workload, "ml.c5.xlarge", "onnxruntime", Account(), tmp_path) == "the stack's", (
+        "a GPU's"
+    )
     for content, region in ((None, ""), ("b" * 64, "us-east-1"), (content_of(KIND), "eu-west-1")):
         if content is not None:
             _pushed(tmp_path, content, region)
         with pytest.raises(ProjectError) as caught:
-            default_image(workload, "ml.g4dn.xlarge", Account(), tmp_path)
+            default_image(workload, "ml.g4dn.xlarge", "torchscript", Account(), tmp_path)
         assert str(caught.value) == (
             "recommender.images: ml.g4dn.xlarge needs another image than the stack's model, and no image of what "
             "containers/ has now was pushed to us-east-1. Build and push it with `bash "
             "scripts/release/build_image.sh triton-25.09-gpu`, or set recommender.images.gpu."
         )
     ours = _pushed(tmp_path, content_of(KIND), "us-east-1")
-    assert default_image(workload, "ml.g4dn.xlarge", Account(), tmp_path) == ours
+    assert default_image(workload, "ml.g4dn.xlarge", "torchscript", Account(), tmp_path) == ours
 
 
 def test_a_named_image_replaces_the_default() -> None:
     both = cells(ANSWERS, ["inf1-data-parallel", "gpu-autocast"])
-    assert images(both, {"gpu": "g"}, lambda name: f"default of {name}") == {
-        "inf1": "default of ml.inf1.xlarge",
+
+    def default(instance_type: str, runtime: str) -> str:
+        return f"default of {instance_type} for {runtime}"
+
+    assert images(both, ANSWERS.workload, {"gpu": "g"}, default) == {
+        "inf1": "default of ml.inf1.xlarge for neuron",
         "gpu": "g",
     }
-    assert images(both, {"gpu": "g", "all": "rest"}, str.upper) == {"inf1": "rest", "gpu": "g"}
+    assert images(both, ANSWERS.workload, {"gpu": "g", "all": "rest"}, default) == {"inf1": "rest", "gpu": "g"}
+
+
+def test_a_cuda_target_has_an_image_with_pytorch() -> None:
+    both = cells(REVIEWS, ["graphs-base", "trt-base"], ["ml.g4dn.xlarge"])
+    chosen = images(both, REVIEWS.workload, {}, partial(placeholder_image, REVIEWS.workload))
+    assert {kind: uri.rpartition(":")[2] for kind, uri in chosen.items()} == {
+        "gpu": KIND,
+        "gpu-torch": f"{KIND}-torch",
+    }
+    batch = batches(_experiment(*both), both, ())[0]
+    access = ExperimentAccess(role_arn="r", images=chosen, bucket="b")
+    artifact = an_artifact(workload="text_classification", variant=batch.variant, runtime="cuda")
+    assert access.model_request(batch, artifact, datetime.now(UTC))["PrimaryContainer"]["Image"] == chosen["gpu-torch"]
 
 
 @pytest.mark.parametrize(
