@@ -5,7 +5,7 @@ retries for `GIVE_UP_S` and notifies the user once: the standard mode's quota is
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -22,7 +22,6 @@ from aws_api.errors import (
     translate_aws_errors,
     unreachable,
 )
-from workloads.instances import needs_host_ami
 
 if TYPE_CHECKING:
     import boto3
@@ -67,14 +66,6 @@ class AwsSession:
             return is_this_machine(urlsplit(self.client("sagemaker").meta.endpoint_url).hostname or "")
         except AwsUnavailable:
             return False
-
-    def too_old_drivers(self, instance_types: Iterable[str]) -> list[str]:
-        """Returns the types whose job hosts have a driver that no supported Triton image runs on.
-
-        A local account uses this machine's driver.
-        """
-        types = dict.fromkeys(name for name in instance_types if needs_host_ami(name))
-        return [] if self.is_on_this_machine() else list(types)
 
     def account(self) -> str:
         """Returns the account's number."""

@@ -95,6 +95,7 @@ LOCKS = (
         pythons=ON_TRITON,
         within=TRITON,
     ),
+    Lock(file="containers/triton/gpu-2409-requirements.txt", group="triton-gpu-2409-image", pythons=("3.10",)),
     Lock(file=GPU_TORCH, group="triton-gpu-torch-image", pythons=("3.10", "3.12")),
     Lock(file="requirements/gpu.txt", group="gpu"),
     Lock(file="containers/batch/requirements.txt", group="batch-image", pythons=ON_TRITON, within=DEVELOPMENT),

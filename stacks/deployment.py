@@ -16,7 +16,6 @@ from workloads import (
     UsageError,
     WorkloadFolder,
 )
-from workloads.instances import needs_host_ami
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,6 +180,6 @@ def measure_command(folder: WorkloadFolder) -> str:
     run = f"python -m inference_recommender run {workload.name}"
     if isinstance(workload.hosting, EcsServiceHosting):
         return f"{run} --url URL --instances TYPE"  # Inference Recommender measures models on SageMaker only
-    if any(needs_host_ami(name) for name in workload.instance_types):
-        return run  # on this stack's endpoint: the driver of a job's hosts is too old
+    if workload.failing_hosts():
+        return run  # on this stack's endpoint: the image does not start on a job's hosts
     return f"{run} --job advanced"

@@ -8,6 +8,7 @@ from typing_extensions import Self
 
 from workloads.document import Document, PositiveFloat, PositiveInt
 from workloads.target import InstanceType
+from workloads.triton_images import CPU_DEFAULT, GPU_DEFAULT, default_version, version_in
 
 EcrImage = Annotated[str, Field(pattern=r"^\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[^:@]+[:@].+$")]
 KeyArn = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+$")]
@@ -130,12 +131,15 @@ class SageMakerEndpointHosting(Document):
 
     kind: Literal["sagemaker-endpoint"]
     target: Annotated[str, Field(description="The target or variant that is deployed.")]
-    triton_version: Annotated[str, Field(pattern=r"^\d\d\.\d\d$")] = Field(
-        default="25.09", description="Tag of the SageMaker Triton image, yy.mm."
+    triton_version: Annotated[str, Field(pattern=r"^\d\d\.\d\d$")] | None = Field(
+        default=None,
+        description=f"Tag of the SageMaker Triton image, yy.mm. Default: {GPU_DEFAULT} on GPUs, which starts with the "
+        f"driver of every GPU host, and {CPU_DEFAULT} on CPUs.",
     )
     image_uri: str | None = Field(
         default=None,
-        description="Image to use instead of the project's own, which containers/ builds on SageMaker's Triton image.",
+        description="Image to use instead of the project's own, which containers/ builds on SageMaker's Triton image. "
+        "Unless its tag says so, triton_version is the release of Triton in it.",
     )
     fallback_instance_types: Annotated[tuple[InstanceType, ...], Field(max_length=4)] = Field(
         default=(),
@@ -158,6 +162,20 @@ class SageMakerEndpointHosting(Document):
     )
     data_capture: DataCapture | None = Field(default=None, description="None keeps nothing.")
     shadow: Shadow | None = Field(default=None, description="None copies no traffic.")
+
+    @field_validator("triton_version", mode="before")
+    @classmethod
+    def _number_is_a_tag(cls, version: object) -> object:
+        """TOML and --set read 24.09 without quotes as a number."""
+        return f"{version:05.2f}" if isinstance(version, float) else version
+
+    def triton_on(self, instance_type: str, image_uri: str | None = None) -> str | None:
+        """Returns the version of Triton in the project's image on this type, or in the user's own `image_uri`.
+
+        None: nothing names the version of that image.
+        """
+        own = version_in(image_uri or "")
+        return own or self.triton_version or (None if image_uri else default_version(instance_type))
 
     @model_validator(mode="after")
     def _a_fleet_can_be_split(self) -> Self:

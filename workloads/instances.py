@@ -16,28 +16,11 @@ from typing import Any, Literal
 
 Hardware = Literal["x86 CPU", "Arm CPU", "GPU", "Inferentia 1", "Inferentia 2", "Trainium", "Gaudi"]
 
-COMPUTE_CAPABILITIES: Mapping[str, str] = {"g4dn": "7.5", "g5": "8.6"}
-"""Compute capability by family, for the GPUs that targets compile for: T4 and A10G."""
+COMPUTE_CAPABILITIES: Mapping[str, str] = {"g4dn": "7.5", "g5": "8.6", "g6": "8.9", "g6e": "8.9"}
+"""Compute capability by family, for the GPUs that targets compile for: T4, A10G, L4 and L40S."""
 
 NEURON_FAMILIES: Mapping[str, str] = {"neuron": "inf1", "neuronx": "inf2"}
 """The family that each Neuron runtime compiles for."""
-
-CUDA_12_AMI = "al2-ami-sagemaker-inference-gpu-3-1"
-CUDA_13_AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
-HOST_AMIS: Mapping[str, str] = {
-    "24.01": CUDA_12_AMI,
-    "24.03": CUDA_12_AMI,
-    "24.05": CUDA_12_AMI,
-    "24.09": CUDA_12_AMI,
-    "25.04": CUDA_12_AMI,
-    "25.09": CUDA_13_AMI,
-    "26.05": CUDA_13_AMI,
-}
-"""InferenceAmiVersion whose driver starts SageMaker's Triton image, by the image's version. CUDA releases are from
-NVIDIA's Triton release notes, drivers from SageMaker's documentation of InferenceAmiVersion."""
-
-OLD_DRIVER_FAMILIES = ("g4dn", "g5")
-"""They start with driver R470 unless an AMI is chosen. What other GPU families start with is not known."""
 
 _BY_PREFIX: tuple[tuple[str, Hardware], ...] = (
     (r"inf1", "Inferentia 1"),
@@ -69,11 +52,6 @@ class InstanceShape:
 def family(instance_type: str) -> str:
     """Returns g4dn for ml.g4dn.xlarge and for g4dn.xlarge."""
     return instance_type.removeprefix("ml.").split(".")[0]
-
-
-def needs_host_ami(instance_type: str) -> bool:
-    """Returns whether no Triton image of `HOST_AMIS` starts there unless the variant says its InferenceAmiVersion."""
-    return instance_type.startswith("ml.") and family(instance_type) in OLD_DRIVER_FAMILIES
 
 
 def hardware(instance_type: str) -> Hardware:

@@ -20,6 +20,7 @@ from workloads.folder import ROOT
 from workloads.hosting import SageMakerEndpointHosting
 from workloads.images import NEURON_IMAGES, TRITON, image_uri
 from workloads.instances import NEURON_FAMILIES, has_accelerator
+from workloads.triton_images import default_version
 from workloads.workload import Workload
 
 REPOSITORY = "transformers-in-production"
@@ -28,16 +29,18 @@ REPOSITORY = "transformers-in-production"
 BASE_OF_CPU = "triton-25.09-cpu"
 """The image that the one for ECS and SageMaker Processing on CPUs is made of."""
 TRITON_LOCKS: Mapping[str, str] = {
+    "triton-24.09-gpu": "gpu-2409-requirements.txt",
     "triton-25.04-cpu": "requirements.txt",
     "triton-25.04-gpu": "gpu-cuda12-requirements.txt",
     "triton-25.09-cpu": "requirements.txt",
     "triton-25.09-gpu": "gpu-requirements.txt",
     "triton-26.05-cpu": "requirements.txt",
-    **dict.fromkeys((f"triton-{version}-gpu-torch" for version in ("25.04", "25.09")), "gpu-torch-requirements.txt"),
+    **dict.fromkeys(
+        (f"triton-{version}-gpu-torch" for version in ("24.09", "25.04", "25.09")), "gpu-torch-requirements.txt"
+    ),
 }
-"""The packages of each image of Triton. They are locked for Python 3.12, which Triton has had since 24.11, and a GPU's
-for the TensorRT of its very version. Those of `gpu-torch` serve `cuda` targets: PyTorch brings its own CUDA 12.6, which
-runs on the driver of every image from 24.09 on."""
+"""The packages of each image of Triton. They are locked for the image's Python, and a GPU's for its TensorRT. Those of
+`gpu-torch` serve `cuda` targets: PyTorch brings its own CUDA 12.6, which runs on the driver of every image."""
 
 PINS = "base-digests.json"
 """In containers/: the digest of each base image that was pinned, by its name and tag."""
@@ -174,12 +177,12 @@ def load_image(root: Path, kind: str) -> OwnImage | None:
     return OwnImage.from_json(file) if file.exists() else None
 
 
-def endpoint_kind(runtime: str, triton_version: str, instance_type: str) -> str:
+def endpoint_kind(runtime: str, triton_version: str | None, instance_type: str) -> str:
     """Returns the kind of the image that serves a model of this runtime on a SageMaker endpoint."""
     if runtime in NEURON_FAMILIES:
         return NEURON_FAMILIES[runtime]
     processor = "gpu-torch" if runtime == "cuda" else "gpu" if has_accelerator(instance_type) else "cpu"
-    return f"triton-{triton_version}-{processor}"
+    return f"triton-{triton_version or default_version(instance_type)}-{processor}"
 
 
 def kinds_of(workload: Workload) -> set[str]:
@@ -189,8 +192,9 @@ def kinds_of(workload: Workload) -> set[str]:
         return {NEURON_FAMILIES.get(workload.hosted.runtime, "cpu")} if hosting.image_uri is None else set()
     kinds = set()
     if hosting.image_uri is None:
-        kinds.add(endpoint_kind(workload.hosted.runtime, hosting.triton_version, workload.instance_types[0]))
+        instance_type = workload.instance_types[0]
+        kinds.add(endpoint_kind(workload.hosted.runtime, hosting.triton_on(instance_type), instance_type))
     if (shadow := hosting.shadow) is not None and shadow.image_uri is None:
         runtime = workload.targets[workload.variant(shadow.target).target].runtime
-        kinds.add(endpoint_kind(runtime, hosting.triton_version, shadow.instance_type))
+        kinds.add(endpoint_kind(runtime, hosting.triton_on(shadow.instance_type), shadow.instance_type))
     return kinds

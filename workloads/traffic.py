@@ -133,7 +133,12 @@ class Recommender(Document):
         "Default: the stack's, and for other hardware the project's own image that was pushed last.",
     )
     host_ami: str | None = Field(
-        default=None, description="InferenceAmiVersion of an experiment's GPU instances. Default: the image's."
+        default=None,
+        description="InferenceAmiVersion of an experiment's GPU instances. Default: what the image needs there.",
+    )
+    ignore_driver: bool = Field(
+        default=False,
+        description="Send a job also to hosts whose default GPU driver is known not to start the image.",
     )
     load: Literal["sagemaker", "load-test"] | None = Field(
         default=None,

@@ -4,7 +4,7 @@ Units are in the names. A field without a default is one for which none can be c
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from workloads.objective import LatencyObjective, Objective, Sizing
 from workloads.serving import Serving, Tune, Variant, inherited
 from workloads.target import NeuronTarget, Target, TensorRtTarget
 from workloads.traffic import Published, Recommender, SimulationSettings, Traffic
+from workloads.triton_images import default_version, starts
 
 WORKLOAD_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 AGREEMENT = "agreement"
@@ -219,6 +220,17 @@ class Workload(Document):
     def instance_types(self) -> tuple[str, ...]:
         """Returns the candidates of the hosted target."""
         return self.hosted.instance_types
+
+    def triton_on(self, instance_type: str) -> str | None:
+        """Returns the version of the Triton image that serves on this type; None for an image without one."""
+        if isinstance(self.hosting, SageMakerEndpointHosting):
+            return self.hosting.triton_on(instance_type, self.hosting.image_uri)
+        return default_version(instance_type)
+
+    def failing_hosts(self, instance_types: Iterable[str] | None = None) -> list[str]:
+        """Returns the types, by default the candidates, whose default GPU driver does not start the image."""
+        types = self.instance_types if instance_types is None else instance_types
+        return [name for name in dict.fromkeys(types) if starts(self.triton_on(name), name) is False]
 
     @property
     def latency_objective(self) -> LatencyObjective:

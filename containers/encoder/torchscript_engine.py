@@ -7,6 +7,7 @@ The graph takes the tensors of `settings.inputs` by position. It returns those o
 or a single one by itself.
 """
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,8 @@ def load_graph(file: Path, device: str) -> Any:
             raise RuntimeError(f"{file} runs on an NVIDIA GPU, and this PyTorch finds none")
         torch.cuda.set_device(device)
     if file.suffix == ".pt2":
-        from torch.export.passes import move_to_device_pass
-
-        return move_to_device_pass(torch.export.load(file), device).module()
+        # By name: the PyTorch of the Inf1 image has no such modules.
+        export, passes = map(importlib.import_module, ("torch.export", "torch.export.passes"))
+        return passes.move_to_device_pass(export.load(file), device).module()
     load: Any = torch.jit.load
     return load(str(file), map_location=device).eval()

@@ -21,6 +21,7 @@ from inference_recommender.experiment.plan import (
     batches,
     cells,
     default_image,
+    failing_hosts,
     host_ami,
     images,
     job_plan,
@@ -44,6 +45,7 @@ from workloads import (
     load_workload,
 )
 from workloads.files import from_here
+from workloads.triton_images import newest_on
 
 NO_CELL = 1
 TABLE_WIDTH = 190
@@ -181,12 +183,14 @@ def _planned(
     baseline = baseline_cell(options.baseline, chosen) if options.baseline else None
     if published and baseline is None:
         baseline = next((cell for cell in chosen if cell.variant == published.baseline), None)
-    old = account.too_old_drivers(cell.instance_type for cell in chosen)
-    load = source.workload.recommender.load or ("load-test" if old else "sagemaker")
-    if old and load == "sagemaker":
+    settings = source.workload.recommender
+    failing = [] if settings.ignore_driver else failing_hosts(source.workload, chosen)
+    load = settings.load or ("load-test" if failing else "sagemaker")
+    if failing and load == "sagemaker":
         raise UsageError(
-            f"recommender.load: got 'sagemaker', but a job's hosts of {', '.join(old)} start with "
-            "NVIDIA driver 470, which no supported Triton image runs on. Set it to load-test, or leave it out."
+            f"recommender.load: got 'sagemaker', but the image does not start with the GPU driver of a job's hosts of "
+            f"{', '.join(failing)}. Set it to load-test or leave it out, set hosting.triton_version to "
+            f"{newest_on(failing[0])}, or set recommender.ignore_driver=true."
         )
     return Experiment(
         name=folder.path.name,
@@ -242,8 +246,9 @@ def _access(account: SageMakerAccount | None, source: WorkloadFolder, experiment
         return default_image(workload, instance_type, runtime, account, ROOT)
 
     chosen = images(experiment.cells, workload, settings.images, image)
-    ami = settings.host_ami or host_ami(workload, chosen)
-    return ExperimentAccess(role_arn=role, images=chosen, bucket=bucket, host_ami=ami)
+    types = dict.fromkeys(cell.instance_type for cell in experiment.cells)
+    amis = {name: ami for name in types if (ami := host_ami(workload, chosen, name))}
+    return ExperimentAccess(role_arn=role, images=chosen, bucket=bucket, host_amis=amis)
 
 
 def _plan_document(

@@ -22,7 +22,7 @@ from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.run_report import run_report
 from inference_recommender.report.text import show
 from inference_recommender.run_folder import RunFolder
-from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
+from workloads import ROOT, Recommendation, UsageError, Workload, WorkloadFolder, load_artifact, load_workload
 from workloads.files import from_here
 from workloads.folder import with_settings
 
@@ -133,7 +133,10 @@ def _check_options(options: argparse.Namespace) -> None:
 
 def _cannot_run_a_job(folder: WorkloadFolder, account: SageMakerAccount, stderr: Console) -> bool:
     """Returns whether a job's hosts could not start the model."""
-    if types := account.too_old_drivers(folder.workload.instance_types):
+    workload = folder.workload
+    if workload.recommender.ignore_driver or workload.recommender.model:
+        return False
+    if types := workload.failing_hosts():
         names = ", ".join(types)
         tell(stderr, f"A job's hosts of {names} cannot start the model. Measuring the stack's endpoint instead.")
     return bool(types)
@@ -147,9 +150,7 @@ def _run_job(
     stderr: Console,
 ) -> int:
     plan = (_default if options.job == "default" else _advanced)(options, account, folder, stderr)
-    if not account.is_on_this_machine():  # limits that only AWS enforces
-        plan.check_drivers()
-    for warning in plan.warnings:
+    for warning in (*plan.warnings, *_driver_warnings(plan, folder.workload, options)):
         warn(stderr, warning)
     if options.dry_run:
         print(json.dumps(plan.requests if len(plan.requests) > 1 else plan.request, indent=2))
@@ -161,6 +162,16 @@ def _run_job(
     with JobProgress(stderr) as progress:
         recommendation = run(source, run_folder, progress, subject=subject, search=search, search_all=options.search)
     return show_and_write(recommendation, folder, run_folder, options, stderr)
+
+
+def _driver_warnings(plan: JobPlan, workload: Workload, options: argparse.Namespace) -> list[str]:
+    """A dry run prints the request of a job that would be refused, too."""
+    try:
+        return plan.check_drivers(workload)
+    except UsageError as error:
+        if not options.dry_run:
+            raise
+        return [f"This job would be refused. {error}"]
 
 
 def _resume(options: argparse.Namespace, account: SageMakerAccount, search: SearchMeasurement, stderr: Console) -> int:

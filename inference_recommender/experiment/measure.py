@@ -167,12 +167,11 @@ def _measure_by_load_tests(run: ExperimentRun, batch: CellBatch) -> None:
 
 
 def _measure_on_endpoint(run: ExperimentRun, batch: CellBatch, name: str, job: RunFolder) -> Measurement:
-    workload, shape = run.source.workload, instance_shape(job.path.name)
-    ami = {"InferenceAmiVersion": run.access.host_ami} if run.access.host_ami and shape and shape.gpus else {}
+    workload, host_ami = run.source.workload, run.access.host_amis.get(job.path.name)
     spec = EndpointSpec(
         name=name,
         model=batch.name,
-        variant={"InstanceType": job.path.name, **ami},
+        variant={"InstanceType": job.path.name, **({"InferenceAmiVersion": host_ami} if host_ami else {})},
         lifetime_s=lifetime(run.experiment, workload).total_seconds(),
     )
     run.progress.update(ProgressUpdate(job_name=name, status="endpoint Creating", elapsed_s=0.0, expected_s=600))

@@ -5,7 +5,6 @@ its chip, anything else on the kind of hardware of its target's `instance_types`
 endpoint configurations, so each variant has a job, or several.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -22,16 +21,16 @@ from workloads import (
     ROOT,
     ModelArtifact,
     NeuronTarget,
-    SageMakerEndpointHosting,
     Target,
     TensorRtTarget,
     UsageError,
     Workload,
     WorkloadFolder,
     own_images,
+    triton_images,
 )
 from workloads.document import Document
-from workloads.instances import HOST_AMIS, NEURON_FAMILIES, family, has_accelerator, instance_shape
+from workloads.instances import NEURON_FAMILIES, family, has_accelerator, instance_shape
 
 Platform = Literal["cpu", "gpu", "gpu-torch", "inf1", "inf2"]
 """Kinds of hardware, each with its own image. gpu-torch has PyTorch for `cuda` targets."""
@@ -205,8 +204,8 @@ class ExperimentAccess(Document):
     images: dict[Platform, str]
     """The container image of each kind of hardware."""
     bucket: str
-    host_ami: str | None = None
-    """InferenceAmiVersion of GPU instances in load tests. A job of Inference Recommender cannot choose it."""
+    host_amis: dict[str, str] = {}
+    """InferenceAmiVersion by instance type in load tests. A job of Inference Recommender cannot choose it."""
 
     def tested_model(self, workload: str, model_name: str) -> TestedModel:
         return TestedModel(
@@ -285,18 +284,21 @@ def placeholder_image(workload: Workload, instance_type: str, runtime: str) -> s
 
 
 def _image_kind(workload: Workload, instance_type: str, runtime: str) -> str:
-    version = _triton_version(workload) or SageMakerEndpointHosting.model_fields["triton_version"].default
-    return own_images.endpoint_kind(runtime, version, instance_type)
+    return own_images.endpoint_kind(runtime, workload.triton_on(instance_type), instance_type)
 
 
-def host_ami(workload: Workload, chosen: Mapping[Platform, str]) -> str | None:
-    """Returns the InferenceAmiVersion for the GPU image, by the version in its tag or the hosting's, if known."""
-    if (image := chosen.get("gpu") or chosen.get("gpu-torch")) is None:
+def host_ami(workload: Workload, chosen: Mapping[Platform, str], instance_type: str) -> str | None:
+    """Returns the InferenceAmiVersion of an instance type: [recommender]'s, or what its image needs."""
+    if not has_accelerator(instance_type) or (image := chosen.get("gpu") or chosen.get("gpu-torch")) is None:
         return None
-    tagged = re.search(r":(\d\d\.\d\d)-py3", image)
-    return HOST_AMIS.get(tagged[1] if tagged else _triton_version(workload) or "")
+    version = triton_images.version_in(image) or workload.triton_on(instance_type)
+    return workload.recommender.host_ami or triton_images.host_ami(version, instance_type)
 
 
-def _triton_version(workload: Workload) -> str | None:
-    hosting = workload.hosting
-    return hosting.triton_version if isinstance(hosting, SageMakerEndpointHosting) else None
+def failing_hosts(workload: Workload, cells: Iterable[Cell]) -> list[str]:
+    """Returns the types whose default GPU driver does not start the image, so that no job can test them."""
+    images, types = workload.recommender.images, [cell.instance_type for cell in cells]
+    if named := images.get("gpu") or images.get("all"):
+        version = triton_images.version_in(named)
+        return [name for name in dict.fromkeys(types) if triton_images.starts(version, name) is False]
+    return workload.failing_hosts(types)

@@ -15,7 +15,7 @@ from aws_api import service_model
 from aws_api.expiry import TAG
 from inference_recommender.measure.system import SystemUnderTest
 from workloads import LatencyObjective, PhasedTraffic, StairTraffic, UsageError, Workload
-from workloads.instances import needs_host_ami
+from workloads.triton_images import driver_of, newest_on, starts
 
 RUN_TAG = "run"
 """Key of the tag that holds a run's token, by which the run recognizes its own jobs."""
@@ -119,15 +119,30 @@ class JobPlan:
         """Expected seconds of a job's traffic, or of the whole job if the service chooses the traffic."""
         return self.traffic.duration_s if self.traffic else DEFAULT_JOB_S
 
-    def check_drivers(self) -> None:
-        """Raises `UsageError` if the hosts of a job on SageMaker have a driver that is too old for our images."""
+    def check_drivers(self, workload: Workload) -> list[str]:
+        """Returns a warning if no source says whether a host starts the image.
+
+        Raises `UsageError` for a host that is known not to. A model or endpoint of the user's own has its own image.
+        """
+        settings = workload.recommender
+        if settings.model or settings.ignore_driver or "Endpoints" in self.request["InputConfig"]:
+            return []
         parts = (request["InputConfig"]["ContainerConfig"]["SupportedInstanceTypes"] for request in self.requests)
-        if types := [name for name in dict.fromkeys(itertools.chain(*parts)) if needs_host_ami(name)]:
+        types = list(dict.fromkeys(itertools.chain(*parts)))
+        if failing := workload.failing_hosts(types):
+            name = failing[0]
             raise UsageError(
-                f"{', '.join(types)}: a job's hosts of these types start with NVIDIA driver 470, which no "
-                "supported Triton image runs on, and a job cannot select another (InferenceAmiVersion). Deploy the "
-                "stack, and measure its endpoint with `python -m inference_recommender run WORKLOAD`, without --job."
+                f"hosting.triton_version: a job's hosts of {', '.join(failing)} start with NVIDIA driver "
+                f"{driver_of(name)}, on which Triton {workload.triton_on(name)} does not start. A job cannot choose "
+                f"another driver. Set hosting.triton_version to {newest_on(name)} and build again, or measure the "
+                "stack's endpoint without --job. --set recommender.ignore_driver=true sends the job anyway."
             )
+        unknown = [name for name in types if starts(workload.triton_on(name), name) is None]
+        return [
+            f"{name}: no source says whether Triton {workload.triton_on(name) or 'of hosting.image_uri'} starts with "
+            f"the GPU driver of a job's hosts. Check it with `python -m stacks preflight --probe {name}`."
+            for name in unknown
+        ]
 
 
 def plan_job(

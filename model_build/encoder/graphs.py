@@ -19,6 +19,7 @@ from workloads import (
     TokenClassification,
     TorchScriptTarget,
 )
+from workloads.instances import hardware
 
 TritonTarget = OnnxRuntimeTarget | TorchScriptTarget | CudaTarget | TensorRtTarget
 
@@ -30,7 +31,7 @@ INLINE_LIMIT = 1_000_000_000  # bytes of weights that still go into the graph's 
 
 def native(target: Target) -> bool:
     """True where Triton's TensorRT or PyTorch backend runs the model, on a GPU; its Python backend does on CPU."""
-    gpu = bool({"g4dn", "g5"} & set(target.families))
+    gpu = any(hardware(name) == "GPU" for name in target.instance_types)
     return isinstance(target, TensorRtTarget) or (isinstance(target, TorchScriptTarget) and gpu)
 
 

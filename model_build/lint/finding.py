@@ -1,6 +1,5 @@
 """A finding, with its texts from rules.toml, and the known facts about where an archive will run."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Literal, NamedTuple, cast
 
 from workloads.document import parse_toml
 from workloads.instances import NEURON_FAMILIES, family, hardware
+from workloads.triton_images import version_in
 
 Severity = Literal["error", "warning"]
 """An error keeps the endpoint from starting or from answering; a warning costs money, time or safety."""
@@ -85,8 +85,7 @@ class RuntimeContext:
     @property
     def triton_version(self) -> str | None:
         """The release, such as 25.09, in any spelling of the image; None if the image does not contain it."""
-        match = re.search(r"(?:^|:)(\d\d\.\d\d)(?:$|-py3)", self.image or "")
-        return match[1] if match else None
+        return version_in(self.image or "")
 
     @property
     def cpu_image(self) -> bool:

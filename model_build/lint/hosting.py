@@ -15,7 +15,8 @@ from model_build.lint.finding import NO_HOST_AMI, Finding, FindingPlace, finding
 from model_build.lint.layout import PackedModel, PackedRepository
 from model_build.lint.model_config import enum_name
 from model_build.lint.model_settings import reachable
-from workloads.instances import HOST_AMIS, OLD_DRIVER_FAMILIES, family, hardware
+from workloads.instances import hardware
+from workloads.triton_images import TRITON_IMAGES, starts
 
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
 SHARED_MEMORY = "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE"
@@ -98,13 +99,15 @@ def _needs_gpu(model: PackedModel, repository: PackedRepository, reason: str) ->
 
 def check_driver(repository: PackedRepository) -> Iterator[Finding]:
     context = repository.context
-    version, host_ami = context.triton_version, context.host_ami
-    needed = HOST_AMIS.get(version or "")
-    types = [name for name in context.gpu_types if family(name) in OLD_DRIVER_FAMILIES]
-    if context.cpu_image or not types or needed is None or host_ami in (None, needed):
+    version, ami = context.triton_version, context.host_ami
+    if context.cpu_image or version is None or version not in TRITON_IMAGES or ami is None:
         return
-    got = "sets no InferenceAmiVersion" if host_ami == NO_HOST_AMI else f"has InferenceAmiVersion '{host_ami}'"
-    place = FindingPlace("endpoint configuration", key="InferenceAmiVersion")
+    own = None if ami == NO_HOST_AMI else ami
+    types = [name for name in context.gpu_types if not starts(version, name, own)]
+    if not types:
+        return
+    got = f"has InferenceAmiVersion '{ami}'" if own else "sets no InferenceAmiVersion"
+    place, needed = FindingPlace("endpoint configuration", key="InferenceAmiVersion"), TRITON_IMAGES[version].host_ami
     yield finding("host-ami", place, got=got, version=version, names=listing(types), needed=needed)
 
 

@@ -76,7 +76,7 @@ def _of_workload(folder: WorkloadFolder, name: str | None, root: Path) -> dict[s
         "payloads": (folder.path / "payloads.jsonl",),
     }
     if isinstance(hosting, SageMakerEndpointHosting):
-        known["image"] = hosting.image_uri or hosting.triton_version
+        known["image"] = hosting.image_uri or hosting.triton_on((known["instance_types"] or ["ml.c5.xlarge"])[0])
     if artifact_file(root, folder.workload.name, name).exists():
         artifact = load_artifact(root, folder.workload.name, name)
         default = {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": artifact.default_model}

@@ -19,6 +19,7 @@ from model_build.remote.build_account import BuildAccount
 from workloads import NeuronTarget, SageMakerEndpointHosting, Target, TensorRtTarget, UsageError, WorkloadFolder, images
 from workloads.folder import with_settings
 from workloads.instances import family, hardware
+from workloads.triton_images import GPU_DEFAULT
 
 ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+")
 MAX_RUNTIME_S = 2 * 3600
@@ -137,9 +138,10 @@ def _image(folder: WorkloadFolder, target: Target, region: str) -> str:
     if not isinstance(target, TensorRtTarget):
         return images.pytorch_cpu_image(region, IMAGE_OPTION)
     hosting = folder.workload.hosting
-    if not isinstance(hosting, SageMakerEndpointHosting):
-        return triton_image(SageMakerEndpointHosting.model_fields["triton_version"].default, region, folder.file)
-    return hosting.image_uri or triton_image(hosting.triton_version, region, folder.file)
+    if isinstance(hosting, SageMakerEndpointHosting) and hosting.image_uri:
+        return hosting.image_uri
+    version = folder.workload.triton_on(target.instance_types[0]) or GPU_DEFAULT
+    return triton_image(version, region, folder.file)
 
 
 def _instances(target: Target, requested: str | None) -> tuple[str, ...]:

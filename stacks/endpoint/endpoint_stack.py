@@ -79,7 +79,7 @@ class SageMakerEndpointStack(Stack):
     def _served(self, plan: EndpointPlan) -> Served:
         built = BuiltArtifact(artifact=self._props.artifact, archive_file=self._props.archive_file)
         deployment = plan.deployment
-        image = self._image("Image", self._hosting.image_uri, built.artifact, plan.instance_types[0])
+        image = self._image("Image", self._hosting.image_uri, built.artifact, plan.instance_types)
         return Served(
             artifact=built.artifact,
             archive=self._archive("Archive", built),
@@ -100,7 +100,7 @@ class SageMakerEndpointStack(Stack):
         return Served(
             artifact=built.artifact,
             archive=self._archive("ShadowArchive", built),
-            image=self._image("ShadowImage", shadow.image_uri, built.artifact, shadow.instance_type),
+            image=self._image("ShadowImage", shadow.image_uri, built.artifact, (shadow.instance_type,)),
             environment=built.artifact.environment,
             instance_types=(shadow.instance_type,),
             instance_count=shadow.instance_count,
@@ -109,14 +109,16 @@ class SageMakerEndpointStack(Stack):
     def _archive(self, id: str, built: BuiltArtifact) -> ModelArchive:
         return ModelArchive(self, id, file=built.archive_file, sha256=built.artifact.archive_sha256)
 
-    def _image(self, id: str, uri: str | None, artifact: ModelArtifact, instance_type: str) -> ServingImage:
+    def _image(
+        self, id: str, uri: str | None, artifact: ModelArtifact, instance_types: tuple[str, ...]
+    ) -> ServingImage:
         return ServingImage(
             self,
             id,
             image_uri=uri,
-            triton_version=self._hosting.triton_version,
+            triton_version=self._hosting.triton_on(instance_types[0], uri),
             artifact=artifact,
-            instance_type=instance_type,
+            instance_types=instance_types,
             workload=self._props,
         )
 

@@ -3,8 +3,6 @@
 On CPU and GPU it is Triton with packages (containers/triton), on Inferentia the server of containers/neuron.
 """
 
-from pathlib import Path
-
 from aws_cdk import Annotations, Stack, Token
 from aws_cdk import aws_iam as iam
 from constructs import Construct
@@ -12,7 +10,7 @@ from constructs import Construct
 from stacks.own_image import OwnImage
 from stacks.workload_stack import WorkloadStackProps
 from workloads import CudaTarget, ModelArtifact, UsageError, images, own_images
-from workloads.instances import HOST_AMIS, OLD_DRIVER_FAMILIES, family, has_accelerator
+from workloads.triton_images import host_ami, starts
 
 
 class ServingImage(Construct):
@@ -24,29 +22,42 @@ class ServingImage(Construct):
         id: str,
         *,
         image_uri: str | None,
-        triton_version: str,
+        triton_version: str | None,
         artifact: ModelArtifact,
-        instance_type: str,
+        instance_types: tuple[str, ...],
         workload: WorkloadStackProps,
     ) -> None:
         super().__init__(scope, id)
-        self._triton_version, self._instance_type, self._artifact = triton_version, instance_type, artifact
+        self._triton_version, self._instance_type, self._artifact = triton_version, instance_types[0], artifact
         self._workload = workload
         self.host_ami: str | None = None
         if not runs_on_neuron(artifact):
-            self.host_ami = host_ami(triton_version, instance_type, workload.folder.file)
+            self.host_ami = next(filter(None, (host_ami(triton_version, name) for name in instance_types)), None)
+            for name in instance_types:
+                self._check_driver(name)
             if image_uri is None:
                 self._check_triton()
-        kind = own_images.endpoint_kind(artifact.runtime, triton_version, instance_type)
+        kind = own_images.endpoint_kind(artifact.runtime, triton_version, self._instance_type)
         self._own = OwnImage(self, "Own", uri=image_uri, kind=kind, workload=workload)
         self.uri = self._own.uri
 
     def grant_pull(self, role: iam.Role) -> None:
         self._own.grant_pull(role)
 
+    def _check_driver(self, instance_type: str) -> None:
+        """Adds a warning if no source says that the image starts on the host: a container that fails logs nothing."""
+        if starts(self._triton_version, instance_type, self.host_ami) is True:
+            return
+        image = f"Triton {self._triton_version}" if self._triton_version else "the image of hosting.image_uri"
+        Annotations.of(self).add_warning_v2(
+            f"host-driver:{instance_type}",
+            f"{self._workload.folder.file}: hosting: no source says whether {image} starts with the GPU driver of "
+            f"{instance_type}. Check it with `python -m stacks preflight --probe {instance_type}`.",
+        )
+
     def _check_triton(self) -> None:
         """Raises `UsageError` for a version that our image cannot be built of for the region."""
-        file, version, region = self._workload.folder.file, self._triton_version, Stack.of(self).region
+        file, version, region = self._workload.folder.file, str(self._triton_version), Stack.of(self).region
         published = images.triton_registries()
         if version not in published:
             raise UsageError(
@@ -78,19 +89,3 @@ class ServingImage(Construct):
 
 def runs_on_neuron(artifact: ModelArtifact) -> bool:
     return artifact.runtime in ("neuron", "neuronx")
-
-
-def host_ami(version: str, instance_type: str, file: Path) -> str | None:
-    """Returns the variant's `InferenceAmiVersion`, or None for a CPU type.
-
-    Raises `UsageError` for a host whose driver is not known to start the image: it would hang without a log line.
-    """
-    if not has_accelerator(instance_type):
-        return None
-    if family(instance_type) not in OLD_DRIVER_FAMILIES or version not in HOST_AMIS:
-        raise UsageError(
-            f"{file}: hosting: no host AMI is known to start Triton {version} on {instance_type}. "
-            f"Known: Triton {', '.join(HOST_AMIS)} on {', '.join(OLD_DRIVER_FAMILIES)}. "
-            "Choose such a pair, or a CPU instance type."
-        )
-    return HOST_AMIS[version]

@@ -25,7 +25,7 @@ from stacks.release import steps
 from stacks.release.access import ReleaseAccess, build_cache, use_of
 from stacks.release.images import ReleaseImages
 from workloads import ROOT, ProjectError, Workload
-from workloads.instances import NEURON_FAMILIES, needs_host_ami
+from workloads.instances import NEURON_FAMILIES
 
 AddStacks = Callable[[Construct, Options, Container[str]], None]
 """Adds the stack of every workload to a scope, except for the names given."""
@@ -258,7 +258,7 @@ def _model(workload: Workload) -> steps.Model:
         target=hosted.target,
         remote=hosted.remote,
         chip=_chip(workload) if _runtime(workload, hosted.target) in NEURON_FAMILIES else None,
-        loaded=any(needs_host_ami(name) for name in workload.instance_types),
+        loaded=bool(workload.failing_hosts()),
         proven=workload.recommender.prove,
         beside=tuple(beside),
         unused_facts=tuple(key for key in MEASUREMENT_ONLY if getattr(workload.recommender, key)),

@@ -29,9 +29,10 @@ ALLOWED = {
 """Packages that each folder may import. Only the adapter of a runtime imports that runtime."""
 NOT_PACKAGED = {"encoder/tensorrt_engine.py"}  # only the build's gate on a GPU loads it
 GPU_TORCH = TRITON / "gpu-torch-requirements.txt"
-CPU, GPU, GPU_CUDA_12 = (
+CPU, GPU, GPU_2409, GPU_CUDA_12 = (
     TRITON / "requirements.txt",
     TRITON / "gpu-requirements.txt",
+    TRITON / "gpu-2409-requirements.txt",
     TRITON / "gpu-cuda12-requirements.txt",
 )
 
@@ -84,7 +85,7 @@ def test_the_pins_are_the_versions_of_the_tests(lock: str, names: tuple[str, ...
 
 
 @pytest.mark.parametrize(
-    "lock", [CONTAINERS / "neuron/requirements.txt", TRITON / "requirements.txt", GPU, GPU_CUDA_12]
+    "lock", [CONTAINERS / "neuron/requirements.txt", TRITON / "requirements.txt", GPU, GPU_2409, GPU_CUDA_12]
 )
 def test_numpy_torch_and_libnvinfer_stay_the_images_own(lock: Path) -> None:
     names = pins(lock).keys()
@@ -94,7 +95,7 @@ def test_numpy_torch_and_libnvinfer_stay_the_images_own(lock: Path) -> None:
 
 
 def test_the_gpu_images_have_the_same_tokenizers() -> None:
-    assert len({pins(lock)["tokenizers"] for lock in (CPU, GPU, GPU_CUDA_12, GPU_TORCH)}) == 1
+    assert len({pins(lock)["tokenizers"] for lock in (CPU, GPU, GPU_2409, GPU_CUDA_12, GPU_TORCH)}) == 1
 
 
 def test_the_torch_of_a_gpu_image_brings_a_cuda_that_the_driver_of_24_09_starts() -> None:
@@ -109,6 +110,7 @@ MOVE = "and run `make lock`.\n"
 TENSORRT = [
     ("[TensorRT v101303] [b9]", "13.0.1", GPU, ""),
     ("[TensorRT v100900] [b34]", "12.9.0.043", GPU_CUDA_12, ""),
+    ("[TensorRT v100400] [b26]", "12.6.1.006", GPU_2409, ""),
     (  # TensorRT compares all four parts of a plan's version
         "[TensorRT v101303] [b12]",
         "13.0.1",

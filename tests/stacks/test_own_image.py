@@ -102,7 +102,7 @@ def test_without_an_account_the_template_names_the_images_tag(
 
 def test_a_cuda_build_is_deployed_with_the_image_that_has_pytorch(repository: Repository) -> None:
     repository.host("cuda")
-    push(repository, "triton-25.09-gpu-torch")
+    push(repository, "triton-24.09-gpu-torch")
     synthesis = repository.synthesise(IRELAND)
     assert errors(synthesis) == []
     assert image(synthesis).endswith(f"/team@{DIGEST}")
@@ -114,7 +114,7 @@ def test_an_eager_build_is_deployed_to_the_local_account_only(repository: Reposi
     text = repository.workload_file.read_text("utf-8")
     repository.workload_file.write_text(text.replace('runtime = "cuda"', 'runtime = "cuda"\nexecution = "eager"'))
     repository.host("cuda")
-    push(repository, "triton-25.09-gpu-torch")
+    push(repository, "triton-24.09-gpu-torch")
     assert errors(repository.synthesise(IRELAND)) == [
         f"{repository.workload_file}: targets.cuda.execution: got 'eager', which only the local account serves: the "
         "image's PyTorch does not load what the build's exports. Choose traced or cuda-graphs, or set "

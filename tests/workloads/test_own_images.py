@@ -58,10 +58,11 @@ def test_a_region_without_the_base_is_refused() -> None:
 
 def test_a_kind_that_there_is_not_is_refused() -> None:
     with pytest.raises(UsageError) as refusal:
-        image_build("triton-24.09-gpu")
+        image_build("triton-24.05-gpu")
     assert str(refusal.value) == (
-        "There is no image 'triton-24.09-gpu'. Known: inf1, inf2, cpu, triton-25.04-cpu, triton-25.04-gpu, "
-        "triton-25.09-cpu, triton-25.09-gpu, triton-26.05-cpu, triton-25.04-gpu-torch, triton-25.09-gpu-torch."
+        "There is no image 'triton-24.05-gpu'. Known: inf1, inf2, cpu, triton-24.09-gpu, triton-25.04-cpu, "
+        "triton-25.04-gpu, triton-25.09-cpu, triton-25.09-gpu, triton-26.05-cpu, triton-24.09-gpu-torch, "
+        "triton-25.04-gpu-torch, triton-25.09-gpu-torch."
     )
 
 

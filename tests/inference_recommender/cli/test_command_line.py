@@ -90,10 +90,13 @@ def test_an_unknown_workload_and_profile_are_refused(cli: Cli) -> None:
     assert traffic.stderr.endswith("there is no traffic profile 'peak'. Known profiles: longer, production, quick.\n")
 
 
+NEWER = ("--set", "hosting.triton_version=25.09")
+"""Does not start with the default driver of ml.g4dn and ml.g5."""
+
+
 def test_without_options_a_job_runs_or_the_stacks_endpoint_is_measured(cli: Cli) -> None:
-    """A job's hosts of ml.g4dn start with driver 470; text_classification is served by TensorRT on them."""
-    assert json.loads(cli("run", "spellcheck", "--target", "cpu", "--dry-run").stdout)["JobType"] == "Advanced"
-    chosen = cli("run", "text_classification", "--dry-run")
+    assert json.loads(cli("run", "text_classification", "--dry-run").stdout)["JobType"] == "Advanced"
+    chosen = cli("run", "text_classification", "--dry-run", *NEWER)
     assert chosen.returncode == 3, "there is no AWS to ask for the stack's endpoint"
     assert chosen.stderr.splitlines()[0] == (
         "A job's hosts of ml.g4dn.xlarge, ml.g4dn.2xlarge, ml.g4dn.12xlarge, ml.g5.xlarge cannot start the model. "
@@ -110,14 +113,18 @@ LOCAL = {
 
 
 @pytest.mark.parametrize("kind", ["default", "advanced"])
-def test_a_job_that_could_not_start_on_aws_is_rejected_when_it_is_planned(cli: Cli, kind: str) -> None:
-    refused = cli("run", "text_classification", "--job", kind, "--dry-run")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.endswith(
-        "measure its endpoint with `python -m inference_recommender run WORKLOAD`, without --job.\n"
-    )
-    here = cli("run", "text_classification", "--job", kind, "--dry-run", **LOCAL)
-    assert here.returncode == 0, here.stderr
+def test_a_dry_run_prints_the_request_of_a_job_that_would_be_refused(cli: Cli, kind: str) -> None:
+    shown = cli("run", "text_classification", "--job", kind, "--dry-run", *NEWER)
+    assert shown.returncode == 0
+    assert problems("sagemaker", "CreateInferenceRecommendationsJob", json.loads(shown.stdout)) == []
+    assert "This job would be refused. hosting.triton_version: a job's hosts of ml.g4dn.xlarge" in shown.stderr
+
+
+@pytest.mark.parametrize("workload", ["spellcheck", "text_classification", "question_answering"])
+def test_a_dry_run_without_build_region_or_credentials_is_a_valid_request(cli: Cli, workload: str) -> None:
+    shown = cli("run", workload, "--job", "advanced", "--dry-run", "--json")
+    assert shown.returncode == 0, shown.stderr
+    assert problems("sagemaker", "CreateInferenceRecommendationsJob", json.loads(shown.stdout)) == []
 
 
 def test_a_dry_run_without_aws_prints_a_valid_request_with_placeholders(cli: Cli) -> None:

@@ -167,14 +167,17 @@ def test_every_missing_build_is_named_with_its_command(
     assert not (tmp_path / "runs").exists(), "nothing was begun"
 
 
-def test_gpu_cells_are_measured_by_load_tests_and_not_by_jobs(cli: Cli) -> None:
+def test_gpu_cells_whose_image_does_not_start_on_a_jobs_hosts_are_measured_by_load_tests(cli: Cli) -> None:
     on_gpu = ("text_classification", "--variants", "trt-db-ig", "--instance-types", "ml.g5.xlarge", *ACCESS)
-    assert _planned(cli, *on_gpu)["experiment"]["load"] == "load-test"
-    refused = cli("experiment", *on_gpu, *with_settings(load="sagemaker"), "--dry-run")
+    assert _planned(cli, *on_gpu)["experiment"]["load"] == "sagemaker"
+    newer = ("--set", f"recommender.images.gpu={IMAGE}:25.09-py3")
+    assert _planned(cli, *on_gpu, *newer)["experiment"]["load"] == "load-test"
+    refused = cli("experiment", *on_gpu, *newer, *with_settings(load="sagemaker"), "--dry-run")
     assert (refused.returncode, refused.stderr) == (
         2,
-        "recommender.load: got 'sagemaker', but a job's hosts of ml.g5.xlarge start with NVIDIA driver 470, which no "
-        "supported Triton image runs on. Set it to load-test, or leave it out.\n",
+        "recommender.load: got 'sagemaker', but the image does not start with the GPU driver of a job's hosts of "
+        "ml.g5.xlarge. Set it to load-test or leave it out, set hosting.triton_version to 24.09, or set "
+        "recommender.ignore_driver=true.\n",
     )
 
 

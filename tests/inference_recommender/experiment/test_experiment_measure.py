@@ -231,7 +231,9 @@ def planned(kept: ExperimentFolder, endpoints: EndpointAccount) -> ExperimentRun
     traffic = {**workload.traffic, "quick": BRIEF}
     made.source.workload = workload.model_copy(update={"traffic": traffic, "objective": objective})
     experiment = made.experiment.model_copy(update={"load": "load-test"})
-    access = made.access.model_copy(update={"host_ami": "al2023-ami-sagemaker-inference-gpu-4-1"})
+    types = ("ml.g4dn.12xlarge", "ml.g4dn.xlarge")
+    amis = dict.fromkeys(types, "al2023-ami-sagemaker-inference-gpu-4-1")
+    access = made.access.model_copy(update={"host_amis": amis})
     kept.begin(experiment, made.source.workload, access)
     return replace(made, experiment=experiment, access=access)
 

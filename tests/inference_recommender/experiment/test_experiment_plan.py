@@ -175,7 +175,7 @@ class Account(SageMakerAccount):
         return {"PrimaryContainer": {"Image": "the stack's"}}
 
 
-KIND = "triton-25.09-gpu"
+KIND = "triton-24.09-gpu"
 
 
 def _pushed(root: Path, content: str, region: str) -> str:
@@ -201,7 +201,7 @@ def test_the_stacks_image_runs_on_its_hardware_and_the_projects_own_on_other(tmp
         assert str(caught.value) == (
             "recommender.images: ml.g4dn.xlarge needs another image than the stack's model, and no image of what "
             "containers/ has now was pushed to us-east-1. Build and push it with `bash "
-            "scripts/release/build_image.sh triton-25.09-gpu`, or set recommender.images.gpu."
+            "scripts/release/build_image.sh triton-24.09-gpu`, or set recommender.images.gpu."
         )
     ours = _pushed(tmp_path, content_of(KIND), "us-east-1")
     assert default_image(workload, "ml.g4dn.xlarge", "torchscript", Account(), tmp_path) == ours
@@ -234,15 +234,17 @@ def test_a_cuda_target_has_an_image_with_pytorch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "ami"),
+    ("image", "instance_type", "ami"),
     [
-        ("sagemaker-tritonserver:25.09-py3", "al2023-ami-sagemaker-inference-gpu-4-1"),
-        ("sagemaker-tritonserver:24.09-py3", "al2-ami-sagemaker-inference-gpu-3-1"),
-        ("sagemaker-tritonserver:19.01-py3", None),
-        ("team/triton@sha256:0", "al2023-ami-sagemaker-inference-gpu-4-1"),  # hosting.triton_version is 25.09
+        ("sagemaker-tritonserver:25.09-py3", "ml.g4dn.xlarge", "al2023-ami-sagemaker-inference-gpu-4-1"),
+        ("sagemaker-tritonserver:25.04-py3", "ml.g4dn.xlarge", "al2-ami-sagemaker-inference-gpu-3-1"),
+        ("sagemaker-tritonserver:25.04-py3", "ml.g6.xlarge", None),
+        ("sagemaker-tritonserver:24.09-py3", "ml.g4dn.xlarge", None),
+        ("sagemaker-tritonserver:19.01-py3", "ml.g4dn.xlarge", None),
+        ("team/triton@sha256:0", "ml.g4dn.xlarge", None),  # the default version is 24.09
+        ("sagemaker-tritonserver:25.09-py3", "ml.c5.xlarge", None),
     ],
 )
-def test_the_host_ami_is_that_of_the_images_triton(image: str, ami: str | None) -> None:
-    workload = REVIEWS.workload
-    assert host_ami(workload, {"gpu": f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}"}) == ami
-    assert host_ami(workload, {"cpu": image}) is None
+def test_the_host_ami_is_what_the_image_needs_on_the_type(image: str, instance_type: str, ami: str | None) -> None:
+    chosen: dict[Any, str] = {"gpu": f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}"}
+    assert host_ami(REVIEWS.workload, chosen, instance_type) == ami

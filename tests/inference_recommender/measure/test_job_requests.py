@@ -18,7 +18,7 @@ from inference_recommender.measure.job_requests import (
     plan_job,
     split_into_jobs,
 )
-from workloads import StairTraffic, Unavailable, UsageError, WorkloadFolder
+from workloads import StairTraffic, Unavailable, UsageError, Workload, WorkloadFolder
 from workloads.folder import with_settings
 
 TESTED = TestedModel(
@@ -93,32 +93,65 @@ def many(tests: int) -> list[Configuration]:
     return [Configuration(instance_type="ml.c5.xlarge", environment={"N": (str(n),)}) for n in range(tests)]
 
 
+PACKAGE = "arn:aws:sagemaker:us-east-1:123456789012:model-package/spellcheck/1"
+
+
+def _on_gpus(spellcheck: WorkloadFolder, *settings: str) -> Workload:
+    types = "ml.g5.xlarge,ml.c5.xlarge,ml.g6.xlarge,ml.g4dn.xlarge"
+    return with_settings(spellcheck, [f"targets.cpu.instance_types={types}", *settings]).workload
+
+
 @pytest.mark.parametrize("kind", ["default", "advanced"])
-def test_a_job_on_hosts_with_too_old_a_driver_is_refused_with_what_measures_them(
-    spellcheck: WorkloadFolder, kind: str
-) -> None:
-    """A variant can choose its AMI, and a job cannot: its container would wait, without a log, until it failed."""
-    types = ("ml.g5.xlarge", "ml.c5.xlarge", "ml.g4dn.xlarge")
-    targets = spellcheck.workload.targets
-    cpu = targets["cpu"].model_copy(update={"instance_types": types})
-    workload = spellcheck.workload.model_copy(update={"targets": {**targets, "cpu": cpu}})
+def test_a_job_is_refused_on_hosts_that_are_known_not_to_start_the_image(spellcheck: WorkloadFolder, kind: str) -> None:
+    workload = _on_gpus(spellcheck, "hosting.triton_version=25.04")
     plan = (
         plan_default_job(workload, TESTED, "job-1")
         if kind == "default"
         else plan_job(workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1")
     )
     with pytest.raises(UsageError) as caught:
-        plan.check_drivers()
+        plan.check_drivers(workload)
     assert str(caught.value) == (
-        "ml.g5.xlarge, ml.g4dn.xlarge: a job's hosts of these types start with NVIDIA driver 470, which no supported "
-        "Triton image runs on, and a job cannot select another (InferenceAmiVersion). Deploy the stack, and measure "
-        "its endpoint with `python -m inference_recommender run WORKLOAD`, without --job."
+        "hosting.triton_version: a job's hosts of ml.g5.xlarge, ml.g4dn.xlarge start with NVIDIA driver 470, on which "
+        "Triton 25.04 does not start. A job cannot choose another driver. Set hosting.triton_version to 24.09 and "
+        "build again, or measure the stack's endpoint without --job. --set recommender.ignore_driver=true sends the "
+        "job anyway."
     )
-    _plan(spellcheck).check_drivers()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (),
+        ("hosting.triton_version=25.04", "recommender.ignore_driver=true"),
+        (
+            "hosting.triton_version=25.04",
+            "recommender.model=arn:aws:sagemaker:us-east-1:123456789012:model-package/m/1",
+        ),
+    ],
+)
+def test_a_job_runs_with_the_default_image_with_an_override_or_with_a_model_of_the_users_own(
+    spellcheck: WorkloadFolder, settings: tuple[str, ...]
+) -> None:
+    workload = _on_gpus(spellcheck, *settings)
+    assert plan_default_job(workload, TESTED, "job-1").check_drivers(workload) == []
+
+
+def test_a_default_job_may_test_an_endpoint_whose_image_no_default_driver_starts(spellcheck: WorkloadFolder) -> None:
+    workload = _on_gpus(spellcheck, "hosting.triton_version=25.04")
+    assert plan_default_job(workload, replace(TESTED, endpoint_name="e"), "job-1").check_drivers(workload) == []
+
+
+def test_a_pair_of_which_no_source_says_anything_is_a_warning(spellcheck: WorkloadFolder) -> None:
+    settings = ["targets.cpu.instance_types=ml.g6.xlarge", "hosting.triton_version=25.09"]
+    workload = with_settings(spellcheck, settings).workload
+    assert plan_default_job(workload, TESTED, "job-1").check_drivers(workload) == [
+        "ml.g6.xlarge: no source says whether Triton 25.09 starts with the GPU driver of a job's hosts. Check it with "
+        "`python -m stacks preflight --probe ml.g6.xlarge`."
+    ]
 
 
 TOML = "workloads/spellcheck/workload.toml"
-PACKAGE = "arn:aws:sagemaker:us-east-1:123456789012:model-package/spellcheck/1"
 INVALID = "failed to satisfy constraint: Member must"
 REFUSALS: dict[str, tuple[list[str], dict[str, Any], str]] = {
     "model": (

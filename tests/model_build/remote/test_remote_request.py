@@ -14,7 +14,7 @@ from model_build.remote.request import driver_warnings, job_name, plan_remote, t
 from tests.model_build.remote.remote_account import ROLE, miniature, site
 from workloads import Unavailable, UsageError, WorkloadFolder, images, load_workload
 
-TRITON = "763104351884.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:25.09-py3"
+TRITON = "763104351884.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:24.09-py3"
 
 
 @pytest.fixture(scope="module")

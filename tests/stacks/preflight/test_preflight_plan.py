@@ -184,7 +184,7 @@ def test_the_zones_that_are_asked_for_are_those_of_the_shared_network() -> None:
     assert only(Offered, questions("duplicates")) == Offered(instance_type="inf1.6xlarge", first=1)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("duplicates", "inf1"), ("spellcheck", "triton-25.09-gpu")])
+@pytest.mark.parametrize(("name", "kind"), [("duplicates", "inf1"), ("spellcheck", "triton-24.09-gpu")])
 def test_the_image_that_is_asked_for_is_of_what_containers_has(name: str, kind: str, tmp_path: Path) -> None:
     """That is the tag which the template names where the image was not built."""
     image = only(Image, questions(name))

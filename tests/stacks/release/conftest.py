@@ -33,6 +33,7 @@ def repositories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reposito
     repositories["spellcheck"].change_hosting(target="cpu", shadow=SHADOW)
     repositories["spellcheck"].build(SHADOW["target"])
     repositories["spellcheck"].recommend(candidate(instance_type="ml.c5.xlarge"))
+    repositories["text_classification"].change_hosting(triton_version="25.09")  # starts on no host of a job
     proven = repositories["question_answering"].workload_file
     proven.write_text(proven.read_text("utf-8") + "\n[recommender]\nprove = true\n", "utf-8")
     return repositories

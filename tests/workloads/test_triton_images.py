@@ -1,0 +1,90 @@
+import pytest
+
+from aws_api import service_model
+from workloads.images import triton_registries
+from workloads.triton_images import (
+    AMI_DRIVERS,
+    CPU_DEFAULT,
+    DEFAULT_DRIVERS,
+    GPU_DEFAULT,
+    TRITON_IMAGES,
+    default_version,
+    host_ami,
+    newest_on,
+    starts,
+    version_in,
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "instance_type", "ami", "expected"),
+    [
+        ("24.09", "ml.g4dn.xlarge", None, True),
+        ("24.09", "ml.g5.xlarge", None, True),
+        ("24.09", "ml.g6.xlarge", None, True),
+        ("25.04", "ml.g5.xlarge", None, False),
+        ("25.04", "ml.g6.xlarge", None, True),
+        ("25.09", "ml.g4dn.xlarge", None, False),
+        ("25.09", "ml.g6.xlarge", None, None),
+        ("25.09", "ml.g6.xlarge", "al2023-ami-sagemaker-inference-gpu-4-1", True),
+        ("26.05", "ml.g4dn.xlarge", "al2023-ami-sagemaker-inference-gpu-4-1", True),
+        ("27.01", "ml.g5.xlarge", None, None),
+        (None, "ml.g5.xlarge", None, None),
+        ("25.09", "ml.p9.xlarge", None, None),
+        ("25.09", "ml.c5.xlarge", None, True),
+    ],
+)
+def test_an_image_starts_on_the_drivers_that_the_sources_list(
+    version: str | None, instance_type: str, ami: str | None, expected: bool | None
+) -> None:
+    assert starts(version, instance_type, ami) is expected
+
+
+def test_the_default_image_starts_on_every_known_gpu_family_without_an_ami() -> None:
+    assert all(starts(GPU_DEFAULT, f"ml.{family}.xlarge") for family in DEFAULT_DRIVERS)
+    assert default_version("ml.g5.xlarge") == GPU_DEFAULT
+    assert default_version("ml.c5.xlarge") == CPU_DEFAULT
+
+
+@pytest.mark.parametrize("version", TRITON_IMAGES)
+@pytest.mark.parametrize("family", ["g4dn", "g5", "g6", "g6e"])
+def test_the_ami_of_an_image_has_a_driver_that_starts_it(version: str, family: str) -> None:
+    assert starts(version, f"ml.{family}.xlarge", host_ami(version, f"ml.{family}.xlarge"))
+
+
+def test_a_host_gets_an_ami_only_if_its_default_driver_does_not_start_the_image() -> None:
+    assert host_ami("24.09", "ml.g5.xlarge") is None
+    assert host_ami("25.04", "ml.g5.xlarge") == "al2-ami-sagemaker-inference-gpu-3-1"
+    assert host_ami("25.04", "ml.g6.xlarge") is None
+    assert host_ami("25.09", "ml.c5.xlarge") is None
+    assert host_ami("27.01", "ml.g5.xlarge") is None
+
+
+def test_the_newest_image_that_starts_depends_on_the_family() -> None:
+    assert newest_on("ml.g4dn.xlarge") == "24.09"
+    assert newest_on("ml.g6.xlarge") == "25.04"
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("24.09", "24.09"),
+        ("24.09-py3", "24.09"),
+        ("301217895009.dkr.ecr.eu-west-1.amazonaws.com/sagemaker-tritonserver:25.04-py3", "25.04"),
+        ("nvcr.io/nvidia/tritonserver:24.09-py3", "24.09"),
+        ("000000000000.dkr.ecr.eu-west-1.amazonaws.com/team/triton@sha256:00", None),
+        ("000000000000.dkr.ecr.eu-west-1.amazonaws.com/team/model:25.04", None),
+    ],
+)
+def test_the_version_is_read_from_a_tag_or_an_image_name(image: str, version: str | None) -> None:
+    assert version_in(image) == version
+
+
+def test_the_amis_are_those_of_the_api() -> None:
+    known = service_model.enum("sagemaker", "ProductionVariantInferenceAmiVersion")
+    assert set(AMI_DRIVERS) <= set(known)
+    assert {image.host_ami for image in TRITON_IMAGES.values()} <= set(AMI_DRIVERS)
+
+
+def test_each_version_that_sagemaker_publishes_has_an_entry() -> None:
+    assert set(triton_registries()) <= set(TRITON_IMAGES)
