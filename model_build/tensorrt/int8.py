@@ -9,10 +9,15 @@ ModelOpt calibrates with ONNX Runtime on CPU, without a GPU. Two of its defaults
 with one row, which are all of a decoder's. It would round the rest to fp16 itself: `precision` does that before.
 """
 
+import contextlib
+import pickle
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterable
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -37,21 +42,53 @@ END = ";"
 """ModelOpt takes names of nodes for patterns that match from the beginning: `matmul_1` would also be `matmul_10`."""
 
 
-def quantise(graph: Path, quantised: Path, products: Collection[str], calibration: Iterable[Tensors]) -> None:
-    """Writes `quantised`; `products` are names of nodes. Raises `Unavailable` where ModelOpt is not installed."""
-    quantize = import_modelopt()
+def quantise(graph: Path, quantised: Path, products: Sequence[str], calibration: Iterable[Tensors]) -> None:
+    """Writes `quantised`; `products` are names of nodes. Raises `Unavailable` where ModelOpt is not installed.
+
+    ModelOpt changes ONNX Runtime's quantiser for its whole process, so it has one of its own.
+    """
+    if find_spec("modelopt") is None:
+        raise Unavailable(
+            "NVIDIA ModelOpt, which quantises graphs to int8 for TensorRT, is not installed. Install it with "
+            "`pip install -e '.[modelopt]'`, or set precision to fp16."
+        )
     if not products:  # ModelOpt would choose some itself
         shutil.copyfile(graph, quantised)
         return
+    command = [sys.executable, "-m", __name__, str(graph), str(quantised), *products]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin as stream:  # it failed early: the log has the reason
+            for tensors in calibration:
+                pickle.dump(dict(tensors), stream)
+    if process.returncode:
+        raise RuntimeError(f"ModelOpt could not quantise {graph.name}: it ended with {process.returncode}.")
+
+
+def record() -> dict[str, str]:
+    """Returns the record for artifact.json."""
+    return {"nvidia-modelopt": version("nvidia-modelopt")}
+
+
+def _main(graph: Path, quantised: Path, products: Sequence[str]) -> None:
+    """Quantises with the tensors that standard input holds."""
+    from modelopt.onnx.quantization import quantize  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
     quantize(
         str(_renamed(graph, quantised.with_suffix(".named.onnx"), lambda name: f"{name}{END}")),
-        calibration_data_reader=CalibrationBatches(calibration),
+        calibration_data_reader=CalibrationBatches(_received()),
         nodes_to_quantize=[re.escape(f"{name}{END}") for name in products],
         output_path=str(quantised),
         log_level="WARNING",
         **SETTINGS,
     )
     _renamed(quantised, quantised, lambda name: name.removesuffix(END))
+
+
+def _received() -> Iterator[Tensors]:
+    with contextlib.suppress(EOFError):
+        while True:
+            yield pickle.load(sys.stdin.buffer)
 
 
 def _renamed(graph: Path, file: Path, rename: Callable[[str], str]) -> Path:
@@ -63,18 +100,5 @@ def _renamed(graph: Path, file: Path, rename: Callable[[str], str]) -> Path:
     return file
 
 
-def record() -> dict[str, str]:
-    """Returns the record for artifact.json."""
-    return {"nvidia-modelopt": version("nvidia-modelopt")}
-
-
-def import_modelopt() -> Any:
-    """Returns ModelOpt's `quantize`."""
-    try:
-        from modelopt.onnx.quantization import quantize  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except ImportError as error:
-        raise Unavailable(
-            f"NVIDIA ModelOpt, which quantises graphs to int8 for TensorRT, cannot be imported ({error}). "
-            "Install it with `pip install -e '.[modelopt]'`, or set precision to fp16."
-        ) from error
-    return quantize
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

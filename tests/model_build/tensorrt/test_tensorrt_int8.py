@@ -1,7 +1,6 @@
 """int8 for TensorRT: ModelOpt's graphs without a GPU, through the gate, NVIDIA's builder and a whole build."""
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -209,13 +208,13 @@ def test_without_rows_to_calibrate_with_it_is_refused(make: Make, task: str, tmp
 def test_without_modelopt_one_sentence_says_how_to_install_it(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "modelopt.onnx.quantization", None)
-    monkeypatch.setitem(sys.modules, "modelopt", None)
+    monkeypatch.setattr(int8, "find_spec", lambda name: None)
     with pytest.raises(Unavailable) as missing:
         quantised(make(BERT), tmp_path)
-    text = str(missing.value)
-    assert text.startswith("NVIDIA ModelOpt, which quantises graphs to int8 for TensorRT, cannot be imported (")
-    assert text.endswith("). Install it with `pip install -e '.[modelopt]'`, or set precision to fp16.")
+    assert str(missing.value) == (
+        "NVIDIA ModelOpt, which quantises graphs to int8 for TensorRT, is not installed. Install it with "
+        "`pip install -e '.[modelopt]'`, or set precision to fp16."
+    )
 
 
 def test_other_rows_to_calibrate_with_compile_the_graphs_again(make: Make) -> None:
@@ -233,3 +232,10 @@ def test_trtexec_takes_the_types_of_the_graph(make: Make) -> None:
     assert "--stronglyTyped" in commands["# TensorRT 10"]
     assert "--stronglyTyped" not in commands["# TensorRT 11"]
     assert not any("--int8" in step or "--fp16" in step for step in steps)
+
+
+@needs_modelopt
+def test_a_quantiser_that_fails_is_an_error_with_its_exit_status(tmp_path: Path) -> None:
+    (graph := tmp_path / "broken.onnx").write_bytes(b"broken")
+    with pytest.raises(RuntimeError, match=r"^ModelOpt could not quantise broken\.onnx: it ended with 1\.$"):
+        int8.quantise(graph, tmp_path / "made.onnx", ["it"], [{"x": np.zeros(2**20, np.float32)}] * 9)

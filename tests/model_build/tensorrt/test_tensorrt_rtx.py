@@ -150,6 +150,6 @@ def test_where_it_is_not_installed_one_sentence_says_how_to_install_it(
 def test_a_target_without_engines_is_a_usage_error(verify: Run, builder: str, capsys: Capture) -> None:
     assert verify("text-classification", "cpu", builder) == 2
     assert capsys.readouterr().err == (
-        f"--builder {builder} takes the graphs of TensorRT's engines, and tiny for cpu is onnxruntime. Leave it out, or "
-        'name a target with runtime = "tensorrt".\n'
+        f"--builder {builder} takes the graphs of TensorRT's engines, and tiny for cpu is onnxruntime. Leave it out, "
+        'or name a target with runtime = "tensorrt".\n'
     )
