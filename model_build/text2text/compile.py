@@ -5,6 +5,7 @@ from pathlib import Path
 from model_build.compile_inputs import CompileInputs
 from model_build.progress import Progress
 from model_build.tensorrt import engines
+from model_build.tensorrt.trtexec import Toolchain
 from model_build.text2text import export, optimise, static_onnx
 from model_build.text2text.graphs import GRAPHS
 from workloads import CudaTarget, OnnxRuntimeTarget, TensorRtTarget
@@ -30,12 +31,17 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
             export.trace(model, graphs, max_input_tokens=longest, max_output_tokens=limit)
             return {}
         case TensorRtTarget():
-            toolchain = engines.toolchain(inputs)
-            return engines.compile_graphs(
-                inputs, toolchain, typed_graphs(inputs, scratch / "typed", scratch, progress), graphs, progress
-            )
+            return build_engines(inputs, engines.toolchain(inputs), graphs, scratch, progress)
         case target:
             raise AssertionError(target.runtime)  # the plan refuses it
+
+
+def build_engines(
+    inputs: CompileInputs, toolchain: Toolchain, graphs: Path, scratch: Path, progress: Progress
+) -> dict[str, str]:
+    """Writes the plans of a TensorRT target for the GPU of this machine. Raises what `compile_graphs` raises."""
+    typed = typed_graphs(inputs, scratch / "typed", scratch, progress)
+    return engines.compile_graphs(inputs, toolchain, typed, graphs, progress)
 
 
 def typed_graphs(inputs: CompileInputs, folder: Path, scratch: Path, progress: Progress) -> dict[str, Path]:
