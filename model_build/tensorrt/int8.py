@@ -43,15 +43,11 @@ END = ";"
 
 
 def quantise(graph: Path, quantised: Path, products: Sequence[str], calibration: Iterable[Tensors]) -> None:
-    """Writes `quantised`; `products` are names of nodes. Raises `Unavailable` where ModelOpt is not installed.
+    """Writes `quantised`; `products` are names of nodes. Raises what `check_installed` raises.
 
     ModelOpt changes ONNX Runtime's quantiser for its whole process, so it has one of its own.
     """
-    if find_spec("modelopt") is None:
-        raise Unavailable(
-            "NVIDIA ModelOpt, which quantises graphs to int8 for TensorRT, is not installed. Install it with "
-            "`pip install -e '.[modelopt]'`, or set precision to fp16."
-        )
+    check_installed()
     if not products:  # ModelOpt would choose some itself
         shutil.copyfile(graph, quantised)
         return
@@ -63,6 +59,15 @@ def quantise(graph: Path, quantised: Path, products: Sequence[str], calibration:
                 pickle.dump(dict(tensors), stream)
     if process.returncode:
         raise RuntimeError(f"ModelOpt could not quantise {graph.name}: it ended with {process.returncode}.")
+
+
+def check_installed() -> None:
+    """Raises `Unavailable` where ModelOpt is not installed."""
+    if find_spec("modelopt") is None:
+        raise Unavailable(
+            "NVIDIA ModelOpt, which quantises graphs to int8 for TensorRT, is not installed. Install it with "
+            "`pip install -e '.[modelopt]'`, or set precision to fp16."
+        )
 
 
 def record() -> dict[str, str]:
