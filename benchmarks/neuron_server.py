@@ -13,7 +13,7 @@ ratios and beyond `NOISE`.
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -38,25 +38,27 @@ FIGURES = ("requests_per_second", "p50_ms", "p99_ms", "cpu_us")
 CORES, CORES_PER_CHIP = 16, 4
 USERS, SECONDS = (16, 64), 4
 DEVICE_MS = {"DEVICE_MS": "3.0"}
+PAYLOADS = "payloads.tar.gz"
 DEVICE = """
 import os, time
 import numpy as np
 from containers.encoder import engine, load_engine
 
 class Cores:
-    def __init__(self, count, batch):
-        self.rows = count * batch
+    def __init__(self, count, settings):
+        self.rows = count * settings.batch_size
+        self.labels = len(settings.labels)
 
     def run(self, tensors):
         rows = len(tensors["input_ids"])
         time.sleep(-(-rows // self.rows) * float(os.environ["DEVICE_MS"]) / 1000)
-        return {"logits": np.zeros((rows, 3), np.float32)}
+        return {"logits": np.zeros((rows, self.labels), np.float32)}
 
 def load(folder, settings):
     count = int(os.environ["NEURON_RT_NUM_CORES"])
     if count > 4:
-        return engine.Lanes([Cores(4, settings.batch_size)] * (count // 4), 4 * settings.batch_size)
-    return Cores(count, settings.batch_size)
+        return engine.Lanes([Cores(4, settings)] * (count // 4), 4 * settings.batch_size)
+    return Cores(count, settings)
 
 load_engine.load = load
 """
@@ -123,17 +125,23 @@ def make_model(folder: Path) -> None:
     folder.mkdir()
     (folder / "settings.json").write_text(replace(CLASSIFICATION, batch_size=4).to_json())
     make_tokenizer().save(str(folder / "tokenizer.json"))
-    (folder / "model.32.neuron.pt").touch()
-    golden = Golden(row=1, length=32, token_ids=(2, 3), type_ids=(0, 0), outputs={"logits": [0.0, 0.0, 0.0]})
-    (folder / GOLDENS).write_text(to_json([golden]))
     (folder / PARITY).write_text(ParityLimits(0.0, 0.0, 0.0).to_json())
-    (folder / "device.py").write_text(DEVICE)
-    (folder / "sitecustomize.py").write_text("import device")
     batching: dict[str, Any] = {"max_batch_size": 16, "dynamic_batching": True, "preferred_batch_sizes": ()}
     placing: dict[str, Any] = {"model_instances": 1, "placement": "data-parallel", "pipeline_cores": 1}
     serving = ServerSettings(model="intent", max_queue_delay_ms=0.0, **batching, **placing)
     (folder / "server.json").write_text(serving.to_json())
-    (folder / "payloads.tar.gz").write_bytes(payload_archive([{"text": "red shoes for men"}]))
+    add_device(folder, labels=3, lengths=[32])
+    (folder / PAYLOADS).write_bytes(payload_archive([{"text": "red shoes for men"}]))
+
+
+def add_device(folder: Path, labels: int, lengths: Sequence[int]) -> None:
+    """Writes the stand-in device, empty graphs, and golden rows that it passes."""
+    golden = Golden(row=1, length=32, token_ids=(2, 3), type_ids=(0, 0), outputs={"logits": [0.0] * labels})
+    (folder / GOLDENS).write_text(to_json([replace(golden, length=length) for length in lengths]))
+    for length in lengths:
+        (folder / f"model.{length}.neuron.pt").touch()
+    (folder / "device.py").write_text(DEVICE)
+    (folder / "sitecustomize.py").write_text("import device")
 
 
 def measure(name: str, serve: Serve, folder: Path, users: int) -> dict[str, float]:
@@ -141,7 +149,7 @@ def measure(name: str, serve: Serve, folder: Path, users: int) -> dict[str, floa
     with serve(folder / "model") as (port, pid):
         plan = LoadPlan(
             url=f"http://127.0.0.1:{port}/v2/models/intent/infer",
-            payloads=folder / "model" / "payloads.tar.gz",
+            payloads=folder / "model" / PAYLOADS,
             traffic_pattern=TrafficPattern(traffic_type="PHASES", phases=(phase,)),
         )
         before = processor_s(pid)
@@ -162,8 +170,9 @@ def measure(name: str, serve: Serve, folder: Path, users: int) -> dict[str, floa
 
 
 @contextmanager
-def running_ours(model: Path) -> Iterator[tuple[int, int]]:
-    environment = {"PYTHONPATH": f"{model}:{ROOT}", "NEURON_RT_NUM_CORES": str(CORES), **DEVICE_MS}
+def running_ours(model: Path, **device: str) -> Iterator[tuple[int, int]]:
+    """Starts the server. Yields its port and process id."""
+    environment = {"PYTHONPATH": f"{model}:{ROOT}", "NEURON_RT_NUM_CORES": str(CORES), **DEVICE_MS, **device}
     with running(model, model.parent / "server.log", **environment) as server:
         yield server.port, server.process.pid
 

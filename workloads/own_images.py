@@ -37,11 +37,12 @@ TRITON_LOCKS: Mapping[str, str] = {
     "triton-25.09-gpu": "gpu-requirements.txt",
     "triton-26.05-cpu": "requirements.txt",
     **dict.fromkeys(
-        (f"triton-{version}-gpu-torch" for version in ("24.09", "25.04", "25.09")), "gpu-torch-requirements.txt"
+        (f"triton-{version}-gpu-torch" for version in ("24.09", "25.04", "25.09", "26.05")),
+        "gpu-torch-requirements.txt",
     ),
 }
 """The packages of each image of Triton. They are locked for the image's Python, and a GPU's for its TensorRT. Those of
-`gpu-torch` serve `cuda` targets: PyTorch brings its own CUDA 12.6, which runs on the driver of every image."""
+`gpu-torch` serve `cuda` targets: PyTorch brings its own CUDA 12.6, which these images' drivers run."""
 
 PINS = "base-digests.json"
 """In containers/: the digest of each base image that was pinned, by its name and tag."""

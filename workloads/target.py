@@ -101,7 +101,7 @@ class CudaTarget(_Target):
 
 
 class TensorRtTarget(_Target):
-    """TensorRT on the GPUs of its instance types: T4 (g4dn), A10G (g5)."""
+    """TensorRT on the GPUs of its instance types: T4 (g4dn), A10G (g5), L4 (g6), L40S (g6e)."""
 
     runtime: Literal["tensorrt"]
     precision: Literal["fp32", "fp16"] = "fp32"
@@ -112,7 +112,8 @@ class TensorRtTarget(_Target):
 
     @property
     def compute_capabilities(self) -> tuple[str, ...]:
-        return tuple(COMPUTE_CAPABILITIES[name] for name in self.families)
+        """Returns the compute capability of each engine; g6 and g6e share one."""
+        return tuple(dict.fromkeys(COMPUTE_CAPABILITIES[name] for name in self.families))
 
     @model_validator(mode="after")
     def _gpus_are_known(self) -> Self:

@@ -110,8 +110,8 @@ def default_version(instance_type: str) -> str:
 
 
 def version_in(image: str) -> str | None:
-    """Returns the yy.mm of a tag such as 24.09 or 24.09-py3, or of an image with such a tag, else None."""
-    found = re.search(r"(?:^|tritonserver:)(\d\d\.\d\d)$|(?:^|:)(\d\d\.\d\d)-py3", image)
+    """Returns the yy.mm of 24.09, 24.09-py3 or triton-24.09-gpu, or of an image with such a tag, else None."""
+    found = re.search(r"(?:^|tritonserver:)(\d\d\.\d\d)$|(?:^|:)(?:triton-)?(\d\d\.\d\d)-(?:py3|[cg]pu)", image)
     return found[1] or found[2] if found else None
 
 

@@ -29,6 +29,10 @@ THREADS = int(os.environ.get("OMP_NUM_THREADS", 1))
 """Threads of an engine's process."""
 TRITON = ", triton"
 """Suffix of an engine behind Triton."""
+TENSORRT = "ours tensorrt"
+"""Prefix of an engine on TensorRT; its precision follows."""
+GPU = "cuda"
+"""Torch's name of the device `cuda`."""
 LIMITS: dict[str, Any] = {"max_input_tokens": 64, "max_output_tokens": OUTPUT_TOKENS}
 
 
@@ -60,6 +64,10 @@ class Place:
     def case(self) -> dict[str, Any]:
         """Source and output tokens, and the number of weights."""
         return dict(json.loads((self.folder / "checkpoint" / CASE).read_text("utf-8")))
+
+    @property
+    def torch_device(self) -> str:
+        return GPU if self.device == "cuda" else self.device
 
     @property
     def precision(self) -> str:
@@ -133,8 +141,11 @@ def _matrix_weights(model: Any) -> dict[str, int]:
 
 
 def _make_ours(name: str, group: str, checkpoint: Path, made: Path) -> None:
-    """Makes the graphs of all precisions."""
-    (_trace if group.endswith("cuda") else _compile)(checkpoint, made)
+    """Makes the graphs of all precisions, or the plans of one engine on TensorRT."""
+    if name.startswith(TENSORRT):
+        _build_plans(name.split()[-1], checkpoint, made)
+    else:
+        (_trace if group.endswith("cuda") else _compile)(checkpoint, made)
 
 
 def _compile(checkpoint: Path, made: Path) -> None:
@@ -164,6 +175,26 @@ def _trace(checkpoint: Path, made: Path) -> None:
         export.trace(model, folder, **LIMITS, half=precision == "fp16")
 
 
+def _build_plans(precision: Any, folder: Path, made: Path) -> None:
+    """Builds the encoder and the decoder as `model_build` does. Raises `Unavailable` if the builder fails."""
+    from model_build.compile_inputs import CompileInputs
+    from model_build.tensorrt.trtexec import Toolchain
+    from model_build.text2text.compile import build_engines
+    from workloads import Serving, TensorRtTarget
+
+    inputs = CompileInputs(
+        workload="t5_latency",
+        target_name="tensorrt",
+        model=_model(),
+        target=TensorRtTarget(runtime="tensorrt", precision=precision, instance_types=("ml.g4dn.xlarge",)),
+        checkpoint=_checkpoint(folder),
+        batches=Serving(max_batch_size=1),
+        calibration=({"text": _text(folder.parent)},),
+        timing_caches=made.parent / "timing_caches",
+    )
+    build_engines(inputs, Toolchain.here(), made, made, print)
+
+
 def _hugging_face(place: Place) -> LoadedEngine:
     import torch
     from transformers import T5ForConditionalGeneration
@@ -173,7 +204,7 @@ def _hugging_face(place: Place) -> LoadedEngine:
     model: Any = T5ForConditionalGeneration.from_pretrained(place.folder / "checkpoint", dtype=dtype)
     # On a GPU `generate` compiles its decoder for a static cache.
     options = {"cache_implementation": "static"} if "compiled" in place.name else {}
-    return _generating(model.to(place.device).eval(), place.case, **options)
+    return _generating(model.to(place.torch_device).eval(), place.case, **options)
 
 
 def _optimum(place: Place) -> LoadedEngine:
@@ -207,28 +238,39 @@ def _ctranslate2(place: Place) -> LoadedEngine:
     return LoadedEngine(lambda: translate(rows, beam_size=1, max_decoding_length=longest)[0])
 
 
-def _ours(place: Place) -> LoadedEngine:
+def _ours(place: Place, engine: Any = None) -> LoadedEngine:
+    """Loads the engine for CPU if none is given."""
     from tokenizers import Tokenizer
 
     from containers.text2text.generator import TextGenerator, pad
 
-    folder = place.folder / "compiled" / place.precision
-    if place.device == "cuda":
-        from containers.text2text import torch_engine
-
-        engine = torch_engine.load(folder, place.device, most_rows=1, longest=64)
+    if engine:
         tokenizer = Tokenizer.from_file(str(place.folder / "checkpoint/tokenizer.json"))
         generator = TextGenerator(tokenizer, engine, _settings(place))
     else:
-        generator = TextGenerator.load(folder, _settings(place))
+        generator = TextGenerator.load(place.folder / "compiled" / place.precision, _settings(place))
     source = [place.case["source"]]
     padded = pad(source, 0)
 
     def encode() -> None:
-        generator.engine.encode(*padded, 0)
-        _wait_for(place.device)
+        state: Any = generator.engine.encode(*padded, 0)
+        if engine:
+            state.program.wait()
 
     return LoadedEngine(lambda: list(generator.generate(source)[0].tolist()), encode)
+
+
+def _ours_cuda(place: Place) -> LoadedEngine:
+    from containers.text2text import torch_engine
+
+    folder = place.folder / "compiled" / place.precision
+    return _ours(place, torch_engine.load(folder, place.torch_device, most_rows=1, longest=64))
+
+
+def _ours_tensorrt(place: Place) -> LoadedEngine:
+    from containers.text2text import tensorrt_engine
+
+    return _ours(place, tensorrt_engine.load(place.folder / place.name))
 
 
 def _triton(place: Place) -> LoadedEngine:
@@ -237,9 +279,7 @@ def _triton(place: Place) -> LoadedEngine:
     repository = place.folder / f"triton-{place.precision}"
     _lay_out(repository, place)
     tokens = peers.vocabulary(place.folder)
-    words = {token: word for word, token in tokens.items()}
-    text = " ".join(words[token] for token in place.case["source"][:-1])
-    tensor = {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [text]}
+    tensor = {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [_text(place.folder)]}
     body = json.dumps({"inputs": [tensor]}).encode()
     server = TritonServer.start(repository, default_model="t5", log_file=place.folder / f"{repository.name}.log")
 
@@ -250,19 +290,34 @@ def _triton(place: Place) -> LoadedEngine:
     return LoadedEngine(answer)
 
 
-def _lay_out(repository: Path, place: Place) -> None:
+def _text(folder: Path) -> str:
+    """Returns the source of the case as text."""
+    words = {token: word for word, token in peers.vocabulary(folder).items()}
+    source = json.loads((folder / "checkpoint" / CASE).read_text("utf-8"))["source"]
+    return " ".join(words[token] for token in source[:-1])
+
+
+def _model() -> Any:
+    from workloads import TextToText
+
+    return TextToText(task="text2text-generation", checkpoint="./checkpoint", **LIMITS)
+
+
+def _checkpoint(folder: Path) -> Any:
     from model_build.checkpoint import Checkpoint
+
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    return Checkpoint(folder=folder, encoder=folder, config=config, encoder_config={}, sha256="")
+
+
+def _lay_out(repository: Path, place: Place) -> None:
     from model_build.text2text.repository import triton_models
     from model_build.triton.repository import contents, lay_out
-    from workloads import OnnxRuntimeTarget, Serving, TextToText
+    from workloads import OnnxRuntimeTarget, Serving
 
-    model = TextToText(task="text2text-generation", checkpoint="./checkpoint", **LIMITS)
     target = OnnxRuntimeTarget(runtime="onnxruntime", threads=THREADS)
-    folder = place.folder / "checkpoint"
-    config = json.loads((folder / "config.json").read_text("utf-8"))
-    checkpoint = Checkpoint(folder=folder, encoder=folder, config=config, encoder_config={}, sha256="")
-    graphs = place.folder / "compiled" / place.precision
-    models = triton_models("t5", model, Serving(max_batch_size=1), target, checkpoint, {"text": "w3"}, graphs)
+    checkpoint, graphs = _checkpoint(place.folder / "checkpoint"), place.folder / "compiled" / place.precision
+    models = triton_models("t5", _model(), Serving(max_batch_size=1), target, checkpoint, {"text": "w3"}, graphs)
     lay_out(repository, contents(models))
 
 
@@ -279,7 +334,7 @@ def _reading(place: Place) -> LoadedEngine:
     torch.set_num_threads(THREADS)
     case, bytes_each = place.case, {"fp32": 4, "fp16": 2, "int8": 1}[place.precision]
     encoder, decoder = (
-        torch.ones(case[f"{part}_weights"] * bytes_each // 8, dtype=torch.int64, device=place.device)
+        torch.ones(case[f"{part}_weights"] * bytes_each // 8, dtype=torch.int64, device=place.torch_device)
         for part in ("encoder", "decoder")
     )
 
@@ -298,7 +353,11 @@ ENGINES: dict[str, Mapping[str, Callable[[Place], LoadedEngine]]] = {
         **dict.fromkeys(("ours fp32", "ours int8"), _ours),
         **dict.fromkeys(("ours fp32, triton", "ours int8, triton"), _triton),
     },
-    "cuda": {**dict.fromkeys(EAGER, _hugging_face), **dict.fromkeys(("ours fp32", "ours fp16"), _ours)},
+    "cuda": {
+        **dict.fromkeys(EAGER, _hugging_face),
+        **dict.fromkeys(("ours fp32", "ours fp16"), _ours_cuda),
+        **dict.fromkeys((f"{TENSORRT} {precision}" for precision in ("fp32", "fp16", "int8")), _ours_tensorrt),
+    },
 }
 READING = dict.fromkeys(("reading fp32", "reading fp16", "reading int8"), _reading)
 
@@ -307,6 +366,10 @@ def _load(engine: Callable[[Place], LoadedEngine], name: str, group: str, folder
     return engine(Place(name, folder, group.split()[1]))
 
 
-if __name__ == "__main__":
+def run() -> None:
     loads = {name: partial(_load, engine) for of in (*ENGINES.values(), READING) for name, engine in of.items()}
     peers.dispatch(lambda: 2, loads, checkpoint=make_checkpoint, ours=_make_ours, optimum=OPTIMUM)
+
+
+if __name__ == "__main__":
+    run()

@@ -79,13 +79,16 @@ class TensorRtProgram:
 
     def encode(self, token_ids: Tokens, mask: Tokens, start: int) -> None:
         # A batch that was encoded and never asked for its tokens may not have been uploaded yet.
-        self._cuda.wait()
+        self.wait()
         self._write(token_ids, mask, start)
         self._cuda.launch(self._encoding)
 
+    def wait(self) -> None:
+        self._cuda.wait()
+
     def decode(self) -> Tokens:
         self._cuda.launch(self._decoding)
-        self._cuda.wait()
+        self.wait()
         return self._said.T.copy()
 
     def logits(self, step: int, tokens: Tokens) -> NDArray[Any]:

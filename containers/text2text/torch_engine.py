@@ -67,17 +67,21 @@ class TorchProgram:
     @torch.inference_mode()
     def encode(self, token_ids: Tokens, mask: Tokens, start: int) -> None:
         # A batch that was encoded and never asked for its tokens may not have been uploaded yet.
-        self._wait()
+        self.wait()
         staged = self._staged.numpy()
         staged[0], staged[1 : 1 + self.rows] = 0, start
         sources = staged[1 + self.rows :].reshape(2, self.rows, self.source)
         sources[0], sources[1] = token_ids, mask
         self._encoding()
 
+    def wait(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()
+
     @torch.inference_mode()
     def decode(self) -> Tokens:
         self._decoding()
-        self._wait()
+        self.wait()
         return self._answer.numpy().copy()
 
     @torch.inference_mode()
@@ -125,10 +129,6 @@ class TorchProgram:
         with torch.cuda.graph(graph):
             work()
         return graph.replay
-
-    def _wait(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.current_stream(self._device).synchronize()
 
 
 def _host(size: int, device: torch.device) -> Tensor:

@@ -64,6 +64,7 @@ class EndpointVariant:
     weight: float
     container: ModelContainer
     count: int
+    host_ami: str | None = None
 
     @classmethod
     def of(cls, production_variant: Mapping[str, Any], model: Mapping[str, Any]) -> "EndpointVariant":
@@ -82,6 +83,7 @@ class EndpointVariant:
             weight=float(production_variant.get("InitialVariantWeight", 1.0)),
             container=ModelContainer.of(containers[0], model.get("ExecutionRoleArn")),
             count=int(production_variant.get("InitialInstanceCount", 1)),
+            host_ami=production_variant.get("InferenceAmiVersion"),
         )
 
 
@@ -202,7 +204,8 @@ class Fleet:
         return tuple(started)
 
     def _start(self, endpoint: str, variant: EndpointVariant) -> ModelServer:
-        server = self._host.start(variant.container, f"{endpoint}-{variant.name}", variant.instance_type)
+        name = f"{endpoint}-{variant.name}"
+        server = self._host.start(variant.container, name, variant.instance_type, variant.host_ami)
         self._log.keep(variant.name, server)
         log.info(f"endpoint {endpoint}: variant {variant.name} is answered by {server.KIND} (process {server.pid})")
         threading.Thread(target=self._watch, args=(variant.name, server), daemon=True).start()

@@ -27,7 +27,7 @@ from local_aws.process.model_server import ModelServer
 from local_aws.process.neuron import NeuronServer, NeuronStandIn
 from local_aws.process.triton import TritonServer
 from local_aws.state_folder import check_room
-from workloads import Unavailable
+from workloads import Unavailable, triton_images
 
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
 
@@ -144,9 +144,12 @@ class ModelHost:
             return f"{machine.description()}, {self.neuron.told}"
         return machine.description()
 
-    def start(self, container: ModelContainer, name: str, instance_type: str) -> ModelServer:
+    def start(
+        self, container: ModelContainer, name: str, instance_type: str, host_ami: str | None = None
+    ) -> ModelServer:
         """Starts the server of `container` on an instance type that is not refused. Raises `Unavailable`."""
         check_room(self.state)
+        check_driver(container.image, instance_type, host_ami)
         if self.roles is not None and container.role_arn is not None:
             log_group = f"/aws/sagemaker/Endpoints/{name}"
             self.roles.check_model(container.role_arn, container.model_data_url, container.image, log_group)
@@ -201,6 +204,17 @@ class ModelHost:
             server.request_stop()
         for server in servers:
             self.stop(server)
+
+
+def check_driver(image: str, instance_type: str, host_ami: str | None) -> None:
+    """Raises `Unavailable` if the image does not start with the GPU driver that the host would have on AWS."""
+    version = None if "-cpu" in image else triton_images.version_in(image)  # without CUDA it starts anywhere
+    if triton_images.starts(version, instance_type, host_ami) is False:
+        driver = triton_images.driver_of(instance_type, host_ami)
+        raise Unavailable(
+            "The primary container did not pass the ping health check: "
+            f"Triton {version} does not start with NVIDIA driver {driver} of {instance_type}."
+        )
 
 
 def _visible_gpus(instance_type: str) -> dict[str, str]:

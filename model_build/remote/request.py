@@ -18,7 +18,7 @@ from aws_api.processing_jobs import ProcessingJob
 from model_build.remote.build_account import BuildAccount
 from workloads import NeuronTarget, SageMakerEndpointHosting, Target, TensorRtTarget, UsageError, WorkloadFolder, images
 from workloads.folder import with_settings
-from workloads.instances import family, hardware
+from workloads.instances import COMPUTE_CAPABILITIES, family, hardware
 from workloads.triton_images import GPU_DEFAULT
 
 ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+")
@@ -149,9 +149,10 @@ def _instances(target: Target, requested: str | None) -> tuple[str, ...]:
     if requested is not None and (why := _unfit(target, requested)):
         raise UsageError(f"--instance-type: got '{requested}'. {why}")
     if isinstance(target, TensorRtTarget):
-        return tuple(
-            requested if requested and family(requested) == name else f"ml.{name}.xlarge" for name in target.families
-        )
+        by_engine = {COMPUTE_CAPABILITIES[name]: f"ml.{name}.xlarge" for name in reversed(target.families)}
+        if requested:
+            by_engine[COMPUTE_CAPABILITIES[family(requested)]] = requested
+        return tuple(by_engine[capability] for capability in target.compute_capabilities)
     return (requested or (NEURON_INSTANCE if isinstance(target, NeuronTarget) else CPU_INSTANCE),)
 
 

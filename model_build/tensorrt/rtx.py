@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from model_build.tensorrt.builder import BuilderRefused, build_plan
 from model_build.tensorrt.profiles import Profile
 from workloads import TensorRtTarget, Unavailable
 
@@ -63,22 +64,14 @@ def check(
 ) -> Checked:
     """Parses and builds a graph's file as a build of the target would. Raises what `import_rtx` raises."""
     rtx = import_rtx()
-    log = _log(rtx)
-    builder = rtx.Builder(log)
-    network = builder.create_network(1 << int(rtx.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
-    try:
-        _parse(rtx.OnnxParser(network, log), file)
-        config = builder.create_builder_config()
-        config.builder_optimization_level = target.builder_optimization_level
-        config.clear_flag(rtx.BuilderFlag.TF32)
+
+    def for_capability(config: Any) -> None:
         config.num_compute_capabilities = 1
         config.set_compute_capability(getattr(rtx.ComputeCapability, f"SM{compute_capability.replace('.', '')}"), 0)
-        for number, profile in enumerate(profiles):
-            _add_profile(builder, config, network, number, profile, log)
-        plan = builder.build_serialized_network(network, config)
-        if plan is None:
-            raise _Refused(log.text())
-    except _Refused as refused:
+
+    try:
+        plan = build_plan(rtx, file, profiles, target, for_capability)
+    except BuilderRefused as refused:
         known = (
             evidence
             for (capability, pattern), evidence in RTX_ONLY.items()
@@ -88,46 +81,3 @@ def check(
             graph=graph, compute_capability=compute_capability, refusal=str(refused), evidence=next(known, None)
         )
     return Checked(graph=graph, compute_capability=compute_capability, plan_bytes=int(plan.nbytes))
-
-
-class _Refused(Exception):
-    """The parser or the builder does not take it."""
-
-
-def _parse(parser: Any, file: Path) -> None:
-    if not parser.parse_from_file(str(file)):
-        errors = [parser.get_error(index) for index in range(parser.num_errors)]
-        raise _Refused("; ".join(f"{error.node_operator()} {error.node_name()}: {error.desc()}" for error in errors))
-
-
-def _add_profile(builder: Any, config: Any, network: Any, number: int, profile: Profile, log: Any) -> None:
-    """Refuses a name that is no input, as trtexec does, and a varying shape without a range, for which it takes 1."""
-    inputs = {each.name: tuple(each.shape) for each in map(network.get_input, range(network.num_inputs))}
-    varying = {name for name, shape in inputs.items() if -1 in shape}
-    if not varying <= set(profile) <= set(inputs):
-        raise _Refused(
-            f"profile {number} has shapes for {', '.join(sorted(profile))}; those of {', '.join(sorted(varying))} vary"
-        )
-    made = builder.create_optimization_profile()
-    for name, shapes in profile.items():
-        made.set_shape(name, shapes.min, shapes.opt, shapes.max)
-    if config.add_optimization_profile(made) < 0:
-        raise _Refused(f"profile {number}: {log.text()}")
-
-
-def _log(rtx: Any) -> Any:
-    """Returns a logger that keeps errors. NVIDIA's own prints; one that Python calls has to be derived."""
-
-    class Log(rtx.ILogger):  # type: ignore[misc]
-        def __init__(self) -> None:
-            rtx.ILogger.__init__(self)
-            self.errors: list[str] = []
-
-        def log(self, severity: Any, message: str) -> None:
-            if severity in (rtx.ILogger.ERROR, rtx.ILogger.INTERNAL_ERROR):
-                self.errors.append(message)
-
-        def text(self) -> str:
-            return "; ".join(self.errors) or "no message"
-
-    return Log()

@@ -6,6 +6,7 @@ from model_build.compile_inputs import CompileInputs
 from model_build.progress import Progress
 from model_build.tensorrt import engines
 from model_build.tensorrt.rtx import Checked
+from model_build.tensorrt.trtexec import Toolchain
 from model_build.text2text import export, optimise
 from model_build.text2text.graphs import GRAPHS
 from workloads import CudaTarget, OnnxRuntimeTarget, TensorRtTarget
@@ -31,11 +32,16 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
             export.trace(model, graphs, max_input_tokens=longest, max_output_tokens=limit)
             return {}
         case TensorRtTarget():
-            toolchain = engines.toolchain(inputs)
-            portable = _export(inputs, scratch, progress)
-            return engines.compile_graphs(inputs, toolchain, portable, graphs, progress)
+            return build_engines(inputs, engines.toolchain(inputs), graphs, scratch, progress)
         case target:
             raise AssertionError(target.runtime)  # the plan refuses it
+
+
+def build_engines(
+    inputs: CompileInputs, toolchain: Toolchain, graphs: Path, scratch: Path, progress: Progress
+) -> dict[str, str]:
+    """Writes the plans of a TensorRT target for the GPU of this machine. Raises what `compile_graphs` raises."""
+    return engines.compile_graphs(inputs, toolchain, _export(inputs, scratch, progress), graphs, progress)
 
 
 def check_engines(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[Checked, ...]:

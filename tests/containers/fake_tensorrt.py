@@ -12,9 +12,10 @@ addresses are checked against it.
 import ctypes
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,8 +44,18 @@ def write_plan(
     file: Path, model: onnx.ModelProto, profiles: Sequence[Profile], *, capability: str, tensorrt: str = VERSION
 ) -> None:
     shapes = [{name: [shapes.min, shapes.opt, shapes.max] for name, shapes in one.items()} for one in profiles]
-    head = json.dumps({"tensorrt": tensorrt, "capability": capability, "profiles": shapes})
-    file.write_bytes(head.encode() + b"\n" + model.SerializeToString())
+    file.write_bytes(plan_bytes(model, shapes, capability=capability, tensorrt=tensorrt))
+
+
+def plan_bytes(
+    model: onnx.ModelProto,
+    profiles: Sequence[Mapping[str, Sequence[Shape]]],
+    *,
+    capability: str,
+    tensorrt: str = VERSION,
+) -> bytes:
+    head = json.dumps({"tensorrt": tensorrt, "capability": capability, "profiles": profiles})
+    return b"\n".join((head.encode(), model.SerializeToString()))
 
 
 class cudaError_t(IntEnum):
@@ -348,6 +359,90 @@ class Engine:
         return Context(self, strategy)
 
 
+class ILogger:
+    WARNING, ERROR, INTERNAL_ERROR = 2, 1, 0
+
+
+class NetworkDefinitionCreationFlag(IntEnum):
+    STRONGLY_TYPED = 1
+
+
+class BuilderFlag(IntEnum):
+    TF32 = 7
+
+
+class OptimizationProfile(dict[str, list[Shape]]):
+    def set_shape(self, name: str, *shapes: Shape) -> None:
+        self[name] = list(shapes)
+
+
+class BuilderConfig:
+    builder_optimization_level = 3
+
+    def __init__(self) -> None:
+        self.profiles: list[OptimizationProfile] = []
+        self.flags = {BuilderFlag.TF32}
+
+    def clear_flag(self, flag: BuilderFlag) -> None:
+        self.flags.remove(flag)
+
+    def add_optimization_profile(self, profile: OptimizationProfile) -> int:
+        self.profiles.append(profile)
+        return len(self.profiles) - 1
+
+
+@dataclass
+class Input:
+    name: str
+    shape: Shape
+
+
+class Network:
+    model: onnx.ModelProto
+
+    @property
+    def num_inputs(self) -> int:
+        return len(self.model.graph.input)
+
+    def get_input(self, index: int) -> Input:
+        value = self.model.graph.input[index]
+        return Input(value.name, tuple(d.dim_value or -1 for d in value.type.tensor_type.shape.dim))
+
+
+@dataclass
+class OnnxParser:
+    network: Network
+    logger: ILogger
+
+    def parse_from_file(self, file: str) -> bool:
+        self.network.model = onnx.load(file)
+        return True
+
+
+def builder_of(gpu: Gpu) -> type:
+    """A builder that writes what `write_plan` writes, for this GPU."""
+
+    @dataclass
+    class Builder:
+        logger: ILogger
+
+        def create_network(self, flags: int) -> Network:
+            assert flags == 1 << NetworkDefinitionCreationFlag.STRONGLY_TYPED
+            return Network()
+
+        def create_builder_config(self) -> BuilderConfig:
+            return BuilderConfig()
+
+        def create_optimization_profile(self) -> OptimizationProfile:
+            return OptimizationProfile()
+
+        def build_serialized_network(self, network: Network, config: BuilderConfig) -> bytes:
+            assert not config.flags
+            return plan_bytes(network.model, config.profiles, capability=gpu.capability)
+
+    return Builder
+
+
 def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
     """Let `import tensorrt` and `from cuda.bindings import runtime` find the fakes."""
     tensorrt: Any = ModuleType("tensorrt")
@@ -368,6 +463,9 @@ def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
             return Engine(gpu, onnx.load_from_string(graph), built["profiles"]) if fits else None
 
     tensorrt.__version__, tensorrt.Logger, tensorrt.Runtime = VERSION, Logger, Runtime
+    tensorrt.Builder = builder_of(gpu)
+    for part in (ILogger, NetworkDefinitionCreationFlag, BuilderFlag, OnnxParser):
+        setattr(tensorrt, part.__name__, part)
     tensorrt.TensorIOMode, tensorrt.nptype = TensorIOMode, lambda kind: kind
     tensorrt.ExecutionContextAllocationStrategy = ExecutionContextAllocationStrategy
     runtime: Any = ModuleType("cuda.bindings.runtime")
@@ -381,4 +479,5 @@ def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
     bindings.runtime = runtime
     modules = {"tensorrt": tensorrt, "cuda": ModuleType("cuda"), "cuda.bindings": bindings}
     for name, module in {**modules, "cuda.bindings.runtime": runtime}.items():
+        module.__spec__ = ModuleSpec(name, None)  # torch looks for TensorRT's
         monkeypatch.setitem(sys.modules, name, module)

@@ -9,14 +9,20 @@ from typing import Any
 import pytest
 
 from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.measure.job_requests import TestedModel, plan_default_job
 from local_aws import nvml
 from local_aws.cloudwatch import LocalCloudWatchBackend, metric_key, statistic
 from local_aws.process.local_account import LocalAccount
 from local_aws.sagemaker.endpoint_metrics import publish_window
-from local_aws.sagemaker.model_host import _visible_gpus
-from tests.local_aws.conftest import Endpoints, clients, echo_request, upload, wait_until
+from local_aws.sagemaker.model_host import _visible_gpus, check_driver
+from tests.local_aws.conftest import IMAGE, ROLE, Endpoints, clients, echo_request, upload, wait_until
 from tests.local_aws.sagemaker.test_recommendation_jobs import ended, request, steps
 from tests.local_aws.stand_in_nvml import StandInNvml
+from workloads import Unavailable, UsageError, load_workload
+from workloads.folder import with_settings
+from workloads.triton_images import TRITON_IMAGES, starts
+
+TESTED = TestedModel(model="m", role_arn=ROLE, payload_url="s3://bucket/payloads.tar.gz")
 
 START = 1_767_571_200
 Use = Callable[[StandInNvml | None], None]
@@ -108,3 +114,58 @@ def test_on_a_machine_with_a_gpu_jobs_and_endpoints_of_gpu_types_run_and_have_it
     runtime: Any = client("sagemaker-runtime")
     runtime.invoke_endpoint(EndpointName="shop", Body=echo_request("a"), ContentType="application/json")
     assert wait_until(lambda: utilisation("shop")) == 37.0
+
+
+def image(version: str) -> str:
+    return f"{IMAGE.partition(':')[0]}:{version}-py3"
+
+
+@pytest.mark.parametrize("instance_type", ["ml.g4dn.xlarge", "ml.g5.xlarge", "ml.g6.xlarge"])
+@pytest.mark.parametrize("version", TRITON_IMAGES)
+def test_a_job_is_refused_where_the_account_would_not_start_the_image(version: str, instance_type: str) -> None:
+    settings = [f"hosting.triton_version={version}", f"targets.tensorrt.instance_types={instance_type}"]
+    workload = with_settings(load_workload("spellcheck"), settings).workload
+    plan = plan_default_job(workload, TESTED, "job-1")
+    if starts(version, instance_type) is False:
+        with pytest.raises(
+            UsageError, match=f"{instance_type} start with NVIDIA driver 470, on which Triton {version}"
+        ):
+            plan.check_drivers(workload)
+        with pytest.raises(Unavailable, match="did not pass the ping health check"):
+            check_driver(image(version), instance_type, None)
+    else:
+        known = starts(version, instance_type) is True
+        assert len(plan.check_drivers(workload)) == (0 if known else 1)
+        check_driver(image(version), instance_type, None)
+
+
+@pytest.mark.integration
+def test_a_job_fails_on_the_types_whose_hosts_do_not_start_the_image(gpu_account: LocalAccount) -> None:
+    sagemaker, types = clients(gpu_account)("sagemaker"), ("ml.g4dn.xlarge", "ml.g6.xlarge")
+    Endpoints(sagemaker).model("image", image=image("25.04"))
+    sagemaker.create_inference_recommendations_job(**request("images", "image", instance_types=types))
+    ended(sagemaker, "images")
+    old, newer = (each["InferenceBenchmark"].get("FailureReason") for each in steps(sagemaker, "images"))
+    assert old == (
+        "The primary container did not pass the ping health check: "
+        "Triton 25.04 does not start with NVIDIA driver 470 of ml.g4dn.xlarge."
+    )
+    assert newer is None
+
+
+@pytest.mark.integration
+def test_an_endpoint_of_a_newer_image_needs_the_hosts_ami(gpu_account: LocalAccount) -> None:
+    sagemaker = clients(gpu_account)("sagemaker")
+    made = Endpoints(sagemaker)
+    made.model("newer", image=image("25.09"))
+    variant = {"VariantName": "V", "ModelName": "newer", "InstanceType": "ml.g4dn.xlarge", "InitialInstanceCount": 1}
+    ami = {"InferenceAmiVersion": "al2023-ami-sagemaker-inference-gpu-4-1"}
+    for name, each in (("without", variant), ("with", {**variant, **ami})):
+        sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[each])
+    described = {name: made.settled(made.create(name, config=name)) for name in ("without", "with")}
+    made.delete_all()
+    assert described["with"]["EndpointStatus"] == "InService"
+    assert described["without"]["EndpointStatus"] == "Failed"
+    assert (
+        "Triton 25.09 does not start with NVIDIA driver 470 of ml.g4dn.xlarge" in described["without"]["FailureReason"]
+    )

@@ -100,9 +100,10 @@ def test_without_an_account_the_template_names_the_images_tag(
     assert image(unmeasured) == f"<AWS::AccountId>.dkr.ecr.<AWS::Region>.<AWS::URLSuffix>/{own_images.REPOSITORY}:{tag}"
 
 
-def test_a_cuda_build_is_deployed_with_the_image_that_has_pytorch(repository: Repository) -> None:
-    repository.host("cuda")
-    push(repository, "triton-24.09-gpu-torch")
+@pytest.mark.parametrize("version", ["24.09", "25.04", "25.09", "26.05"])
+def test_a_cuda_build_is_deployed_with_the_image_that_has_pytorch(repository: Repository, version: str) -> None:
+    repository.host("cuda", triton_version=version)
+    push(repository, f"triton-{version}-gpu-torch")
     synthesis = repository.synthesise(IRELAND)
     assert errors(synthesis) == []
     assert image(synthesis).endswith(f"/team@{DIGEST}")

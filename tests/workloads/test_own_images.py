@@ -62,7 +62,7 @@ def test_a_kind_that_there_is_not_is_refused() -> None:
     assert str(refusal.value) == (
         "There is no image 'triton-24.05-gpu'. Known: inf1, inf2, cpu, triton-24.09-gpu, triton-25.04-cpu, "
         "triton-25.04-gpu, triton-25.09-cpu, triton-25.09-gpu, triton-26.05-cpu, triton-24.09-gpu-torch, "
-        "triton-25.04-gpu-torch, triton-25.09-gpu-torch."
+        "triton-25.04-gpu-torch, triton-25.09-gpu-torch, triton-26.05-gpu-torch."
     )
 
 

@@ -71,6 +71,7 @@ def test_the_newest_image_that_starts_depends_on_the_family() -> None:
         ("24.09", "24.09"),
         ("24.09-py3", "24.09"),
         ("301217895009.dkr.ecr.eu-west-1.amazonaws.com/sagemaker-tritonserver:25.04-py3", "25.04"),
+        ("000000000000.dkr.ecr.eu-west-1.amazonaws.com/transformers-in-production:triton-24.09-gpu-0a1b2c", "24.09"),
         ("nvcr.io/nvidia/tritonserver:24.09-py3", "24.09"),
         ("000000000000.dkr.ecr.eu-west-1.amazonaws.com/team/triton@sha256:00", None),
         ("000000000000.dkr.ecr.eu-west-1.amazonaws.com/team/model:25.04", None),

@@ -13,6 +13,7 @@ from aws_api.service_model import input_shape, shape_problems
 from model_build.remote.request import driver_warnings, job_name, plan_remote, triton_image
 from tests.model_build.remote.remote_account import ROLE, miniature, site
 from workloads import Unavailable, UsageError, WorkloadFolder, images, load_workload
+from workloads.folder import with_settings
 
 TRITON = "763104351884.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:24.09-py3"
 
@@ -63,6 +64,15 @@ def test_a_tensorrt_target_is_built_on_each_of_its_gpus_in_the_image_that_serves
         "ml.g5.xlarge: a processing job cannot choose its host's GPU driver, and AWS does not document it. If "
         f"{TRITON} does not start there, choose an older hosting.triton_version, or build on an EC2 instance of that "
         "family in the image.",
+    ]
+
+
+def test_types_of_one_compute_capability_share_an_engine(folder: WorkloadFolder) -> None:
+    both = with_settings(folder, ["targets.gpu.instance_types=ml.g4dn.xlarge,ml.g6e.xlarge,ml.g6.xlarge"])
+    assert [job.instance_type for job in plan(both, "gpu")] == ["ml.g4dn.xlarge", "ml.g6e.xlarge"]
+    assert [job.instance_type for job in plan(both, "gpu", instance_type="ml.g6.2xlarge")] == [
+        "ml.g4dn.xlarge",
+        "ml.g6.2xlarge",
     ]
 
 

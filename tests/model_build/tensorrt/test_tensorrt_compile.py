@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pytest
 
 from containers.text2text.tensorrt_plan import plan_name
@@ -13,6 +14,7 @@ from model_build.tensorrt.profiles import Profile, Range
 from model_build.tensorrt.trtexec import Toolchain, compile_engine
 from tests.containers import fake_tensorrt
 from tests.model_build.tensorrt.gpu_machine import A10G, NVIDIA_SMI, T4, install, install_all
+from tests.model_build.tensorrt.tensorrt_graphs import t5
 from workloads import TensorRtTarget, Unavailable
 
 PROFILE: Profile = {"input_ids": Range(min=(1, 1), opt=(4, 8), max=(8, 16))}
@@ -76,9 +78,42 @@ def test_engines_share_a_timing_cache_and_have_a_log_each(tools: Path, tmp_path:
     assert (tmp_path / "decoder.7.5.plan.log").read_text().startswith("&&&& RUNNING TensorRT.trtexec")
 
 
+@pytest.mark.parametrize("installed", ["10.14.1.48", "10.14.1.48.post1"])
+def test_without_trtexec_the_python_package_builds(
+    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: str
+) -> None:
+    """`pip install tensorrt-cu12` has no trtexec."""
+    install(tools, "nvidia-smi", NVIDIA_SMI.format(said=T4, status=0))
+    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", installed)
+    toolchain = find()
+    assert (toolchain.trtexec, toolchain.tensorrt, toolchain.major) == (None, "10.14.1.48", "10")
+    engine = tmp_path / "encoder.7.5.plan"
+    onnx.save(t5(False)["encoder"], tmp_path / "encoder.onnx")
+    profile: Profile = dict.fromkeys(("input_ids", "attention_mask"), PROFILE["input_ids"])
+    compile_engine(tmp_path / "encoder.onnx", engine, [profile], TARGET, toolchain, tmp_path / "timing")
+    fake_tensorrt.write_plan(tmp_path / "expected", t5(False)["encoder"], [profile], capability="7.5")
+    assert engine.read_bytes() == (tmp_path / "expected").read_bytes()
+    with pytest.raises(Unavailable) as refused:
+        compile_engine(tmp_path / "encoder.onnx", engine, [PROFILE], TARGET, toolchain, tmp_path / "timing")
+    assert str(refused.value) == (
+        "TensorRT could not build an engine from encoder.onnx: profile 0 has shapes for input_ids; those of "
+        "attention_mask, input_ids vary"
+    )
+
+
 def test_the_first_of_several_gpus_is_the_one_that_trtexec_takes(tools: Path) -> None:
     install_all(tools, gpu=f"{A10G}\n{T4}")
     assert (find().gpu, find().compute_capability) == ("NVIDIA A10G", "8.6")
+
+
+def no_tensorrt(tools: Path) -> None:
+    install(tools, "nvidia-smi", NVIDIA_SMI.format(said=T4, status=0))
+    sys.modules["tensorrt"] = None  # type: ignore[assignment]  # the fixture restores it
+
+
+def old_package(tools: Path) -> None:
+    install(tools, "nvidia-smi", NVIDIA_SMI.format(said=T4, status=0))
+    vars(sys.modules["tensorrt"])["__version__"] = "8.6.1"
 
 
 REFUSALS: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -94,11 +129,16 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], str]] = {
         "devices were found'. An engine is built on the GPU it will run on. Build it on one with `python -m "
         "model_build build spellcheck --target gpu --on sagemaker`.",
     ),
-    "no trtexec": (
-        lambda tools: install(tools, "nvidia-smi", NVIDIA_SMI.format(said=T4, status=0)),
+    "an old package": (
+        old_package,
+        "The Python package tensorrt is 8.6.1. Allowed: 10.x and 11.x. Install one of them.",
+    ),
+    "no trtexec and no package": (
+        no_tensorrt,
         "spellcheck for gpu needs a machine with an NVIDIA GPU and TensorRT: trtexec is neither on PATH nor "
-        "/usr/src/tensorrt/bin/trtexec. An engine is built on the GPU it will run on. Build it on one with `python -m "
-        "model_build build spellcheck --target gpu --on sagemaker`.",
+        "/usr/src/tensorrt/bin/trtexec, and Python cannot build instead (import of tensorrt halted; None in "
+        "sys.modules). An engine is built on the GPU it will run on. Build it on one with `python -m model_build build "
+        "spellcheck --target gpu --on sagemaker`.",
     ),
     "a GPU of another target": (
         lambda tools: install_all(tools, gpu="NVIDIA H200, 9.0, 570.86.15"),
