@@ -94,7 +94,7 @@ def test_requests_of_another_form_are_measured_for_their_own_run(run: Command, t
     assert "rows/s." in text
     code, _, err = run("--url", "http://h", "--rows", "99")
     assert code == 2
-    assert "objective.rows_per_invocation: got 99, and a request to 'cpu' has at most 16 rows" in err
+    assert "objective.rows_per_invocation: got 99, and a request to 'tensorrt' has at most 16 rows" in err
 
 
 def test_without_traffic_the_plan_is_a_search(run: Command) -> None:
