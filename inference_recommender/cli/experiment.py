@@ -79,6 +79,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; default: production")
     parser.add_argument("--baseline", metavar="TYPE[/VARIANT]", help="the cell for ratios; default: none")
+    arguments.add_prices(parser)
     arguments.add_settings(parser, "recommender.KEY", "recommender.load")
     parser.add_argument("--runs", type=Path, metavar="DIR", help="parent of the experiment's folder; default: runs")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue an experiment; finished cells are kept")
@@ -201,6 +202,7 @@ def _planned(
         cells=chosen,
         baseline=baseline,
         published=source.published_name,
+        prices=options.prices,
     )
 
 

@@ -142,6 +142,8 @@ def _notes(result: ExperimentResult) -> Iterator[str]:
         f"Pareto front of latency and {'cost per million' if result.is_priced else 'invocations per minute'}."
     )
     yield "Rates are per instance. Instances and costs are of the fleet for the peak."
+    if result.experiment.prices == "ec2":
+        yield "Prices are those of EC2 instances, without SageMaker's surcharge."
     if (rows := result.workload.latency_objective.rows_per_invocation) > 1:
         yield f"An invocation has {rows} rows; $/1M is of invocations."
     if base := result.experiment.baseline:

@@ -17,6 +17,7 @@ from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.measure.job import PAYLOAD_PREFIX, payload_key
 from inference_recommender.measure.job_requests import JobPlan, TestedModel, plan_job
 from inference_recommender.measurement import Measurement
+from inference_recommender.sizing.prices import PriceList
 from workloads import (
     ROOT,
     ModelArtifact,
@@ -92,6 +93,7 @@ class Experiment(Document):
     baseline: Cell | None = None
     published: str | None = None
     """The workload's [published.NAME] that is measured."""
+    prices: PriceList = "sagemaker"
 
 
 def cells(folder: WorkloadFolder, patterns: Sequence[str] = (), instance_types: Sequence[str] = ()) -> tuple[Cell, ...]:

@@ -171,13 +171,15 @@ def result(
     experiment: Experiment, workload: Workload, measured: Sequence[Measurement], origin: Provenance
 ) -> ExperimentResult:
     """Sizes and compares the cells measured so far; the others have a row without figures."""
-    decided = decide(workload, "of each variant", measured, origin)
+    decided = decide(workload, "of each variant", measured, origin, price_list=experiment.prices)
     tested = {
         Cell.of(one): CellResult(
             cell=Cell.of(one),
             candidate=candidate,
             gpu_utilization_percent=one.gpu_utilization_percent,
-            price_per_hour_usd=job_price(one.instance_type, one.price_per_hour_usd, origin.region, None).usd_per_hour,
+            price_per_hour_usd=job_price(
+                one.instance_type, one.price_per_hour_usd, origin.region, None, experiment.prices
+            ).usd_per_hour,
         )
         for candidate, one in zip(decided.candidates, measured, strict=True)
     }
