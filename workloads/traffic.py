@@ -179,6 +179,9 @@ class Published(Document):
     rows_per_invocation: PositiveInt = Field(
         default=1, description="Rows of every request, in the place of [objective]'s."
     )
+    rows: dict[str, PositiveInt] = Field(
+        default={}, description="Rows of each request by variant, in the place of rows_per_invocation."
+    )
     sizing: Sizing = Field(
         default=Sizing(headroom=0.0), description="In the place of [sizing]: a published fleet has no headroom."
     )

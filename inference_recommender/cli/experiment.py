@@ -72,7 +72,7 @@ def add(commands: Commands) -> None:
         nargs="+",
         default=[],
         metavar="NAME",
-        help="variants, targets or patterns (ort-*); default: every variant, or every target without variants",
+        help="variants, targets or patterns (ort-*); default: every variant, or every target if a target is hosted",
     )
     parser.add_argument(
         "--instance-types", nargs="+", default=[], metavar="TYPE", help="default: each target's instance_types"
@@ -203,6 +203,7 @@ def _planned(
         baseline=baseline,
         published=source.published_name,
         prices=options.prices,
+        rows=published.rows if published else {},
     )
 
 
@@ -268,7 +269,11 @@ def _plan_document(
         warn(stderr, f"{error} ACCOUNT, REGION and the names of role and image are placeholders.")
         access = _access(None, source, experiment)
     planned, workload, now = batches(experiment, experiment.cells, ()), source.workload, datetime.now(UTC)
-    plans = [job_plan(experiment, batch, workload, access.tested_model(workload.name, batch.name)) for batch in planned]
+    plans = [
+        job_plan(experiment, batch, own, access.tested_model(own, batch.name))
+        for batch in planned
+        for own in [experiment.workload_of(batch.variant, workload)]
+    ]
     for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
         warn(stderr, warning)
     return {
