@@ -38,6 +38,11 @@ MAX_DIMENSIONS = 64
 MAX_SIDE = 2**48
 """The largest side of a shape, so that the product of a hostile shape stays small."""
 HEADER_SIZE = re.compile(r"[0-9]{1,15}")
+JSON_TYPE = "application/json"
+BINARY = "application/vnd.sagemaker-triton.binary+json;json-header-size="
+"""The Content-Type of a binary body on SageMaker, with the size of its JSON header."""
+SIZE_HEADER = "Inference-Header-Content-Length"
+"""The HTTP header with this size on every other server."""
 
 
 class NotAResponse(ValueError):
@@ -64,6 +69,11 @@ class Body:
         if header_size is not None and not HEADER_SIZE.fullmatch(header_size):
             raise NotAResponse(f"the size of its JSON header is {header_size[:40]!r}")
         return cls(content=content, header_size=None if header_size is None else int(header_size))
+
+
+def content_type(header_size: int | None) -> str:
+    """Returns the Content-Type of requests to SageMaker."""
+    return JSON_TYPE if header_size is None else f"{BINARY}{header_size}"
 
 
 def encode(inputs: Mapping[str, object], outputs: Sequence[str] = (), *, binary: bool = True) -> Body:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from workloads import Row, UsageError
+from inference_recommender.kserve import content_type, encode
+from workloads import LatencyObjective, Row, UsageError, Workload
 
 SHOWN = 4
 """The most numbers of a vector that an answer on the command line shows."""
@@ -71,30 +72,55 @@ def _plain(values: npt.NDArray[Any]) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def request_bodies(rows: Sequence[Row], rows_per_invocation: int = 1) -> list[bytes]:
-    """Returns the bodies of requests with `rows_per_invocation` rows each, in order. Every row is in one of them; the
-    last body is filled up with the first rows.
+def header_size(fields: Sequence[str], objective: LatencyObjective) -> int | None:
+    """Returns the size of the JSON header of every request; None for requests in JSON.
+
+    All binary requests have one size, because a load test and a job send one Content-Type, which contains it. Spaces
+    fill up the headers.
     """
-    count = -(-len(rows) // rows_per_invocation)
+    if objective.payload_format == "json":
+        return None
+    rows = objective.rows_per_invocation
+    empty = encode({field.upper(): [[""]] * rows for field in fields})
+    digits = len(str(MOST_BYTES)) - len(str(4 * rows))
+    return (empty.header_size or 0) + len(fields) * digits
+
+
+def content_type_of(workload: Workload) -> str:
+    """Returns the Content-Type of every request of a test."""
+    return content_type(header_size(workload.model.fields, workload.latency_objective))
+
+
+def request_bodies(rows: Sequence[Row], objective: LatencyObjective | None = None) -> list[bytes]:
+    """Returns the bodies of requests in the objective's form, in order; by default JSON of one row. Every row is in
+    one of them; the last body is filled up with the first rows.
+    """
+    number = objective.rows_per_invocation if objective else 1
     endless = itertools.cycle(rows)
-    return [request_body(*itertools.islice(endless, rows_per_invocation)) for _ in range(count)]
+    groups = [tuple(itertools.islice(endless, number)) for _ in range(-(-len(rows) // number))]
+    size = header_size(tuple(rows[0]), objective) if objective else None
+    if size is None:
+        return [request_body(*group) for group in groups]
+    encoded = [encode(tensors(*group)) for group in groups]
+    return [each.content[: each.header_size].ljust(size) + each.content[each.header_size :] for each in encoded]
 
 
-def check_payloads(workload: str, rows: Sequence[Row], rows_per_invocation: int = 1) -> None:
+def check_payloads(workload: str, rows: Sequence[Row], objective: LatencyObjective | None = None) -> None:
     """Raises `UsageError` for the first request that no endpoint would take."""
-    for number, body in enumerate(request_bodies(rows, rows_per_invocation), start=1):
+    for number, body in enumerate(request_bodies(rows, objective), start=1):
         if len(body) > MOST_BYTES:
-            of = f" of {rows_per_invocation} rows" if rows_per_invocation > 1 else ""
+            of = f" of {objective.rows_per_invocation} rows" if objective and objective.rows_per_invocation > 1 else ""
             raise UsageError(
                 f"workloads/{workload}/payloads.jsonl: request {number}{of} is {len(body):,} bytes. "
                 f"Allowed: {MOST_BYTES:,} at most, as InvokeEndpoint takes."
             )
 
 
-def payload_archive(rows: Sequence[Row], rows_per_invocation: int = 1) -> bytes:
+def payload_archive(rows: Sequence[Row], objective: LatencyObjective | None = None) -> bytes:
     """Returns a tar.gz with one request body per file."""
-    bodies = enumerate(request_bodies(rows, rows_per_invocation))
-    return tar_gz({f"payload-{number:05d}.json": body for number, body in bodies})
+    suffix = "bin" if objective and objective.payload_format == "binary" else "json"
+    bodies = enumerate(request_bodies(rows, objective))
+    return tar_gz({f"payload-{number:05d}.{suffix}": body for number, body in bodies})
 
 
 def tar_gz(files: Mapping[str, bytes]) -> bytes:

@@ -5,7 +5,7 @@ them, a stack's alarms read them.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 from typing_extensions import Self
@@ -36,12 +36,16 @@ class LatencyObjective(Document):
         default=1,
         description="Rows of every request, in tests as in production. Rates, counts and costs are of invocations.",
     )
+    payload_format: Literal["json", "binary"] = Field(
+        default="json", description="KServe's form of every request, in tests as in production."
+    )
 
     @property
     def peak(self) -> str:
         """Returns the peak in words."""
         of = f" of {self.rows_per_invocation} rows" if self.rows_per_invocation > 1 else ""
-        return f"{self.peak_invocations_per_minute:,} invocations/min{of}"
+        form = " in KServe's binary form" if self.payload_format == "binary" else ""
+        return f"{self.peak_invocations_per_minute:,} invocations/min{of}{form}"
 
     @property
     def percentile_rank(self) -> float:
@@ -61,7 +65,7 @@ class LatencyObjective(Document):
 class TargetObjective(Document):
     """`[targets.NAME.objective]`: keys that replace those of `[objective]` if the workload is hosted on that target.
 
-    `rows_per_invocation` is not among them, because requests are the same on every target.
+    `rows_per_invocation` and `payload_format` are not among them: requests are the same on every target.
     """
 
     percentile: Percentile | None = None

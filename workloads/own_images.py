@@ -20,7 +20,8 @@ from workloads.folder import ROOT
 from workloads.hosting import SageMakerEndpointHosting
 from workloads.images import NEURON_IMAGES, TRITON, image_uri
 from workloads.instances import NEURON_FAMILIES, has_accelerator
-from workloads.triton_images import default_version
+from workloads.target import CudaTarget, NeuronTarget
+from workloads.triton_images import TRITON_IMAGES, default_version
 from workloads.workload import Workload
 
 REPOSITORY = "transformers-in-production"
@@ -130,6 +131,19 @@ class ImageBuild:
             name = file.relative_to(self.containers).as_posix()
             digest.update(f"\n{name} {hashlib.sha256(file.read_bytes()).hexdigest()}".encode())
         return digest.hexdigest()
+
+
+def pytorch_version(workload: Workload) -> str | None:
+    """Returns the PyTorch release in the image that serves the hosted target; None if no source gives it."""
+    target, hosting = workload.hosted, workload.hosting
+    if not isinstance(hosting, SageMakerEndpointHosting) or not hosting.image_uri:
+        if isinstance(target, NeuronTarget):
+            return NEURON_IMAGES[target.runtime][0].partition(":")[2].partition("-")[0]
+        if isinstance(target, CudaTarget):
+            lock = (ROOT / "containers/triton/gpu-torch-requirements.txt").read_text("utf-8")
+            return next(line.split()[0].removeprefix("torch==") for line in lock.splitlines() if "torch==" in line)
+    image = TRITON_IMAGES.get(workload.triton_on(workload.instance_types[0]) or "")
+    return image.pytorch if image and not isinstance(target, NeuronTarget) else None
 
 
 def image_build(kind: str, containers: Path = ROOT / "containers") -> ImageBuild:

@@ -104,6 +104,11 @@ class Recommender(Document):
     model: str | None = Field(
         default=None, description="Name of the SageMaker model, or ARN of a model package. Default: the stack's model."
     )
+    nearest_model_name: str | None = Field(
+        default=None,
+        description="Most similar model of SageMaker's ListModelMetadata. Default: BERT's architecture, if the "
+        "checkpoint's name has it.",
+    )
     role_arn: str | None = Field(
         default=None, description="Role of jobs and of several generators. Default: the stack's."
     )

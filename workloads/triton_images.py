@@ -4,6 +4,8 @@ A GPU host has an NVIDIA driver. An image starts if its CUDA release runs on tha
 compatibility package. Sources, read in November 2026:
 
 - CUDA, TensorRT and Python by tag: NVIDIA's Triton release notes and support matrix. None: no source gives it.
+- PyTorch by tag: Triton's PyTorch backend is that of NVIDIA's PyTorch container of the same tag (server, build.py),
+  whose releases are in NVIDIA's "PyTorch for Jetson Platform" release notes of April 2026. None: not in them.
 - Drivers by instance family and AMI: SageMaker's page "inference-gpu-drivers" and its InferenceAmiVersion enum.
 - Driver 470: NVIDIA's labels of CUDA images list it up to 12.6, and 12.9 and 13.0 begin at 535. A log of 23.12 on a
   SageMaker endpoint shows 470.256.02 with compatibility mode enabled, and a report has 24.09 on ml.g4dn. A log of 25.04
@@ -42,6 +44,7 @@ class TritonImage:
     cuda: str
     tensorrt: str | None
     python: str
+    pytorch: str | None
     starts_on: tuple[int, ...]
     fails_on: tuple[int, ...] = ()
     host_ami: str
@@ -52,34 +55,46 @@ _CUDA_12_AMI = "al2-ami-sagemaker-inference-gpu-3-1"
 _CUDA_13_AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
 
 
-def _until_12_6(cuda: str, tensorrt: str) -> TritonImage:
+def _until_12_6(cuda: str, tensorrt: str, pytorch: str) -> TritonImage:
     return TritonImage(
-        cuda=cuda, tensorrt=tensorrt, python="3.10", starts_on=(470, 535, 550, 580), host_ami=_CUDA_12_AMI
+        cuda=cuda,
+        tensorrt=tensorrt,
+        python="3.10",
+        pytorch=pytorch,
+        starts_on=(470, 535, 550, 580),
+        host_ami=_CUDA_12_AMI,
     )
 
 
-def _with_13(cuda: str) -> TritonImage:
+def _with_13(cuda: str, pytorch: str | None = None) -> TritonImage:
     return TritonImage(
-        cuda=cuda, tensorrt=None, python="3.12", starts_on=(580,), fails_on=(470,), host_ami=_CUDA_13_AMI
+        cuda=cuda,
+        tensorrt=None,
+        python="3.12",
+        pytorch=pytorch,
+        starts_on=(580,),
+        fails_on=(470,),
+        host_ami=_CUDA_13_AMI,
     )
 
 
 TRITON_IMAGES: Mapping[str, TritonImage] = {
-    "23.12": _until_12_6("12.3", "8.6.1.6"),
-    "24.01": _until_12_6("12.3", "8.6.1.6"),
-    "24.03": _until_12_6("12.4", "8.6.3"),
-    "24.05": _until_12_6("12.4", "10.0.1.6"),
-    "24.09": _until_12_6("12.6", "10.4.0.26"),
+    "23.12": _until_12_6("12.3", "8.6.1.6", "2.2.0"),
+    "24.01": _until_12_6("12.3", "8.6.1.6", "2.2.0"),
+    "24.03": _until_12_6("12.4", "8.6.3", "2.3.0"),
+    "24.05": _until_12_6("12.4", "10.0.1.6", "2.4.0"),
+    "24.09": _until_12_6("12.6", "10.4.0.26", "2.5.0"),
     "25.04": TritonImage(
         cuda="12.9",
         tensorrt="10.9.0.34",
         python="3.12",
+        pytorch="2.7.0",
         starts_on=(535, 550, 580),
         fails_on=(470,),
         host_ami=_CUDA_12_AMI,
     ),
-    "25.09": _with_13("13.0"),
-    "26.03": _with_13("13.2"),
+    "25.09": _with_13("13.0", "2.9.0"),
+    "26.03": _with_13("13.2", "2.11.0"),
     "26.04": _with_13("13.2"),
     "26.05": _with_13("13.2"),
 }

@@ -18,14 +18,15 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import harness
 from benchmarks.harness import BASELINE, Turns
 from benchmarks.t5 import engines as t5_engines
+from model_build.tensorrt import int8
 from model_build.tensorrt.trtexec import Toolchain
-from workloads import TensorRtTarget, Unavailable
+from workloads import Unavailable
 from workloads.program import exit_code
 
 PROGRAM = Path(t5_engines.__file__)
@@ -94,12 +95,11 @@ def missing_engines() -> dict[str, str]:
     except Unavailable as error:
         advice = "Run it in a Triton image, or `pip install tensorrt-cu12 cuda-bindings`."
         return dict.fromkeys(names, f"{str(error).removesuffix('.')}. {advice}")
-    precisions = get_args(TensorRtTarget.model_fields["precision"].annotation)
-    return {
-        name: f"a target on TensorRT has {' or '.join(precisions)}."
-        for name in names
-        if name.split()[-1] not in precisions
-    }
+    try:
+        int8.check_installed()
+    except Unavailable as error:
+        return {name: str(error) for name in names if name.endswith("int8")}
+    return {}
 
 
 def _compare(shape: str, names: list[str], options: argparse.Namespace, device: str) -> dict[str, Any]:

@@ -29,6 +29,21 @@ def add_settings(parser: argparse.ArgumentParser, key: str = "KEY", example: str
     )
 
 
+def add_request_form(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    parser.add_argument("--rows", type=count, metavar="N", help="rows of every request; default: the objective's")
+    parser.add_argument(
+        "--payload-format",
+        choices=["json", "binary"],
+        help="KServe's form of every request; default: the objective's payload_format",
+    )
+
+
+def all_settings(options: argparse.Namespace) -> list[str]:
+    """Returns the arguments of --set, and those that --rows and --payload-format stand for."""
+    form = {"rows_per_invocation": options.rows, "payload_format": options.payload_format}
+    return [*options.settings, *(f"objective.{key}={value}" for key, value in form.items() if value)]
+
+
 def table_with_settings(settings: Sequence[str], table: str, document: Settings) -> Settings:
     """Returns a table of workload.toml with the keys that `--set TABLE.KEY=VALUE` replaces. Raises `UsageError`."""
     if not settings:

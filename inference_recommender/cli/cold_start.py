@@ -9,11 +9,12 @@ from typing import Any
 from rich.console import Console
 
 from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.kserve import Body
 from inference_recommender.measure.start_stages import GIVE_UP_S, Stages, cold_start, log_lines, stages, start_of
 from inference_recommender.measure.system import system_of_endpoint
 from inference_recommender.measure.temporary_endpoint import EndpointSpec, temporary_endpoint
 from inference_recommender.output import stdout_console, tell
-from inference_recommender.payloads import request_bodies
+from inference_recommender.payloads import header_size, request_bodies
 from inference_recommender.report.document import Report, objective_text
 from inference_recommender.report.run_report import rewrite
 from inference_recommender.report.sections import cold_start_table
@@ -83,8 +84,9 @@ def _started(
     """Starts `STARTS` endpoints of one instance, one after another; fewer if Ctrl-C comes after the first. Raises
     `Unavailable` or `Interrupted`.
     """
-    objective, rows = folder.workload.latency_objective, folder.payloads()
-    bodies = request_bodies(rows, objective.rows_per_invocation)
+    objective = folder.workload.latency_objective
+    size = header_size(folder.workload.model.fields, objective)
+    bodies = [Body(content=each, header_size=size) for each in request_bodies(folder.payloads(), objective)]
     spec = EndpointSpec(
         model=variant["ModelName"],
         variant={key: value for key, value in variant.items() if key not in NOT_OF_A_NEW_ENDPOINT},

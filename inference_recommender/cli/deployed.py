@@ -10,9 +10,9 @@ from rich.console import Console
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
 from inference_recommender.client import InferenceClient, SageMakerEndpoint
-from inference_recommender.measure.job_requests import DOMAIN, FRAMEWORK, JSON, TASKS
+from inference_recommender.measure.job_requests import DOMAIN, TASKS, container_facts
 from inference_recommender.output import Commands, add_command, tell
-from inference_recommender.payloads import answer, check_payloads, payload_archive, row_of, tensors
+from inference_recommender.payloads import answer, check_payloads, content_type_of, payload_archive, row_of, tensors
 from workloads import Unavailable, Workload, load_workload
 from workloads.folder import with_settings
 from workloads.program import printable
@@ -60,12 +60,12 @@ def _register(options: argparse.Namespace, stderr: Console) -> int:
 
     account, folder = SageMakerAccount(), with_settings(load_workload(options.workload), options.settings)
     workload, payloads = folder.workload, folder.payloads()
-    rows = workload.latency_objective.rows_per_invocation
-    check_payloads(workload.name, payloads, rows)
+    objective = workload.latency_objective
+    check_payloads(workload.name, payloads, objective)
     model = account.model(workload.recommender.model or account.stack_output(workload.stack_name, "ModelName"))
     url = f"s3://{workload.recommender.bucket or account.default_bucket()}/{payload_key(workload.name)}"
     package = package_request(workload, model, url)
-    account.upload(url, payload_archive(payloads, rows))
+    account.upload(url, payload_archive(payloads, objective))
     arn = account.register(group_request(workload), package)
     print(json.dumps({"model_package_arn": arn}) if options.json else arn)
     tell(
@@ -97,9 +97,9 @@ def package_request(workload: Workload, model: Mapping[str, Any], payload_url: s
         "Task": TASKS[workload.model.task],
         "SamplePayloadUrl": payload_url,
         "InferenceSpecification": {
-            "Containers": [{**_package_container(model), **FRAMEWORK}],
-            "SupportedContentTypes": [JSON],
-            "SupportedResponseMIMETypes": [JSON],
+            "Containers": [{**_package_container(model), **container_facts(workload)}],
+            "SupportedContentTypes": [content_type_of(workload)],
+            "SupportedResponseMIMETypes": [content_type_of(workload)],
             "SupportedRealtimeInferenceInstanceTypes": list(workload.instance_types),
         },
     }

@@ -12,6 +12,7 @@ from rich.console import Console
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.cli import arguments
+from inference_recommender.kserve import content_type
 from inference_recommender.measure.percentile_interval import PercentileInterval
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.proving import PROOF, Load, Proving, late_in_words, milliseconds
@@ -24,7 +25,7 @@ from inference_recommender.measure.system import (
     system_of_endpoint,
 )
 from inference_recommender.output import Commands, add_command, stdout_console, tell, warn
-from inference_recommender.payloads import payload_archive
+from inference_recommender.payloads import header_size, payload_archive
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.run_report import proof_report, rewrite
 from inference_recommender.report.text import show
@@ -117,14 +118,19 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
         recommendation=recommendation,
         system=system,
         probe=GeneratorProbe(
-            run_folder.path / PAYLOADS, run_folder.path, system, tell=partial(tell, stderr), seed=int(time.time())
+            run_folder.path / PAYLOADS,
+            run_folder.path,
+            system,
+            content_type=content_type(header_size(workload.model.fields, recommendation.objective)),
+            tell=partial(tell, stderr),
+            seed=int(time.time()),
         ),
         longest_s=options.max_duration_s,
         sizing=workload.sizing,
         on_look=partial(_print_look, stderr, recommendation),
     )
     run_folder.keep_workload(folder.workload)
-    run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(), recommendation.objective.rows_per_invocation))
+    run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(), recommendation.objective))
     _print_plan(stderr, proving)
     proof = _run(proving, run_folder)
     report = rewrite(recommendation.model_copy(update={"proof": proof}), file, options.runs)

@@ -82,6 +82,7 @@ def add(commands: Commands, *, make_search: MakeSearch, generator: Generator, co
     source.add_argument(
         "--max-duration-s", type=arguments.positive, metavar="S", help="time of an open-loop search; default: 270"
     )
+    arguments.add_request_form(source)
     arguments.add_settings(parser)
     parser.add_argument("--name", metavar="NAME", help="of job and run folder; default: workload, traffic and time")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue the run of an interrupted job")
@@ -95,6 +96,7 @@ def _run(
     make_search: MakeSearch, generator: Generator, cold_start: Generator, options: argparse.Namespace, stderr: Console
 ) -> int:
     _check_options(options)
+    options.settings = arguments.all_settings(options)
     account = SageMakerAccount()
     if options.resume:
         return _resume(options, account, make_search(account), stderr)

@@ -119,7 +119,7 @@ def _plans(
         return json.dumps({"search": {**target, **limit, "max_duration_s": longest_s}}, indent=2)
     plan = (
         _load_test(options, folder, system)
-        .plan(objective, run_folder.path / PAYLOADS)
+        .plan(folder.workload, run_folder.path / PAYLOADS)
         .model_dump(mode="json", by_alias=True)
     )
     return json.dumps({"plan": plan, **({"processing_job": job.request()} if job else {})}, indent=2)

@@ -82,8 +82,7 @@ def _tune(options: argparse.Namespace, stderr: Console) -> int:
     artifacts = {each.target: load_artifact(ROOT, plan.workload, each.target) for each in plan.configurations}
     arguments.check_archives(folder.path, plan.archives, artifacts)
     plan = plan.model_copy(update={"archives": {name: each.archive_sha256 for name, each in artifacts.items()}})
-    rows = source.workload.latency_objective.rows_per_invocation
-    folder.begin(plan, source.workload, payload_archive(source.payloads(), rows))
+    folder.begin(plan, source.workload, payload_archive(source.payloads(), source.workload.latency_objective))
     tell(stderr, f"{len(plan.configurations)} configurations. Kept in {folder}")
     builds = {name: (_repository(plan, name), each.environment) for name, each in artifacts.items()}
     race, report = _search(plan, source.workload, folder, builds, stderr)

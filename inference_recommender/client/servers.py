@@ -23,7 +23,7 @@ from botocore.config import Config
 from urllib3 import exceptions as http
 
 from aws_api.errors import translate_aws_errors
-from inference_recommender.kserve import Body, NotAResponse
+from inference_recommender.kserve import BINARY, JSON_TYPE, SIZE_HEADER, Body, NotAResponse, content_type
 from workloads import ProjectError, UsageError
 
 TIMEOUT_S, CONNECT_TIMEOUT_S = 5.0, 2.0
@@ -32,8 +32,6 @@ MAX_ANSWER_BYTES = 64 << 20
 TOO_LARGE_ANSWER = "it is larger than max_answer_bytes"
 PART_BYTES = 1 << 20
 """Answers are read in parts, so that a false length costs no memory."""
-HEADER_SIZE = "Inference-Header-Content-Length"
-BINARY = "application/vnd.sagemaker-triton.binary+json;json-header-size="
 BINARY_TYPE = re.compile(re.escape(BINARY) + "(.*)")
 THROTTLED = frozenset({"ThrottlingException", "TooManyRequestsException", "ModelNotReadyException"})
 """Error codes that mean 429 whatever the status."""
@@ -146,7 +144,7 @@ class HttpServer(Closing):
                 "POST",
                 self._path,
                 request.content,
-                _headers(request),
+                request_headers(request),
                 timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, within_s), total=within_s),
                 **PLAIN,
             )
@@ -156,7 +154,7 @@ class HttpServer(Closing):
         if response.status != 200:
             wait_s = retry_after_s(response.headers.get("Retry-After"), time.time())
             raise Refused(self._where, response.status, content.decode(errors="replace"), wait_s)
-        return _received(content, response.headers.get(HEADER_SIZE))
+        return _received(content, response.headers.get(SIZE_HEADER))
 
 
 class SageMakerEndpoint(Closing):
@@ -195,7 +193,7 @@ class SageMakerEndpoint(Closing):
         with translate_aws_errors("InvokeEndpoint"):
             try:
                 response = self._client.invoke_endpoint(
-                    **self._target, ContentType=_content_type(request), Body=request.content
+                    **self._target, ContentType=content_type(request.header_size), Body=request.content
                 )
                 headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
                 content = _content(response["Body"], headers, self._max_answer_bytes, deadline_s)
@@ -286,14 +284,11 @@ def _is_lasting(cause: BaseException) -> bool:
     return isinstance(cause, ssl.SSLError) and not isinstance(cause, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
 
 
-def _headers(request: Body) -> dict[str, str]:
+def request_headers(request: Body) -> dict[str, str]:
+    """Returns the HTTP headers of a request to a server other than SageMaker."""
     if request.header_size is None:
-        return {"Content-Type": "application/json"}
-    return {"Content-Type": "application/octet-stream", HEADER_SIZE: str(request.header_size)}
-
-
-def _content_type(request: Body) -> str:
-    return "application/json" if request.header_size is None else f"{BINARY}{request.header_size}"
+        return {"Content-Type": JSON_TYPE}
+    return {"Content-Type": "application/octet-stream", SIZE_HEADER: str(request.header_size)}
 
 
 def _refused(where: str, response: Mapping[str, Any]) -> Refused:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from containers.archive_reader import ArchiveRefused, Limits, read_files
+from inference_recommender.kserve import BINARY, SIZE_HEADER
 from inference_recommender.load_generator.http_answer import Complaint, not_kserve
 from inference_recommender.load_generator.load_plan import REQUEST_TIMEOUT_S, LoadPlan, NamedEndpoint
 from workloads import UsageError
@@ -86,6 +87,8 @@ class Outgoing:
 def outgoing(plan: LoadPlan, bodies: Sequence[bytes]) -> Outgoing:
     """Returns the requests of `plan`. Raises `AwsUnavailable` without credentials or a region."""
     headers = {"Content-Type": plan.content_type, **plan.headers}
+    if plan.url and plan.content_type.startswith(BINARY):  # only SageMaker reads the size from the Content-Type
+        headers[SIZE_HEADER] = plan.content_type.removeprefix(BINARY)
     signer, trusted = _signer(plan.endpoint, headers, bodies) if plan.endpoint else (None, None)
     target = signer.target if signer else Target.of(plan.url or "")
     return Outgoing(

@@ -7,6 +7,7 @@ botocore's service model before it is sent.
 
 import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,9 @@ from typing import Any
 from aws_api import service_model
 from aws_api.expiry import TAG
 from inference_recommender.measure.system import SystemUnderTest
-from workloads import LatencyObjective, PhasedTraffic, StairTraffic, UsageError, Workload
+from inference_recommender.payloads import content_type_of
+from workloads import LatencyObjective, PhasedTraffic, RandomWeights, StairTraffic, UsageError, Workload
+from workloads.own_images import pytorch_version
 from workloads.triton_images import driver_of, newest_on, starts
 
 RUN_TAG = "run"
@@ -42,11 +45,8 @@ TASKS = {
 }
 """A workload's task → the service's."""
 
-# ContainerConfig has no Triton among its frameworks. AWS's Triton example uses PYTORCH; the value selects no image,
-# because the model has its own.
-FRAMEWORK = {"Framework": "PYTORCH", "FrameworkVersion": "2.13.0"}
+BERT = re.compile(r"(?<![a-z])bert-(base|large)-(un)?cased")
 
-JSON = "application/json"
 SERVICE_DEFAULT = "service-default"
 """The name of a default job's traffic; no profile of a workload may have it."""
 JOB_PERCENTILE = "P95"
@@ -283,11 +283,31 @@ def _input(workload: Workload, tested: TestedModel, configurations: Sequence[Con
         "ContainerConfig": {
             "Domain": DOMAIN,
             "Task": TASKS[workload.model.task],
-            **FRAMEWORK,
-            "PayloadConfig": {"SamplePayloadUrl": tested.payload_url, "SupportedContentTypes": [JSON]},
+            **container_facts(workload),
+            "PayloadConfig": {
+                "SamplePayloadUrl": tested.payload_url,
+                "SupportedContentTypes": [content_type_of(workload)],
+            },
             "SupportedInstanceTypes": types,
         },
     }
+
+
+def container_facts(workload: Workload) -> dict[str, str]:
+    """Returns framework and nearest model, which a job and a model package name alike.
+
+    The API has no Triton among its frameworks, and AWS's TensorRT example uses PYTORCH. The values select no image,
+    because the model has its own.
+    """
+    checkpoint = workload.model.checkpoint
+    name = checkpoint.architecture if isinstance(checkpoint, RandomWeights) else checkpoint
+    bert = BERT.search(name)
+    facts = {
+        "Framework": "PYTORCH",
+        "FrameworkVersion": pytorch_version(workload),
+        "NearestModelName": workload.recommender.nearest_model_name or (bert and bert[0]),
+    }
+    return {key: value for key, value in facts.items() if value}
 
 
 def _problems(

@@ -20,23 +20,24 @@ from inference_recommender.load_generator.load_plan import LoadPlan, StoppingCon
 from inference_recommender.load_generator.process import GeneratorProcess, Outcome
 from inference_recommender.load_generator.records import SentRequests, binned_percentile
 from inference_recommender.load_generator.self_watch import stalled_between
-from inference_recommender.measure.job_requests import JSON, stopping_conditions, traffic_pattern
+from inference_recommender.measure.job_requests import stopping_conditions, traffic_pattern
 from inference_recommender.measure.job_service import LATENCIES, QUANTILES
 from inference_recommender.measure.probe import endpoint_of
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import Measurement
+from inference_recommender.payloads import content_type_of
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from inference_recommender.sizing.decision import why_invalid
 from inference_recommender.triton_statistics import TritonStatistics
 from workloads import (
     Interrupted,
-    LatencyObjective,
     LatencyPercentiles,
     PhasedTraffic,
     Provenance,
     StairTraffic,
     Unavailable,
+    Workload,
 )
 
 LOAD = "load"
@@ -94,14 +95,15 @@ class LoadTest:
         pattern = {"TrafficPattern": traffic_pattern(self.traffic)}
         run_folder.keep("request.json", {"InputConfig": pattern, "StoppingConditions": conditions})
 
-    def plan(self, objective: LatencyObjective, payloads: Path) -> LoadPlan:
+    def plan(self, workload: Workload, payloads: Path) -> LoadPlan:
         """Returns the generator's plan."""
+        objective = workload.latency_objective
         conditions = stopping_conditions(self.traffic, objective, objective.percentile)
         return LoadPlan(
             url=self.system.url,
             endpoint=endpoint_of(self.system),
             payloads=payloads.absolute(),
-            content_type=JSON,
+            content_type=content_type_of(workload),
             traffic_pattern=TrafficPattern.model_validate(traffic_pattern(self.traffic), strict=False),
             stopping_conditions=StoppingConditions.model_validate(conditions, strict=False),
             request_timeout_s=self.request_timeout_s,
@@ -109,8 +111,8 @@ class LoadTest:
 
     def measure(self, run_folder: RunFolder, progress: Progress) -> tuple[Measurement, ...]:
         """Raises `Interrupted`, `NoVerdict` or `LoadTestFailed`, or what the drive raises."""
-        objective = run_folder.workload().latency_objective
-        plan, statistics = self.plan(objective, run_folder.path / PAYLOADS), TritonStatistics(self.system.url)
+        plan = self.plan(run_folder.workload(), run_folder.path / PAYLOADS)
+        statistics = TritonStatistics(self.system.url)
         before = statistics.read()
         updates = _progress_updates(self.system.name, self.traffic.duration_s, progress)
         try:

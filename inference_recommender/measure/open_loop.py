@@ -12,6 +12,7 @@ from typing import Any
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.capacity.probe import Capacity, ProbeRecords
 from inference_recommender.capacity.search import Reason, Search, SendProbe
+from inference_recommender.kserve import Body
 from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure.load_test import provenance
 from inference_recommender.measure.probe import GeneratorProbe
@@ -19,6 +20,7 @@ from inference_recommender.measure.start_stages import cold_start, start_of
 from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
 from inference_recommender.measure.temporary_endpoint import EndpointSpec, Sleep, temporary_endpoint
 from inference_recommender.measurement import Measurement, limit_of
+from inference_recommender.payloads import content_type_of, header_size
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from inference_recommender.sizing.verdict import initial_rate
@@ -120,7 +122,10 @@ class CandidateSearch:
 
     def _started(self, measured: Measurement, system: SystemUnderTest, run_folder: RunFolder) -> Measurement:
         """Adds the stages of the endpoint's start, if the account reports them."""
-        objective, bodies = run_folder.workload().latency_objective, read_payloads(run_folder.path / PAYLOADS)
+        workload, contents = run_folder.workload(), read_payloads(run_folder.path / PAYLOADS)
+        objective = workload.latency_objective
+        size = header_size(workload.model.fields, objective)
+        bodies = [Body(content=each, header_size=size) for each in contents]
         try:
             start = start_of(self.account, system, bodies, objective.model_latency_ms, self.sleep)
         except Unavailable:
@@ -135,7 +140,13 @@ def search_s(traffic_s: float) -> float:
 
 def probe_of(system: SystemUnderTest, run_folder: RunFolder, progress: Progress, folder: str = "") -> GeneratorProbe:
     """Returns a probe of a system. It keeps every request in the run's folder."""
-    return GeneratorProbe(run_folder.path / PAYLOADS, run_folder.path / SEARCH / folder, system, tell=progress.say)
+    return GeneratorProbe(
+        run_folder.path / PAYLOADS,
+        run_folder.path / SEARCH / folder,
+        system,
+        content_type=content_type_of(run_folder.workload()),
+        tell=progress.say,
+    )
 
 
 def with_progress(probe: SendProbe, name: str, expected_s: float, progress: Progress) -> SendProbe:

@@ -12,6 +12,7 @@ import numpy as np
 
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.search import Bottleneck
+from inference_recommender.kserve import JSON_TYPE
 from inference_recommender.load_generator.load_plan import Arrivals, LoadPlan, NamedEndpoint, StoppingConditions
 from inference_recommender.load_generator.process import Outcome, generate
 from inference_recommender.load_generator.self_watch import LAGGED, STALLED
@@ -43,10 +44,11 @@ class GeneratorProbe:
         folder: Path,
         system: SystemUnderTest,
         *,
+        content_type: str = JSON_TYPE,
         tell: Callable[[str], None] = lambda text: None,
         seed: int = 0,
     ) -> None:
-        self._system = system
+        self._system, self._content_type = system, content_type
         self._payloads = payloads
         self._folder = folder
         self._tell = tell
@@ -84,6 +86,7 @@ class GeneratorProbe:
             url=self._system.url,
             endpoint=endpoint_of(self._system),
             payloads=self._payloads.resolve(),
+            content_type=self._content_type,
             arrivals=Arrivals(
                 invocations_per_minute=rate_per_minute,
                 duration_in_seconds=duration_s,

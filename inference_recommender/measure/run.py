@@ -87,10 +87,10 @@ def begin_and_measure(
     sent. Raises what the source raises.
     """
     if subject is not None and not run_folder.begun:
-        rows = subject.workload.latency_objective.rows_per_invocation
-        check_payloads(subject.workload.name, subject.payloads, rows)
+        objective = subject.workload.latency_objective
+        check_payloads(subject.workload.name, subject.payloads, objective)
         run_folder.keep_workload(subject.workload)
-        run_folder.keep_bytes(PAYLOADS, payload_archive(subject.payloads, rows))
+        run_folder.keep_bytes(PAYLOADS, payload_archive(subject.payloads, objective))
         archive = subject.artifact.archive_sha256
         run_folder.keep_inputs(RunInputs(traffic=subject.traffic, archive_sha256=archive, lengths=subject.lengths))
         source.begin(run_folder)

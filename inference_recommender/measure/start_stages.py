@@ -28,6 +28,7 @@ import urllib3
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.capacity.server_times import warm_up_s
 from inference_recommender.client import InferenceFailed, SageMakerEndpoint
+from inference_recommender.client.servers import request_headers
 from inference_recommender.kserve import Body
 from inference_recommender.load_generator.unix_socket import connection_pool
 from inference_recommender.measure.system import SystemUnderTest
@@ -41,7 +42,7 @@ AFTER_FAILURE_S = 0.1
 LOG_S, LOG_POLL_S = 60.0, 2.0
 """Longest wait for lines in CloudWatch Logs, which appear some seconds after they were written, and the interval."""
 
-Ask = Callable[[bytes], bool]
+Ask = Callable[[Body], bool]
 """Sends a request and returns whether it succeeded."""
 Sleep = Callable[[float], None]
 Clock = Callable[[], float]
@@ -159,7 +160,7 @@ def _between(begin: float | None, end: float | None) -> float | None:
 def start_of(
     account: SageMakerAccount,
     system: SystemUnderTest,
-    bodies: Sequence[bytes],
+    bodies: Sequence[Body],
     limit_ms: float,
     sleep: Sleep = time.sleep,
     clock: Clock = time.perf_counter,
@@ -181,7 +182,7 @@ def start_of(
 
 
 def first_answer_s(
-    ask: Ask, bodies: Sequence[bytes], limit_ms: float, sleep: Sleep = time.sleep, clock: Clock = time.perf_counter
+    ask: Ask, bodies: Sequence[Body], limit_ms: float, sleep: Sleep = time.sleep, clock: Clock = time.perf_counter
 ) -> float | None:
     """Returns the seconds from the first request to the end of the first answer within the limit. Returns None if there
     is none within `GIVE_UP_S`.
@@ -201,11 +202,10 @@ def first_answer_s(
 
 def ask_url(url: str) -> Ask:
     pool, path = connection_pool(url, retries=False, timeout=REQUEST_TIMEOUT_S), urlsplit(url).path
-    headers = {"Content-Type": "application/json"}
 
-    def ask(body: bytes) -> bool:
+    def ask(body: Body) -> bool:
         try:
-            return pool.request("POST", path, body=body, headers=headers).status == 200
+            return pool.request("POST", path, body=body.content, headers=request_headers(body)).status == 200
         except urllib3.exceptions.HTTPError:
             return False
 
@@ -215,9 +215,9 @@ def ask_url(url: str) -> Ask:
 def ask_endpoint(name: str, client: Any) -> Ask:
     server = SageMakerEndpoint(name, timeout_s=REQUEST_TIMEOUT_S, client=client)
 
-    def ask(body: bytes) -> bool:
+    def ask(body: Body) -> bool:
         try:
-            server.send(Body(content=body), REQUEST_TIMEOUT_S)
+            server.send(body, REQUEST_TIMEOUT_S)
         except InferenceFailed:
             return False
         return True

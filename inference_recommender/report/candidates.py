@@ -71,13 +71,15 @@ def client_latencies(candidate: Candidate) -> list[tuple[str, float, float]]:
 
 
 def rows_text(objective: LatencyObjective, candidate: Candidate | None) -> str:
-    """Returns the peak and the cost in rows, as a sentence; "" if a request has one row."""
+    """Returns peak, capacity and cost in rows; "" if a request has one row."""
     rows = objective.rows_per_invocation
     if rows == 1:
         return ""
     peak = f"Each invocation has {rows} rows: the peak is {objective.peak_invocations_per_minute * rows:,} rows/min"
     cost = candidate.cost_per_million_invocations_usd if candidate else None
-    return f"{peak}." if cost is None else f"{peak}, and a million rows cost {cost / rows:,.3f} USD."
+    text = f"{peak}." if cost is None else f"{peak}, and a million rows cost {cost / rows:,.3f} USD."
+    capacity = candidate.max_invocations_per_minute if candidate else None
+    return f"{text} Capacity per instance: {capacity * rows / 60:,.0f} rows/s." if capacity else text
 
 
 def loss_text(candidate: Candidate, objective: LatencyObjective) -> str:

@@ -25,6 +25,7 @@ from inference_recommender.capacity.statistics import Limit
 from inference_recommender.load_generator import unix_socket
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.system import system_at_url
+from inference_recommender.payloads import content_type_of
 from inference_recommender.run_folder import PAYLOADS
 from inference_recommender.tune.folder import TuneFolder
 from inference_recommender.tune.probe_counts import ProbeCounts
@@ -71,7 +72,13 @@ class TunedTriton:
     def _send(self, name: str, rate: float, duration_s: float) -> ProbeRecords:
         assert self._process is not None, "a configuration is loaded first"
         folder, system = self._folder.path, system_at_url(self._process.address["url"], "")
-        probe = GeneratorProbe(folder / PAYLOADS, folder / f"probes/{self._count:04}-{name}", system, seed=self._count)
+        probe = GeneratorProbe(
+            folder / PAYLOADS,
+            folder / f"probes/{self._count:04}-{name}",
+            system,
+            content_type=content_type_of(self._folder.workload()),
+            seed=self._count,
+        )
         return probe(rate, duration_s)
 
     def config(self, model: str) -> Mapping[str, Any]:

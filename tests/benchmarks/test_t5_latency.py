@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +79,12 @@ def test_on_a_gpu_the_table_has_every_engine_with_encoder_and_decoder(
 ) -> None:
     code, result, table = run(capfd)
     missing = t5_latency.missing_engines()
-    assert missing == {"ours tensorrt int8": "a target on TensorRT has fp32 or fp16."}
+    assert list(missing) == ([] if find_spec("modelopt") else ["ours tensorrt int8"])
     assert list(result["engines"]) == [name for name in t5_engines.ENGINES["cuda"] if name not in missing]
     assert [line[:26].strip() for line in table[1:]] == list(result["engines"])
     assert all(row["encoder_ms"] > 0 and "token_ms" in row for row in result["engines"].values())
     assert [goal["goal"] for goal in result["goals"] if "tensorrt" in goal["goal"]] == []
-    assert code == 3
+    assert (code == 3) == bool(missing)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import io
 import json
+import struct
 import tarfile
 
 import numpy as np
@@ -11,13 +12,19 @@ from inference_recommender.kserve import encode
 from inference_recommender.payloads import (
     answer,
     check_payloads,
+    header_size,
     payload_archive,
     request_bodies,
     request_body,
     row_of,
     tensors,
 )
-from workloads import UsageError
+from workloads import LatencyObjective, UsageError
+
+
+def objective(rows: int, form: str = "json") -> LatencyObjective:
+    document = {"percentile": "P99", "model_latency_ms": 50, "peak_invocations_per_minute": 600}
+    return LatencyObjective.model_validate({**document, "rows_per_invocation": rows, "payload_format": form})
 
 
 def test_the_archive_has_a_file_per_payload_and_is_reproducible() -> None:
@@ -31,25 +38,38 @@ def test_the_archive_has_a_file_per_payload_and_is_reproducible() -> None:
 
 def test_requests_of_several_rows_have_every_row_in_one_and_the_last_is_filled_up_from_the_first() -> None:
     rows = [{"question": f"q{number}", "context": f"c{number}"} for number in range(5)]
-    bodies = [json.loads(body)["inputs"] for body in request_bodies(rows, 2)]
+    bodies = [json.loads(body)["inputs"] for body in request_bodies(rows, objective(2))]
     assert [[tensor["data"] for tensor in body] for body in bodies] == [
         [["q0", "q1"], ["c0", "c1"]],
         [["q2", "q3"], ["c2", "c3"]],
         [["q4", "q0"], ["c4", "c0"]],
     ]
     assert {tuple(tensor["shape"]) for body in bodies for tensor in body} == {(2, 1)}
-    (more_than_there_are,) = request_bodies(rows[:2], 5)
+    (more_than_there_are,) = request_bodies(rows[:2], objective(5))
     assert json.loads(more_than_there_are)["inputs"][0]["data"] == ["q0", "q1", "q0", "q1", "q0"]
     assert (
         json.loads(encode(tensors(*rows), binary=False).content)["inputs"] == json.loads(request_body(*rows))["inputs"]
     )
 
 
+def test_binary_requests_have_headers_of_one_size_which_the_content_type_of_all_of_them_names() -> None:
+    rows = [{"question": "q" * length, "context": "é"} for length in (1, 32, 5_000)]
+    binary = objective(2, "binary")
+    size = header_size(tuple(rows[0]), binary)
+    for body, texts in zip(request_bodies(rows, binary), ([1, 32], [5_000, 1]), strict=True):
+        header = json.loads(body[:size])
+        assert [tensor["shape"] for tensor in header["inputs"]] == [[2, 1], [2, 1]]
+        assert header["parameters"] == {"binary_data_output": True}
+        sent = b"".join(struct.pack("<I", each) + b"q" * each for each in texts)
+        assert body[size:] == sent + (struct.pack("<I", 2) + "é".encode()) * 2
+    assert header_size(tuple(rows[0]), objective(2)) is None
+
+
 def test_a_request_of_several_rows_that_no_endpoint_takes_is_named() -> None:
     rows = [{"text": "a"}, {"text": "b"}, {"text": "c" * 4_000_000}, {"text": "d" * 4_000_000}]
     check_payloads("spellcheck", rows)
     with pytest.raises(UsageError) as refused:
-        check_payloads("spellcheck", rows, 2)
+        check_payloads("spellcheck", rows, objective(2))
     assert str(refused.value) == (
         "workloads/spellcheck/payloads.jsonl: request 2 of 2 rows is 8,000,086 bytes. Allowed: 6,291,456 at most, as "
         "InvokeEndpoint takes."

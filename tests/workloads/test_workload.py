@@ -115,7 +115,10 @@ def test_an_unknown_workload_lists_the_known(workloads_copy: Path) -> None:
 @pytest.mark.parametrize(
     ("look_up", "problem"),
     [
-        (lambda folder: folder.target("gpu"), "target 'gpu'. Known targets: cpu, cpu-int8, cuda, tensorrt."),
+        (
+            lambda folder: folder.target("gpu"),
+            "target 'gpu'. Known targets: cpu, cpu-int8, cuda, tensorrt, tensorrt-int8.",
+        ),
         (
             lambda folder: folder.traffic("peak"),
             "traffic profile 'peak'. Known profiles: longer, production, quick.",

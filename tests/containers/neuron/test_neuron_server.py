@@ -25,7 +25,6 @@ from containers.encoder.predictor import Predictor
 from containers.neuron.__main__ import plan
 from inference_recommender import kserve
 from inference_recommender.client import HttpServer, InferenceClient
-from inference_recommender.client.servers import BINARY
 from tests import fake_neuron
 from tests.containers.neuron.neuron_server import (
     END_S,
@@ -100,11 +99,11 @@ def test_sagemakers_binary_form_is_answered_in_that_form(server: RunningServer, 
     sent = kserve.encode({"TEXT": [["red shoes"]]}, ["LABEL"])
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=END_S)
     with closing(connection):
-        connection.request("POST", "/invocations", sent.content, {"Content-Type": f"{BINARY}{sent.header_size}"})
+        connection.request("POST", "/invocations", sent.content, {"Content-Type": f"{kserve.BINARY}{sent.header_size}"})
         response = connection.getresponse()
         content = response.read()
     assert response.status == 200
-    size = response.headers["Content-Type"].removeprefix(BINARY)
+    size = response.headers["Content-Type"].removeprefix(kserve.BINARY)
     answer = kserve.decode(kserve.Body.received(content, size), ["LABEL"])
     assert answer["LABEL"].tolist() == [[expected["red shoes"].encode()]]
 

@@ -79,6 +79,24 @@ def test_a_url_needs_no_aws_and_nothing_is_written(run: Command, tmp_path: Path)
     assert not (tmp_path / "runs").exists()
 
 
+def test_requests_of_another_form_are_measured_for_their_own_run(run: Command, tmp_path: Path) -> None:
+    form = ("--url", "http://h", "--rows", "4", "--payload-format", "binary")
+    plan = planned(run, *form, "--traffic", "quick")["plan"]
+    assert plan["content_type"].startswith("application/vnd.sagemaker-triton.binary+json;json-header-size=")
+    code, out, err = run(*form, "--instances", "ml.g5.xlarge", "--max-duration-s", "3600", "--json")
+    assert code == 0, err
+    objective = Recommendation.model_validate_json(out).objective
+    assert (objective.rows_per_invocation, objective.payload_format) == (4, "binary")
+    assert err.endswith("Not written to the workload's folder: other payloads or settings were measured.\n")
+    (page,) = tmp_path.glob("runs/*/report.html")
+    text = page.read_text("utf-8")
+    assert objective.peak.replace("'", "&#39;") in text
+    assert "rows/s." in text
+    code, _, err = run("--url", "http://h", "--rows", "99")
+    assert code == 2
+    assert "objective.rows_per_invocation: got 99, and a request to 'tensorrt' has at most 16 rows" in err
+
+
 def test_without_traffic_the_plan_is_a_search(run: Command) -> None:
     found = {"url": None, "endpoint": "e", "percentile": "P99", "limit_ms": 50, "max_duration_s": 270}
     assert planned(run, "--endpoint", "e") == {"search": found}

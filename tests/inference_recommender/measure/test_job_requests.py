@@ -18,7 +18,8 @@ from inference_recommender.measure.job_requests import (
     plan_job,
     split_into_jobs,
 )
-from workloads import StairTraffic, Unavailable, UsageError, Workload, WorkloadFolder
+from inference_recommender.payloads import header_size
+from workloads import StairTraffic, Unavailable, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.folder import with_settings
 
 TESTED = TestedModel(
@@ -289,3 +290,47 @@ def test_splitting_into_jobs_loses_and_repeats_no_test() -> None:
 def test_a_model_of_several_containers_cannot_be_registered(spellcheck: WorkloadFolder) -> None:
     with pytest.raises(Unavailable, match="Model m cannot be registered: a model package needs one container"):
         package_request(spellcheck.workload, {"ModelName": "m", "Containers": [{}, {}]}, "s3://b/k")
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "settings", "facts"),
+    [
+        ("spellcheck", "cpu", (), {"FrameworkVersion": "2.9.0"}),
+        ("spellcheck", "tensorrt", (), {"FrameworkVersion": "2.5.0"}),
+        ("spellcheck", "cuda", (), {"FrameworkVersion": "2.7.1"}),
+        ("question_answering", "inf1-data-parallel", (), {"FrameworkVersion": "1.13.1"}),
+        ("text_classification", "cpu", ("hosting.image_uri=1.dkr.ecr/mine:1",), {}),
+        (
+            "spellcheck",
+            "cpu",
+            ("recommender.nearest_model_name=t",),
+            {"FrameworkVersion": "2.9.0", "NearestModelName": "t"},
+        ),
+    ],
+)
+def test_a_job_and_a_package_name_the_images_own_pytorch_and_the_nearest_model(
+    name: str, target: str, settings: tuple[str, ...], facts: dict[str, str]
+) -> None:
+    workload = with_settings(load_workload(name).hosted_on(target), settings).workload
+    request = plan_default_job(workload, TESTED, "job-1").request
+    package = package_request(workload, {"PrimaryContainer": {"Image": "i"}}, "s3://b/k")
+    expected = {"Framework": "PYTORCH", **facts}
+    (container,) = package["InferenceSpecification"]["Containers"]
+    for sent in (request["InputConfig"]["ContainerConfig"], container):
+        keys = sent.keys() & {"Framework", "FrameworkVersion", "NearestModelName"}
+        assert {key: sent[key] for key in keys} == expected
+
+
+def test_the_nearest_model_of_a_bert_is_its_architecture(spellcheck: WorkloadFolder) -> None:
+    published = load_workload("text_classification").as_published("bert-large").workload
+    config = plan_default_job(published, TESTED, "job-1").request["InputConfig"]["ContainerConfig"]
+    assert config["NearestModelName"] == "bert-large-uncased"
+
+
+def test_a_job_of_binary_requests_names_the_size_of_their_headers(spellcheck: WorkloadFolder) -> None:
+    settings = ("objective.payload_format=binary", "objective.rows_per_invocation=4")
+    workload = with_settings(spellcheck, settings).workload
+    config = plan_default_job(workload, TESTED, "job-1").request["InputConfig"]["ContainerConfig"]
+    size = header_size(["text"], workload.latency_objective)
+    binary = f"application/vnd.sagemaker-triton.binary+json;json-header-size={size}"
+    assert config["PayloadConfig"]["SupportedContentTypes"] == [binary]

@@ -113,7 +113,7 @@ def test_the_plan_has_the_traffic_the_conditions_and_the_limit_of_a_job(monkeypa
     monkeypatch.undo()
     workload = load_workload("text_classification").workload
     test = replace(a_test(), traffic=workload.traffic["production"])
-    plan = test.plan(workload.latency_objective, Path("p.tar.gz"))
+    plan = test.plan(workload, Path("p.tar.gz"))
     assert plan.traffic_pattern is not None
     assert [phase.duration_in_seconds for phase in plan.traffic_pattern.phases] == [600, 1200]
     assert plan.stopping_conditions.max_invocations == 30_000

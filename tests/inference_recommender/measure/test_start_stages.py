@@ -11,6 +11,7 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.kserve import Body
 from inference_recommender.measure import start_stages
 from inference_recommender.measure.start_stages import LogLine, Stages, cold_start, first_answer_s, stages, start_of
 from tests.builders import a_system
@@ -18,7 +19,7 @@ from tests.inference_recommender.deployed_account import DeployedAccount
 from tests.inference_recommender.measure.recorded_log import OWN, QUIET, VERBOSE, at, lines
 
 ARCHIVE = "a" * 64
-BODIES = [b"first", b"second"]
+BODIES = [Body(content=b"first"), Body(content=b"second")]
 OLDER = QUIET.replace('"loading: spellcheck:1"', "loading: spellcheck:1").replace(
     "\"successfully loaded 'spellcheck'\"", "successfully loaded 'spellcheck' version 1"
 )
@@ -102,10 +103,10 @@ class Server:
 
     def __init__(self, *answers_ms: float) -> None:
         self.now = 100.0
-        self.bodies: list[bytes] = []
+        self.bodies: list[Body] = []
         self._answers, self._last = iter(answers_ms), answers_ms[-1]
 
-    def ask(self, body: bytes) -> bool:
+    def ask(self, body: Body) -> bool:
         self.bodies.append(body)
         took_ms = next(self._answers, self._last)
         self.now += abs(took_ms) / 1000
@@ -144,7 +145,7 @@ def test_a_start_on_sagemaker_is_read_from_describe_endpoint_and_the_containers_
     monkeypatch.setattr(account, "endpoint_log", lambda name: [_events(VERBOSE)])
 
     def answer(**_: Any) -> dict[str, Any]:
-        server.ask(b"")
+        server.ask(Body(content=b""))
         return {"Body": io.BytesIO(b"{}"), "ContentType": "application/json"}
 
     monkeypatch.setattr(account.client("sagemaker-runtime"), "invoke_endpoint", answer)

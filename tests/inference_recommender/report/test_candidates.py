@@ -54,6 +54,11 @@ def test_requests_of_several_rows_have_their_figures_in_rows_too() -> None:
         percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000, rows_per_invocation=4
     )
     assert objective.peak == "30,000 invocations/min of 4 rows"
+    binary = objective.model_copy(update={"payload_format": "binary"})
+    assert binary.peak == "30,000 invocations/min of 4 rows in KServe's binary form"
+    assert rows_text(objective, _candidate(max_invocations_per_minute=1_500.0)).endswith(
+        "Capacity per instance: 100 rows/s."
+    )
     assert rows_text(objective, None) == "Each invocation has 4 rows: the peak is 120,000 rows/min."
     assert rows_text(objective, _candidate(cost_per_million_invocations_usd=2.0)) == (
         "Each invocation has 4 rows: the peak is 120,000 rows/min, and a million rows cost 0.500 USD."
