@@ -64,7 +64,7 @@ class ProbeResult:
     """Whether the table says that the image starts there; None if no source says."""
     started: bool
     detail: str
-    """What CUDA returned, or why the endpoint failed."""
+    """States what CUDA returned, or why the endpoint failed."""
     log: Sequence[str]
     """The lines about the driver."""
     hours: float
