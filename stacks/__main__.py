@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from aws_api.endpoint_account import EndpointAccount
+from aws_api.sagemaker import SageMakerAccount
 from aws_api.session import AwsSession
 from stacks.context import Context, ReleaseSource, Stage, read_budget, read_release
 from stacks.ecs.zones import SharedZones
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 def probe(options: argparse.Namespace) -> int:
     """Returns 0 if the image starts on the type, else 1."""
-    account = EndpointAccount(region=options.region)
+    account = SageMakerAccount(region=options.region)
     endpoint = plan_probe(options.probe, options.version, options.role_arn, account, datetime.now(UTC))
     result = run_probe(endpoint, account, lambda step: print(step, file=sys.stderr))
     print(json.dumps(asdict(result), indent=2) if options.json else "\n".join(result.lines()))

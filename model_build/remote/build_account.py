@@ -1,13 +1,18 @@
 """The AWS calls of a remote build and of a recording, as one object that tests replace."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 from aws_api import logs, processing_jobs, s3
-from aws_api.endpoint_account import EndpointAccount
-from aws_api.errors import AwsUnavailable
+from aws_api.errors import AwsUnavailable, NotFound
+from aws_api.expiry import GRACE_S, expiry_tag
 from aws_api.processing_jobs import ProcessingJob
+from aws_api.sagemaker import ENDPOINT_LOG, Endpoint
+from aws_api.session import AwsSession
 from workloads import Unavailable
 
 LOG_LINES = 20
@@ -29,7 +34,7 @@ def failure(
     return Unavailable("\n".join(lines))
 
 
-class BuildAccount(EndpointAccount):
+class BuildAccount(AwsSession):
     """Descriptions have the API's shape. Every method raises `AwsUnavailable` if AWS does not answer."""
 
     def upload(self, url: str, file: Path, kms_key: str | None = None) -> None:
@@ -58,3 +63,23 @@ class BuildAccount(EndpointAccount):
     def job_log(self, name: str, lines: int) -> Sequence[str]:
         """Returns the last lines of a job's log."""
         return logs.last_lines(self, processing_jobs.LOG_GROUP, lines, prefix=f"{name}/")
+
+    def create_endpoint(self, endpoint: Endpoint) -> None:
+        """Creates an endpoint that `jobs cleanup` deletes if this process is killed."""
+        tag = expiry_tag(datetime.now(timezone.utc) + timedelta(seconds=endpoint.startup_s + GRACE_S))
+        tagged = replace(endpoint, tags={**endpoint.tags, tag["Key"]: tag["Value"]})
+        for operation, request in tagged.requests().items():
+            self.call("sagemaker", operation, **request)
+
+    def describe_endpoint(self, name: str) -> Mapping[str, Any]:
+        return self.call("sagemaker", "describe_endpoint", EndpointName=name)
+
+    def delete_endpoint(self, name: str) -> None:
+        """Deletes the endpoint, its configuration and its model, if they exist."""
+        for noun in ("endpoint", "endpoint_config", "model"):
+            with suppress(NotFound):
+                self.call("sagemaker", f"delete_{noun}", **{f"{noun.title().replace('_', '')}Name": name})
+
+    def endpoint_log(self, name: str, lines: int) -> Sequence[str]:
+        """Returns the last lines of the container's log."""
+        return logs.last_lines(self, ENDPOINT_LOG.format(endpoint=name), lines)

@@ -5,14 +5,15 @@ its container records them before it serves (containers/neuron/serve). The endpo
 in S3, and is then deleted. The same archive, rows, image and instance type are recorded only once.
 """
 
+import contextlib
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from aws_api.endpoint_account import Sleep
+from aws_api.errors import AwsRefused, AwsUnavailable
 from aws_api.sagemaker import ENDPOINT_LOG, Endpoint
 from model_build.progress import Progress, silent
 from model_build.remote.build_account import LOG_LINES, BuildAccount, failure
@@ -30,6 +31,9 @@ from workloads import (
 from workloads.instances import family
 
 STARTUP_S = 1800
+POLL_S = 15.0
+
+Sleep = Callable[[float], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +96,7 @@ def record_on_chip(
         for url, file in recording.uploads.items():
             progress(f"Uploading {file.name}")
             account.upload(url, file)
-        with account.temporary_endpoint(recording.endpoint):
+        with _endpoint(recording.endpoint, account):
             _wait(recording.endpoint, account, progress, sleep)
         if not account.exists(recording.outputs_url):
             raise Unavailable(
@@ -109,9 +113,42 @@ def _key(artifact: ModelArtifact, rows: Path, image_uri: str, instance_type: str
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
+@contextlib.contextmanager
+def _endpoint(endpoint: Endpoint, account: BuildAccount) -> Iterator[None]:
+    """Creates the endpoint, and deletes it in any case: it costs by the hour."""
+    try:
+        try:
+            account.create_endpoint(endpoint)
+        except AwsRefused as error:
+            if error.code == "ResourceLimitExceeded":
+                raise Unavailable(
+                    f"The quota does not allow the endpoint: {error.reason}\nRequest more of "
+                    f"'{endpoint.instance_type} for endpoint usage' in Service Quotas."
+                ) from error
+            raise
+        yield
+    except BaseException:
+        account.stop_retrying()
+        raise
+    finally:
+        try:
+            account.delete_endpoint(endpoint.name)
+        except AwsUnavailable as error:
+            raise Unavailable(
+                f"{error}\nThe endpoint {endpoint.name} may still exist and costs by the hour. Delete it: "
+                f"aws sagemaker delete-endpoint --endpoint-name {endpoint.name}"
+            ) from error
+
+
 def _wait(endpoint: Endpoint, account: BuildAccount, progress: Progress, sleep: Sleep) -> None:
-    described = account.settled_endpoint(endpoint, progress, sleep)
-    if described["EndpointStatus"] != "InService":
-        group = ENDPOINT_LOG.format(endpoint=endpoint.name)
-        read_log = partial(account.endpoint_log, endpoint.name, LOG_LINES)
-        raise failure(f"The endpoint {endpoint.name}", described, group, read_log)
+    while True:
+        described = account.describe_endpoint(endpoint.name)
+        status = described["EndpointStatus"]
+        progress(f"{endpoint.name} on {endpoint.instance_type}: {status}")
+        if status == "InService":
+            return
+        if status == "Failed":
+            group = ENDPOINT_LOG.format(endpoint=endpoint.name)
+            read_log = partial(account.endpoint_log, endpoint.name, LOG_LINES)
+            raise failure(f"The endpoint {endpoint.name}", described, group, read_log)
+        sleep(POLL_S)

@@ -8,14 +8,16 @@ import json
 import re
 import tarfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
-from aws_api import logs, s3, service_model
-from aws_api.endpoint_account import EndpointAccount, Sleep
-from aws_api.errors import translate_aws_errors
-from aws_api.sagemaker import ENDPOINT_LOG, Endpoint
+from aws_api import s3, service_model
+from aws_api.errors import AwsUnavailable, translate_aws_errors
+from aws_api.expiry import GRACE_S, expiry_tag
+from aws_api.sagemaker import ENDPOINT_LOG, Endpoint, SageMakerAccount
 from inference_recommender.sizing.prices import listed_price
 from workloads import Unavailable, UsageError, images
 from workloads.instances import hardware
@@ -25,6 +27,8 @@ STARTUP_S = 900
 LOG_WAITS = 6
 """CloudWatch Logs may have a line a minute after it was written."""
 WAIT_S = 10.0
+
+Sleep = Callable[[float], None]
 DRIVER_LINE = re.compile(
     r"CUDA Forward Compatibility|kernel driver|NVIDIA Driver was not|\b803\b|no GPUs are available"
 )
@@ -87,7 +91,7 @@ class ProbeResult:
 
 
 def plan_probe(
-    instance_type: str, version: str | None, role_arn: str | None, account: EndpointAccount, now: datetime
+    instance_type: str, version: str | None, role_arn: str | None, account: SageMakerAccount, now: datetime
 ) -> Endpoint:
     """Returns the endpoint. Raises `UsageError` for an unknown type or version, and without a role."""
     known = service_model.enum("sagemaker", "ProductionVariantInstanceType")
@@ -107,6 +111,7 @@ def plan_probe(
             "SageMaker's Triton image, to write logs and to read the default bucket. Name one with the policy "
             "AmazonSageMakerFullAccess."
         )
+    tag = expiry_tag(now + timedelta(seconds=STARTUP_S + GRACE_S))
     name = f"probe-{instance_type.replace('.', '-')}-{now:%Y%m%d-%H%M%S}"
     image = f"{images.TRITON}:{version}-py3{'' if _has_gpu(instance_type) else '-cpu'}"
     return Endpoint(
@@ -117,23 +122,24 @@ def plan_probe(
         environment={"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "probe"},
         instance_type=instance_type,
         startup_s=STARTUP_S,
+        tags={tag["Key"]: tag["Value"]},
     )
 
 
 def run_probe(
     endpoint: Endpoint,
-    account: EndpointAccount,
+    account: SageMakerAccount,
     progress: Callable[[str], None],
     sleep: Sleep = time.sleep,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> ProbeResult:
     """Raises `Unavailable` if the endpoint fails for another reason than its container."""
     progress(f"Uploading {endpoint.model_url}")
-    s3.upload(account, endpoint.model_url, _archive("KIND_GPU" if _has_gpu(endpoint.instance_type) else "KIND_CPU"))
+    account.upload(endpoint.model_url, _archive("KIND_GPU" if _has_gpu(endpoint.instance_type) else "KIND_CPU"))
     try:
         begin_s = clock_s()
-        with account.temporary_endpoint(endpoint):
-            described = account.settled_endpoint(endpoint, progress, sleep)
+        with _running(endpoint, account):
+            described = _settled(endpoint, account, progress, sleep)
             started = described["EndpointStatus"] == "InService"
             detail = _invoke(endpoint, account) if started else str(described.get("FailureReason", "no reason given"))
             log = _driver_lines(endpoint, account, progress, sleep)
@@ -161,6 +167,36 @@ def _has_gpu(instance_type: str) -> bool:
     return hardware(instance_type) == "GPU"
 
 
+@contextmanager
+def _running(endpoint: Endpoint, account: SageMakerAccount) -> Iterator[None]:
+    """Creates the endpoint, and deletes it in any case: it costs by the hour."""
+    requests = endpoint.requests()
+    try:
+        account.make_model(requests["create_model"])
+        account.make_endpoint(requests["create_endpoint_config"], requests["create_endpoint"])
+        yield
+    finally:
+        try:
+            account.delete_endpoint(endpoint.name)
+            account.delete_model(endpoint.name)
+        except AwsUnavailable as error:
+            raise Unavailable(
+                f"{error}\nThe endpoint {endpoint.name} may still exist and costs by the hour. Delete it: "
+                f"aws sagemaker delete-endpoint --endpoint-name {endpoint.name}"
+            ) from error
+
+
+def _settled(
+    endpoint: Endpoint, account: SageMakerAccount, progress: Callable[[str], None], sleep: Sleep
+) -> Mapping[str, Any]:
+    """Waits until the endpoint is InService or Failed, and returns its description."""
+    while (described := account.describe_endpoint(endpoint.name))["EndpointStatus"] == "Creating":
+        progress(f"{endpoint.name} is Creating")
+        sleep(WAIT_S)
+    progress(f"{endpoint.name} is {described['EndpointStatus']}")
+    return described
+
+
 def _archive(kind: str) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
@@ -171,7 +207,7 @@ def _archive(kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def _invoke(endpoint: Endpoint, account: EndpointAccount) -> str:
+def _invoke(endpoint: Endpoint, account: SageMakerAccount) -> str:
     """Returns what CUDA returned to the model."""
     client = account.client("sagemaker-runtime")
     with translate_aws_errors("InvokeEndpoint"):
@@ -185,11 +221,11 @@ def _invoke(endpoint: Endpoint, account: EndpointAccount) -> str:
 
 
 def _driver_lines(
-    endpoint: Endpoint, account: EndpointAccount, progress: Callable[[str], None], sleep: Sleep
+    endpoint: Endpoint, account: SageMakerAccount, progress: Callable[[str], None], sleep: Sleep
 ) -> list[str]:
     group = ENDPOINT_LOG.format(endpoint=endpoint.name)
     for _ in range(LOG_WAITS if _has_gpu(endpoint.instance_type) else 1):
-        streams = logs.first_events(account, group)
+        streams = account.endpoint_log(endpoint.name)
         lines = [line.strip() for stream in streams for _, line in stream if DRIVER_LINE.search(line)]
         if lines or not _has_gpu(endpoint.instance_type):
             return list(dict.fromkeys(lines))

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from aws_api import endpoint_account
 from local_aws.process.local_account import LocalAccount
 from stacks.__main__ import main
+from stacks.preflight import probe
 from tests.local_aws.conftest import ROLE, wait_until
 from workloads import Unavailable
 
@@ -42,14 +42,14 @@ def test_a_check_that_fails_is_exit_code_1_and_what_the_account_lacks_is_said(
 def test_a_probe_starts_a_server_and_deletes_everything(
     sagemaker: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(endpoint_account, "POLL_S", 0.2)
+    monkeypatch.setattr(probe, "WAIT_S", 0.2)
     assert main(["preflight", "--probe", "ml.c5.xlarge", "--role-arn", ROLE, "--json"]) == 0
     shown = capsys.readouterr()
     result = json.loads(shown.out)
     assert result["image"].endswith("sagemaker-tritonserver:25.09-py3-cpu")
     assert (result["expected"], result["started"]) == (True, True)
     assert result["detail"] == "it answers, and the host has no CUDA driver"
-    assert shown.err.splitlines()[-1].endswith("on ml.c5.xlarge: InService")
+    assert shown.err.splitlines()[-1].endswith("is InService")
     wait_until(lambda: "probe-ml-c5" not in str(sagemaker.list_endpoints()["Endpoints"]))
     configs, models = sagemaker.list_endpoint_configs(), sagemaker.list_models()
     assert "probe-ml-c5" not in str(configs["EndpointConfigs"]) + str(models["Models"])

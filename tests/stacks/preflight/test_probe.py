@@ -3,15 +3,14 @@
 import io
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from moto import mock_aws
 
-from aws_api.endpoint_account import EndpointAccount
-from aws_api.sagemaker import ENDPOINT_LOG, Endpoint
+from aws_api.expiry import TAG
+from aws_api.sagemaker import ENDPOINT_LOG, SageMakerAccount
 from inference_recommender.sizing.prices import listed_price
 from stacks.preflight.probe import ProbeResult, plan_probe, run_probe
 from workloads import Unavailable, UsageError, images
@@ -26,23 +25,26 @@ PUBLISHED = ("sagemaker-tritonserver", "versions", "24.09")
 HOURLY = listed_price("ml.g4dn.xlarge", "us-east-1")
 
 
-class Host(EndpointAccount):
+class Host(SageMakerAccount):
     """An account whose endpoint has one status and log, and whose model answers that cuInit returned 0."""
 
     def __init__(self, status: str, *log: str, reason: str = "", interrupted: bool = False) -> None:
         super().__init__(region="us-east-1")
         self.status, self.log, self.reason, self.interrupted = status, log, reason, interrupted
 
-    def create_endpoint(self, endpoint: Endpoint) -> None:
-        super().create_endpoint(replace(endpoint, instance_type="ml.g4dn.xlarge"))  # moto knows no ml.g6
-        group = {"logGroupName": ENDPOINT_LOG.format(endpoint=endpoint.name)}
+    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
+        (variant,) = config["ProductionVariants"]
+        variants = [{**variant, "InstanceType": "ml.g4dn.xlarge"}]  # moto knows no ml.g6
+        super().make_endpoint({**config, "ProductionVariants": variants}, endpoint)
+        self.tag_keys = {tag["Key"] for tag in endpoint["Tags"]}
+        group = {"logGroupName": ENDPOINT_LOG.format(endpoint=endpoint["EndpointName"])}
         stream = {**group, "logStreamName": "only/i-0"}
         self.call("logs", "create_log_group", **group)
         self.call("logs", "create_log_stream", **stream)
         if events := [{"timestamp": 1_000 * int(NOW.timestamp()), "message": line} for line in self.log]:
             self.call("logs", "put_log_events", **stream, logEvents=events)
 
-    def describe_endpoint(self, name: str) -> Mapping[str, Any]:
+    def describe_endpoint(self, name: str) -> dict[str, Any]:
         if self.interrupted:
             raise KeyboardInterrupt
         return {"EndpointStatus": self.status, "FailureReason": self.reason}
@@ -121,6 +123,7 @@ def test_ctrl_c_deletes_everything() -> None:
     with pytest.raises(KeyboardInterrupt):
         probe(host)
     assert host.left() == []
+    assert host.tag_keys == {TAG}, "`jobs cleanup` finds what a killed probe leaves"
 
 
 TYPES = "Allowed: instance types of SageMaker endpoints with a GPU or an x86 CPU, as ml.g4dn.xlarge."
