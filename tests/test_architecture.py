@@ -19,6 +19,7 @@ from workloads import ROOT
 RECOMMENDER = "inference_recommender"
 READER = "containers.archive_reader"
 TRACKING = f"{RECOMMENDER}.simulate.tracking"
+PRICES = f"{RECOMMENDER}.sizing.prices"
 MAY_IMPORT = {
     "workloads": {"workloads"},
     "aws_api": {"aws_api", "workloads"},
@@ -46,7 +47,7 @@ MAY_IMPORT = {
         READER,
     },
     "stacks": {"stacks", "workloads"},
-    "stacks.preflight": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api"},
+    "stacks.preflight": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api", PRICES},
     "stacks.__main__": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api"},
     "app": {"app", "stacks", "workloads"},
     "benchmarks": {"benchmarks", "scripts", *PACKAGES},
@@ -55,7 +56,8 @@ MAY_IMPORT = {
 """The longest name that a module begins with holds. model_build verifies with the very decoding loop that containers/
 ships, and copies it into the archive. All rooms read archives with the one module that containers can import, too.
 Of stacks, a preflight alone calls AWS: it is a command of its own, makes no construct, and no synthesis reaches it.
-local_aws imports the simulation's module of target tracking: one reading of AWS's documentation decides in both."""
+local_aws imports the simulation's module of target tracking: one reading of AWS's documentation decides in both.
+A preflight prints the cost of its probe from the one list of prices."""
 
 ONLY_IN = {
     "torch": {
@@ -92,6 +94,7 @@ ONLY_IN = {
         "inference_recommender/measure/generator_fleet.py",
         "inference_recommender/payloads.py",
         "model_build/archive.py",
+        "stacks/preflight/probe.py",
         "scripts/rehearsal/steps.py",
         "scripts/rehearsal/stand_ins/docker_images.py",
     },
