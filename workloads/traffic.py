@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 from workloads.document import Document, PositiveInt
 from workloads.hosting import KeyArn
-from workloads.model import Checkpoint, Padding
+from workloads.model import Checkpoint, ModelInput, Padding
 from workloads.objective import Sizing
 from workloads.target import InstanceType
 
@@ -176,6 +176,9 @@ class Published(Document):
     checkpoint: Checkpoint
     padding: Padding = "longest"
     truncation: bool = False
+    inputs: tuple[ModelInput, ...] = Field(
+        default=(), description="The tensors of the compiled model, in the place of [model]'s."
+    )
     rows_per_invocation: PositiveInt = Field(
         default=1, description="Rows of every request, in the place of [objective]'s."
     )

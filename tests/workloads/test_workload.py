@@ -176,6 +176,13 @@ def test_the_rows_of_a_published_variant_fit_its_batches(setting: str, problem: 
     assert str(refused.value).endswith(problem)
 
 
+def test_a_published_model_may_be_traced_with_fewer_inputs() -> None:
+    folder = load_workload("question_answering")
+    assert folder.workload.model.inputs == ("input_ids", "attention_mask", "token_type_ids")  # type: ignore[union-attr]
+    published = folder.as_published("bert-base").workload
+    assert published.model.inputs == ("input_ids", "attention_mask")  # type: ignore[union-attr]
+
+
 def test_the_published_experiment_has_the_published_model_load_and_machines() -> None:
     folder = load_workload("text_classification")
     asked = folder.workload.published["bert-large"]
