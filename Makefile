@@ -118,9 +118,9 @@ $(VENV)/.installed: pyproject.toml requirements/development.txt requirements/nod
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# NVIDIA's ONNX parser and builder, under NVIDIA's licence: for the tests alone, so no part of `setup`.
-$(VENV)/.tensorrt-check: requirements/tensorrt-check.txt | $(VENV)/.installed
-	@$(INSTALL) "NVIDIA's builder of engines into $(VENV)" $(LOCKED) $(VENV)/bin/python $<
+# NVIDIA's builder of engines, under NVIDIA's licence, and its quantiser: for TensorRT alone, so no part of `setup`.
+$(VENV)/.tensorrt-check: requirements/tensorrt-check.txt requirements/modelopt.txt | $(VENV)/.installed
+	@$(INSTALL) "NVIDIA's builder of engines and ModelOpt into $(VENV)" $(LOCKED) $(VENV)/bin/python $^
 	@touch $@
 
 # What a Triton container has, and nothing else: the server binary, its Python backend, the model's own packages.

@@ -23,3 +23,13 @@ class Progress(Protocol):
 
     def say(self, text: str) -> None:
         """Reports something unusual that does not end the run, as a sentence."""
+
+
+class Silent:
+    """A `Progress` that shows nothing."""
+
+    def update(self, update: ProgressUpdate) -> None:
+        """No-op."""
+
+    def say(self, text: str) -> None:
+        """No-op."""

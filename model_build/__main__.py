@@ -120,8 +120,11 @@ def _add_verify_options(command: argparse.ArgumentParser) -> None:
     source = command.add_mutually_exclusive_group()
     recorded = "judge the figures that the build recorded on its own hardware, without running anything"
     source.add_argument("--recorded", action="store_true", help=recorded)
-    builder = "build a TensorRT target's engines with TensorRT for RTX, without a GPU and without an archive"
-    source.add_argument("--builder", choices=["rtx"], help=builder)
+    builder = (
+        "of a TensorRT target, without a GPU and without an archive: rtx builds the engines with TensorRT for RTX; "
+        "onnxruntime runs their graphs on this CPU through the parity gate"
+    )
+    source.add_argument("--builder", choices=["rtx", "onnxruntime"], help=builder)
     outputs = "compare the outputs that containers.batch.record wrote; with --on sagemaker, only write them there"
     command.add_argument("--outputs", type=Path, metavar="FILE", help=outputs)
     remote.add_verify_options(command)
@@ -233,21 +236,23 @@ def _run(options: argparse.Namespace, folder: WorkloadFolder, name: str, progres
 
 def _run_here(options: argparse.Namespace, planned: BuildPlan, progress: Progress) -> dict[str, Any]:
     verifying = options.command == "verify"
-    if not (verifying and (options.recorded or options.builder)):
+    if not (verifying and options.recorded):
         with _tools_installed():
             from model_build import rows  # --help is quick without the tokenizers
 
             rows.check(planned)
     # Only here: --help and plan are quick without the packages that a build imports.
-    from model_build.build import build, check_engines, verify_built, verify_outputs, verify_recorded
+    from model_build.build import build, check_engines, verify_built, verify_graphs, verify_outputs, verify_recorded
 
     if verifying and options.recorded:
         return verify_recorded(planned).model_dump(mode="json")
     with _failures_with_log(planned), _tools_installed():
         if not verifying:
             return build(planned, progress).model_dump(mode="json")
-        if options.builder:
+        if options.builder == "rtx":
             return check_engines(planned, progress)
+        if options.builder == "onnxruntime":
+            return verify_graphs(planned, progress).model_dump(mode="json")
         if options.outputs is not None:
             return verify_outputs(planned, options.outputs, progress).model_dump(mode="json")
         figures = verify_built(planned, progress)

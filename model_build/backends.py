@@ -13,7 +13,6 @@ from model_build.compile_inputs import BackendName, CompileInputs
 from model_build.parity import Compare
 from model_build.plan import BuildPlan
 from model_build.progress import Progress
-from model_build.tensorrt.rtx import Checked
 
 
 class Backend(Protocol):
@@ -23,10 +22,10 @@ class Backend(Protocol):
         A portable export stays in `scratch`, and is reused if it exists.
         """
 
-    def check_engines(self, inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[Checked, ...]:
-        """Builds the engines with NVIDIA's builder for machines without a GPU; none if the target has no engines.
+    def typed_graphs(self, inputs: CompileInputs, folder: Path, scratch: Path, progress: Progress) -> dict[str, Path]:
+        """Returns the graphs from which TensorRT builds engines, in the target's precision. For TensorRT targets only.
 
-        Raises `Unavailable` if that builder is not installed.
+        Raises `Unavailable` if ModelOpt, which makes those of int8, is not installed.
         """
 
     def layers(self, inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import platform
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 from containers.text2text.tensorrt_plan import PlanRefused
 from model_build import archive, fp32_layers, parity
 from model_build.backends import backend
+from model_build.compile_inputs import CompileInputs
 from model_build.compiled import Compiled, compile_key, exclusive, scratch_folder
 from model_build.library_log import libraries_logged
 from model_build.parity import GateFailed, ParityFailed
@@ -53,16 +55,12 @@ def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
     """
     with _scratch(plan) as scratch:
         compiled = _compile(plan, scratch, progress)
-        made = scratch / "repository"
-        contents = plan.contents(plan.compiled / "graphs")
-        if isinstance(plan.target, TensorRtTarget):  # without the engines of other GPUs, which `combine` adds
-            contents = {name: it for name, it in contents.items() if not isinstance(it, Path) or it.exists()}
-        repository.lay_out(made, contents)
+        made = _laid_out(plan, plan.compiled / "graphs", scratch)
         compare = None if _lacks_gpu(plan) else backend(plan).comparer(plan, made, progress)
         try:
             figures = _gate(plan, made, compare, progress)
         except ParityFailed as failed:
-            raise _with_advice(plan, failed, compare, scratch, progress) from None
+            raise _with_advice(plan, failed, compare, backend(plan).compile_graphs, scratch, progress) from None
         progress("Packing")
         packed = scratch / plan.archive.name
         archive.pack(made, packed)
@@ -133,13 +131,13 @@ def check_engines(plan: BuildPlan, progress: Progress = silent) -> dict[str, Any
     `GateFailed` if it rejects an operator that is not known to be accepted by TensorRT.
     """
     if not isinstance(plan.target, TensorRtTarget):
-        raise UsageError(
-            f"--builder rtx builds engines of TensorRT, and {plan.workload.name} for {plan.variant_name} is "
-            f'{plan.target.runtime}. Leave it out, or name a target with runtime = "tensorrt".'
-        )
+        raise _no_engines(plan, "rtx")
+    from model_build.tensorrt.engines import check_graphs  # AWS's Neuron images have no onnx
+
     builder = builder_name()
     with _scratch(plan) as scratch:
-        checked = backend(plan).check_engines(plan.compile_inputs, scratch, progress)
+        typed = backend(plan).typed_graphs(plan.compile_inputs, scratch / "typed", scratch, progress)
+        checked = check_graphs(plan.compile_inputs, typed, progress)
     if failed := [each for each in checked if each.failed]:
         raise GateFailed(
             "\n".join(
@@ -156,6 +154,51 @@ def check_engines(plan: BuildPlan, progress: Progress = silent) -> dict[str, Any
         "builder": builder,
         "engines": [asdict(each) for each in checked],
     }
+
+
+def verify_graphs(plan: BuildPlan, progress: Progress = silent) -> ParityReport:
+    """Compares the graphs from which TensorRT builds engines with the checkpoint, on ONNX Runtime on this CPU.
+
+    Raises `UsageError` for a target without engines, `GateFailed`, and `Unavailable` if int8 lacks ModelOpt.
+    """
+    if not isinstance(plan.target, TensorRtTarget):
+        raise _no_engines(plan, "onnxruntime")
+    chosen = backend(plan)
+
+    def typed(inputs: CompileInputs, graphs: Path, scratch: Path, progress: Progress) -> None:
+        for graph in chosen.typed_graphs(inputs, scratch / "typed", scratch, progress).values():
+            for file in graph.parent.glob(f"{graph.name}*"):  # with its external weights
+                shutil.copyfile(file, graphs / file.name)
+
+    with _scratch(plan) as scratch:
+        made = _laid_out(plan, scratch / "no-engines", scratch)
+        folder, compare = chosen.served_folder(plan, made), chosen.comparer(plan, made, progress)
+        assert compare is not None
+        folder.mkdir(parents=True, exist_ok=True)
+        typed(plan.compile_inputs, folder, scratch, progress)
+        comparisons = compare(folder, progress)
+        figures = parity.report(plan.workload.metrics, comparisons)
+        try:
+            _judge(plan, figures, comparisons)
+        except ParityFailed as failed:
+            raise _with_advice(plan, failed, compare, typed, scratch, progress) from None
+    return figures
+
+
+def _no_engines(plan: BuildPlan, builder: str) -> UsageError:
+    return UsageError(
+        f"--builder {builder} takes the graphs of TensorRT's engines, and {plan.workload.name} for "
+        f'{plan.variant_name} is {plan.target.runtime}. Leave it out, or name a target with runtime = "tensorrt".'
+    )
+
+
+def _laid_out(plan: BuildPlan, graphs: Path, scratch: Path) -> Path:
+    """Returns the repository with the compiled `graphs`; of a TensorRT target, with the engines that exist."""
+    contents = plan.contents(graphs)
+    if isinstance(plan.target, TensorRtTarget):  # `combine` adds the engines of other GPUs
+        contents = {name: it for name, it in contents.items() if not isinstance(it, Path) or it.exists()}
+    repository.lay_out(scratch / "repository", contents)
+    return scratch / "repository"
 
 
 def _artifact_of_checkpoint(plan: BuildPlan) -> ModelArtifact:
@@ -217,13 +260,18 @@ def _judge(plan: BuildPlan, figures: ParityReport, comparisons: Sequence[parity.
 
 
 def _with_advice(
-    plan: BuildPlan, failed: ParityFailed, compare: parity.Compare | None, scratch: Path, progress: Progress
+    plan: BuildPlan,
+    failed: ParityFailed,
+    compare: parity.Compare | None,
+    compile_graphs: fp32_layers.Compile,
+    scratch: Path,
+    progress: Progress,
 ) -> ParityFailed:
     """Adds the layers that need fp32, for a lower precision."""
     if compare is None or plan.target.precision == "fp32":
         return failed
     with _engine_errors_explained(plan):
-        advice = fp32_layers.advice(plan, compare, scratch, progress)
+        advice = fp32_layers.advice(plan, compare, compile_graphs, scratch, progress)
     return failed if advice is None else ParityFailed(f"{failed}\n{advice}")
 
 

@@ -50,6 +50,13 @@ class CompileInputs:
         assert isinstance(self.model, TextToText)
         return self.model
 
+    @property
+    def calibrates(self) -> bool:
+        """Whether evaluation rows set the ranges of activations."""
+        if isinstance(self.target, TensorRtTarget):
+            return self.target.precision == "int8"
+        return isinstance(self.target, OnnxRuntimeTarget) and self.target.quantisation == "static"
+
     def facts(self) -> list[Any]:
         """The values that the compiled bytes depend on, as JSON."""
         facts: list[Any] = [
@@ -60,7 +67,6 @@ class CompileInputs:
         ]
         if isinstance(self.target, TensorRtTarget):
             facts.append(self.batches.model_dump(mode="json"))
-        static = isinstance(self.target, OnnxRuntimeTarget) and self.target.quantisation == "static"
-        if static or isinstance(self.target, NeuronTarget):
+        if self.calibrates or isinstance(self.target, NeuronTarget):
             facts.append([dict(row) for row in self.calibration])
         return facts

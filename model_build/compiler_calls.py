@@ -30,14 +30,17 @@ def steps(model: Model, target: Target, serving: Serving, checkpoint: Checkpoint
     """Returns one text for each call or command, in order."""
     graphs = ("encoder", "decoder") if isinstance(model, TextToText) else ("model",)
     exports = [f"# {graph}.onnx\ntorch.onnx.export(model, dynamo=True, opset_version=18)" for graph in graphs]
+    layers = getattr(target, "fp32_layers", ())
+    kept = f", without {', '.join(layers)}" if layers else ""
     match target:
         case NeuronTarget():
             assert not isinstance(model, TextToText)
             return _neuron(model, target, checkpoint)
         case TensorRtTarget():
-            return [*exports, *_tensorrt(model, target, serving, checkpoint)]
+            int8 = f"modelopt.onnx.quantization.quantize: static quantisation to int8{kept}"
+            quantised = [int8] if target.precision == "int8" else []
+            return [*exports, *quantised, *_tensorrt(model, target, serving, checkpoint)]
         case OnnxRuntimeTarget():
-            kept = f", without {', '.join(target.fp32_layers)}" if target.fp32_layers else ""
             int8 = f"{target.quantisation} quantisation to int8{kept}"
             fused = [f"# {graph}.onnx\nonnxruntime.InferenceSession(ORT_ENABLE_EXTENDED)" for graph in graphs]
             return [*exports, *([int8] if target.precision == "int8" else []), *fused]

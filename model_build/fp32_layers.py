@@ -13,17 +13,23 @@ from pathlib import Path
 
 from model_build import parity
 from model_build.backends import backend
+from model_build.compile_inputs import CompileInputs
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
 
+Compile = Callable[[CompileInputs, Path, Path, Progress], object]
+"""Writes a target's graphs into a folder; the second folder is scratch, as `Backend.compile_graphs` takes them."""
 
-def advice(plan: BuildPlan, compare: parity.Compare, scratch: Path, progress: Progress) -> str | None:
+
+def advice(
+    plan: BuildPlan, compare: parity.Compare, compile_graphs: Compile, scratch: Path, progress: Progress
+) -> str | None:
     """The sentence that names the layers with which the gate passes, or says that none do.
 
     None where the runtime has no such choice. `scratch` is the folder that the target was compiled in.
     """
-    chosen, tried = backend(plan), scratch / "tried"
-    if not (layers := chosen.layers(plan.compile_inputs, scratch, progress)):
+    tried = scratch / "tried"
+    if not (layers := backend(plan).layers(plan.compile_inputs, scratch, progress)):
         return None
     tried.mkdir()
     shutil.copyfile(plan.checkpoint.tokenizer, tried / "tokenizer.json")  # where the serving code looks for it
@@ -31,7 +37,7 @@ def advice(plan: BuildPlan, compare: parity.Compare, scratch: Path, progress: Pr
     def passes(kept: frozenset[str]) -> bool:
         progress(f"Searching for layers to keep in fp32, trying {len(kept)}")
         target = plan.target.model_copy(update={"fp32_layers": tuple(sorted(kept))})
-        chosen.compile_graphs(replace(plan.compile_inputs, target=target), tried, scratch, silent)
+        compile_graphs(replace(plan.compile_inputs, target=target), tried, scratch, silent)
         figures = parity.report(plan.workload.metrics, compare(tried, silent))
         return not parity.differences(figures, plan.target.parity)
 

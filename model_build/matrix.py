@@ -59,8 +59,9 @@ def task_refusal(task: str, target: Target) -> str | None:
 
 def network_refusal(family: Family, target: Target) -> str | None:
     """Returns the reason why a target does not support the network of a family, or None."""
-    if family.fp32_alone and isinstance(target, OnnxRuntimeTarget) and target.precision == "int8":
-        return f"int8 would not change it: {family.fp32_alone}. Allowed: fp32."
+    if family.fp32_alone and target.precision == "int8":
+        allowed = "fp32, fp16" if isinstance(target, TensorRtTarget) else "fp32"
+        return f"int8 would not change it: {family.fp32_alone}. Allowed: {allowed}."
     on_gpu = isinstance(target, CudaTarget) or (isinstance(target, TorchScriptTarget) and native(target))
     if family.own_network or not (on_gpu or isinstance(target, NeuronTarget)):
         return None

@@ -26,7 +26,6 @@ from workloads import (
     Example,
     Model,
     NeuronTarget,
-    OnnxRuntimeTarget,
     QuestionAnswering,
     RandomWeights,
     Row,
@@ -262,7 +261,7 @@ def _check_family(source: WorkloadFolder, name: str, target: Target, checkpoint:
     if family is None or (reason := network_refusal(family, target)) is None:
         return
     refused = f"runtime: '{target.runtime}' is not built for {family.name} on this hardware"
-    if isinstance(target, OnnxRuntimeTarget):
+    if target.precision == "int8":
         refused = f"precision: '{target.precision}' is not built for {family.name}"
     raise UsageError(f"{source.file}: targets.{name}.{refused}. {reason}")
 

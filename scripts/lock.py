@@ -77,6 +77,7 @@ LOCKS = (
     Lock(file="requirements/node.txt", extras=("node",), within=DEVELOPMENT),
     Lock(file="requirements/bench.txt", extras=("bench",), within=DEVELOPMENT),
     Lock(file="requirements/tensorrt-check.txt", extras=("tensorrt-check",), within=DEVELOPMENT),
+    Lock(file="requirements/modelopt.txt", extras=("modelopt",), within=DEVELOPMENT),
     Lock(file="requirements/generator.txt", group="generator", within=DEVELOPMENT),
     Lock(file="requirements/uv.txt", group="uv", pythons=("3.10", *PYTHONS)),
     Lock(file=TRITON, group="triton-local", pythons=ON_TRITON),

@@ -5,7 +5,7 @@ from typing import Any
 
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import Measurement
-from inference_recommender.progress import ProgressUpdate
+from inference_recommender.progress import Silent as Silent
 from inference_recommender.run_folder import PAYLOADS, Jobs, RunFolder, RunInputs
 from workloads import (
     Autoscaling,
@@ -132,13 +132,3 @@ def a_run_folder(
     if measured:
         folder.keep_measurements(measured)
     return folder
-
-
-class Silent:
-    """A `Progress` that shows nothing."""
-
-    def update(self, update: ProgressUpdate) -> None:
-        """No-op."""
-
-    def say(self, text: str) -> None:
-        """No-op."""

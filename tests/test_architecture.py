@@ -19,6 +19,7 @@ from workloads import ROOT
 RECOMMENDER = "inference_recommender"
 READER = "containers.archive_reader"
 TRACKING = f"{RECOMMENDER}.simulate.tracking"
+PRICES = f"{RECOMMENDER}.sizing.prices"
 MAY_IMPORT = {
     "workloads": {"workloads"},
     "aws_api": {"aws_api", "workloads"},
@@ -46,7 +47,7 @@ MAY_IMPORT = {
         READER,
     },
     "stacks": {"stacks", "workloads"},
-    "stacks.preflight": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api"},
+    "stacks.preflight": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api", PRICES},
     "stacks.__main__": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api"},
     "app": {"app", "stacks", "workloads"},
     "benchmarks": {"benchmarks", "scripts", *PACKAGES},
@@ -55,7 +56,8 @@ MAY_IMPORT = {
 """The longest name that a module begins with holds. model_build verifies with the very decoding loop that containers/
 ships, and copies it into the archive. All rooms read archives with the one module that containers can import, too.
 Of stacks, a preflight alone calls AWS: it is a command of its own, makes no construct, and no synthesis reaches it.
-local_aws imports the simulation's module of target tracking: one reading of AWS's documentation decides in both."""
+local_aws imports the simulation's module of target tracking: one reading of AWS's documentation decides in both.
+A preflight prints the cost of its probe from the one list of prices."""
 
 ONLY_IN = {
     "torch": {
@@ -84,7 +86,7 @@ ONLY_IN = {
     "scipy": {"inference_recommender/capacity/*"},
     "matplotlib": {"inference_recommender/report/*", "inference_recommender/experiment/*"},
     "jinja2": {"inference_recommender/report/*", "inference_recommender/experiment/*", "model_build/init/*"},
-    "sagemaker": set[str](),
+    "sagemaker": {"workloads/images.py"},
     "tensorrt_rtx_bindings": {"model_build/tensorrt/*"},
     "tarfile": {
         "benchmarks/*",
@@ -92,11 +94,12 @@ ONLY_IN = {
         "inference_recommender/measure/generator_fleet.py",
         "inference_recommender/payloads.py",
         "model_build/archive.py",
+        "stacks/preflight/probe.py",
         "scripts/rehearsal/steps.py",
         "scripts/rehearsal/stand_ins/docker_images.py",
     },
 }
-"""By folder. sagemaker-core is read as data, never imported: that takes seconds and pulls in pandas and SciPy.
+"""By folder. sagemaker-core takes 2 s to import: only what needs the URI of an image does.
 Archives are read only with containers/archive_reader.py, which uses tarfile's parser of headers."""
 
 CLIENT_NEEDS_NONE_OF = ("matplotlib", "scipy", "uvloop", "httptools", "rich", "jinja2")

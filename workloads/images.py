@@ -1,19 +1,16 @@
-"""Which registries have AWS's own container images, by region.
+"""URIs of AWS's own container images, from the accounts and regions that sagemaker-core knows.
 
-Accounts and regions come as data with sagemaker-core, read as files: importing that package takes seconds and pulls in
-boto3, pandas and SciPy. Regions of other partitions than aws, aws-cn and aws-us-gov are left out.
+`image_uris.retrieve` of sagemaker-core returns the same URIs, which a test compares. It has no entry for the Neuron
+images, and its errors do not name the key of workload.toml. Importing sagemaker-core takes about 2 s, so functions do
+it. Regions of other partitions than aws, aws-cn and aws-us-gov are left out.
 """
 
-import json
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
 from typing import Any
 
 from workloads.errors import Unavailable, UsageError
 
-DATA = "sagemaker/core/image_uri_config"
 TRITON = "sagemaker-tritonserver"
 NEURON_REGISTRIES = ("huggingface-neuron", "inference", "versions", "4.12.3", "pytorch1.9.1")
 NEURONX_REGISTRIES = ("huggingface-neuronx", "inference", "versions", "4.55.4", "pytorch2.8.0")
@@ -62,17 +59,13 @@ def _known(registries: Mapping[str, str]) -> dict[str, str]:
     return {name: account for name, account in registries.items() if "iso" not in name and "eusc" not in name}
 
 
-def _data(name: str, option: str) -> Any:
+@cache
+def _data(framework: str, option: str) -> Any:
     try:
-        installed = distribution("sagemaker-core")
-    except PackageNotFoundError:
+        from sagemaker.core import image_uris
+    except ModuleNotFoundError:
         raise Unavailable(
             "The Python package 'sagemaker-core' is not installed, and it knows the accounts of AWS's images. "
             f"Install it with `pip install -e '.[cdk]'`, or name an image with {option}."
         ) from None
-    return _read(Path(str(installed.locate_file(f"{DATA}/{name}.json"))))
-
-
-@cache
-def _read(file: Path) -> Any:
-    return json.loads(file.read_text("utf-8"))
+    return image_uris.config_for_framework(framework)

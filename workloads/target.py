@@ -104,9 +104,12 @@ class TensorRtTarget(_Target):
     """TensorRT on the GPUs of its instance types: T4 (g4dn), A10G (g5), L4 (g6), L40S (g6e)."""
 
     runtime: Literal["tensorrt"]
-    precision: Literal["fp32", "fp16"] = "fp32"
+    precision: Literal["fp32", "fp16", "int8"] = Field(
+        default="fp32",
+        description="int8: products of weights, with ranges seen on evaluation texts; the rest is fp16.",
+    )
     fp32_layers: tuple[str, ...] = Field(
-        default=(), description="Layers kept in fp32 in an fp16 engine, by the names the parity gate prints."
+        default=(), description="Layers kept in fp32 in an fp16 or int8 engine, by the names the parity gate prints."
     )
     builder_optimization_level: Annotated[int, Field(ge=0, le=5)] = 3
 

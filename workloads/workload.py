@@ -187,6 +187,15 @@ class Workload(Document):
                 if each not in self.deployables:
                     known = ", ".join(self.deployables)
                     raise ValueError(f"published.{name}.variants: '{each}' is no target or variant; known: {known}.")
+            for each, rows in published.rows.items():
+                if each not in published.variants:
+                    known = ", ".join(published.variants)
+                    raise ValueError(f"published.{name}.rows: '{each}' is none of variants: {known}.")
+                if rows > (most := self.variant(each).serving.max_batch_size):
+                    raise ValueError(
+                        f"published.{name}.rows.{each}: got {rows}, and a request to '{each}' has at most {most} rows, "
+                        "its serving.max_batch_size."
+                    )
             if published.traffic not in self.traffic:
                 known = ", ".join(self.traffic) or "none"
                 raise ValueError(f"published.{name}.traffic: '{published.traffic}' is no profile; known: {known}.")

@@ -12,17 +12,16 @@ from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
 from inference_recommender.cli.arguments import DEFAULT_TRAFFIC, run_name
-from inference_recommender.measure.job import JobSource, candidates_of, payload_key
+from inference_recommender.measure.job import JobSource, candidates_of, job_model, payload_key
 from inference_recommender.measure.job_requests import SERVICE_DEFAULT, JobPlan, TestedModel, plan_default_job, plan_job
 from inference_recommender.measure.run import RunSubject, SearchMeasurement, run
 from inference_recommender.measure.system import UNKNOWN_TYPE, system_of_endpoint
 from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
-from inference_recommender.payload_lengths import known_lengths
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.run_report import run_report
 from inference_recommender.report.text import show
 from inference_recommender.run_folder import RunFolder
-from workloads import ROOT, Recommendation, UsageError, Workload, WorkloadFolder, load_artifact, load_workload
+from workloads import ROOT, Recommendation, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.files import from_here
 from workloads.folder import with_settings
 
@@ -158,7 +157,7 @@ def _run_job(
         print(json.dumps(plan.requests if len(plan.requests) > 1 else plan.request, indent=2))
         return 0
     traffic = SERVICE_DEFAULT if plan.traffic is None else options.traffic or DEFAULT_TRAFFIC
-    subject = run_subject(options, folder, traffic, stderr)
+    subject = RunSubject.of(folder, traffic, partial(warn, stderr), options.payloads)
     run_folder = RunFolder(options.runs / plan.job_name)
     source = JobSource(plan=plan, account=account)
     with JobProgress(stderr) as progress:
@@ -214,33 +213,17 @@ def _tested(
 ) -> TestedModel:
     """Returns the model, role and bucket of [recommender], or the stack's. A dry run without AWS gets placeholders."""
     workload, settings = folder.workload, folder.workload.recommender
-    model, role, bucket = settings.model, settings.role_arn, settings.bucket
     try:
-        if not (model and role):
-            outputs = account.stack_outputs(
-                workload.stack_name, ", or set recommender.model and recommender.role_arn with --set"
-            )
-            model, role = model or outputs["ModelName"], role or outputs["RecommenderRoleArn"]
-        bucket = bucket or account.default_bucket()
+        return job_model(account, workload, options.endpoint)
     except AwsUnavailable as error:
         if not options.dry_run:
             raise
         warn(stderr, f"{error} The requests below have placeholders for account, region, model and role.")
-        model = model or f"{workload.stack_name}-ServingModel"
-        role = role or "arn:aws:iam::000000000000:role/RecommenderRole"
-        bucket = bucket or "sagemaker-REGION-ACCOUNT"
-    url = f"s3://{bucket}/{payload_key(workload.name)}"
-    return TestedModel(model=model, role_arn=role, payload_url=url, endpoint_name=options.endpoint)
-
-
-def run_subject(options: argparse.Namespace, folder: WorkloadFolder, traffic: str, stderr: Console) -> RunSubject:
-    """Raises `MissingArtifact` if the target is not built."""
-    return RunSubject(
-        workload=folder.workload,
-        payloads=folder.payloads(options.payloads),
-        artifact=load_artifact(ROOT, folder.workload.name, folder.workload.hosting.target),
-        traffic=traffic,
-        lengths=known_lengths(folder, partial(warn, stderr)) if options.payloads is None else None,
+    return TestedModel(
+        model=settings.model or f"{workload.stack_name}-ServingModel",
+        role_arn=settings.role_arn or "arn:aws:iam::000000000000:role/RecommenderRole",
+        payload_url=f"s3://{settings.bucket or 'sagemaker-REGION-ACCOUNT'}/{payload_key(workload.name)}",
+        endpoint_name=options.endpoint,
     )
 
 

@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from rich.console import Console
 
@@ -11,14 +12,14 @@ from aws_api.errors import AwsUnavailable
 from aws_api.processing_jobs import ProcessingJob
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli.arguments import run_name
-from inference_recommender.cli.run import run_subject, show_and_write
+from inference_recommender.cli.run import show_and_write
 from inference_recommender.measure.generator_fleet import FleetDrive, plan_fleet
 from inference_recommender.measure.load_test import LoadTest
 from inference_recommender.measure.open_loop import DURATION_S, OPEN_LOOP, OpenLoopSearch, search_system
-from inference_recommender.measure.run import run
+from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.measure.system import SystemUnderTest, system_at_url, system_of_endpoint
 from inference_recommender.measurement import Measurement
-from inference_recommender.output import JobProgress
+from inference_recommender.output import JobProgress, warn
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from workloads import ROOT, UsageError, Workload, WorkloadFolder, images, load_artifact
 
@@ -35,7 +36,7 @@ def run_generator(
     if options.dry_run:
         print(_plans(options, folder, system, run_folder, job))
         return 0
-    subject = run_subject(options, folder, traffic, stderr)
+    subject = RunSubject.of(folder, traffic, partial(warn, stderr), options.payloads)
     source: LoadTest | OpenLoopSearch = OpenLoopSearch(system=system, longest_s=options.max_duration_s or DURATION_S)
     search: Callable[..., Measurement] | None = None
     with JobProgress(stderr) as progress:

@@ -16,13 +16,13 @@ from typing import Any
 from aws_api.errors import AwsBusy, AwsUnavailable, AwsUnreachable, ExpiredCredentials, NotFound
 from aws_api.expiry import GRACE_S, expiry_tag
 from aws_api.sagemaker import MEASURED_ON_TAG, JobNameTaken, SageMakerAccount
-from inference_recommender.measure.job_requests import DEFAULT_JOB_S, RUN_TAG, Configuration, JobPlan
+from inference_recommender.measure.job_requests import DEFAULT_JOB_S, RUN_TAG, Configuration, JobPlan, TestedModel
 from inference_recommender.measure.job_service import Sleep, job_series, scaling_advice, stop_and_wait, wait_for_job
 from inference_recommender.measurement import Measurement, limit_of, measurements
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import PAYLOADS, Jobs, RunFolder
 from inference_recommender.sizing.decision import why_invalid, why_refused
-from workloads import Interrupted, ProjectError, Provenance, UsageError
+from workloads import Interrupted, ProjectError, Provenance, UsageError, Workload
 
 PAYLOAD_PREFIX = "inference-recommender"
 """Prefix of the payload bucket that the stack's recommender role may read."""
@@ -32,9 +32,22 @@ class JobFailed(AwsUnavailable):
     """No job of the run completed. An experiment catches it and continues with its other cells."""
 
 
-def payload_key(workload: str) -> str:
-    """Returns the key of a workload's payload archive in the payload bucket."""
-    return f"{PAYLOAD_PREFIX}/{workload}/payloads.tar.gz"
+def job_model(account: SageMakerAccount, workload: Workload, endpoint_name: str | None = None) -> TestedModel:
+    """Returns the model, role and bucket of [recommender], or the stack's. Raises `AwsUnavailable`."""
+    settings = workload.recommender
+    model, role = settings.model, settings.role_arn
+    if not (model and role):
+        outputs = account.stack_outputs(
+            workload.stack_name, ", or set recommender.model and recommender.role_arn with --set"
+        )
+        model, role = model or outputs["ModelName"], role or outputs["RecommenderRoleArn"]
+    url = f"s3://{settings.bucket or account.default_bucket()}/{payload_key(workload.name)}"
+    return TestedModel(model=model, role_arn=role, payload_url=url, endpoint_name=endpoint_name)
+
+
+def payload_key(workload: str, rows: int = 1) -> str:
+    """Returns the key in the payload bucket of the archive of a workload's requests, by the rows of each."""
+    return f"{PAYLOAD_PREFIX}/{workload}/payloads{f'-{rows}-rows' if rows > 1 else ''}.tar.gz"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,16 +6,30 @@ estimate that is far below the closed-loop rate.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from inference_recommender.measurement import Measurement
+from inference_recommender.payload_lengths import known_lengths
 from inference_recommender.payloads import check_payloads, payload_archive
 from inference_recommender.progress import Progress
 from inference_recommender.report.run_report import draw
 from inference_recommender.run_folder import PAYLOADS, RunFolder, RunInputs
 from inference_recommender.sizing.decision import decide, why_inconclusive
 from inference_recommender.sizing.verdict import initial_rate, is_far_below_closed_loop
-from workloads import Interrupted, ModelArtifact, PayloadLengths, Provenance, Recommendation, Row, UsageError, Workload
+from workloads import (
+    ROOT,
+    Interrupted,
+    ModelArtifact,
+    PayloadLengths,
+    Provenance,
+    Recommendation,
+    Row,
+    UsageError,
+    Workload,
+    WorkloadFolder,
+    load_artifact,
+)
 
 
 class Source(Protocol):
@@ -46,6 +60,19 @@ class RunSubject:
     traffic: str
     lengths: PayloadLengths | None = None
     """The payloads' lengths; None if they are unknown."""
+
+    @classmethod
+    def of(
+        cls, folder: WorkloadFolder, traffic: str, warn: Callable[[str], None], payloads: Path | None = None
+    ) -> "RunSubject":
+        """Returns a workload and its build, with its own payloads or those of a file. Raises `MissingArtifact`."""
+        return cls(
+            workload=folder.workload,
+            payloads=folder.payloads(payloads),
+            artifact=load_artifact(ROOT, folder.workload.name, folder.workload.hosting.target),
+            traffic=traffic,
+            lengths=known_lengths(folder, warn) if payloads is None else None,
+        )
 
 
 def run(

@@ -13,9 +13,9 @@ from model_build.compile_inputs import CompileInputs
 from model_build.encoder import export, optimise
 from model_build.encoder.graphs import settings
 from model_build.layers import products
+from model_build.onnx_session import Tensors
 from model_build.progress import Progress
 from model_build.tensorrt import engines
-from model_build.tensorrt.rtx import Checked
 from workloads import CudaTarget, OnnxRuntimeTarget, TensorRtTarget, TorchScriptTarget
 
 
@@ -41,15 +41,17 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
             return {"onnx_opset": str(export.OPSET)}
         case TensorRtTarget():
             toolchain = engines.toolchain(inputs)
-            portable = _export(inputs, scratch, progress)
-            return engines.compile_graphs(inputs, toolchain, {"model": portable}, graphs, progress)
+            return engines.compile_graphs(
+                inputs, toolchain, typed_graphs(inputs, scratch / "typed", scratch, progress), graphs, progress
+            )
         case target:
             raise AssertionError(target.runtime)  # Neuron has a backend of its own
 
 
-def check_engines(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[Checked, ...]:
-    """Has the engine of a TensorRT target built by TensorRT for RTX. Raises what `engines.check_graphs` raises."""
-    return engines.check_graphs(inputs, {"model": _export(inputs, scratch, progress)}, progress)
+def typed_graphs(inputs: CompileInputs, folder: Path, scratch: Path, progress: Progress) -> dict[str, Path]:
+    """Returns the graph that TensorRT gets. Raises what `engines.typed_graphs` raises."""
+    portable = {"model": _export(inputs, scratch, progress)}
+    return engines.typed_graphs(inputs, portable, folder, lambda inputs, _: {"model": _calibration(inputs)}, progress)
 
 
 def layers(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:
@@ -70,7 +72,7 @@ def _export(inputs: CompileInputs, scratch: Path, progress: Progress) -> Path:
     return scratch / export.GRAPH
 
 
-def _calibration(inputs: CompileInputs) -> Iterator[optimise.Tensors]:
+def _calibration(inputs: CompileInputs) -> Iterator[Tensors]:
     """Real rows, one at a time, for the ranges of activations."""
     known = settings(inputs.encoder, inputs.target, inputs.checkpoint)
     preprocessor = Preprocessor(Tokenizer.from_file(str(inputs.checkpoint.tokenizer)), known)

@@ -6,24 +6,22 @@ activations are scaled as they come (dynamic) or by the ranges seen on evaluatio
 `fp32_layers` keep their products in fp32; so do the heads on the first token, which cost next to nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import onnx
 import onnx.helper
-from numpy.typing import NDArray
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 from onnxruntime.transformers.fusion_gelu import FusionGelu
 from onnxruntime.transformers.onnx_model import OnnxModel
 
 from model_build import layers
 from model_build.encoder import norms
 from model_build.encoder.graphs import INLINE_LIMIT
-from model_build.onnx_session import save_as_run
+from model_build.onnx_session import CalibrationBatches, Tensors, save_as_run
 from workloads import OnnxRuntimeTarget
 
-Tensors = Mapping[str, NDArray[Any]]
 PRODUCT, MICROSOFT = "MatMul", "com.microsoft"
 
 
@@ -69,16 +67,6 @@ def _quantise(source: Path, quantised: Path, in_fp32: list[str], calibration: It
     if calibration is None:
         quantize_dynamic(source, quantised, **how)
     else:
-        quantize_static(source, quantised, _Calibration(calibration), quant_format=QuantFormat.QDQ, **how)
+        quantize_static(source, quantised, CalibrationBatches(calibration), quant_format=QuantFormat.QDQ, **how)
     if large:  # a quarter of the size: the weights fit into the graph's own file again
         onnx.save(onnx.load(quantised), quantised)
-
-
-class _Calibration(CalibrationDataReader):  # type: ignore[misc]
-    """Hands batches of inputs, one at a time, to ONNX Runtime's calibration."""
-
-    def __init__(self, batches: Iterable[Tensors]) -> None:
-        self._batches: Iterator[Tensors] = iter(batches)
-
-    def get_next(self) -> Tensors | None:
-        return next(self._batches, None)

@@ -24,7 +24,7 @@ from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
 from containers.encoder.tensors import Encoding, split, windows
 from model_build.accuracy import ScoredAnswer
-from model_build.encoder.compile import check_engines, compile_graphs, layers
+from model_build.encoder.compile import compile_graphs, layers, typed_graphs
 from model_build.encoder.graphs import settings
 from model_build.encoder.reference import Outputs, Reference
 from model_build.parity import Compare, ParityComparison
@@ -35,7 +35,7 @@ from model_build.triton.repository import version_folder
 from workloads import Example, Row
 from workloads.errors import InvalidDocument
 
-__all__ = ["check_engines", "comparer", "compile_graphs", "layers", "served_folder"]
+__all__ = ["comparer", "compile_graphs", "layers", "served_folder", "typed_graphs"]
 
 ORIGINAL_BATCH = 32
 SAME_SCORE = 1e-3

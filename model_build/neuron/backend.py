@@ -26,7 +26,6 @@ from workloads import EncoderModel, NeuronTarget, Unavailable
 if TYPE_CHECKING:
     from model_build.parity import Compare
     from model_build.plan import BuildPlan
-    from model_build.tensorrt.rtx import Checked
 
 CHIPS = {"neuron": "Inf1", "neuronx": "Inf2"}
 PACKAGES = {"neuron": "torch_neuron", "neuronx": "torch_neuronx"}
@@ -55,11 +54,6 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
     progress("Running the original on golden rows")
     goldens.write(network, inputs, graphs)
     return compile_network(network, model, target, graphs, progress)
-
-
-def check_engines(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[Checked, ...]:
-    """Neuron has no engines that another builder could check."""
-    return ()
 
 
 def layers(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:

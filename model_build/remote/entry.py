@@ -107,7 +107,8 @@ def install_commands(work: Path, runtime: str, cuda: str) -> list[list[str]]:
             [uv, "venv", "--quiet", "--python", sys.executable, "--system-site-packages", venv],
             [*install, "--requirements", f"{work}/model_build/remote/neuron-requirements.txt"],
         ]
-    locks = [f"{work}/requirements/build.txt", f"{work}/requirements/torch-cpu.txt"]
+    quantiser = ["modelopt"] if runtime == "tensorrt" else []
+    locks = [f"{work}/requirements/{name}.txt" for name in ("build", *quantiser, "torch-cpu")]
     commands = [
         get_uv,
         [uv, "venv", "--quiet", "--python", PYTHON, venv],

@@ -29,6 +29,7 @@ CODE = ("aws_api", "containers", "model_build")
 FILES = (
     "pyproject.toml",
     "requirements/build.txt",
+    "requirements/modelopt.txt",
     "requirements/torch-cpu.txt",
     "requirements/uv.txt",
 )

@@ -5,9 +5,8 @@ from pathlib import Path
 from model_build.compile_inputs import CompileInputs
 from model_build.progress import Progress
 from model_build.tensorrt import engines
-from model_build.tensorrt.rtx import Checked
 from model_build.tensorrt.trtexec import Toolchain
-from model_build.text2text import export, optimise
+from model_build.text2text import export, optimise, static_onnx
 from model_build.text2text.graphs import GRAPHS
 from workloads import CudaTarget, OnnxRuntimeTarget, TensorRtTarget
 
@@ -41,12 +40,13 @@ def build_engines(
     inputs: CompileInputs, toolchain: Toolchain, graphs: Path, scratch: Path, progress: Progress
 ) -> dict[str, str]:
     """Writes the plans of a TensorRT target for the GPU of this machine. Raises what `compile_graphs` raises."""
-    return engines.compile_graphs(inputs, toolchain, _export(inputs, scratch, progress), graphs, progress)
+    typed = typed_graphs(inputs, scratch / "typed", scratch, progress)
+    return engines.compile_graphs(inputs, toolchain, typed, graphs, progress)
 
 
-def check_engines(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[Checked, ...]:
-    """Has the engines of a TensorRT target built by TensorRT for RTX. Raises what `engines.check_graphs` raises."""
-    return engines.check_graphs(inputs, _export(inputs, scratch, progress), progress)
+def typed_graphs(inputs: CompileInputs, folder: Path, scratch: Path, progress: Progress) -> dict[str, Path]:
+    """Returns the graphs that TensorRT gets. Raises what `engines.typed_graphs` raises."""
+    return engines.typed_graphs(inputs, _export(inputs, scratch, progress), folder, static_onnx.calibration, progress)
 
 
 def layers(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:

@@ -25,14 +25,14 @@ from model_build.checkpoint import loading
 from model_build.parity import Compare, ParityComparison
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
-from model_build.text2text import export, repository
-from model_build.text2text.compile import check_engines, compile_graphs, layers
+from model_build.text2text import export, repository, static_onnx
+from model_build.text2text.compile import compile_graphs, layers, typed_graphs
 from model_build.torch_threads import every_core
 from model_build.triton.repository import version_folder
-from workloads import Example
+from workloads import Example, TensorRtTarget
 from workloads.errors import InvalidDocument
 
-__all__ = ["check_engines", "comparer", "compile_graphs", "layers", "served_folder"]
+__all__ = ["comparer", "compile_graphs", "layers", "served_folder", "typed_graphs"]
 
 ORIGINAL_BATCH = 64
 """Rows in a batch of the original model: `generate` is slow, and wide batches help it most."""
@@ -53,11 +53,17 @@ def comparer(plan: BuildPlan, made: Path, progress: Progress) -> Compare:
     settings = replace(known, max_batch_size=plan.variant.serving.max_batch_size)
 
     def compared(folder: Path, progress: Progress) -> list[ParityComparison]:
-        compiled, file = TextGenerator.load(folder, settings), plan.source.path / "evaluation.jsonl"
+        load = static_onnx.generator if _static_onnx(plan, folder) else TextGenerator.load
+        compiled, file = load(folder, settings), plan.source.path / "evaluation.jsonl"
         size = settings.max_batch_size
         return compare(original, compiled, plan.examples, batch_size=size, file=file, progress=progress)
 
     return compared
+
+
+def _static_onnx(plan: BuildPlan, folder: Path) -> bool:
+    """True for the graphs of a TensorRT target, of which no engine was built."""
+    return isinstance(plan.target, TensorRtTarget) and not any(folder.glob("*.plan"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,15 @@
 """`python -m stacks preflight` against the account on this machine: what it prints, and what it cannot ask there."""
 
 import json
+from typing import Any
 
 import pytest
 
 from local_aws.process.local_account import LocalAccount
 from stacks.__main__ import main
+from stacks.preflight import probe
+from tests.local_aws.conftest import ROLE, wait_until
+from workloads import Unavailable
 
 pytestmark = pytest.mark.integration
 
@@ -33,3 +37,24 @@ def test_a_check_that_fails_is_exit_code_1_and_what_the_account_lacks_is_said(
     assert checks["AMI of amazon-linux-2023/neuron"]["verdict"] == "pass"
     assert [name for name, check in checks.items() if check["verdict"] == "fail"] == ["cdk bootstrap"]
     assert all((check["what_to_do"] is not None) is (check["verdict"] == "fail") for check in checks.values())
+
+
+def test_a_probe_starts_a_server_and_deletes_everything(
+    sagemaker: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(probe, "WAIT_S", 0.2)
+    assert main(["preflight", "--probe", "ml.c5.xlarge", "--role-arn", ROLE, "--json"]) == 0
+    shown = capsys.readouterr()
+    result = json.loads(shown.out)
+    assert result["image"].endswith("sagemaker-tritonserver:25.09-py3-cpu")
+    assert (result["expected"], result["started"]) == (True, True)
+    assert result["detail"] == "it answers, and the host has no CUDA driver"
+    assert shown.err.splitlines()[-1].endswith("is InService")
+    wait_until(lambda: "probe-ml-c5" not in str(sagemaker.list_endpoints()["Endpoints"]))
+    configs, models = sagemaker.list_endpoint_configs(), sagemaker.list_models()
+    assert "probe-ml-c5" not in str(configs["EndpointConfigs"]) + str(models["Models"])
+
+
+def test_a_probe_of_a_gpu_ends_before_an_endpoint_where_the_account_has_none() -> None:
+    with pytest.raises(Unavailable, match="has an NVIDIA GPU and this local account serves on the CPU"):
+        main(["preflight", "--probe", "ml.g4dn.xlarge", "--role-arn", ROLE])

@@ -84,4 +84,4 @@ def test_autoscaling_can_be_turned_off_to_change_the_instance_type(repository: R
 def test_an_unknown_hosting_target_is_rejected(repository: Repository) -> None:
     with pytest.raises(UsageError) as refusal:
         add_stacks(App(), repository.root, options=Options(hosting_target="tpu"))
-    assert str(refusal.value) == "-c hosting-target: got 'tpu'. Allowed: cpu, cpu-int8, cuda, tensorrt."
+    assert str(refusal.value) == "-c hosting-target: got 'tpu'. Allowed: cpu, cpu-int8, cuda, tensorrt, tensorrt-int8."

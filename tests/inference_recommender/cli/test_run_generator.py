@@ -16,6 +16,7 @@ from inference_recommender.cli import run as run_command
 from inference_recommender.cli import run_generator
 from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import open_loop
+from inference_recommender.measure import run as measure_run
 from inference_recommender.payloads import request_bodies
 from tests.builders import an_artifact
 from tests.inference_recommender.deployed_account import DeployedAccount
@@ -52,7 +53,7 @@ def run(
     folder: WorkloadFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
     """Runs the command against a simulated M/M/1 service."""
-    for module in (run_command, run_generator):
+    for module in (measure_run, run_generator):
         monkeypatch.setattr(module, "load_artifact", lambda root, workload, target: an_artifact())
     monkeypatch.setattr(of_commands, "deployed_workload", lambda *_: folder)
     monkeypatch.setattr(open_loop, "GeneratorProbe", lambda *_, **__: SimulatedService(MM1, seed=0).probe)

@@ -34,7 +34,9 @@ def test_the_target_is_the_named_one_or_the_deployed_one_or_the_workloads(
     assert folder.workload.hosting.target == target
     assert folder.workload.instance_types == folder.target(target).instance_types
     assert deployed_workload("spellcheck", None, None).workload.hosting.target == "tensorrt"
-    with pytest.raises(UsageError, match=r"there is no target 'gpu'. Known targets: cpu, cpu-int8, cuda, tensorrt."):
+    with pytest.raises(
+        UsageError, match=r"there is no target 'gpu'. Known targets: cpu, cpu-int8, cuda, tensorrt, tensorrt-int8."
+    ):
         deployed_workload("spellcheck", "gpu", None)
 
 

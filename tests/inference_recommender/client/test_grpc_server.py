@@ -119,7 +119,12 @@ def test_parameters_keep_their_types(served: Served, url: str) -> None:
         return echo(message, context)
 
     served.answer = keep
-    parameters = {"model": "intents", "top_k": 3, "temperature": 0.5, "do_sample": True}
+    parameters: dict[str, str | int | float | bool] = {
+        "model": "intents",
+        "top_k": 3,
+        "temperature": 0.5,
+        "do_sample": True,
+    }
     with GrpcServer(url, "echo") as server:
         InferenceClient(server).infer({"TEXT": [["a"]]}, parameters=parameters)
     assert received == parameters

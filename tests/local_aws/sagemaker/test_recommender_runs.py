@@ -2,12 +2,14 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 
+import inference_recommender
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.measure.job import JobSource, candidates_of
 from inference_recommender.measure.job_requests import (
@@ -24,7 +26,8 @@ from local_aws.process.local_account import LocalAccount
 from tests.builders import Silent, an_artifact
 from tests.conftest import EditToml
 from tests.local_aws.conftest import BUCKET, ROLE, Endpoints
-from workloads import Recommendation, WorkloadFolder, load_workload
+from workloads import Recommendation, UsageError, WorkloadFolder, load_workload
+from workloads.artifact import artifact_file, file_sha256
 
 pytestmark = pytest.mark.integration
 
@@ -128,3 +131,48 @@ def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
     (measured,) = RunFolder(tmp_path / "runs" / "second").measurements()
     assert measured.series is not None
     assert {1.0, 2.0} <= set(measured.series.users), "a user more with the second step"
+
+
+@pytest.mark.filterwarnings("ignore:The recommendation will not state payload lengths")
+def test_a_job_runs_from_python_with_a_model_of_the_sagemaker_sdk(
+    account: LocalAccount,
+    folder: WorkloadFolder,
+    tmp_path: Path,
+    model: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    from sagemaker.core.resources import Model
+
+    for name, value in account.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("inference_recommender.measure.run.ROOT", tmp_path)
+    monkeypatch.setattr("inference_recommender.measure.python_run.JobSource", partial(JobSource, sleep=soon))
+    built = artifact_file(tmp_path, "spellcheck", "cpu")
+    built.parent.mkdir(parents=True)
+    archive = built.with_name("model.tar.gz")
+    archive.write_bytes(b"an archive")
+    an_artifact(archive_sha256=file_sha256(archive)).write_json(built)
+    settings = [
+        "hosting.target=cpu",
+        "targets.cpu.instance_types=ml.c5.xlarge",
+        "recommender.environment=",
+        f"recommender.role_arn={ROLE}",
+        f"recommender.bucket={BUCKET}",
+    ]
+    recommendation = inference_recommender.run(
+        folder, model=Model(model_name=model), traffic="short", settings=settings, runs=tmp_path / "runs"
+    )
+    assert recommendation.recommended is not None
+    assert recommendation.recommended.instance_type == "ml.c5.xlarge"
+    (kept,) = (tmp_path / "runs").iterdir()
+    assert (kept / "report.html").exists()
+    assert capfd.readouterr().out == "", "a library prints nothing"
+
+
+def test_a_model_that_was_not_created_is_refused() -> None:
+    class Model:
+        name = None
+
+    with pytest.raises(UsageError, match=r"model: got a Model without a name\. Create the model on SageMaker first"):
+        inference_recommender.run("spellcheck", model=Model())

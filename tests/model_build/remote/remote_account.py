@@ -55,7 +55,7 @@ def miniature(root: Path) -> Path:
         (root / name).write_text(f"# {name}\n")
     (root / "pyproject.toml").write_text("[project]\n")
     (root / "requirements").mkdir()
-    for lock in ("build", "torch-cpu", "uv"):
+    for lock in ("build", "modelopt", "torch-cpu", "uv"):
         (root / "requirements" / f"{lock}.txt").write_text("a==1\n")
     return root
 

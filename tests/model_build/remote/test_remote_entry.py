@@ -136,7 +136,8 @@ def test_a_build_gets_the_python_and_the_packages_that_were_tested() -> None:
 
 @pytest.mark.parametrize(("cuda", "name"), [("13.0.1.012", "gpu"), ("12.9.0.043", "gpu-cuda12")])
 def test_engines_are_checked_by_the_tensorrt_that_built_them_on_the_images_cuda(cuda: str, name: str) -> None:
-    *_, check, bindings = entry.install_commands(Path("/w"), "tensorrt", cuda)
+    *_, install, check, bindings = entry.install_commands(Path("/w"), "tensorrt", cuda)
+    assert "/w/requirements/modelopt.txt" in install
     lock = f"/w/containers/triton/{name}-requirements.txt"
     assert (ROOT / "containers/triton" / Path(lock).name).exists()
     assert check == ["sh", "/w/containers/triton/check-tensorrt", lock]

@@ -1,7 +1,7 @@
 """The processing jobs of a remote build: requests, machines and images, and refusals."""
 
+import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -156,14 +156,11 @@ def test_a_triton_that_was_never_published_is_refused(tmp_path: Path) -> None:
     )
 
 
-def _not_installed(name: str) -> Any:
-    raise PackageNotFoundError(name)
-
-
 def test_without_the_data_of_images_the_package_is_named(
     folder: WorkloadFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(images, "distribution", _not_installed)
+    monkeypatch.setitem(sys.modules, "sagemaker.core", None)
+    images._data.cache_clear()
     with pytest.raises(Unavailable) as refused:
         plan(folder, "cpu")
     assert str(refused.value) == (

@@ -25,6 +25,7 @@ def test_the_code_of_a_build_and_one_workload_travel_and_nothing_else(root: Path
         "model_build/plan.py",
         "pyproject.toml",
         "requirements/build.txt",
+        "requirements/modelopt.txt",
         "requirements/torch-cpu.txt",
         "requirements/uv.txt",
         "workloads/folder.py",

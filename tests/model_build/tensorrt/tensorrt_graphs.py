@@ -27,7 +27,13 @@ needs_rtx = pytest.mark.skipif(
     find_spec("tensorrt_rtx_bindings") is None,
     reason="TensorRT for RTX is not installed: `make test` installs it where PyPI can be reached",
 )
-PRECISIONS: tuple[Literal["fp32", "fp16"], ...] = ("fp32", "fp16")
+needs_modelopt = pytest.mark.skipif(
+    find_spec("modelopt") is None,
+    reason="NVIDIA ModelOpt is not installed: `make test` installs it where PyPI can be reached",
+)
+PRECISIONS: tuple[Literal["fp32", "fp16", "int8"], ...] = (
+    ("fp32", "fp16", "int8") if find_spec("modelopt") else ("fp32", "fp16")
+)
 T5 = TextToText(task="text2text-generation", checkpoint="./checkpoint", max_input_tokens=24, max_output_tokens=12)
 T5_CHANNELS, T5_D_KV = 16, 8
 GRAPHS = (

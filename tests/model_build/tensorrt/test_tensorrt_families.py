@@ -9,6 +9,7 @@ from model_build.backends import backend
 from model_build.matrix import BEAMS, GENERATION, rows
 from model_build.plan import plan
 from model_build.progress import silent
+from model_build.tensorrt.engines import check_graphs
 from tests.model_build.miniatures.tiny_rows import make_workload
 from tests.model_build.tensorrt.tensorrt_graphs import PRECISIONS, fp32_products, needs_rtx
 from workloads import TensorRtTarget
@@ -26,10 +27,10 @@ def test_nvidias_builder_makes_engines_for_t4_and_a10g(family: str, task: str, t
     assert isinstance(made.target, TensorRtTarget)
     for precision in PRECISIONS:
         inputs = replace(made.compile_inputs, target=made.target.model_copy(update={"precision": precision}))
-        checked = backend(made).check_engines(inputs, tmp_path, silent)
+        typed = backend(made).typed_graphs(inputs, tmp_path / precision, tmp_path, silent)
+        checked = check_graphs(inputs, typed, silent)
         assert len(checked) == (4 if task == GENERATION else 2)
         for each in checked:
-            (graph,) = tmp_path.rglob(f"{each.graph}{'.fp16' if precision == 'fp16' else ''}.onnx")
-            refused = each.compute_capability == "7.5" and fp32_products(graph)
+            refused = each.compute_capability == "7.5" and fp32_products(typed[each.graph])
             assert not each.failed, (precision, each)
             assert (each.plan_bytes is None) == refused, (precision, each)

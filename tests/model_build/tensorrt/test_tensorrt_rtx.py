@@ -22,7 +22,7 @@ T5_TOML = tiny_t5.WORKLOAD_TOML.replace(
     '[targets.tensorrt]\nruntime = "tensorrt"\nprecision = "fp16"\ninstance_types = ["ml.g5.xlarge"]\n\n[serving]',
 )
 Capture = pytest.CaptureFixture[str]
-Run = Callable[[str, str], int]
+Run = Callable[..., int]
 
 
 def check(graph: Path, capability: str, **ranges: Range) -> rtx.Checked:
@@ -36,13 +36,13 @@ def verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> 
     """Runs `verify tiny` over a workload of this task."""
     monkeypatch.setattr(command_line, "ROOT", tmp_path)
 
-    def run(task: str, target: str) -> int:
+    def run(task: str, target: str, builder: str = "rtx") -> int:
         if task == "text2text-generation":
             tiny_t5.make_workload(tmp_path / "workloads", T5_TOML)
         else:
             tiny_bert.make_workload(tmp_path / "workloads", task)
         capsys.readouterr()  # making a checkpoint shows a progress bar
-        return command_line.main(["verify", "tiny", "--target", target, "--builder", "rtx", "--json"])
+        return command_line.main(["verify", "tiny", "--target", target, "--builder", builder, "--json"])
 
     return run
 
@@ -146,9 +146,10 @@ def test_where_it_is_not_installed_one_sentence_says_how_to_install_it(
     )
 
 
-def test_a_target_without_engines_is_a_usage_error(verify: Run, capsys: Capture) -> None:
-    assert verify("text-classification", "cpu") == 2
+@pytest.mark.parametrize("builder", ["rtx", "onnxruntime"])
+def test_a_target_without_engines_is_a_usage_error(verify: Run, builder: str, capsys: Capture) -> None:
+    assert verify("text-classification", "cpu", builder) == 2
     assert capsys.readouterr().err == (
-        "--builder rtx builds engines of TensorRT, and tiny for cpu is onnxruntime. Leave it out, or name a target "
-        'with runtime = "tensorrt".\n'
+        f"--builder {builder} takes the graphs of TensorRT's engines, and tiny for cpu is onnxruntime. Leave it out, "
+        'or name a target with runtime = "tensorrt".\n'
     )
