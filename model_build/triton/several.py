@@ -5,7 +5,7 @@ chooses by a header (sagemaker_server.cc). So the default is a Python model that
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,10 +47,7 @@ class OtherModel:
 
 def other_models(source: WorkloadFolder, target_name: str, target: Target, root: Path) -> tuple[OtherModel, ...]:
     """Returns the builds that [[models]] names. Raises `UsageError`, or `MissingArtifact` for one that is not built."""
-    return tuple(_other_models(source, target_name, target, root))
-
-
-def _other_models(source: WorkloadFolder, target_name: str, target: Target, root: Path) -> Iterator[OtherModel]:
+    found: list[OtherModel] = []
     for number, entry in enumerate(source.workload.models):
         place = f"{source.file}: models.{number}"
         other = load_workload(entry.workload, source.path.parent)
@@ -64,7 +61,8 @@ def _other_models(source: WorkloadFolder, target_name: str, target: Target, root
             raise UsageError(f"{place}: {problem}")
         file = artifact_file(root, entry.workload, name)
         artifact = load_artifact(root, entry.workload, name)
-        yield OtherModel(artifact=artifact, repository=file.with_name("repository"), serving=variant.serving)
+        found.append(OtherModel(artifact=artifact, repository=file.with_name("repository"), serving=variant.serving))
+    return tuple(found)
 
 
 def _place_problem(target_name: str, target: Target, other_name: str, other: Target) -> str | None:
