@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from inference_recommender.client import HttpServer, InferenceClient, Refused
+from inference_recommender.kserve import content_type, encode
 from inference_recommender.payloads import tensors
+from local_aws.process.triton import TritonServer
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 from model_build.build import build
 from model_build.plan import BuildPlan, plan
@@ -42,21 +44,21 @@ def both(classifier: WorkloadFolder, tiny_copy: Path) -> BuildPlan:
 
 
 @pytest.fixture
-def url(both: BuildPlan, tmp_path: Path) -> Iterator[str]:
-    log = tmp_path / "triton.log"
-    artifact = both.environment
-    with (
-        start_triton(both.repository, default_model=both.default_model, environment=artifact, log_file=log) as server,
-        over_tcp(server) as url,
-    ):
-        yield url
+def server(both: BuildPlan, tmp_path: Path) -> Iterator[TritonServer]:
+    with start_triton(
+        both.repository,
+        default_model=both.default_model,
+        environment=both.environment,
+        log_file=tmp_path / "triton.log",
+    ) as server:
+        yield server
 
 
 @pytest.mark.integration
 @pytest.mark.skipif(not DEFAULT_TOOLCHAIN.exists(), reason="needs the Triton environment: make setup")
-def test_one_endpoint_answers_with_the_model_that_a_request_names(both: BuildPlan, url: str) -> None:
+def test_one_endpoint_answers_with_the_model_that_a_request_names(both: BuildPlan, server: TritonServer) -> None:
     row = {"text": "abc"}
-    with HttpServer(url, both.default_model) as default:
+    with over_tcp(server) as url, HttpServer(url, both.default_model) as default:
         client = InferenceClient(default)
         own, other = (client.infer(tensors(row, row), parameters=each) for each in (None, {"model": "intents"}))
         in_json = InferenceClient(default, binary=False).infer(tensors(row), ["LABEL"], {"model": "intents"})
@@ -64,11 +66,15 @@ def test_one_endpoint_answers_with_the_model_that_a_request_names(both: BuildPla
             client.infer(tensors(row), parameters={"model": "intent"})
     assert refused.value.status == 400
     for name, answer in {"tiny": own, "intents": other}.items():
-        with HttpServer(url, name) as alone:
+        with over_tcp(server) as url, HttpServer(url, name) as alone:
             direct = InferenceClient(alone).infer(tensors(row, row))
         assert {key: value.tolist() for key, value in answer.items()} == {k: v.tolist() for k, v in direct.items()}
     assert own.keys() == {"CORRECTED"}
     assert in_json["LABEL"].tolist() == other["LABEL"][:1].tolist()
+    for binary in (True, False):  # as InvokeEndpoint sends it
+        request = encode(tensors(row), parameters={"model": "intents"}, binary=binary)
+        answer = server.invoke(request.content, {"Content-Type": content_type(request.header_size)})
+        assert (answer.status, b"LABEL" in answer.body, b"CORRECTED" in answer.body) == (200, True, False)
 
 
 def test_the_second_model_must_be_built_first(classifier: WorkloadFolder, tiny_copy: Path) -> None:
