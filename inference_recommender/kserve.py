@@ -77,18 +77,26 @@ def content_type(header_size: int | None) -> str:
     return JSON_TYPE if header_size is None else f"{BINARY}{header_size}"
 
 
-def encode(inputs: Mapping[str, object], outputs: Sequence[str] = (), *, binary: bool = True) -> Body:
+def encode(
+    inputs: Mapping[str, object],
+    outputs: Sequence[str] = (),
+    *,
+    binary: bool = True,
+    parameters: Mapping[str, str | int | float | bool] | None = None,
+) -> Body:
     """Returns a request for `outputs`, or for all outputs of the model. An input is a value that numpy converts to an
     array. Text is sent as BYTES in UTF-8. Raises `CannotEncode`.
     """
+    asked: dict[str, Any] = {"parameters": dict(parameters)} if parameters else {}
     arrays = {name: _array(name, value) for name, value in inputs.items()}
     if not binary:
-        return Body(content=_json(_header([_json_tensor(name, array) for name, array in arrays.items()], outputs)))
+        tensors = [_json_tensor(name, array) for name, array in arrays.items()]
+        return Body(content=_json({**_header(tensors, outputs), **asked}))
     raw = {name: _raw(name, array) for name, array in arrays.items()}
     tensors = [
         {**_described(name, arrays[name]), "parameters": {"binary_data_size": len(data)}} for name, data in raw.items()
     ]
-    header = _json({**_header(tensors, outputs), "parameters": {"binary_data_output": True}})
+    header = _json({**_header(tensors, outputs), "parameters": {**(parameters or {}), "binary_data_output": True}})
     return Body(content=b"".join((header, *raw.values())), header_size=len(header))
 
 

@@ -308,6 +308,7 @@ def _engine_errors_explained(plan: BuildPlan) -> Iterator[None]:
 
 
 def _artifact(plan: BuildPlan, packed: Path, compiled: Compiled, figures: ParityReport | None) -> ModelArtifact:
+    others = {f"model {each.name}": each.artifact.archive_sha256 for each in plan.others}
     versions = {tool: importlib.metadata.version(tool) for tool in TOOLS if importlib.util.find_spec(tool)}
     return ModelArtifact(
         workload=plan.workload.name,
@@ -318,10 +319,10 @@ def _artifact(plan: BuildPlan, packed: Path, compiled: Compiled, figures: Parity
         archive=packed.name,
         archive_sha256=file_sha256(packed),
         archive_bytes=packed.stat().st_size,
-        default_model=plan.workload.name,
+        default_model=plan.default_model,
         environment=plan.environment,
         checkpoint_sha256=plan.checkpoint.sha256,
-        toolchain={"python": platform.python_version(), **versions, **compiled.toolchain},
+        toolchain={"python": platform.python_version(), **versions, **compiled.toolchain, **others},
         parity=figures,
     )
 

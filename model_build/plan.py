@@ -19,7 +19,9 @@ from model_build.neuron import package as neuron
 from model_build.tensorrt.profiles import timed_rows
 from model_build.text2text import repository as text2text
 from model_build.triton import repository
+from model_build.triton.config_pbtxt import render
 from model_build.triton.repository import Content
+from model_build.triton.several import OtherModel, other_models, router
 from workloads import (
     Example,
     Model,
@@ -43,7 +45,8 @@ from workloads.errors import InvalidDocument
 TIMING_CACHES = Path("build/timing_caches")
 RANDOM_EXAMPLES = 64
 """Examples for random weights, whose answers are meaningless: a few compare the arithmetic as well as all."""
-CONFIGURATION = ("config.pbtxt", "server.json")
+CONFIG = "config.pbtxt"
+CONFIGURATION = (CONFIG, "server.json")
 """The files that configure how the model is served."""
 
 
@@ -58,6 +61,8 @@ class BuildPlan:
     target: Target
     checkpoint: Checkpoint
     examples: tuple[Example, ...]
+    others: tuple[OtherModel, ...]
+    """Builds of other workloads that the archive also has."""
     warm_up: Row
     """The request that a model answers before it is ready: the longest payload. It is part of the archive; labelled
     examples are not, so that editing them does not change it."""
@@ -65,6 +70,11 @@ class BuildPlan:
     @property
     def workload(self) -> Workload:
         return self.source.workload
+
+    @property
+    def default_model(self) -> str:
+        """The Triton model that /invocations answers with."""
+        return f"{self.workload.name}_router" if self.others else self.workload.name
 
     @property
     def builds(self) -> Path:
@@ -132,23 +142,35 @@ class BuildPlan:
         name, model, serving = self.workload.name, self.model, self.variant.serving
         if isinstance(model, TextToText):
             parts = text2text.triton_models(name, model, serving, self.target, self.checkpoint, self.warm_up, graphs)
-            return repository.contents(parts)
-        if isinstance(self.target, NeuronTarget):
+        elif isinstance(self.target, NeuronTarget):
             return neuron.contents(name, model, serving, self.target, self.checkpoint, graphs)
-        parts = encoder.triton_models(name, model, serving, self.target, self.checkpoint, self.warm_up, graphs)
-        return repository.contents(parts)
+        else:
+            parts = encoder.triton_models(name, model, serving, self.target, self.checkpoint, self.warm_up, graphs)
+        return repository.contents(parts) | self._contents_of_others(render(parts[0].config))
+
+    def _contents_of_others(self, own_config: str) -> dict[str, Content]:
+        if not self.others:
+            return {}
+        configs = {self.workload.name: own_config}
+        folders: dict[str, Content] = {}
+        for other in self.others:
+            configs[other.name] = (other.repository / other.name / CONFIG).read_text("utf-8")
+            folders |= {path.name: path for path in sorted(other.repository.iterdir())}
+        return folders | repository.contents([router(self.default_model, configs)])
 
     @property
     def environment(self) -> dict[str, str]:
         """The environment variables with which the container serves this archive."""
         if isinstance(self.target, NeuronTarget):
             return {}
-        serving = self.variant.serving
-        environment = {"SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": str(serving.shared_memory_mb * 2**20)}
-        if serving.response_cache_mb:
-            cache = f"--cache-config=local,size={serving.response_cache_mb * 2**20}"
-            environment["SAGEMAKER_TRITON_ADDITIONAL_ARGS"] = cache
-        return environment
+        servings = [self.variant.serving, *(other.serving for other in self.others)]
+        shared_memory_mb = max(each.shared_memory_mb for each in servings)
+        environment = {"SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": str(shared_memory_mb * 2**20)}
+        cache_mb = sum(each.response_cache_mb for each in servings)
+        flags = [f"--cache-config=local,size={cache_mb * 2**20}"] if cache_mb else []
+        if self.others:  # Triton loads only the default model, not the models that it calls
+            flags += [f"--load-model={name}" for name in (self.workload.name, *(each.name for each in self.others))]
+        return environment | ({"SAGEMAKER_TRITON_ADDITIONAL_ARGS": " ".join(flags)} if flags else {})
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -213,6 +235,7 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
         target=target,
         checkpoint=checkpoint,
         examples=examples,
+        others=other_models(source, name, target, source.builds(root)),
         warm_up=max(source.payloads(), key=lambda row: sum(map(len, row.values()))),
     )
     planned.document()  # fails now, not after a long compile

@@ -27,10 +27,10 @@ BUDGETS = {
     "workloads": 4_000,
     "benchmarks": 4_000,
     "scripts": 3_250,
-    "tests": 48_700,
+    "tests": 49_200,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 63_800
+PRODUCTION_LINES = 64_000
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 

@@ -1,6 +1,6 @@
 """Each package stays within its budget of lines; scripts/figures.py has the budgets.
 
-Issue 29 raised production by 1,800 lines and tests by 1,700: GPU images by tag, TensorRT INT8, more published rows.
+Issue 29 raised production by 2,000 lines and tests by 2,200: GPU images by tag, TensorRT INT8, more published rows.
 """
 
 import pytest

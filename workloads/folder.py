@@ -83,6 +83,9 @@ class WorkloadFolder:
         table = self.workload.model_dump(mode="json")
         table["model"] |= published.model_dump(mode="json", include={"checkpoint", "padding", "truncation"})
         table["model"].pop("backbone", None)  # the checkpoint is whole
+        table["models"] = []
+        if published.inputs:
+            table["model"]["inputs"] = list(published.inputs)
         table["sizing"] = published.sizing.model_dump(mode="json")
         if isinstance(self.workload.objective, LatencyObjective):
             table["objective"]["rows_per_invocation"] = published.rows_per_invocation

@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 from workloads.document import Document, PositiveInt
 from workloads.hosting import KeyArn
-from workloads.model import Checkpoint, Padding
+from workloads.model import Checkpoint, ModelInput, Padding
 from workloads.objective import Sizing
 from workloads.target import InstanceType
 
@@ -176,8 +176,14 @@ class Published(Document):
     checkpoint: Checkpoint
     padding: Padding = "longest"
     truncation: bool = False
+    inputs: tuple[ModelInput, ...] = Field(
+        default=(), description="The tensors of the compiled model, in the place of [model]'s."
+    )
     rows_per_invocation: PositiveInt = Field(
         default=1, description="Rows of every request, in the place of [objective]'s."
+    )
+    rows: dict[str, PositiveInt] = Field(
+        default={}, description="Rows of each request by variant, in the place of rows_per_invocation."
     )
     sizing: Sizing = Field(
         default=Sizing(headroom=0.0), description="In the place of [sizing]: a published fleet has no headroom."

@@ -49,6 +49,13 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 Metric = Annotated[float, Field(ge=-1, le=1)]
 
 
+class OtherModel(Document):
+    """`[[models]]`: a request chooses it by the parameter `model`, which is the workload's name."""
+
+    workload: Annotated[str, AfterValidator(_named)]
+    target: Name | None = Field(default=None, description="Its target or variant. None: of the built target's name.")
+
+
 class Workload(Document):
     name: Annotated[str, AfterValidator(_named)]
     description: Annotated[str, Field(min_length=1)]
@@ -60,6 +67,10 @@ class Workload(Document):
     )
     targets: dict[Name, Target] = Field(min_length=1)
     serving: Serving = Serving()
+    models: tuple[OtherModel, ...] = Field(
+        default=(),
+        description="Other workloads whose builds are packed into this one's archive and answer behind its endpoint.",
+    )
     variants: dict[Name, Variant] = Field(default={}, description="Other ways to serve the targets, by name.")
     objective: Objective = Field(
         description="Of every target that has no [targets.NAME.objective]. Read it as `latency_objective`."
@@ -118,6 +129,21 @@ class Workload(Document):
         return self
 
     @model_validator(mode="after")
+    def _models_have_names_of_their_own(self) -> Self:
+        names = [self.name, *(each.workload for each in self.models)]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(
+                f"models: '{twice[0]}' is named twice. Allowed: each workload once, beside this one, '{self.name}'. "
+                "Remove the second entry."
+            )
+        if self.models and not isinstance(self.hosting, SageMakerEndpointHosting):
+            raise ValueError(
+                f"models: got [[models]], and hosting.kind is {self.hosting.kind}. Allowed: sagemaker-endpoint. Change "
+                "hosting.kind, or remove [[models]]."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _copies_fit_the_hardware(self) -> Self:
         for name in dict.fromkeys((self.hosting.target, *self.variants)):
             if problem := self.misplaced(name):
@@ -161,6 +187,15 @@ class Workload(Document):
                 if each not in self.deployables:
                     known = ", ".join(self.deployables)
                     raise ValueError(f"published.{name}.variants: '{each}' is no target or variant; known: {known}.")
+            for each, rows in published.rows.items():
+                if each not in published.variants:
+                    known = ", ".join(published.variants)
+                    raise ValueError(f"published.{name}.rows: '{each}' is none of variants: {known}.")
+                if rows > (most := self.variant(each).serving.max_batch_size):
+                    raise ValueError(
+                        f"published.{name}.rows.{each}: got {rows}, and a request to '{each}' has at most {most} rows, "
+                        "its serving.max_batch_size."
+                    )
             if published.traffic not in self.traffic:
                 known = ", ".join(self.traffic) or "none"
                 raise ValueError(f"published.{name}.traffic: '{published.traffic}' is no profile; known: {known}.")

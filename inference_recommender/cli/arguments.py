@@ -44,6 +44,15 @@ def all_settings(options: argparse.Namespace) -> list[str]:
     return [*options.settings, *(f"objective.{key}={value}" for key, value in form.items() if value)]
 
 
+def add_prices(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--prices",
+        choices=["sagemaker", "ec2"],
+        default="sagemaker",
+        help="prices of SageMaker endpoints (default), or of the same EC2 instances",
+    )
+
+
 def table_with_settings(settings: Sequence[str], table: str, document: Settings) -> Settings:
     """Returns a table of workload.toml with the keys that `--set TABLE.KEY=VALUE` replaces. Raises `UsageError`."""
     if not settings:

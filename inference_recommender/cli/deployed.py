@@ -13,7 +13,7 @@ from inference_recommender.client import InferenceClient, SageMakerEndpoint
 from inference_recommender.measure.job_requests import DOMAIN, TASKS, container_facts
 from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.payloads import answer, check_payloads, content_type_of, payload_archive, row_of, tensors
-from workloads import Unavailable, Workload, load_workload
+from workloads import Unavailable, UsageError, Workload, load_workload
 from workloads.folder import with_settings
 from workloads.program import printable
 
@@ -31,17 +31,25 @@ def add_invoke(commands: Commands) -> None:
     parser.add_argument("workload", metavar="WORKLOAD")
     parser.add_argument("texts", nargs="+", metavar="TEXT", help="a JSON object if the model has several fields")
     parser.add_argument("--endpoint", metavar="NAME", help="default: the endpoint of the workload's stack")
+    parser.add_argument("--model", metavar="NAME", help="another workload of the archive's [[models]] that answers")
     parser.set_defaults(command=_invoke)
 
 
 def _invoke(options: argparse.Namespace, stderr: Console) -> int:
     workload = load_workload(options.workload).workload
-    rows = [row_of(text, workload.model.fields) for text in options.texts]
+    if options.model and options.model not in (known := [each.workload for each in workload.models]):
+        raise UsageError(
+            f"--model: got '{options.model}'. Allowed: the [[models]] of workloads/{workload.name}/workload.toml, "
+            f"{', '.join(known) or 'of which there are none'}. Leave it out for the workload's own model."
+        )
+    answering = load_workload(options.model).workload if options.model else workload
+    parameters = {"model": options.model} if options.model else None
+    rows = [row_of(text, answering.model.fields) for text in options.texts]
     endpoint = options.endpoint or SageMakerAccount().endpoint_name(workload.stack_name)
     with SageMakerEndpoint(endpoint, timeout_s=TIMEOUT_S) as server:
         client = InferenceClient(server, deadline_s=TIMEOUT_S)
         for text, row in zip(options.texts, rows, strict=True):
-            print(printable(f"{text} -> {answer(client.infer(tensors(row)))}"))
+            print(printable(f"{text} -> {answer(client.infer(tensors(row), parameters=parameters))}"))
     return 0
 
 

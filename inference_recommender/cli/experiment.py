@@ -72,13 +72,14 @@ def add(commands: Commands) -> None:
         nargs="+",
         default=[],
         metavar="NAME",
-        help="variants, targets or patterns (ort-*); default: every variant, or every target without variants",
+        help="variants, targets or patterns (ort-*); default: every variant, or every target if a target is hosted",
     )
     parser.add_argument(
         "--instance-types", nargs="+", default=[], metavar="TYPE", help="default: each target's instance_types"
     )
     parser.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; default: production")
     parser.add_argument("--baseline", metavar="TYPE[/VARIANT]", help="the cell for ratios; default: none")
+    arguments.add_prices(parser)
     arguments.add_settings(parser, "recommender.KEY", "recommender.load")
     parser.add_argument("--runs", type=Path, metavar="DIR", help="parent of the experiment's folder; default: runs")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue an experiment; finished cells are kept")
@@ -201,6 +202,8 @@ def _planned(
         cells=chosen,
         baseline=baseline,
         published=source.published_name,
+        prices=options.prices,
+        rows=published.rows if published else {},
     )
 
 
@@ -266,7 +269,11 @@ def _plan_document(
         warn(stderr, f"{error} ACCOUNT, REGION and the names of role and image are placeholders.")
         access = _access(None, source, experiment)
     planned, workload, now = batches(experiment, experiment.cells, ()), source.workload, datetime.now(UTC)
-    plans = [job_plan(experiment, batch, workload, access.tested_model(workload.name, batch.name)) for batch in planned]
+    plans = [
+        job_plan(experiment, batch, own, access.tested_model(own, batch.name))
+        for batch in planned
+        for own in [experiment.workload_of(batch.variant, workload)]
+    ]
     for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
         warn(stderr, warning)
     return {

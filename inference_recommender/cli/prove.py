@@ -35,6 +35,7 @@ from workloads import (
     Candidate,
     Interrupted,
     MissingArtifact,
+    ModelArtifact,
     Proof,
     Recommendation,
     UsageError,
@@ -153,7 +154,9 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
 def _system(options: argparse.Namespace, workload: Workload, recommendation: Recommendation) -> SystemUnderTest:
     """Returns the server at --url, the endpoint --endpoint, or the stack's. Raises `UsageError` or `Unavailable`."""
     if options.url is not None:
-        return system_at_url(options.url, workload.name, options.instances, archive_sha256=_built(recommendation))
+        built = _built(recommendation)
+        model, sha256 = (built.default_model, built.archive_sha256) if built else (workload.name, None)
+        return system_at_url(options.url, model, options.instances, archive_sha256=sha256)
     if options.instances is not None:
         raise UsageError("--instances: only with --url. AWS reports it for an endpoint.")
     account = SageMakerAccount()
@@ -161,10 +164,10 @@ def _system(options: argparse.Namespace, workload: Workload, recommendation: Rec
     return system_of_endpoint(account.endpoint_description(endpoint), account.region)
 
 
-def _built(recommendation: Recommendation) -> str | None:
-    """Returns the hash of the latest build; None if there is none. A server at a URL is assumed to serve it."""
+def _built(recommendation: Recommendation) -> ModelArtifact | None:
+    """Returns the latest build; None if there is none. A server at a URL is assumed to serve it."""
     try:
-        return load_artifact(ROOT, recommendation.workload, recommendation.target).archive_sha256
+        return load_artifact(ROOT, recommendation.workload, recommendation.target)
     except MissingArtifact:
         return None
 

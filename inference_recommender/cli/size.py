@@ -88,6 +88,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--region", metavar="REGION", help="region of the prices; default: the job's, and us-east-1 for a batch"
     )
+    arguments.add_prices(parser)
     parser.add_argument("--recommend", action="store_true", help="write the batch's recommendation.json for review")
     parser.add_argument("--explain", action="store_true", help="print the source of each price")
     parser.add_argument(
@@ -144,7 +145,7 @@ def _size_fleet(options: argparse.Namespace, evidence: Evidence, stderr: Console
         workload = load_workload(options.workload).measured_on(target).workload
     demand = _demand(options, workload)
     sizing = arguments.table_with_settings(options.settings, "sizing", workload.sizing if workload else Sizing())
-    candidates = evidence.candidates(demand, sizing, options.region)
+    candidates = evidence.candidates(demand, sizing, options.region, options.prices)
     chosen = cheapest(candidates)
     if options.json:
         for caution in evidence.cautions:

@@ -142,6 +142,11 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, Tun
     source = load_workload(options.workload)
     workload = source.workload
     arguments.check_latency_objective(workload)
+    if workload.models:
+        raise UsageError(
+            f"{source.file}: models: `tune` searches the settings of one model. Allowed: no [[models]]. Remove "
+            "them, and tune each workload."
+        )
     tune = arguments.table_with_settings(options.settings, "tune", workload.tune)
     if not tune.targets:
         tune = tune.model_copy(update={"targets": default_targets(workload, gpu=Path("/dev/nvidia0").exists())})

@@ -51,6 +51,9 @@ STATUSES = {
 # Parts of grpcio's messages for an answer over the channel's limit, and for an untrusted certificate.
 TOO_LARGE, UNTRUSTED = "larger than max", "CERTIFICATE_VERIFY_FAILED"
 
+GRPC_PARAMETERS = {bool: "bool_param", int: "int64_param", float: "double_param", str: "string_param"}
+"""A parameter's type → its field in the message."""
+
 
 class GrpcServer(Closing):
     """Sends requests to a model of the server at `url`: grpc://host:port, or grpcs:// with TLS. `timeout_s` bounds one
@@ -142,6 +145,9 @@ def _message(request: Body, model: str, version: str) -> Any:
         end = at + tensor["parameters"]["binary_data_size"]
         message.raw_input_contents.append(request.content[at:end])
         at = end
+    for name, value in header["parameters"].items():
+        if name != "binary_data_output":
+            setattr(message.parameters[name], GRPC_PARAMETERS[type(value)], value)
     for output in header.get("outputs", ()):
         message.outputs.add(name=output["name"])
     return message

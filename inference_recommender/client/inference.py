@@ -92,14 +92,19 @@ class InferenceClient:
         self._latency = latency
         self._clock_s, self._sleep, self._chance = clock_s, sleep, chance
 
-    def infer(self, inputs: Mapping[str, object], outputs: Sequence[str] = ()) -> dict[str, Array]:
+    def infer(
+        self,
+        inputs: Mapping[str, object],
+        outputs: Sequence[str] = (),
+        parameters: Mapping[str, str | int | float | bool] | None = None,
+    ) -> dict[str, Array]:
         """Returns the named outputs of the model, or all. An input is a value that numpy converts to an array. Text
-        goes in as str or bytes and comes out as bytes.
+        goes in as str or bytes and comes out as bytes. The parameter `model` names one of an archive's models.
 
         Raises `CannotEncode`, or the `InferenceFailed` of the last attempt.
         """
         start = self._clock_s()
-        request = encode(inputs, outputs, binary=self._binary)
+        request = encode(inputs, outputs, binary=self._binary, parameters=parameters)
         try:
             return decode(self._send(request, start + self._deadline_s), outputs)
         except NotAResponse as error:

@@ -43,6 +43,7 @@ CELLS = (
     ("cost_per_million_invocations_usd", "$/1M", ",.3f"),
     ("cost_at_capacity_usd", "$/1M at capacity", ",.3f"),
 )
+ROWS = ("rows", "rows/request", ",d")
 RATIOS = (
     ("speed_up", "speed-up", ".2f"),
     ("invocations_ratio", "/min ×", ".2f"),
@@ -104,7 +105,8 @@ def experiment_report(name: str, result: ExperimentResult, inputs: FolderInputs)
 
 
 def _cells(result: ExperimentResult) -> Table:
-    columns = (*CELLS, *(RATIOS if result.experiment.baseline else ()))
+    own_rows = bool(result.experiment.rows)
+    columns = (*CELLS, *((ROWS,) if own_rows else ()), *(RATIOS if result.experiment.baseline else ()))
     front, base, rows = result.front, result.baseline or result.rows[0], []
     for row in result.rows:
         variant, shape = result.workload.variant(row.cell.variant), instance_shape(row.cell.instance_type)
@@ -124,7 +126,8 @@ def _cells(result: ExperimentResult) -> Table:
             "cost_at_capacity_usd": row.cost_usd,
             "speed_up": result.speed_up(row),
             "p95_ratio": ratio(row.p95_ms, base.p95_ms),
-            "invocations_ratio": ratio(row.rate, base.rate),
+            "invocations_ratio": ratio(row.rows_per_minute, base.rows_per_minute),
+            "rows": row.rows,
             "cost_ratio": ratio(row.cost_usd, base.cost_usd),
         }
         rows.append([values[key] if key in values else getattr(row.candidate, key, None) for key, _, _ in columns])
@@ -142,8 +145,12 @@ def _notes(result: ExperimentResult) -> Iterator[str]:
         f"Pareto front of latency and {'cost per million' if result.is_priced else 'invocations per minute'}."
     )
     yield "Rates are per instance. Instances and costs are of the fleet for the peak."
+    if result.experiment.prices == "ec2":
+        yield "Prices are those of EC2 instances, without SageMaker's surcharge."
     if (rows := result.workload.latency_objective.rows_per_invocation) > 1:
         yield f"An invocation has {rows} rows; $/1M is of invocations."
+    if result.experiment.rows:
+        yield "Costs at capacity and ratios are of rows; rates, and $/1M of the fleet, are of requests."
     if base := result.experiment.baseline:
         yield (
             f"× is the ratio to {base}, of costs at capacity. A speed-up is the ratio to {base.variant} on the same "

@@ -54,7 +54,7 @@ class ExperimentRun:
 
     def subject(self, variant: str) -> RunSubject:
         return RunSubject(
-            workload=self.source.workload,
+            workload=self.experiment.workload_of(variant, self.source.workload),
             payloads=self.source.payloads(),
             artifact=self.artifacts[variant],
             traffic=self.experiment.traffic,
@@ -105,8 +105,9 @@ def _measure_batch(run: ExperimentRun, batch: CellBatch) -> None:
 
 def _measure_by_job(run: ExperimentRun, batch: CellBatch) -> None:
     """Creates or continues the batch's job, and records every cell; if interrupted, those whose test has ended."""
-    job, workload, why = run.folder.job(batch), run.source.workload, "The job has no result of it."
-    plan = job_plan(run.experiment, batch, workload, run.access.tested_model(workload.name, batch.name))
+    job, why = run.folder.job(batch), "The job has no result of it."
+    workload = run.experiment.workload_of(batch.variant, run.source.workload)
+    plan = job_plan(run.experiment, batch, workload, run.access.tested_model(workload, batch.name))
     source = JobSource(plan=plan, account=run.account, sleep=run.sleep)
     interrupted: Interrupted | None = None
     try:

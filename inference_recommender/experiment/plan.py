@@ -5,6 +5,7 @@ its chip, anything else on the kind of hardware of its target's `instance_types`
 endpoint configurations, so each variant has a job, or several.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -17,6 +18,7 @@ from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.measure.job import PAYLOAD_PREFIX, payload_key
 from inference_recommender.measure.job_requests import JobPlan, TestedModel, plan_job
 from inference_recommender.measurement import Measurement
+from inference_recommender.sizing.prices import PriceList
 from workloads import (
     ROOT,
     ModelArtifact,
@@ -92,13 +94,29 @@ class Experiment(Document):
     baseline: Cell | None = None
     published: str | None = None
     """The workload's [published.NAME] that is measured."""
+    prices: PriceList = "sagemaker"
+    rows: dict[str, int] = {}
+    """Rows of each request by variant; [objective]'s if a variant is not among them."""
+
+    def workload_of(self, variant: str, workload: Workload) -> Workload:
+        """Returns the workload with the variant's requests. The same rows need fewer of them at the peak."""
+        objective, rows = workload.latency_objective, self.rows.get(variant)
+        if rows is None or rows == objective.rows_per_invocation:
+            return workload
+        share = objective.rows_per_invocation / rows
+        changes = {
+            "rows_per_invocation": rows,
+            "peak_invocations_per_minute": max(1, math.ceil(objective.peak_invocations_per_minute * share)),
+            "trough_invocations_per_minute": math.floor(objective.trough_invocations_per_minute * share),
+        }
+        return workload.model_copy(update={"objective": objective.model_copy(update=changes)})
 
 
 def cells(folder: WorkloadFolder, patterns: Sequence[str] = (), instance_types: Sequence[str] = ()) -> tuple[Cell, ...]:
     """Returns the cells in the order of the workload's file. Raises `UsageError`.
 
-    `patterns` choose among the deployables as a shell does (ort-*); without one, every variant is chosen, or every
-    target where there are no variants. `instance_types` replace those of the targets.
+    `patterns` choose among the deployables as a shell does (ort-*); without one, every variant is chosen if
+    the hosted one is a variant, else every target. `instance_types` replace those of the targets.
     """
     workload = folder.workload
     variants = _variants(folder, patterns)
@@ -142,7 +160,8 @@ def _variants(folder: WorkloadFolder, patterns: Sequence[str]) -> tuple[str, ...
             raise UsageError(f"--variants: '{pattern}' is none of {folder.file}. Known: {', '.join(known)}.")
     if patterns:
         return tuple(name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns))
-    return tuple(folder.workload.variants) or tuple(folder.workload.targets)
+    workload = folder.workload
+    return tuple(workload.variants if workload.hosting.target in workload.variants else workload.targets)
 
 
 def _runs_on(target: Target, instance_type: str) -> bool:
@@ -207,10 +226,9 @@ class ExperimentAccess(Document):
     host_amis: dict[str, str] = {}
     """InferenceAmiVersion by instance type in load tests. A job of Inference Recommender cannot choose it."""
 
-    def tested_model(self, workload: str, model_name: str) -> TestedModel:
-        return TestedModel(
-            model=model_name, role_arn=self.role_arn, payload_url=f"s3://{self.bucket}/{payload_key(workload)}"
-        )
+    def tested_model(self, workload: Workload, model_name: str) -> TestedModel:
+        key = payload_key(workload.name, workload.latency_objective.rows_per_invocation)
+        return TestedModel(model=model_name, role_arn=self.role_arn, payload_url=f"s3://{self.bucket}/{key}")
 
     def archive_url(self, artifact: ModelArtifact) -> str:
         """Returns a URL with the archive's hash, which the stack's recommender role may read."""

@@ -14,7 +14,7 @@ from inference_recommender.experiment.plan import Cell, CellBatch, Experiment, E
 from inference_recommender.measure.job_requests import traffic_pattern
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.sizing.decision import decide, why_invalid
+from inference_recommender.sizing.decision import cheapest, decide, why_invalid
 from inference_recommender.sizing.fleet import cost_per_million_usd
 from inference_recommender.sizing.prices import job_price
 from workloads import Candidate, Provenance, UsageError, Workload
@@ -93,6 +93,12 @@ class CellResult:
     gpu_utilization_percent: float | None = None
     """Mean of a GPU in the busiest minute; None without a GPU or a metric."""
     price_per_hour_usd: float | None = None
+    rows: int = 1
+    """Rows of each request, if the cells of the experiment differ in them."""
+
+    @property
+    def rows_per_minute(self) -> float | None:
+        return self.rate and self.rate * self.rows
 
     @property
     def rate(self) -> float | None:
@@ -112,9 +118,9 @@ class CellResult:
 
     @property
     def cost_usd(self) -> float | None:
-        """The cost per million at capacity."""
-        known = self.price_per_hour_usd is not None and self.rate
-        return cost_per_million_usd(self.price_per_hour_usd or 0.0, self.rate or 0.0) if known else None
+        """The cost per million at capacity, of rows if the cells differ in them."""
+        known = self.price_per_hour_usd is not None and self.rows_per_minute
+        return cost_per_million_usd(self.price_per_hour_usd or 0.0, self.rows_per_minute or 0.0) if known else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,7 +147,7 @@ class ExperimentResult:
     def front(self) -> frozenset[Cell]:
         """The cells that no other beats in both latency and cost, or latency and rate."""
         points = {
-            row.cell: (row.compared_ms, (row.cost_usd or 0.0) if self.is_priced else -row.rate)
+            row.cell: (row.compared_ms, (row.cost_usd or 0.0) if self.is_priced else -(row.rows_per_minute or 0.0))
             for row in self.rows
             if row.compared_ms is not None and row.rate
         }
@@ -155,7 +161,9 @@ class ExperimentResult:
         """Returns the rate over that of the baseline's variant on the same type."""
         variant = self.experiment.baseline.variant if self.experiment.baseline else None
         same = Cell(variant=variant or "", instance_type=row.cell.instance_type)
-        return next((ratio(row.rate, other.rate) for other in self.rows if other.cell == same), None)
+        return next(
+            (ratio(row.rows_per_minute, other.rows_per_minute) for other in self.rows if other.cell == same), None
+        )
 
 
 def conclude(folder: ExperimentFolder) -> ExperimentResult:
@@ -171,20 +179,33 @@ def result(
     experiment: Experiment, workload: Workload, measured: Sequence[Measurement], origin: Provenance
 ) -> ExperimentResult:
     """Sizes and compares the cells measured so far; the others have a row without figures."""
-    decided = decide(workload, "of each variant", measured, origin)
+    candidates = [
+        decide(
+            experiment.workload_of(one.variant or "", workload),
+            "of each variant",
+            [one],
+            origin,
+            price_list=experiment.prices,
+        ).candidates[0]
+        for one in measured
+    ]
+    recommended = cheapest(candidates)
     tested = {
         Cell.of(one): CellResult(
             cell=Cell.of(one),
             candidate=candidate,
             gpu_utilization_percent=one.gpu_utilization_percent,
-            price_per_hour_usd=job_price(one.instance_type, one.price_per_hour_usd, origin.region, None).usd_per_hour,
+            price_per_hour_usd=job_price(
+                one.instance_type, one.price_per_hour_usd, origin.region, None, experiment.prices
+            ).usd_per_hour,
+            rows=experiment.rows.get(one.variant or "", 1),
         )
-        for candidate, one in zip(decided.candidates, measured, strict=True)
+        for candidate, one in zip(candidates, measured, strict=True)
     }
     # One cell without evidence is enough for no verdict: it might be the cheapest.
     reasons = ((one, why_invalid([one], workload.latency_objective)) for one in measured)
     why = next((f"{one.variant} on {reason}" for one, reason in reasons if reason), None)
-    chosen = (row for row in tested.values() if row.candidate is decided.recommended)
+    chosen = (row for row in tested.values() if row.candidate is recommended)
     return ExperimentResult(
         experiment=experiment,
         workload=workload,

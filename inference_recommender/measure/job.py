@@ -45,9 +45,9 @@ def job_model(account: SageMakerAccount, workload: Workload, endpoint_name: str 
     return TestedModel(model=model, role_arn=role, payload_url=url, endpoint_name=endpoint_name)
 
 
-def payload_key(workload: str) -> str:
-    """Returns the key of a workload's payload archive in the payload bucket."""
-    return f"{PAYLOAD_PREFIX}/{workload}/payloads.tar.gz"
+def payload_key(workload: str, rows: int = 1) -> str:
+    """Returns the key in the payload bucket of the archive of a workload's requests, by the rows of each."""
+    return f"{PAYLOAD_PREFIX}/{workload}/payloads{f'-{rows}-rows' if rows > 1 else ''}.tar.gz"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

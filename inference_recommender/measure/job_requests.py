@@ -146,10 +146,13 @@ class JobPlan:
                 "stack's endpoint without --job. --set recommender.ignore_driver=true sends the job anyway."
             )
         unknown = [name for name in types if starts(workload.triton_on(name), name) is None]
+        if not unknown:
+            return []
+        version = workload.triton_on(unknown[0])
         return [
-            f"{name}: no source says whether Triton {workload.triton_on(name) or 'of hosting.image_uri'} starts with "
-            f"the GPU driver of a job's hosts. Check it with `python -m stacks preflight --probe {name}`."
-            for name in unknown
+            f"{', '.join(unknown)}: no source says whether {f'Triton {version}' if version else 'hosting.image_uri'} "
+            "starts with the GPU driver of a job's hosts. Check it with `python -m stacks preflight --probe "
+            f"{unknown[0]}`."
         ]
 
 

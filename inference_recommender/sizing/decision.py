@@ -11,7 +11,7 @@ from inference_recommender.capacity.statistics import samples_needed
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.fleet import Demand, cost_per_million_usd, fleet
-from inference_recommender.sizing.prices import Price, job_price
+from inference_recommender.sizing.prices import Price, PriceList, job_price
 from inference_recommender.sizing.verdict import is_contradicted, judge
 from workloads import Candidate, LatencyObjective, PayloadLengths, Provenance, Recommendation, Sizing, Workload
 
@@ -26,13 +26,14 @@ def decide(
     measured: Sequence[Measurement],
     provenance: Provenance,
     lengths: PayloadLengths | None = None,
+    price_list: PriceList = "sagemaker",
 ) -> Recommendation:
     """Judges and sizes every measurement; recommends the cheapest that meets the objective. `lengths` are those of the
     payloads that were sent, if they are known.
     """
     profile = workload.traffic.get(provenance.traffic)  # None for a default job, whose traffic the service chooses
     limit, demand = profile.stop.max_invocations_per_minute if profile else None, Demand.of(workload.latency_objective)
-    candidates = size_candidates(measured, demand, workload.sizing, limit, provenance.region)
+    candidates = size_candidates(measured, demand, workload.sizing, limit, provenance.region, price_list=price_list)
     recommended = cheapest(candidates)
     return Recommendation(
         workload=workload.name,
@@ -91,9 +92,10 @@ def size_candidates(
     job_limit_per_minute: int | None,
     job_region: str | None,
     region: str | None = None,
+    price_list: PriceList = "sagemaker",
 ) -> tuple[Candidate, ...]:
     """Judges and sizes every measurement. Prices are those of the job in `job_region`, unless `region` is another."""
-    prices = [job_price(one.instance_type, one.price_per_hour_usd, job_region, region) for one in measured]
+    prices = [job_price(one.instance_type, one.price_per_hour_usd, job_region, region, price_list) for one in measured]
     return tuple(
         candidate(one, demand, sizing, price, job_limit_per_minute) for one, price in zip(measured, prices, strict=True)
     )

@@ -17,6 +17,7 @@ from inference_recommender.measurement import Measurement, latency_unit, local_c
 from inference_recommender.run_folder import RunFolder, read_json
 from inference_recommender.sizing.decision import size_candidates
 from inference_recommender.sizing.fleet import Demand
+from inference_recommender.sizing.prices import PriceList
 from workloads import Candidate, Sizing, UsageError, Workload
 
 ON_EXISTING = (
@@ -41,9 +42,12 @@ class Evidence:
     cautions: tuple[str, ...] = ()
     """Sentences that a user should read before trusting the result."""
 
-    def candidates(self, demand: Demand, sizing: Sizing, region: str | None = None) -> tuple[Candidate, ...]:
+    def candidates(
+        self, demand: Demand, sizing: Sizing, region: str | None = None, price_list: PriceList = "sagemaker"
+    ) -> tuple[Candidate, ...]:
         """Judges and sizes every measurement, with the prices of `region`, by default the job's."""
-        return size_candidates(self.measured, demand, sizing, self.job_limit_per_minute, self.region, region)
+        limit = self.job_limit_per_minute
+        return size_candidates(self.measured, demand, sizing, limit, self.region, region, price_list)
 
 
 def read_evidence(path: Path) -> Evidence:

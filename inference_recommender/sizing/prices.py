@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,8 @@ from workloads.document import Document
 
 API_REGION = "us-east-1"
 """The region of the Price List API; it lists the prices of every region."""
+PriceList = Literal["sagemaker", "ec2"]
+"""SageMaker's prices of endpoints, or EC2's of the same instance: published costs of Inf1 are often EC2's."""
 CATALOGUE_FILE = Path(__file__).with_name("prices.json")
 
 
@@ -62,10 +64,18 @@ class Catalogue(Document):
         )
 
 
-def job_price(instance_type: str, reported_usd: float | None, job_region: str | None, region: str | None) -> Price:
+def job_price(
+    instance_type: str,
+    reported_usd: float | None,
+    job_region: str | None,
+    region: str | None,
+    price_list: PriceList = "sagemaker",
+) -> Price:
     """Returns a price for `region`, default: the job's. `reported_usd` is one instance's price as a job in `job_region`
-    reported it; 0 counts as no report.
+    reported it; 0 counts as no report. EC2's prices are the catalogue's.
     """
+    if price_list == "ec2":
+        return listed_price(instance_type.removeprefix("ml."), region or job_region or API_REGION, "EC2:")
     if region and job_region and region != job_region:
         return listed_price(instance_type, region, f"The job's price is of {job_region}, and")
     if reported_usd:

@@ -21,6 +21,7 @@ class Tensor:
     dims: tuple[int, ...]
     scalar: bool = False
     ragged: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,6 +96,8 @@ def _tensor(key: str, tensor: Tensor) -> str:
         text += " reshape: { shape: [ ] }"
     if tensor.ragged:
         text += " allow_ragged_batch: true"
+    if tensor.optional:
+        text += " optional: true"
     return f"{key} [\n  {{ {text} }}\n]"
 
 

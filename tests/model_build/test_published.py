@@ -24,6 +24,7 @@ from workloads import (
 
 PUBLISHED = """
 [published.small]
+inputs = ["input_ids", "attention_mask"]
 variants = ["alone", "twice"]
 baseline = "alone"
 instance_types = ["ml.c5.xlarge"]

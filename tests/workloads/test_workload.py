@@ -21,6 +21,7 @@ from workloads import (
     load_workload,
     workload_names,
 )
+from workloads.folder import with_settings
 from workloads.serving import inherited
 
 NAMES = workload_names(ROOT / "workloads")
@@ -152,6 +153,34 @@ def test_a_bad_line_of_payloads_is_named_by_its_number(workloads_copy: Path) -> 
     with pytest.raises(ProjectError) as caught:
         load_workload("spellcheck", workloads_copy).payloads()
     assert str(caught.value).splitlines()[0] == f"{file}:3: text: is required but missing."
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        (
+            "gpu-autocast-64=65",
+            "gpu-autocast-64: got 65, and a request to 'gpu-autocast-64' has at most 64 rows, its "
+            "serving.max_batch_size.",
+        ),
+        (
+            "inf2=6",
+            "'inf2' is none of variants: inf1-data-parallel, inf1-data-parallel-6, inf1-pipeline, inf1-pipeline-6, "
+            "inf1-chip-pipeline, inf1-chip-pipeline-6, gpu-autocast, gpu-autocast-64.",
+        ),
+    ],
+)
+def test_the_rows_of_a_published_variant_fit_its_batches(setting: str, problem: str) -> None:
+    with pytest.raises(ProjectError) as refused:
+        with_settings(load_workload("question_answering"), [f"published.bert-base.rows.{setting}"])
+    assert str(refused.value).endswith(problem)
+
+
+def test_a_published_model_may_be_traced_with_fewer_inputs() -> None:
+    folder = load_workload("question_answering")
+    assert folder.workload.model.inputs == ("input_ids", "attention_mask", "token_type_ids")  # type: ignore[union-attr]
+    published = folder.as_published("bert-base").workload
+    assert published.model.inputs == ("input_ids", "attention_mask")  # type: ignore[union-attr]
 
 
 def test_the_published_experiment_has_the_published_model_load_and_machines() -> None:

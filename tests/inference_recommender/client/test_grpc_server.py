@@ -109,6 +109,27 @@ def test_tensors_go_there_and_back_in_their_types(url: str) -> None:
         assert list(InferenceClient(server).infer(inputs, ["IDS"])) == ["IDS"]
 
 
+def test_parameters_keep_their_types(served: Served, url: str) -> None:
+    received = {}
+
+    def keep(message: Any, context: Any) -> Any:
+        received.update(
+            {name: getattr(each, each.WhichOneof("parameter_choice")) for name, each in message.parameters.items()}
+        )
+        return echo(message, context)
+
+    served.answer = keep
+    parameters: dict[str, str | int | float | bool] = {
+        "model": "intents",
+        "top_k": 3,
+        "temperature": 0.5,
+        "do_sample": True,
+    }
+    with GrpcServer(url, "echo") as server:
+        InferenceClient(server).infer({"TEXT": [["a"]]}, parameters=parameters)
+    assert received == parameters
+
+
 @pytest.mark.parametrize(
     ("code", "status", "may_retry"),
     [

@@ -109,15 +109,27 @@ def test_question_answering_is_published_on_inferentia_against_a_gpu_with_an_ima
     assert experiment["baseline"] == {"variant": "gpu-autocast", "instance_type": "ml.g4dn.xlarge"}
     kinds, sizes = ("data-parallel", "chip-pipeline"), ("xlarge", "6xlarge")
     both = {(f"inf1-{kind}{rows}", f"ml.inf1.{size}") for kind in kinds for rows in ("", "-6") for size in sizes}
+    on_gpu = ("gpu-autocast", "gpu-autocast-64")
     whole = {("inf1-pipeline", "ml.inf1.6xlarge"), ("inf1-pipeline-6", "ml.inf1.6xlarge")}
     assert {(cell["variant"], cell["instance_type"]) for cell in experiment["cells"]} == {
         *both,
         *whole,
         ("gpu-autocast", "ml.g4dn.xlarge"),
+        ("gpu-autocast-64", "ml.g4dn.xlarge"),
     }
     assert {
         model["Tags"][1]["Value"]: model["PrimaryContainer"]["Image"].removeprefix(IMAGE) for model in planned["models"]
-    } == {**dict.fromkeys({cell["variant"] for cell in experiment["cells"]}, "-neuron"), "gpu-autocast": ":25.04-py3"}
+    } == {
+        **dict.fromkeys({cell["variant"] for cell in experiment["cells"]}, "-neuron"),
+        **dict.fromkeys(on_gpu, ":25.04-py3"),
+    }
+    urls = [job["InputConfig"]["ContainerConfig"]["PayloadConfig"]["SamplePayloadUrl"] for job in planned["jobs"]]
+    names = [url.rpartition("/")[2] for url in urls]
+    assert {name: names.count(name) for name in names} == {
+        "payloads.tar.gz": 4,
+        "payloads-6-rows.tar.gz": 3,
+        "payloads-64-rows.tar.gz": 1,
+    }
 
 
 @pytest.mark.usefixtures("built")

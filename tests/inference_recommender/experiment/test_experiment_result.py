@@ -151,6 +151,26 @@ def test_a_speed_up_is_on_the_same_instance_type() -> None:
     assert plots == experiment_plots(found), "the same result gives the same bytes"
 
 
+def test_cells_with_several_rows_a_request_compare_by_rows() -> None:
+    six = measured("inf1-data-parallel-6", "ml.inf1.xlarge", 20_000.0, 9.0)
+    cells = {"baseline": BASE, "rows": {"inf1-data-parallel-6": 6}}
+    report = reported(DATA_PARALLEL, six, **cells)
+    assert column(report, "rows", "invocations_per_minute", "instance_count", "invocations_ratio") == [
+        (1, 60_000.0, 2, 1.0),
+        (6, 20_000.0, 1, 2.0),
+    ]
+    one, other = concluded(DATA_PARALLEL, six, **cells).rows  # type: ignore[arg-type]
+    assert other.cost_usd == pytest.approx((one.cost_usd or 0) / 2)
+
+
+def test_costs_may_be_of_ec2_and_a_type_without_a_price_has_its_reason() -> None:
+    unpriced = measured("cpu", "ml.c5.24xlarge", 9_000.0, 9.0)
+    found = concluded(DATA_PARALLEL, LARGE, unpriced, prices="ec2")
+    assert [row.price_per_hour_usd for row in found.rows] == [0.228, 1.18, None]
+    (reason,) = (row.candidate.cost_reason for row in found.rows if row.candidate and row.price_per_hour_usd is None)
+    assert str(reason).startswith("EC2: prices.json has none for c5.24xlarge in ")
+
+
 def test_a_published_experiment_names_its_model() -> None:
     published = load_workload("text_classification").as_published("cpu-twin").workload
     test = measured("ts-base", "ml.c5.xlarge", 900.0, 300.0, percentile="P95")

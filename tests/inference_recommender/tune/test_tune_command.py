@@ -44,7 +44,7 @@ def test_a_dry_run_prints_the_space_and_starts_nothing(capsys: pytest.CaptureFix
 REFUSED = {
     (): "WORKLOAD: missing. Name the workload to tune, or a search to go on with --resume RUN.",
     ("spellcheck", 'targets=["gpu"]'): f"{FILE}: there is no target 'gpu'. Known targets: cpu, cpu-int8, cuda, "
-    "tensorrt.",
+    "tensorrt, tensorrt-int8.",
     ("spellcheck", "threads=[0]"): "--set tune: threads.0: got 0. Input should be greater than or equal to 1.",
     ("spellcheck", "max_duration_s=0"): "--set tune: max_duration_s: got 0. Input should be greater than 0.",
     ("query_intent", 'targets=["inf1"]'): "tune.targets: inf1 is for Inferentia, and tune loads configurations into "

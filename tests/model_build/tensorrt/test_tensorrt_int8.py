@@ -16,6 +16,8 @@ from containers.text2text.static_cache import cache_places
 from model_build import layers
 from model_build.backends import backend
 from model_build.build import build
+from model_build.checkpoint.families import FAMILIES
+from model_build.matrix import network_refusal
 from model_build.plan import BuildPlan, plan
 from model_build.progress import silent
 from model_build.tensorrt import int8, rtx
@@ -160,6 +162,7 @@ def test_the_gate_judges_the_graphs_on_this_cpu(
 
 
 @needs_modelopt
+@pytest.mark.slow
 def test_a_gate_that_int8_misses_names_the_layers_to_keep(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -203,6 +206,15 @@ def test_without_rows_to_calibrate_with_it_is_refused(make: Make, task: str, tmp
         "targets.tensorrt-int8.precision: int8 needs rows to calibrate with, and evaluation.jsonl has none. Add rows "
         "as users send them, 128 or more, or set precision to fp16."
     )
+
+
+def test_a_network_of_convolutions_is_refused() -> None:
+    target = TensorRtTarget(runtime="tensorrt", precision="int8", instance_types=("ml.g5.xlarge",))
+    assert network_refusal(FAMILIES["squeezebert"], target) == (
+        "int8 would not change it: its layers are convolutions, and the quantiser takes products of matrices. "
+        "Allowed: fp32, fp16."
+    )
+    assert network_refusal(FAMILIES["bert"], target) is None
 
 
 def test_without_modelopt_one_sentence_says_how_to_install_it(
