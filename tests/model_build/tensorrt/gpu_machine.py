@@ -67,4 +67,4 @@ def install_all(folder: Path, *, gpu: str = T4, version: str = "v100400") -> Non
     extra = ["--stronglyTyped"] if version.startswith("v10") else []
     number, capability = int(version[1:]), gpu.splitlines()[0].split(", ")[1]
     plan = f"{number // 10000}.{number // 100 % 100}.{number % 100}"
-    install(folder, "trtexec", TRTEXEC.format(version=version, extra=extra, plan=f"{plan}.48", capability=capability))
+    install(folder, "trtexec", TRTEXEC.format(version=version, extra=extra, plan=f"{plan}.26", capability=capability))
