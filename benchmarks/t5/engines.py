@@ -160,19 +160,11 @@ def _compile(checkpoint: Path, made: Path) -> None:
 
 
 def _trace(checkpoint: Path, made: Path) -> None:
-    import onnx
-
-    from model_build.tensorrt.precision import T5_CACHES, to_fp16
     from model_build.text2text import export
 
     for precision in ("fp32", "fp16"):
         (folder := made / precision).mkdir()
-        model = export.load(checkpoint)
-        export.export(model, folder, **LIMITS, static=True)
-        if precision == "fp16":
-            for file in folder.glob("*.onnx"):
-                onnx.save(to_fp16(onnx.load(file), half=T5_CACHES), file)
-        export.trace(model, folder, **LIMITS, half=precision == "fp16")
+        export.trace(export.load(checkpoint), folder, **LIMITS, half=precision == "fp16")
 
 
 def _build_plans(precision: Any, folder: Path, made: Path) -> None:

@@ -35,8 +35,8 @@ class OnnxEngine:
     """Has one session per graph. The sessions take turns, so they never compete for `threads`."""
 
     def __init__(self, encoder: Path, decoder: Path, threads: int) -> None:
-        self._encoder = _session(encoder, threads)
-        self._decoder = _session(decoder, threads)
+        self._encoder = session(encoder, threads)
+        self._decoder = session(decoder, threads)
         self._run = onnxruntime.RunOptions()
         self._run.only_execute_path_to_fetches = True
         past = next(node for node in self._decoder.get_inputs() if node.name == "past")
@@ -94,7 +94,7 @@ def _keep(state: Caches, wanted: NDArray[np.bool_]) -> None:
     state.tokens, state.rows = state.tokens[wanted], state.rows[wanted]
 
 
-def _session(file: Path, threads: int) -> onnxruntime.InferenceSession:
+def session(file: Path, threads: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

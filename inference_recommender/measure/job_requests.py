@@ -16,7 +16,15 @@ from aws_api import service_model
 from aws_api.expiry import TAG
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.payloads import content_type_of
-from workloads import LatencyObjective, PhasedTraffic, RandomWeights, StairTraffic, UsageError, Workload
+from workloads import (
+    EcsServiceHosting,
+    LatencyObjective,
+    PhasedTraffic,
+    RandomWeights,
+    StairTraffic,
+    UsageError,
+    Workload,
+)
 from workloads.own_images import pytorch_version
 from workloads.triton_images import driver_of, newest_on, starts
 
@@ -320,8 +328,16 @@ def _problems(
     file = f"workloads/{workload.name}/workload.toml"
     known = service_model.enum("sagemaker", "ProductionVariantInstanceType")
     unknown = [one.instance_type for one in configurations if one.instance_type not in known]
-    for name in unknown:
-        yield f"{file}: instance_types: got '{name}'. Allowed: instance types of SageMaker endpoints, as ml.c5.xlarge."
+    if unknown and isinstance(workload.hosting, EcsServiceHosting):
+        yield (
+            f"{file}: hosting.kind: is '{workload.hosting.kind}', so the workload has no endpoint and {unknown[0]} no "
+            "job. Allowed: 'sagemaker-endpoint'. Measure the running service with "
+            f"`python -m inference_recommender run {workload.name} --url URL`."
+        )
+    else:
+        for name in unknown:
+            allowed = "instance types of SageMaker endpoints, as ml.c5.xlarge"
+            yield f"{file}: instance_types: got '{name}'. Allowed: {allowed}."
     for key in workload.recommender.tags:
         if key in (RUN_TAG, TAG) or key.lower().startswith("aws:"):
             yield f"{file}: recommender.tags: got the key '{key}', which is reserved. Choose another."

@@ -19,24 +19,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import onnx
 
 from model_build.onnx_session import CalibrationBatches, Tensors
 from workloads import Unavailable
-
-SETTINGS: dict[str, Any] = {
-    "quantize_mode": "int8",
-    "calibration_method": "max",
-    "calibration_eps": ["cpu"],
-    "op_types_to_quantize": ["MatMul"],
-    "disable_mha_qdq": True,
-    "enable_gemv_detection_for_trt": False,
-    "high_precision_dtype": "fp32",
-}
-"""The arguments of ModelOpt's `quantize` that do not depend on the graph. "fp32" leaves the graph's types unchanged."""
-
 
 END = ";"
 """ModelOpt takes names of nodes for patterns that match from the beginning: `matmul_1` would also be `matmul_10`."""
@@ -84,8 +71,14 @@ def _main(graph: Path, quantised: Path, products: Sequence[str]) -> None:
         calibration_data_reader=CalibrationBatches(_received()),
         nodes_to_quantize=[re.escape(f"{name}{END}") for name in products],
         output_path=str(quantised),
+        quantize_mode="int8",
+        calibration_method="max",
+        calibration_eps=["cpu"],
+        op_types_to_quantize=["MatMul"],
+        disable_mha_qdq=True,
+        enable_gemv_detection_for_trt=False,
+        high_precision_dtype="fp32",  # the graph's types stay what they are
         log_level="WARNING",
-        **SETTINGS,
     )
     _renamed(quantised, quantised, lambda name: name.removesuffix(END))
 

@@ -6,14 +6,14 @@ parity gate runs with it what trtexec built. A timing cache for each GPU and Ten
 shorter. trtexec's whole output lies beside the engine as a log. `pip install tensorrt-cu12` has no trtexec: there the
 package builds, without a timing cache and a log.
 
-Flags are those of samples/common/sampleOptions.cpp of NVIDIA/TensorRT, its last 10.x sources and commit d5883286
-(11.x). They differ in one: TensorRT 10 takes types from the graph only with `--stronglyTyped`, TensorRT 11 always does.
-So the graph decides precision, and no command has `--fp16`. `--noTF32` keeps full fp32 on Ampere (A10G). Engines are
-not `--versionCompatible`: they are built in the image that serves them.
+Flags are those of samples/common/sampleOptions.cpp of NVIDIA/TensorRT: its tag v10.4.0, which has them all, its last
+10.x sources, and commit d5883286 (11.x). They differ in one: TensorRT 10 takes types from the graph only with
+`--stronglyTyped`, TensorRT 11 always does. So the graph decides precision, and no command has `--fp16`. `--noTF32`
+keeps full fp32 on Ampere (A10G). Engines are not `--versionCompatible`: they are built in the image that serves them.
 
 Both programs are expected to print:
 
-    &&&& RUNNING TensorRT.trtexec [TensorRT v101401] [b48] # trtexec --help
+    &&&& RUNNING TensorRT.trtexec [TensorRT v100400] [b26] # trtexec --help
     Tesla T4, 7.5, 535.104.05
 """
 
@@ -193,7 +193,7 @@ def _gpu() -> tuple[str, str, str]:
 
 
 def _version(program: str) -> tuple[str, Major]:
-    """Reads TensorRT's version from the banner, which every run prints: v101401 and b48 are 10.14.1.48.
+    """Reads TensorRT's version from the banner, which every run prints: v100400 and b26 are 10.4.0.26.
 
     TensorRT compares all four parts ("expecting library version 8.6.1.2 got 8.6.1.6", NVIDIA/TensorRT #3071).
     """

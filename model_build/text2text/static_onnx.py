@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from containers.text2text.decoding import Tokens
+from containers.text2text.engine import session
 from containers.text2text.generator import TextGenerator, pad
 from containers.text2text.settings import Settings
 from containers.text2text.static_cache import TOKENS_PER_LAUNCH, StaticEngine, batch_sizes
 from model_build.compile_inputs import CompileInputs
 from model_build.onnx_session import Tensors
+from model_build.text2text.graphs import GRAPHS
 from model_build.text2text.repository import settings
 
 CALIBRATION_BATCH = 8
@@ -64,9 +65,9 @@ class OnnxProgram:
 
 def generator(folder: Path, known: Settings) -> TextGenerator:
     """Returns the serving code over encoder.onnx and decoder.onnx of `folder`."""
-    graphs = _session(folder / "encoder.onnx"), _session(folder / "decoder.onnx")
+    encoder, decoder = (session(folder / f"{name}.onnx", known.threads) for name in GRAPHS)
     sizes = batch_sizes(known.max_batch_size, known.max_input_tokens)
-    engine = StaticEngine([OnnxProgram(*graphs, *size) for size in sizes])
+    engine = StaticEngine([OnnxProgram(encoder, decoder, *size) for size in sizes])
     return TextGenerator(Tokenizer.from_file(str(folder / "tokenizer.json")), engine, known)
 
 
@@ -88,7 +89,7 @@ def calibration(inputs: CompileInputs, graphs: Mapping[str, Path]) -> dict[str, 
 
 
 def _steps(graphs: Mapping[str, Path], batches: list[tuple[Tokens, Tokens]], known: Settings) -> Iterator[Tensors]:
-    program = OnnxProgram(*(_session(graphs[name]) for name in ("encoder", "decoder")))
+    program = OnnxProgram(*(session(graphs[name], known.threads) for name in GRAPHS))
     for ids, mask in batches:
         program.encode(ids, mask, known.decoder_start_token_id)
         ended = np.zeros((len(ids), 1), bool)
@@ -97,9 +98,3 @@ def _steps(graphs: Mapping[str, Path], batches: list[tuple[Tokens, Tokens]], kno
             ended |= np.isin(program.step(), known.eos_token_ids)
             if ended.all():
                 break
-
-
-def _session(file: Path) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])

@@ -5,6 +5,9 @@ until the stream is synchronised, as on a GPU: an answer read too early is the p
 gone. A captured graph is the work that the stream was given meanwhile; copies in it need pinned memory, and a context
 that is part of it may not be changed any more. A plan is what it was built for and the graph, so that shapes, types and
 addresses are checked against it.
+
+Every name is in the bindings of TensorRT 10.4.0: python/src of NVIDIA/TensorRT at tag v10.4.0 (pyCore.cpp, pyGraph.cpp,
+pyOnnx.cpp), and tensorrt.so of the wheel tensorrt-cu12-bindings 10.4.0 (read on 27 November 2026).
 """
 
 # ruff: noqa: N801, N802, N803, N815 - CUDA's names
@@ -29,7 +32,7 @@ from onnx.reference import ReferenceEvaluator
 
 from model_build.tensorrt.profiles import Profile
 
-VERSION = "10.14.1.48"
+VERSION = "10.4.0.26"
 PATTERN = 0xFF  # NaN in every float, -1 in every integer
 TYPES: dict[int, Any] = {
     onnx.TensorProto.FLOAT: np.float32,

@@ -129,7 +129,7 @@ REFUSED: list[tuple[Callable[[Gpu, Path], None], type[Exception], str]] = [
     (
         of_another_tensorrt,
         PlanRefused,
-        "{plans}/decoder.7.5.plan: TensorRT 10.14.1.48 on a GPU of compute capability 7.5 cannot load it. A plan loads "
+        "{plans}/decoder.7.5.plan: TensorRT 10.4.0.26 on a GPU of compute capability 7.5 cannot load it. A plan loads "
         "only in the TensorRT version and on the GPU it was built for. Build it again in this image.",
     ),
     (of_two_precisions, PlanRefused, "{plans}/decoder.7.5.plan: cross is float32, but float16 is written."),

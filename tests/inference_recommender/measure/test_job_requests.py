@@ -211,6 +211,17 @@ def test_a_candidate_that_no_endpoint_can_have_is_rejected(
     assert str(caught.value).endswith(problem)
 
 
+def test_a_workload_without_an_endpoint_has_no_job() -> None:
+    folder = load_workload("query_intent")
+    with pytest.raises(UsageError) as caught:
+        plan_job(folder.workload, "quick", folder.traffic("quick"), TESTED, "job-1")
+    assert str(caught.value) == (
+        "workloads/query_intent/workload.toml: hosting.kind: is 'ecs-service', so the workload has no endpoint and "
+        "inf1.6xlarge no job. Allowed: 'sagemaker-endpoint'. Measure the running service with "
+        "`python -m inference_recommender run query_intent --url URL`."
+    )
+
+
 def test_traffic_longer_than_the_longest_job_and_a_reserved_name_are_rejected(spellcheck: WorkloadFolder) -> None:
     stairs = StairTraffic(type="stairs", users_per_step=1, steps=10, duration_s=18_001)
     workload = spellcheck.workload.model_copy(update={"traffic": {SERVICE_DEFAULT: stairs}})

@@ -16,7 +16,7 @@ sys.exit({status})
 """
 TRTEXEC = """
 import json
-banner = "TensorRT.trtexec [TensorRT {version}] [b48] # " + " ".join(sys.argv)
+banner = "TensorRT.trtexec [TensorRT {version}] [b26] # " + " ".join(sys.argv)
 print("&&&& RUNNING " + banner)
 if sys.argv[1:] == ["--help"]:
     print("=== Model Options ===")
@@ -61,10 +61,10 @@ def install(folder: Path, name: str, text: str) -> None:
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 
-def install_all(folder: Path, *, gpu: str = T4, version: str = "v101401") -> None:
+def install_all(folder: Path, *, gpu: str = T4, version: str = "v100400") -> None:
     """`gpu` as nvidia-smi prints it, `version` as trtexec does."""
     install(folder, "nvidia-smi", NVIDIA_SMI.format(said=gpu, status=0))
     extra = ["--stronglyTyped"] if version.startswith("v10") else []
     number, capability = int(version[1:]), gpu.splitlines()[0].split(", ")[1]
     plan = f"{number // 10000}.{number // 100 % 100}.{number % 100}"
-    install(folder, "trtexec", TRTEXEC.format(version=version, extra=extra, plan=f"{plan}.48", capability=capability))
+    install(folder, "trtexec", TRTEXEC.format(version=version, extra=extra, plan=f"{plan}.26", capability=capability))

@@ -28,7 +28,7 @@ TARGET = TensorRtTarget(
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is all of PATH, and Python's packages for TensorRT 10.14.1."""
+    """A folder that is all of PATH, and Python's packages for TensorRT 10.4.0."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -51,7 +51,7 @@ def graph(folder: Path, text: str = "graph") -> Path:
 
 
 @pytest.mark.parametrize(
-    ("version", "tensorrt", "major"), [("v101401", "10.14.1.48", "10"), ("v110201", "11.2.1.48", "11")]
+    ("version", "tensorrt", "major"), [("v100400", "10.4.0.26", "10"), ("v110201", "11.2.1.26", "11")]
 )
 def test_an_engine_is_built_and_its_builder_recorded(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, tensorrt: str, major: str
@@ -74,11 +74,11 @@ def test_engines_share_a_timing_cache_and_have_a_log_each(tools: Path, tmp_path:
     install_all(tools)
     for stem in ("encoder", "decoder"):
         built(graph(tmp_path), tmp_path / f"{stem}.7.5.plan")
-    assert (tmp_path / "timing" / "7.5.10.14.1.48.cache").read_text() == "timed timed "
+    assert (tmp_path / "timing" / "7.5.10.4.0.26.cache").read_text() == "timed timed "
     assert (tmp_path / "decoder.7.5.plan.log").read_text().startswith("&&&& RUNNING TensorRT.trtexec")
 
 
-@pytest.mark.parametrize("installed", ["10.14.1.48", "10.14.1.48.post1"])
+@pytest.mark.parametrize("installed", ["10.4.0.26", "10.4.0.26.post1"])
 def test_without_trtexec_the_python_package_builds(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: str
 ) -> None:
@@ -86,7 +86,7 @@ def test_without_trtexec_the_python_package_builds(
     install(tools, "nvidia-smi", NVIDIA_SMI.format(said=T4, status=0))
     monkeypatch.setattr(sys.modules["tensorrt"], "__version__", installed)
     toolchain = find()
-    assert (toolchain.trtexec, toolchain.tensorrt, toolchain.major) == (None, "10.14.1.48", "10")
+    assert (toolchain.trtexec, toolchain.tensorrt, toolchain.major) == (None, "10.4.0.26", "10")
     engine = tmp_path / "encoder.7.5.plan"
     onnx.save(t5(False)["encoder"], tmp_path / "encoder.onnx")
     profile: Profile = dict.fromkeys(("input_ids", "attention_mask"), PROFILE["input_ids"])
@@ -149,7 +149,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], str]] = {
     "an old TensorRT": (
         lambda tools: install_all(tools, version="v8601"),
         "{tools}/trtexec prints no TensorRT version that this project has a command for. Got: '&&&& RUNNING "
-        "TensorRT.trtexec [TensorRT v8601] [b48] # {tools}/trtexec --help'. Allowed: 10.x and 11.x. Build in the "
+        "TensorRT.trtexec [TensorRT v8601] [b26] # {tools}/trtexec --help'. Allowed: 10.x and 11.x. Build in the "
         "Triton image that will serve the engine.",
     ),
 }
@@ -182,7 +182,7 @@ def test_a_failed_build_shows_trtexecs_last_lines_and_keeps_an_older_engine(tool
     assert engine.read_text() == "older"
 
 
-@pytest.mark.parametrize("installed", ["10.13.3.9", "10.14.1.50"])
+@pytest.mark.parametrize("installed", ["10.13.3.9", "10.4.0.27"])
 def test_another_version_of_tensorrt_is_refused_before_a_build(
     tools: Path, monkeypatch: pytest.MonkeyPatch, installed: str
 ) -> None:
@@ -194,19 +194,19 @@ def test_another_version_of_tensorrt_is_refused_before_a_build(
     assert raised.value.exit_code == 3
     assert str(raised.value) == (
         f"The parity gate runs engines from Python, and the package is TensorRT {installed}, but {tools}/trtexec is "
-        "10.14.1.48. A plan loads only in the TensorRT that built it: install that very version with "
-        "`pip install 'tensorrt==10.14.1.48.*' cuda-bindings`."
+        "10.4.0.26. A plan loads only in the TensorRT that built it: install that very version with "
+        "`pip install 'tensorrt==10.4.0.26.*' cuda-bindings`."
     )
 
 
-@pytest.mark.parametrize(("build", "tensorrt"), [("[b48] ", "10.14.1.48"), ("", "10.14.1")])
+@pytest.mark.parametrize(("build", "tensorrt"), [("[b26] ", "10.4.0.26"), ("", "10.4.0")])
 def test_a_version_has_three_parts_or_four_and_may_be_packaged_again(
     tools: Path, monkeypatch: pytest.MonkeyPatch, build: str, tensorrt: str
 ) -> None:
     install_all(tools)
     trtexec = tools / "trtexec"
-    trtexec.write_text(trtexec.read_text().replace("[b48] ", build))
-    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "10.14.1.48.post1")
+    trtexec.write_text(trtexec.read_text().replace("[b26] ", build))
+    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "10.4.0.26.post1")
     assert find().tensorrt == tensorrt
 
 

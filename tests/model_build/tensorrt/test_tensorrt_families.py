@@ -15,21 +15,23 @@ from tests.model_build.tensorrt.tensorrt_graphs import PRECISIONS, fp32_products
 from workloads import TensorRtTarget
 
 CELLS = [(row.model_type, row.task) for row in rows() if "tensorrt" in row.targets and row.task != BEAMS]
+TYPES = ("ml.g4dn.xlarge", "ml.g5.xlarge", "ml.g6.xlarge")
 QUICK = ("roberta", "text-classification")
 ALL = [pytest.param(*each, marks=() if each == QUICK else pytest.mark.slow) for each in CELLS]
 
 
 @needs_rtx
 @pytest.mark.parametrize(("family", "task"), ALL)
-def test_nvidias_builder_makes_engines_for_t4_and_a10g(family: str, task: str, tmp_path: Path) -> None:
+def test_nvidias_builder_makes_engines_for_t4_a10g_and_l4(family: str, task: str, tmp_path: Path) -> None:
     """Refused are products in fp32 for a T4, which this builder alone has not."""
     made = plan(make_workload(tmp_path / "workloads", family, task), "tensorrt", tmp_path)
     assert isinstance(made.target, TensorRtTarget)
     for precision in PRECISIONS:
-        inputs = replace(made.compile_inputs, target=made.target.model_copy(update={"precision": precision}))
+        target = made.target.model_copy(update={"precision": precision, "instance_types": TYPES})
+        inputs = replace(made.compile_inputs, target=target)
         typed = backend(made).typed_graphs(inputs, tmp_path / precision, tmp_path, silent)
         checked = check_graphs(inputs, typed, silent)
-        assert len(checked) == (4 if task == GENERATION else 2)
+        assert len(checked) == (6 if task == GENERATION else 3)
         for each in checked:
             refused = each.compute_capability == "7.5" and fp32_products(typed[each.graph])
             assert not each.failed, (precision, each)
