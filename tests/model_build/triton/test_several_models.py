@@ -73,8 +73,8 @@ def test_one_endpoint_answers_with_the_model_that_a_request_names(both: BuildPla
     assert in_json["LABEL"].tolist() == other["LABEL"][:1].tolist()
     for binary in (True, False):  # as InvokeEndpoint sends it
         request = encode(tensors(row), parameters={"model": "intents"}, binary=binary)
-        answer = server.invoke(request.content, {"Content-Type": content_type(request.header_size)})
-        assert (answer.status, b"LABEL" in answer.body, b"CORRECTED" in answer.body) == (200, True, False)
+        invoked = server.invoke(request.content, {"Content-Type": content_type(request.header_size)})
+        assert (invoked.status, b"LABEL" in invoked.body, b"CORRECTED" in invoked.body) == (200, True, False)
 
 
 def test_the_second_model_must_be_built_first(classifier: WorkloadFolder, tiny_copy: Path) -> None:
