@@ -45,6 +45,7 @@ TESTED_IN_THEIR_ROOMS = {
     "containers/triton/server_times.py",
     "inference_recommender/measure/generator_entry.py",
     "model_build/remote/entry.py",
+    "model_build/tensorrt/int8.py",
     "scripts/release/check_image.py",
 }
 CHILDREN = {

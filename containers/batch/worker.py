@@ -71,9 +71,11 @@ class WorkerPool:
         self._events: SimpleQueue[ChunkCounts | ContainerError | None] = SimpleQueue()
         self._chunks: deque[Chunk] = deque()  # those that no worker has yet
         self._lock = threading.Lock()
+        self._closed = False
 
     def close(self) -> None:
         """Ends the workers. Their unfinished chunks are lost."""
+        self._closed = True
         for worker in self._workers:
             worker.kill()
             worker.wait()
@@ -118,6 +120,9 @@ class WorkerPool:
             self._events.put(None)
         except ContainerError as error:
             self._events.put(error)
+        except ValueError:  # a closed pipe, or half of a reply
+            if not self._closed:
+                raise
 
     def _take(self, running: int) -> Chunk | None:
         """Returns the next chunk for a worker that has `running` chunks, or None.

@@ -3,13 +3,13 @@
 On CPU and GPU it is Triton with packages (containers/triton), on Inferentia the server of containers/neuron.
 """
 
-from aws_cdk import Annotations, Stack, Token
+from aws_cdk import Annotations
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.own_image import OwnImage
 from stacks.workload_stack import WorkloadStackProps
-from workloads import CudaTarget, ModelArtifact, UsageError, images, own_images
+from workloads import CudaTarget, ModelArtifact, UsageError, own_images
 from workloads.triton_images import host_ami, starts
 
 
@@ -56,27 +56,14 @@ class ServingImage(Construct):
         )
 
     def _check_triton(self) -> None:
-        """Raises `UsageError` for a version that our image cannot be built of for the region."""
-        file, version, region = self._workload.folder.file, str(self._triton_version), Stack.of(self).region
-        published = images.triton_registries()
-        if version not in published:
-            raise UsageError(
-                f"{file}: hosting.triton_version: got '{version}', which SageMaker does not publish. "
-                f"Published: {', '.join(sorted(published))}. "
-                "Choose one of them, or set hosting.image_uri to your own image."
-            )
+        """Raises `UsageError` for a version that our image cannot be built of. Its build checks the region."""
+        file, version = self._workload.folder.file, str(self._triton_version)
         kind = own_images.endpoint_kind(self._artifact.runtime, version, self._instance_type)
         if kind not in own_images.TRITON_LOCKS:
             raise UsageError(
                 f"{file}: hosting.triton_version: got '{version}', for which containers/triton has no packages on "
                 f"{self._instance_type}. It has them for {', '.join(own_images.TRITON_LOCKS)}. Choose one of these, or "
                 "set hosting.image_uri to your own image."
-            )
-        if not Token.is_unresolved(region) and region not in published[version]:
-            raise UsageError(
-                f"{file}: hosting.triton_version: SageMaker does not publish Triton {version} in {region}, only "
-                f"in {', '.join(sorted(published[version]))}. Deploy to one of these regions, choose another version, "
-                "or set hosting.image_uri to your own image."
             )
         target = self._workload.folder.workload.targets[self._artifact.target]
         if isinstance(target, CudaTarget) and target.execution == "eager" and not self._workload.options.local:

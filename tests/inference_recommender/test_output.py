@@ -70,7 +70,7 @@ def test_progress_and_warnings_print_control_characters_as_escapes() -> None:
 def test_invoke_prints_control_characters_of_an_answer_as_escapes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(InferenceClient, "infer", lambda *_: {"TEXT": np.array([b"\x1b]0;PWNED\x07"], object)})
+    monkeypatch.setattr(InferenceClient, "infer", lambda *_, **__: {"TEXT": np.array([b"\x1b]0;PWNED\x07"], object)})
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     assert main(["invoke", "spellcheck", "a", "--endpoint", "endpoint"]) == 0
     assert capsys.readouterr().out == "a -> \\x1b]0;PWNED\\x07\n"

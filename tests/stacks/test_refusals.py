@@ -13,7 +13,7 @@ from stacks.context import Options
 from stacks.deployment import measure_command
 from tests.stacks.miniature import Repository, candidate, make_ec2_repository, make_repository, service_candidate
 from workloads import MissingArtifact, ProjectError, file_sha256, instances
-from workloads.images import triton_registries
+from workloads.own_images import TRITON_LOCKS
 
 TABLE: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text())
 WORKLOADS = {"endpoint": "spellcheck", "service": "query_intent", "batch": "duplicates"}
@@ -60,11 +60,9 @@ def prepared(root: Path, case: dict[str, Any]) -> Repository:
 
 
 def expected(repository: Repository, message: str) -> str:
-    published = triton_registries()
     message = message.replace("{toml}", str(repository.workload_file))
     message = message.replace("{json}", str(repository.recommendation_file))
-    message = message.replace("{regions}", ", ".join(Fact.regions)).replace("{published}", ", ".join(sorted(published)))
-    message = re.sub(r"{published:(.+?)}", lambda match: ", ".join(sorted(published[match[1]])), message)
+    message = message.replace("{regions}", ", ".join(Fact.regions)).replace("{kinds}", ", ".join(TRITON_LOCKS))
     message = re.sub(r"{offered:(\w+)}", lambda match: ", ".join(sorted(instances.zones(match[1]) or ())), message)
     if "{measure}" in message:
         message = message.replace("{measure}", measure_command(repository.folder))

@@ -53,7 +53,9 @@ class Host:
     def refusal(self, instance_type: str) -> str | None:
         return None
 
-    def start(self, container: ModelContainer, name: str, instance_type: str) -> ModelServer:
+    def start(
+        self, container: ModelContainer, name: str, instance_type: str, host_ami: str | None = None
+    ) -> ModelServer:
         with self._lock:
             self.started += 1
             if self.fails_from is not None and self.started >= self.fails_from:
