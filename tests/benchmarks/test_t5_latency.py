@@ -75,6 +75,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any], list[st
     return code, result["shapes"][stand_in_engines.SHAPE], lines[: lines.index("")]
 
 
+@pytest.mark.slow
 def test_on_a_gpu_the_table_has_every_engine_with_encoder_and_decoder(
     t4: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
