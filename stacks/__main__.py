@@ -29,7 +29,7 @@ from aws_api.session import AwsSession
 from stacks.context import Context, ReleaseSource, Stage, read_budget, read_release
 from stacks.ecs.zones import SharedZones
 from stacks.preflight.checks import RELEASE, Check, plan
-from stacks.preflight.probe import plan_probe, run_probe
+from stacks.preflight.driver_probe import plan_probe, run_probe
 from stacks.preflight.questions import Answer, PreflightAccount, ask, preflight_account
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload, workload_names
 from workloads.program import exit_code

@@ -94,7 +94,7 @@ ONLY_IN = {
         "inference_recommender/measure/generator_fleet.py",
         "inference_recommender/payloads.py",
         "model_build/archive.py",
-        "stacks/preflight/probe.py",
+        "stacks/preflight/driver_probe.py",
         "scripts/rehearsal/steps.py",
         "scripts/rehearsal/stand_ins/docker_images.py",
     },

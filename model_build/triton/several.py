@@ -110,7 +110,7 @@ def router(name: str, configs: Mapping[str, str]) -> TritonModel:
         serving=Serving(max_batch_size=largest, model_instances=ROUTERS),
         parameters={"models": json.dumps(outputs)},
     )
-    return TritonModel(config=config, files={"model.py": Path(containers.router.__path__[0], "model.py")})
+    return TritonModel(config=config, files={"model.py": Path(containers.router.__path__[0], "router.py")})
 
 
 def _union(tensors_of: Mapping[str, Any], *, may_lack: bool = True) -> tuple[Tensor, ...]:

@@ -7,7 +7,7 @@ import pytest
 
 from local_aws.process.local_account import LocalAccount
 from stacks.__main__ import main
-from stacks.preflight import probe
+from stacks.preflight import driver_probe
 from tests.local_aws.conftest import ROLE, wait_until
 from workloads import Unavailable
 
@@ -42,7 +42,7 @@ def test_a_check_that_fails_is_exit_code_1_and_what_the_account_lacks_is_said(
 def test_a_probe_starts_a_server_and_deletes_everything(
     sagemaker: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(probe, "WAIT_S", 0.2)
+    monkeypatch.setattr(driver_probe, "WAIT_S", 0.2)
     assert main(["preflight", "--probe", "ml.c5.xlarge", "--role-arn", ROLE, "--json"]) == 0
     shown = capsys.readouterr()
     result = json.loads(shown.out)

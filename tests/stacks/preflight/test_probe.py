@@ -12,7 +12,7 @@ from moto import mock_aws
 from aws_api.expiry import TAG
 from aws_api.sagemaker import ENDPOINT_LOG, SageMakerAccount
 from inference_recommender.sizing.prices import listed_price
-from stacks.preflight.probe import ProbeResult, plan_probe, run_probe
+from stacks.preflight.driver_probe import ProbeResult, plan_probe, run_probe
 from workloads import Unavailable, UsageError, images
 
 ROLE = "arn:aws:iam::123456789012:role/serving"
