@@ -55,6 +55,7 @@ def test_a_probe_starts_a_server_and_deletes_everything(
     assert "probe-ml-c5" not in str(configs["EndpointConfigs"]) + str(models["Models"])
 
 
-def test_a_probe_of_a_gpu_ends_before_an_endpoint_where_the_account_has_none() -> None:
+def test_a_probe_of_a_gpu_ends_before_an_endpoint_where_the_account_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_probe, "WAIT_S", 0.2)
     with pytest.raises(Unavailable, match="has an NVIDIA GPU and this local account serves on the CPU"):
         main(["preflight", "--probe", "ml.g4dn.xlarge", "--role-arn", ROLE])
