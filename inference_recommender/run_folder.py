@@ -1,6 +1,7 @@
 """A run's folder: its inputs, the measurements and the result. Analysis can run again from here, without AWS."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -207,3 +208,8 @@ def _numbered(name: str, number: int) -> str:
 
 def _plain(value: Any) -> str:
     return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)
+
+
+def run_name(workload: str, kind: str) -> str:
+    """Returns a name that begins with the workload's: the stack's role allows no other job."""
+    return f"{workload}-{kind}-{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}".replace("_", "-")

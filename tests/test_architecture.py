@@ -19,7 +19,7 @@ from workloads import ROOT
 RECOMMENDER = "inference_recommender"
 READER = "containers.archive_reader"
 TRACKING = f"{RECOMMENDER}.simulate.tracking"
-PRICES = f"{RECOMMENDER}.sizing.prices"
+OF_A_PROBE = {f"{RECOMMENDER}.payloads", f"{RECOMMENDER}.sizing.prices"}
 MAY_IMPORT = {
     "workloads": {"workloads"},
     "aws_api": {"aws_api", "workloads"},
@@ -47,7 +47,7 @@ MAY_IMPORT = {
         READER,
     },
     "stacks": {"stacks", "workloads"},
-    "stacks.preflight": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api", PRICES},
+    "stacks.preflight": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api", *OF_A_PROBE},
     "stacks.__main__": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api"},
     "app": {"app", "stacks", "workloads"},
     "benchmarks": {"benchmarks", "scripts", *PACKAGES},
@@ -57,7 +57,7 @@ MAY_IMPORT = {
 ships, and copies it into the archive. All rooms read archives with the one module that containers can import, too.
 Of stacks, a preflight alone calls AWS: it is a command of its own, makes no construct, and no synthesis reaches it.
 local_aws imports the simulation's module of target tracking: one reading of AWS's documentation decides in both.
-A preflight prints the cost of its probe from the one list of prices."""
+A preflight packs and prices its probe with what packs payloads and prices fleets."""
 
 ONLY_IN = {
     "torch": {
@@ -94,7 +94,6 @@ ONLY_IN = {
         "inference_recommender/measure/generator_fleet.py",
         "inference_recommender/payloads.py",
         "model_build/archive.py",
-        "stacks/preflight/driver_probe.py",
         "scripts/rehearsal/steps.py",
         "scripts/rehearsal/stand_ins/docker_images.py",
     },

@@ -7,8 +7,8 @@ from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self
 
 from workloads.document import Document, PositiveFloat, PositiveInt
+from workloads.images import CPU_DEFAULT, GPU_DEFAULT, default_version, version_in
 from workloads.target import InstanceType
-from workloads.triton_images import CPU_DEFAULT, GPU_DEFAULT, default_version, version_in
 
 EcrImage = Annotated[str, Field(pattern=r"^\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[^:@]+[:@].+$")]
 KeyArn = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+$")]

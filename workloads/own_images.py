@@ -18,10 +18,9 @@ from workloads.document import Document
 from workloads.errors import UsageError
 from workloads.folder import ROOT
 from workloads.hosting import SageMakerEndpointHosting
-from workloads.images import NEURON_IMAGES, TRITON, image_uri
+from workloads.images import NEURON_IMAGES, TRITON, TRITON_IMAGES, default_version, image_uri
 from workloads.instances import NEURON_FAMILIES, has_accelerator
 from workloads.target import CudaTarget, NeuronTarget
-from workloads.triton_images import TRITON_IMAGES, default_version
 from workloads.workload import Workload
 
 REPOSITORY = "transformers-in-production"

@@ -14,13 +14,13 @@ from typing_extensions import Self
 from workloads.document import Document
 from workloads.errors import UsageError
 from workloads.hosting import Hosting, SageMakerEndpointHosting
+from workloads.images import default_version, starts
 from workloads.instances import hardware, instance_shape
 from workloads.model import Model, TextToText, metrics_of
 from workloads.objective import LatencyObjective, Objective, Sizing
 from workloads.serving import Serving, Tune, Variant, inherited
 from workloads.target import NeuronTarget, Target, TensorRtTarget
 from workloads.traffic import Published, Recommender, SimulationSettings, Traffic
-from workloads.triton_images import default_version, starts
 
 WORKLOAD_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 AGREEMENT = "agreement"

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -90,11 +89,6 @@ def deployed_workload(
 def check_latency_objective(workload: Workload) -> None:
     """Raises `UsageError` for a batch, whose objective is a throughput."""
     _ = workload.latency_objective
-
-
-def run_name(workload: str, kind: str) -> str:
-    """Returns a name that begins with the workload's: the stack's role allows no other job."""
-    return f"{workload}-{kind}-{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}".replace("_", "-")
 
 
 def positive(text: str) -> float:

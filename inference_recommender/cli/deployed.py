@@ -71,7 +71,7 @@ def _register(options: argparse.Namespace, stderr: Console) -> int:
     objective = workload.latency_objective
     check_payloads(workload.name, payloads, objective)
     model = account.model(workload.recommender.model or account.stack_output(workload.stack_name, "ModelName"))
-    url = f"s3://{workload.recommender.bucket or account.default_bucket()}/{payload_key(workload.name)}"
+    url = f"s3://{workload.recommender.bucket or account.default_bucket()}/{payload_key(workload)}"
     package = package_request(workload, model, url)
     account.upload(url, payload_archive(payloads, objective))
     arn = account.register(group_request(workload), package)

@@ -21,17 +21,18 @@ from inference_recommender.experiment.plan import (
     batches,
     cells,
     default_image,
-    failing_hosts,
     host_ami,
     images,
     job_plan,
     lifetime,
     placeholder_image,
+    types_without_job,
 )
 from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
 from inference_recommender.report.document import as_json
 from inference_recommender.report.text import show
+from inference_recommender.run_folder import run_name
 from workloads import (
     ROOT,
     Interrupted,
@@ -45,7 +46,7 @@ from workloads import (
     load_workload,
 )
 from workloads.files import from_here
-from workloads.triton_images import newest_on
+from workloads.images import newest_on
 
 NO_CELL = 1
 TABLE_WIDTH = 190
@@ -154,7 +155,7 @@ def _measure(run: ExperimentRun, stderr: Console) -> None:
 def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolder]:
     if options.workload is None:
         raise UsageError("WORKLOAD: is missing. Name a workload, or an experiment to continue with --resume RUN.")
-    name = arguments.run_name(options.workload, "experiment")
+    name = run_name(options.workload, "experiment")
     source = _source(options.workload, options.published)
     settings = arguments.table_with_settings(options.settings, "recommender", source.workload.recommender)
     source.workload = source.workload.model_copy(update={"recommender": settings})
@@ -185,7 +186,7 @@ def _planned(
     if published and baseline is None:
         baseline = next((cell for cell in chosen if cell.variant == published.baseline), None)
     settings = source.workload.recommender
-    failing = [] if settings.ignore_driver else failing_hosts(source.workload, chosen)
+    failing = [] if settings.ignore_driver else types_without_job(source.workload, chosen)
     load = settings.load or ("load-test" if failing else "sagemaker")
     if failing and load == "sagemaker":
         raise UsageError(

@@ -29,7 +29,7 @@ from inference_recommender.payloads import header_size, payload_archive
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.run_report import proof_report, rewrite
 from inference_recommender.report.text import show
-from inference_recommender.run_folder import PAYLOADS, RunFolder
+from inference_recommender.run_folder import PAYLOADS, RunFolder, run_name
 from workloads import (
     ROOT,
     Candidate,
@@ -114,7 +114,7 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     check_endpoint_lifetime(system, longest_s, datetime.now(UTC))
     if system.archive_sha256 is None:
         warn(stderr, f"The archive that {system.name} serves is unknown, so the proof cannot check it.")
-    run_folder = RunFolder(options.runs / arguments.run_name(options.workload, "proof"))
+    run_folder = RunFolder(options.runs / run_name(options.workload, "proof"))
     proving = Proving(
         recommendation=recommendation,
         system=system,

@@ -11,7 +11,7 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
-from inference_recommender.cli.arguments import DEFAULT_TRAFFIC, run_name
+from inference_recommender.cli.arguments import DEFAULT_TRAFFIC
 from inference_recommender.measure.job import JobSource, candidates_of, job_model, payload_key
 from inference_recommender.measure.job_requests import SERVICE_DEFAULT, JobPlan, TestedModel, plan_default_job, plan_job
 from inference_recommender.measure.run import RunSubject, SearchMeasurement, run
@@ -20,7 +20,7 @@ from inference_recommender.output import Commands, JobProgress, add_command, std
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.run_report import run_report
 from inference_recommender.report.text import show
-from inference_recommender.run_folder import RunFolder
+from inference_recommender.run_folder import RunFolder, run_name
 from workloads import ROOT, Recommendation, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.files import from_here
 from workloads.folder import with_settings
@@ -222,7 +222,7 @@ def _tested(
     return TestedModel(
         model=settings.model or f"{workload.stack_name}-ServingModel",
         role_arn=settings.role_arn or "arn:aws:iam::000000000000:role/RecommenderRole",
-        payload_url=f"s3://{settings.bucket or 'sagemaker-REGION-ACCOUNT'}/{payload_key(workload.name)}",
+        payload_url=f"s3://{settings.bucket or 'sagemaker-REGION-ACCOUNT'}/{payload_key(workload)}",
         endpoint_name=options.endpoint,
     )
 

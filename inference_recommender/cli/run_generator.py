@@ -11,7 +11,6 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.processing_jobs import ProcessingJob
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli.arguments import run_name
 from inference_recommender.cli.run import show_and_write
 from inference_recommender.measure.generator_fleet import FleetDrive, plan_fleet
 from inference_recommender.measure.load_test import LoadTest
@@ -20,7 +19,7 @@ from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.measure.system import SystemUnderTest, system_at_url, system_of_endpoint
 from inference_recommender.measurement import Measurement
 from inference_recommender.output import JobProgress, warn
-from inference_recommender.run_folder import PAYLOADS, RunFolder
+from inference_recommender.run_folder import PAYLOADS, RunFolder, run_name
 from workloads import ROOT, UsageError, Workload, WorkloadFolder, images, load_artifact
 
 

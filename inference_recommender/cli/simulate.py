@@ -23,7 +23,7 @@ from inference_recommender.report.simulation_report import (
     simulation_document,
 )
 from inference_recommender.report.text import show
-from inference_recommender.run_folder import RunFolder
+from inference_recommender.run_folder import RunFolder, run_name
 from inference_recommender.simulate.policy import Policy, TrafficSource
 from inference_recommender.simulate.policy_search import (
     SEARCH_SEEDS,
@@ -193,7 +193,7 @@ def _results(
 
 
 def _new_folder(runs: Path, workload: Workload) -> RunFolder:
-    name = arguments.run_name(workload.name, "simulation")
+    name = run_name(workload.name, "simulation")
     paths = (runs / (f"{name}-{number}" if number > 1 else name) for number in count(1))
     return RunFolder(next(path for path in paths if not path.exists()))
 

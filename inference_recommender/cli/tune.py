@@ -17,6 +17,7 @@ from inference_recommender.output import Commands, add_command, stdout_console, 
 from inference_recommender.payloads import payload_archive
 from inference_recommender.report.document import Report, as_json
 from inference_recommender.report.text import show
+from inference_recommender.run_folder import run_name
 from inference_recommender.sizing.prices import listed_price
 from inference_recommender.tune.folder import ProbeLine, TuneFolder, TunePlan, resumed
 from inference_recommender.tune.race import EndReason, Race
@@ -165,7 +166,7 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, Tun
         instance_type=options.instance_type,
         longest_s=tune.max_duration_s,
     )
-    path = (options.runs or ROOT / "runs") / arguments.run_name(workload.name, "tune")
+    path = (options.runs or ROOT / "runs") / run_name(workload.name, "tune")
     return source, TuneFolder(path), plan
 
 

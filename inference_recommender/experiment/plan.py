@@ -29,10 +29,10 @@ from workloads import (
     Workload,
     WorkloadFolder,
     own_images,
-    triton_images,
 )
+from workloads import images as aws_images
 from workloads.document import Document
-from workloads.instances import NEURON_FAMILIES, family, has_accelerator, instance_shape
+from workloads.instances import NEURON_FAMILIES, family, hardware, has_accelerator, instance_shape
 
 Platform = Literal["cpu", "gpu", "gpu-torch", "inf1", "inf2"]
 """Kinds of hardware, each with its own image. gpu-torch has PyTorch for `cuda` targets."""
@@ -227,8 +227,8 @@ class ExperimentAccess(Document):
     """InferenceAmiVersion by instance type in load tests. A job of Inference Recommender cannot choose it."""
 
     def tested_model(self, workload: Workload, model_name: str) -> TestedModel:
-        key = payload_key(workload.name, workload.latency_objective.rows_per_invocation)
-        return TestedModel(model=model_name, role_arn=self.role_arn, payload_url=f"s3://{self.bucket}/{key}")
+        url = f"s3://{self.bucket}/{payload_key(workload)}"
+        return TestedModel(model=model_name, role_arn=self.role_arn, payload_url=url)
 
     def archive_url(self, artifact: ModelArtifact) -> str:
         """Returns a URL with the archive's hash, which the stack's recommender role may read."""
@@ -307,16 +307,16 @@ def _image_kind(workload: Workload, instance_type: str, runtime: str) -> str:
 
 def host_ami(workload: Workload, chosen: Mapping[Platform, str], instance_type: str) -> str | None:
     """Returns the InferenceAmiVersion of an instance type: [recommender]'s, or what its image needs."""
-    if not has_accelerator(instance_type) or (image := chosen.get("gpu") or chosen.get("gpu-torch")) is None:
+    if hardware(instance_type) != "GPU" or (image := chosen.get("gpu") or chosen.get("gpu-torch")) is None:
         return None
-    version = triton_images.version_in(image) or workload.triton_on(instance_type)
-    return workload.recommender.host_ami or triton_images.host_ami(version, instance_type)
+    version = aws_images.version_in(image) or workload.triton_on(instance_type)
+    return workload.recommender.host_ami or aws_images.host_ami(version, instance_type)
 
 
-def failing_hosts(workload: Workload, cells: Iterable[Cell]) -> list[str]:
+def types_without_job(workload: Workload, cells: Iterable[Cell]) -> list[str]:
     """Returns the types whose default GPU driver does not start the image, so that no job can test them."""
     images, types = workload.recommender.images, [cell.instance_type for cell in cells]
     if named := images.get("gpu") or images.get("all"):
-        version = triton_images.version_in(named)
-        return [name for name in dict.fromkeys(types) if triton_images.starts(version, name) is False]
+        version = aws_images.version_in(named)
+        return [name for name in dict.fromkeys(types) if aws_images.starts(version, name) is False]
     return workload.failing_hosts(types)

@@ -41,13 +41,14 @@ def job_model(account: SageMakerAccount, workload: Workload, endpoint_name: str 
             workload.stack_name, ", or set recommender.model and recommender.role_arn with --set"
         )
         model, role = model or outputs["ModelName"], role or outputs["RecommenderRoleArn"]
-    url = f"s3://{settings.bucket or account.default_bucket()}/{payload_key(workload.name)}"
+    url = f"s3://{settings.bucket or account.default_bucket()}/{payload_key(workload)}"
     return TestedModel(model=model, role_arn=role, payload_url=url, endpoint_name=endpoint_name)
 
 
-def payload_key(workload: str, rows: int = 1) -> str:
+def payload_key(workload: Workload) -> str:
     """Returns the key in the payload bucket of the archive of a workload's requests, by the rows of each."""
-    return f"{PAYLOAD_PREFIX}/{workload}/payloads{f'-{rows}-rows' if rows > 1 else ''}.tar.gz"
+    rows = workload.latency_objective.rows_per_invocation
+    return f"{PAYLOAD_PREFIX}/{workload.name}/payloads{f'-{rows}-rows' if rows > 1 else ''}.tar.gz"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

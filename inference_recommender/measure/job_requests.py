@@ -25,8 +25,8 @@ from workloads import (
     UsageError,
     Workload,
 )
+from workloads.images import driver_of, newest_on, starts
 from workloads.own_images import pytorch_version
-from workloads.triton_images import driver_of, newest_on, starts
 
 RUN_TAG = "run"
 """Key of the tag that holds a run's token, by which the run recognizes its own jobs."""

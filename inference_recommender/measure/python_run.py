@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from aws_api.sagemaker import SageMakerAccount
@@ -10,7 +9,7 @@ from inference_recommender.measure.job import JobSource, job_model
 from inference_recommender.measure.job_requests import SERVICE_DEFAULT, plan_default_job, plan_job
 from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.progress import Progress, Silent
-from inference_recommender.run_folder import RunFolder
+from inference_recommender.run_folder import RunFolder, run_name
 from workloads import Recommendation, UsageError, WorkloadFolder, load_workload
 from workloads.folder import with_settings
 
@@ -32,7 +31,7 @@ def run_job(
     account = SageMakerAccount()
     tested = job_model(account, folder.workload)
     traffic = SERVICE_DEFAULT if job == "default" else traffic
-    name = f"{folder.workload.name}-{traffic}-{datetime.now(UTC):%Y%m%d-%H%M%S}".replace("_", "-")
+    name = run_name(folder.workload.name, traffic)
     if job == "default":
         plan = plan_default_job(folder.workload, tested, name)
     else:

@@ -27,7 +27,8 @@ from local_aws.process.model_server import ModelServer
 from local_aws.process.neuron import NeuronServer, NeuronStandIn
 from local_aws.process.triton import TritonServer
 from local_aws.state_folder import check_room
-from workloads import Unavailable, triton_images
+from workloads import Unavailable
+from workloads.images import driver_of, starts, version_in
 
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
 
@@ -208,9 +209,9 @@ class ModelHost:
 
 def check_driver(image: str, instance_type: str, host_ami: str | None) -> None:
     """Raises `Unavailable` if the image does not start with the GPU driver that the host would have on AWS."""
-    version = None if "-cpu" in image else triton_images.version_in(image)  # without CUDA it starts anywhere
-    if triton_images.starts(version, instance_type, host_ami) is False:
-        driver = triton_images.driver_of(instance_type, host_ami)
+    version = None if "-cpu" in image else version_in(image)  # without CUDA it starts anywhere
+    if starts(version, instance_type, host_ami) is False:
+        driver = driver_of(instance_type, host_ami)
         raise Unavailable(
             "The primary container did not pass the ping health check: "
             f"Triton {version} does not start with NVIDIA driver {driver} of {instance_type}."

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
 from workloads.document import parse_toml
+from workloads.images import version_in
 from workloads.instances import NEURON_FAMILIES, family, hardware
-from workloads.triton_images import version_in
 
 Severity = Literal["error", "warning"]
 """An error keeps the endpoint from starting or from answering; a warning costs money, time or safety."""

@@ -15,8 +15,8 @@ from model_build.lint.finding import NO_HOST_AMI, Finding, FindingPlace, finding
 from model_build.lint.layout import PackedModel, PackedRepository
 from model_build.lint.model_config import enum_name
 from model_build.lint.model_settings import reachable
+from workloads.images import TRITON_IMAGES, starts
 from workloads.instances import hardware
-from workloads.triton_images import TRITON_IMAGES, starts
 
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
 SHARED_MEMORY = "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE"

@@ -18,8 +18,8 @@ from aws_api.processing_jobs import ProcessingJob
 from model_build.remote.build_account import BuildAccount
 from workloads import NeuronTarget, SageMakerEndpointHosting, Target, TensorRtTarget, UsageError, WorkloadFolder, images
 from workloads.folder import with_settings
+from workloads.images import GPU_DEFAULT
 from workloads.instances import COMPUTE_CAPABILITIES, family, hardware
-from workloads.triton_images import GPU_DEFAULT
 
 ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+")
 MAX_RUNTIME_S = 2 * 3600

@@ -10,7 +10,7 @@ from constructs import Construct
 from stacks.own_image import OwnImage
 from stacks.workload_stack import WorkloadStackProps
 from workloads import CudaTarget, ModelArtifact, UsageError, own_images
-from workloads.triton_images import host_ami, starts
+from workloads.images import host_ami, starts
 
 
 class ServingImage(Construct):

@@ -3,10 +3,8 @@
 The endpoint has a model of a few lines that initialises CUDA. Everything is deleted at the end.
 """
 
-import io
 import json
 import re
-import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,10 +16,11 @@ from aws_api import s3, service_model
 from aws_api.errors import AwsUnavailable, translate_aws_errors
 from aws_api.expiry import GRACE_S, expiry_tag
 from aws_api.sagemaker import ENDPOINT_LOG, Endpoint, SageMakerAccount
+from inference_recommender.payloads import tar_gz
 from inference_recommender.sizing.prices import listed_price
 from workloads import Unavailable, UsageError, images
+from workloads.images import default_version, driver_of, starts, version_in
 from workloads.instances import hardware
-from workloads.triton_images import default_version, driver_of, starts, version_in
 
 STARTUP_S = 900
 LOG_WAITS = 6
@@ -83,7 +82,7 @@ class ProbeResult:
         return [
             f"image     {self.image}",
             f"host      {self.instance_type}, default driver: {driver or 'none in the table'}",
-            f"expected  {words[self.expected]} (workloads/triton_images.py)",
+            f"expected  {words[self.expected]} (workloads/images.py)",
             f"result    {words[self.started]}: {self.detail}",
             *(f"log       {line}" for line in self.log or ["has no line about a driver"]),
             f"cost      {cost} for {self.hours * 60:.0f} min. {self.price}",
@@ -198,13 +197,8 @@ def _settled(
 
 
 def _archive(kind: str) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name, text in (("probe/config.pbtxt", CONFIG.format(kind=kind)), ("probe/1/model.py", MODEL)):
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text.encode()))
-    return buffer.getvalue()
+    files = {"probe/config.pbtxt": CONFIG.format(kind=kind), "probe/1/model.py": MODEL}
+    return tar_gz({name: text.encode() for name, text in files.items()})
 
 
 def _invoke(endpoint: Endpoint, account: SageMakerAccount) -> str:

@@ -20,7 +20,7 @@ from tests.local_aws.sagemaker.test_recommendation_jobs import ended, request, s
 from tests.local_aws.stand_in_nvml import StandInNvml
 from workloads import Unavailable, UsageError, load_workload
 from workloads.folder import with_settings
-from workloads.triton_images import TRITON_IMAGES, starts
+from workloads.images import TRITON_IMAGES, starts
 
 TESTED = TestedModel(model="m", role_arn=ROLE, payload_url="s3://bucket/payloads.tar.gz")
 

@@ -1,8 +1,9 @@
 import pytest
 
 from aws_api import service_model
-from workloads.images import triton_registries
-from workloads.triton_images import (
+from tests.locks import pins
+from workloads import ROOT
+from workloads.images import (
     AMI_DRIVERS,
     CPU_DEFAULT,
     DEFAULT_DRIVERS,
@@ -12,8 +13,10 @@ from workloads.triton_images import (
     host_ami,
     newest_on,
     starts,
+    triton_registries,
     version_in,
 )
+from workloads.own_images import TRITON_LOCKS
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,15 @@ def test_the_amis_are_those_of_the_api() -> None:
     known = service_model.enum("sagemaker", "ProductionVariantInferenceAmiVersion")
     assert set(AMI_DRIVERS) <= set(known)
     assert {image.host_ami for image in TRITON_IMAGES.values()} <= set(AMI_DRIVERS)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TRITON_LOCKS if kind.endswith("-gpu")])
+def test_the_bindings_of_a_gpu_image_are_of_the_tables_tensorrt_and_cuda(kind: str) -> None:
+    image, locked = TRITON_IMAGES[kind.split("-")[1]], pins(ROOT / "containers/triton" / TRITON_LOCKS[kind])
+    major = image.cuda.partition(".")[0]
+    assert image.tensorrt is not None
+    assert image.tensorrt.startswith(locked[f"tensorrt-cu{major}-bindings"])
+    assert locked["cuda-bindings"].startswith(f"{major}.")
 
 
 def test_each_version_that_sagemaker_publishes_has_an_entry() -> None:

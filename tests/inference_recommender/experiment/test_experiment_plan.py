@@ -248,3 +248,14 @@ def test_a_cuda_target_has_an_image_with_pytorch() -> None:
 def test_the_host_ami_is_what_the_image_needs_on_the_type(image: str, instance_type: str, ami: str | None) -> None:
     chosen: dict[Any, str] = {"gpu": f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}"}
     assert host_ami(REVIEWS.workload, chosen, instance_type) == ami
+
+
+def test_a_host_ami_of_the_settings_is_for_gpus_alone() -> None:
+    settings = REVIEWS.workload.recommender.model_copy(update={"host_ami": "ami"})
+    workload = REVIEWS.workload.model_copy(update={"recommender": settings})
+    chosen: dict[Any, str] = {"gpu": "g", "inf1": "i"}
+    assert [host_ami(workload, chosen, name) for name in ("ml.g5.xlarge", "ml.inf1.xlarge", "ml.c5.xlarge")] == [
+        "ami",
+        None,
+        None,
+    ]

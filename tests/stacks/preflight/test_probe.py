@@ -85,7 +85,7 @@ def test_an_image_that_starts_is_reported_with_its_driver_line_and_cost() -> Non
     assert probe(host).lines() == [
         f"image     {images.image_uri('sagemaker-tritonserver:24.09-py3', 'us-east-1', PUBLISHED, '')}",
         "host      ml.g4dn.xlarge, default driver: 470",
-        "expected  starts (workloads/triton_images.py)",
+        "expected  starts (workloads/images.py)",
         "result    starts: it answers, cuInit returns 0, CUDA 12.6",
         f"log       {ENABLED}",
         f"log       {KERNEL}",
