@@ -18,19 +18,19 @@ from workloads import ROOT
 
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
-    "inference_recommender": 18_500,
+    "inference_recommender": 18_600,
     "model_build": 12_900,
-    "local_aws": 8_020,
+    "local_aws": 8_400,
     "containers": 6_560,
-    "aws_api": 1_100,
-    "stacks": 6_400,
+    "aws_api": 1_350,
+    "stacks": 7_100,
     "workloads": 4_000,
     "benchmarks": 4_000,
-    "scripts": 3_210,
-    "tests": 49_000,
+    "scripts": 3_350,
+    "tests": 51_000,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 64_000
+PRODUCTION_LINES = 65_500
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
