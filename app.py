@@ -25,12 +25,22 @@ import workloads
 from stacks.batch.batch_stack import ScheduledBatchStack
 from stacks.budget import NAME as BUDGET
 from stacks.budget import BudgetStack, cost_tags
-from stacks.context import PRODUCTION, Options, ReleaseSource, check_choice, read_budget, read_options, read_release
+from stacks.context import (
+    DEFAULT_CIDR,
+    PRODUCTION,
+    Options,
+    ReleaseSource,
+    check_choice,
+    read_budget,
+    read_network_cidr,
+    read_options,
+    read_release,
+)
 from stacks.deployment import plan_deployment
 from stacks.ecs.service_stack import EcsServiceStack
 from stacks.ecs.shared_network import NAME as SHARED_NETWORK
 from stacks.ecs.shared_network import Shared, SharedNetworkStack
-from stacks.ecs.zones import SharedZones
+from stacks.ecs.zones import SharedZones, on_shared_network
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.workload_stack import BuiltArtifact, NotMeasured, WorkloadStackProps
 from workloads.instances import has_accelerator
@@ -73,6 +83,11 @@ def add_stacks(
     as_committed = _folders(root, options.hosting_target)
     on_cpu = on_cpu and options.hosting_target is None
     folders = [_hosted_on_cpu(folder) for folder in as_committed] if on_cpu else as_committed
+    if options.network_cidr and not any(on_shared_network(folder.workload) for folder in as_committed):
+        raise workloads.UsageError(
+            f"-c {options.stage}-network-cidr: got '{options.network_cidr}', but no workload is in the shared network. "
+            "Leave the option out, or leave hosting.vpc out of a workload on EC2."
+        )
     network = partial(_shared_network, scope, folders, environment, options)
     for folder, committed in zip(folders, as_committed, strict=True):
         if folder.workload.name in without:
@@ -101,8 +116,10 @@ def add_release(app: App, root: Path, environment: Environment, source: ReleaseS
     folders = _folders(root, None)
 
     def add(scope: Construct, options: Options, without: Container[str]) -> None:
-        limit = read_budget(app.node.try_get_context, options.stage)
-        add_stacks(scope, root, environment, replace(options, local=local, budget_usd=limit), without=without)
+        context, stage = app.node.try_get_context, options.stage
+        limit, cidr = read_budget(context, stage), read_network_cidr(context, stage)
+        of_stage = replace(options, local=local, budget_usd=limit, network_cidr=cidr)
+        add_stacks(scope, root, environment, of_stage, without=without)
 
     props = ReleasePipelineProps(
         source=source,
@@ -209,7 +226,12 @@ def _shared_network(
     region = environment.region if environment else None
     zones = SharedZones(workloads_by_file, region, in_production=options.in_production)
     return SharedNetworkStack(
-        scope, SHARED_NETWORK, zones=zones, tags=cost_tags(options.stage), environment=environment
+        scope,
+        SHARED_NETWORK,
+        zones=zones,
+        cidr=options.network_cidr or DEFAULT_CIDR,
+        tags=cost_tags(options.stage),
+        environment=environment,
     )
 
 
