@@ -74,7 +74,7 @@ def build(
     builds = (model, *model.beside)
     arguments = [(each.workload, each.target, *(on_aws if each.remote else [])) for each in builds]
     step = _step(
-        "Build",
+        "BuildModel",
         source,
         [
             f"{INSTALL} requirements/build.txt torch",

@@ -16,7 +16,7 @@ from scripts.rehearsal.release.pipeline_template import (
 from tests.scripts.rehearsal.release.templates import build, commands, pipeline, project, source
 from workloads import ROOT, UsageError
 
-SNAPSHOT = ROOT / "tests" / "stacks" / "snapshots" / "ReleasePipelineStack.template.json"
+SNAPSHOT = ROOT / "tests" / "stacks" / "snapshots" / "SpellcheckReleaseStack.template.json"
 
 
 def test_a_secret_variable_is_rejected() -> None:
