@@ -1,8 +1,8 @@
 """`python -m scripts.release.publish_archives ASSEMBLY`: publishes model archives and takes them out of the assembly.
 
-An action of CloudFormation takes an input artifact of 256 MB at most, and archives are larger. The pipeline's own
-publishing step finds an archive published and does not read its file. What is left has to fit: exit code 1 if it does
-not, with the largest files.
+An action of CloudFormation takes an input artifact of 256 MB at most, and archives may be larger. The pipeline's own
+publishing step skips an archive that the bucket has, and does not read its file. Exit code 1 if the remaining files are
+too large, with their names.
 """
 
 import json

@@ -4,7 +4,7 @@ EC2's quotas count vCPUs of a group of families, SageMaker's count instances of 
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stacks.context import ReleaseSource, Stage
