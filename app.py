@@ -25,12 +25,21 @@ import workloads
 from stacks.batch.batch_stack import ScheduledBatchStack
 from stacks.budget import NAME as BUDGET
 from stacks.budget import BudgetStack, cost_tags
-from stacks.context import PRODUCTION, Options, ReleaseSource, check_choice, read_options, read_release
+from stacks.context import (
+    DEFAULT_CIDR,
+    PRODUCTION,
+    Options,
+    ReleaseSource,
+    check_choice,
+    read_network_cidr,
+    read_options,
+    read_release,
+)
 from stacks.deployment import plan_deployment
 from stacks.ecs.service_stack import EcsServiceStack
 from stacks.ecs.shared_network import NAME as SHARED_NETWORK
 from stacks.ecs.shared_network import Shared, SharedNetworkStack
-from stacks.ecs.zones import SharedZones
+from stacks.ecs.zones import SharedZones, on_shared_network
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.workload_stack import BuiltArtifact, NotMeasured, WorkloadStackProps
 from workloads.instances import has_accelerator
@@ -73,6 +82,11 @@ def add_stacks(
     as_committed = _folders(root, options.hosting_target)
     on_cpu = on_cpu and options.hosting_target is None
     folders = [_hosted_on_cpu(folder) for folder in as_committed] if on_cpu else as_committed
+    if options.network_cidr and not any(on_shared_network(folder.workload) for folder in as_committed):
+        raise workloads.UsageError(
+            f"-c {options.stage}-network-cidr: got '{options.network_cidr}', but no workload is in the shared network. "
+            "Leave the option out, or leave hosting.vpc out of a workload on EC2."
+        )
     network = partial(_shared_network, scope, folders, environment, options)
     for folder, committed in zip(folders, as_committed, strict=True):
         if only is not None and folder.workload.name != only:
@@ -108,16 +122,17 @@ def add_releases(app: App, root: Path, environment: Environment, source: Release
             workload=workload,
             is_built=_is_built(root, workload),
             waiting=_why_not_in_production(root, folders[name], environment),
-            add_stacks=partial(_add_stage, root, environment, name, local),
+            add_stacks=partial(_add_stage, app, root, environment, name, local),
             environment=environment,
         )
         ReleasePipelineStack(app, workload.release_stack_name, props)
 
 
 def _add_stage(
-    root: Path, environment: Environment, workload: str, local: bool, scope: Construct, options: Options
+    app: App, root: Path, environment: Environment, workload: str, local: bool, scope: Construct, options: Options
 ) -> None:
-    add_stacks(scope, root, environment, replace(options, local=local), only=workload)
+    cidr = read_network_cidr(app.node.try_get_context, options.stage)
+    add_stacks(scope, root, environment, replace(options, local=local, network_cidr=cidr), only=workload)
 
 
 def _is_built(root: Path, workload: workloads.Workload) -> bool:
@@ -210,7 +225,12 @@ def _shared_network(
     region = environment.region if environment else None
     zones = SharedZones(workloads_by_file, region, in_production=options.in_production)
     return SharedNetworkStack(
-        scope, SHARED_NETWORK, zones=zones, tags=cost_tags(options.stage), environment=environment
+        scope,
+        SHARED_NETWORK,
+        zones=zones,
+        cidr=options.network_cidr or DEFAULT_CIDR,
+        tags=cost_tags(options.stage),
+        environment=environment,
     )
 
 
