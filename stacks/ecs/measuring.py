@@ -10,7 +10,7 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from stacks.ecs.shared_network import PrivateNetwork
-from stacks.grants import acknowledge, acknowledge_wildcards
+from stacks.grants import acknowledge, acknowledge_to_checkov, acknowledge_wildcards
 
 COMMANDS = (
     'export PYTHONPATH="$PWD/packages"',
@@ -66,3 +66,5 @@ class MeasuringProject(Construct):
         )
         acknowledge(self.project, "AwsSolutions-CB4", "It leaves no artifacts: the run goes to the release's bucket.")
         acknowledge_wildcards(self, REASONS)
+        in_vpc = self.project.node.find_child("PolicyDocument")
+        acknowledge_to_checkov(in_vpc, "CKV_AWS_111", REASONS[r"Resource::\*"])
