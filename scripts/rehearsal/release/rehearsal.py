@@ -58,7 +58,7 @@ class Rehearsal:
         repository = Repository.make(ROOT, folder / "repository")
         with (
             (folder / LOG).open("w", encoding="utf-8") as log,
-            LocalAccount.start(state=state, program=PROGRAM, toolchain=ROOT / ".venv-triton") as account,
+            LocalAccount.start(state=state, program=PROGRAM, pace="quick", toolchain=ROOT / ".venv-triton") as account,
         ):
             machine = Machine.make(folder.parent / "release-rehearsal-tools")
             yield cls(folder, account, repository, machine, say, log, CallLog(state / "calls.jsonl"))
