@@ -53,6 +53,7 @@ def main(arguments: list[str] | None = None, **parts: Any) -> int:
             region=options.region,
             toolchain=toolchain,
             most_servers=options.servers,
+            finer_metrics=options.finer_metrics,
             **parts,
         )
     )
@@ -82,6 +83,7 @@ def _serve(account: Account, folder: StateFolder, port: int, stop: threading.Eve
         print(exported, flush=True)
         url = account.environment["AWS_ENDPOINT_URL"]
         log.info(f"account {settings.account_id}, {settings.region}, {url}; state: {settings.state}")
+        log.info(f"service metrics each {'second' if settings.finer_metrics else 'minute, as on AWS'}")
         log.info(f"measures on {machine.description()}; Ctrl-C stops it and its processes")
         log.info(
             f"use it: `source {folder.exports_file}` in another terminal, then `cdk deploy` or "
@@ -144,6 +146,11 @@ def parser() -> argparse.ArgumentParser:
         default=1,
         metavar="N",
         help="most servers of a variant, which answer for all of its instances (default 1)",
+    )
+    parser.add_argument(
+        "--finer-metrics",
+        action="store_true",
+        help="a datum each second for metrics that AWS publishes each minute, to measure with short local jobs",
     )
     parser.add_argument("--region", default="us-east-1", help="default us-east-1")
     return parser

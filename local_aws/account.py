@@ -5,6 +5,7 @@ Call `install` before the server's first request, because moto makes its backend
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -116,6 +117,8 @@ class AccountSettings:
     """Replaces Inferentia's chips. Without it, their instance types are rejected."""
     processing: ContainerRunner | None = None
     """Runs the containers of processing jobs. Without it, CreateProcessingJob is rejected."""
+    finer_metrics: bool = False
+    """Whether the services' metrics have a datum each second instead of each minute."""
     images_must_exist: bool = False
     """Whether a model's image in this account's registry has to exist. Nothing pulls it."""
     account_id: str = DEFAULT_ACCOUNT_ID
@@ -147,7 +150,7 @@ class Account:
             for name, reason in operations.items():
                 setattr(response, name, _refusal(reason))
         replaced: list[tuple[Any, Callable[..., Any]]] = [
-            (cloudwatch_backends, LocalCloudWatchBackend),
+            (cloudwatch_backends, partial(LocalCloudWatchBackend, finer=self.settings.finer_metrics)),
             (applicationautoscaling_backends, LocalScalingBackend),
             (cloudformation_backends, LocalCloudFormationBackend),
             (iam_backends, LocalIamBackend),

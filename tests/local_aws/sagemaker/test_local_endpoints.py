@@ -57,8 +57,8 @@ def test_an_endpoint_is_created_answers_is_updated_and_deleted(
     first_gate, second_gate = tmp_path / "first", tmp_path / "second"
     name = endpoints.create("life", config=endpoints.config("life-1", count=3, GATE=str(first_gate)))
     assert sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "Creating"
-    refused = {"Code": "ValidationException", "Message": f'Cannot update in-progress endpoint "{ARN}:endpoint/life".'}
-    assert refusal(lambda: sagemaker.delete_endpoint(EndpointName=name)) == refused
+    busy = {"Code": "ValidationException", "Message": f'Cannot update in-progress endpoint "{ARN}:endpoint/life".'}
+    assert refusal(lambda: sagemaker.delete_endpoint(EndpointName=name)) == busy
     first_gate.touch()
     described = endpoints.settled(name)
     assert described["EndpointStatus"] == "InService"
@@ -82,8 +82,8 @@ def test_an_endpoint_is_created_answers_is_updated_and_deleted(
     )
     assert sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "Updating"
     assert invoke(runtime, name, "a") == ["got a"], "the old one answers while the new one starts"
-    assert refusal(lambda: sagemaker.update_endpoint(EndpointName=name, EndpointConfigName="life-1")) == refused
-    assert refusal(lambda: sagemaker.delete_endpoint(EndpointName=name)) == refused
+    assert refusal(lambda: sagemaker.update_endpoint(EndpointName=name, EndpointConfigName="life-1")) == busy
+    assert refusal(lambda: sagemaker.delete_endpoint(EndpointName=name)) == busy
     second_gate.touch()
     described = endpoints.settled(name)
     assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", "life-2")
