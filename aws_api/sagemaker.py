@@ -21,7 +21,7 @@ from workloads import Interrupted
 MEASURED_ON_TAG = "local-aws:measured-on"
 """Key of the tag that holds the machine on which a local account measured a job."""
 FINER_METRICS_TAG = "local-aws:finer-metrics"
-"""Key of the tag of a job whose metrics have a datum each second, as `python -m local_aws --finer-metrics` has them."""
+"""Key of the tag of a job whose metrics have a datum each second, as with `python -m local_aws --pace quick`."""
 INVOCATIONS_URL_TAG = "local-aws:invocations-url"
 """Key of the tag that holds the URL of the server behind an endpoint of a local account."""
 

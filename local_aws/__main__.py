@@ -19,6 +19,7 @@ from local_aws import machine
 from local_aws.account import Account, AccountSettings
 from local_aws.process.triton import remove_leftovers
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
+from local_aws.quotas import new_account
 from local_aws.server import AccountServer, as_shell, exports
 from local_aws.state_folder import PRIVATE, StateFolder
 from workloads import ROOT, ProjectError
@@ -53,7 +54,8 @@ def main(arguments: list[str] | None = None, **parts: Any) -> int:
             region=options.region,
             toolchain=toolchain,
             most_servers=options.servers,
-            finer_metrics=options.finer_metrics,
+            quick=options.pace == "quick",
+            quotas=new_account() if options.quotas == "new-account" else {},
             **parts,
         )
     )
@@ -83,7 +85,6 @@ def _serve(account: Account, folder: StateFolder, port: int, stop: threading.Eve
         print(exported, flush=True)
         url = account.environment["AWS_ENDPOINT_URL"]
         log.info(f"account {settings.account_id}, {settings.region}, {url}; state: {settings.state}")
-        log.info(f"service metrics each {'second' if settings.finer_metrics else 'minute, as on AWS'}")
         log.info(f"measures on {machine.description()}; Ctrl-C stops it and its processes")
         log.info(
             f"use it: `source {folder.exports_file}` in another terminal, then `cdk deploy` or "
@@ -148,9 +149,17 @@ def parser() -> argparse.ArgumentParser:
         help="most servers of a variant, which answer for all of its instances (default 1)",
     )
     parser.add_argument(
-        "--finer-metrics",
-        action="store_true",
-        help="a datum each second for metrics that AWS publishes each minute, to measure with short local jobs",
+        "--pace",
+        choices=("aws", "quick"),
+        default="aws",
+        help="aws (default): the limits that AWS documents for the traffic of jobs, and service metrics each "
+        "minute; quick: any traffic, and service metrics each second",
+    )
+    parser.add_argument(
+        "--quotas",
+        choices=("none", "new-account"),
+        default="none",
+        help="none (default): no limits; new-account: few CPU instances, no accelerators, no processing jobs",
     )
     parser.add_argument("--region", default="us-east-1", help="default us-east-1")
     return parser

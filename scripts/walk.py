@@ -46,8 +46,8 @@ BUSY = "Stop other work on this machine, then run `make run` again."
 NEXT = """Next, after `source .venv/bin/activate && export PATH="$PWD/node_modules/.bin:$PATH"`:
   python -m inference_recommender simulate spellcheck --trace flash-sale
   python -m inference_recommender prove spellcheck
-The walk's account has ended, and `prove` needs an endpoint. Start `python -m local_aws --finer-metrics` in another
-terminal, then run `source .local_aws/exports && cdk bootstrap && cdk deploy SpellcheckStack`."""
+The walk's account has ended, and `prove` needs an endpoint. Start `python -m local_aws` in another terminal, then run
+`source .local_aws/exports && cdk bootstrap && cdk deploy SpellcheckStack`."""
 
 
 class CommandFailed(Exception):
@@ -107,8 +107,8 @@ class Walk:
 
     def start_account(self) -> LocalAccount:
         """Starts an account for the commands that follow. The caller stops it."""
-        self._steps[-1].commands.append("python -m local_aws --finer-metrics")
-        account = LocalAccount.start(state=STATE)
+        self._steps[-1].commands.append("python -m local_aws --pace quick")
+        account = LocalAccount.start(state=STATE, pace="quick")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         self._environment = {**inherited, **account.environment}
         return account

@@ -1,7 +1,5 @@
 """A local account in a process of its own, for tests and for `make run`. It ends with this process.
 
-Its jobs are short, so its metrics are finer than AWS's by default.
-
 with LocalAccount.start(state=folder) as account:
     boto3.client("s3", **account.client_arguments())
 """
@@ -60,7 +58,8 @@ class LocalAccount:
         region: str = "us-east-1",
         toolchain: Path = DEFAULT_TOOLCHAIN,
         servers: int = 1,
-        finer_metrics: bool = True,
+        pace: str = "aws",
+        quotas: str = "none",
         program: str = "local_aws",
     ) -> "LocalAccount":
         """Starts the account that module `program` serves, and returns when it is ready. Raises `Unavailable`."""
@@ -68,7 +67,7 @@ class LocalAccount:
         log_file = state / "account.log"
         log_file.touch(mode=0o600)
         options = ["--port", str(port), "--state", str(state), "--region", region, "--servers", str(servers)]
-        options += ["--finer-metrics"] if finer_metrics else []
+        options += ["--pace", pace, "--quotas", quotas]
         with log_file.open("ab") as log:
             began_at = log.tell()
             process = GuardedProcess.start(

@@ -5,7 +5,8 @@ checks requests by the service model and translates.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from moto.sagemaker.exceptions import ValidationError
 from moto.sagemaker.models import FakeEndpointConfig, Model, SageMakerModelBackend
 from moto.sagemaker.responses import SageMakerResponse
 
+from local_aws import quotas as service_quotas
 from local_aws import service_model
 from local_aws.sagemaker.endpoint import Guardrails, LocalEndpoint
 from local_aws.sagemaker.endpoint_fleet import EndpointVariant, instance_types_of
@@ -61,12 +63,14 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         processing: ProcessingJobs,
         *,
         images_must_exist: bool,
+        quotas: service_quotas.Quotas,
     ) -> None:
         super().__init__(region_name, account_id)
         self.host = host
         self.jobs = jobs
         self.processing = processing
         self.images_must_exist = images_must_exist
+        self._quotas = quotas
         self.processing_jobs = processing.all
         jobs.plane = self
 
@@ -120,6 +124,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         variants = self._variants(endpoint_config_name)
         if endpoint_name in self.endpoints:
             raise ValidationError(f'Cannot create already existing endpoint "{self.endpoints[endpoint_name].arn}".')
+        self.check_endpoint_quota(_instances(variants))
         about: Any = (endpoint_name, endpoint_config_name, variants, {}, tags)
         endpoint = LocalEndpoint(self.host, self.account_id, self.region_name, *about)
         endpoint.guardrails = guardrails
@@ -134,6 +139,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         self._check_alarms(guardrails)
         variants = self._variants(config_name)
         self._check_scaled_variants(endpoint, variants)
+        self.check_endpoint_quota(_instances(variants))  # both fleets run until the new one has taken over
         endpoint.guardrails = guardrails
         endpoint.update(self._resolver(variants), config_name, variants, retain=retain)
         return endpoint
@@ -168,6 +174,22 @@ class LocalSageMakerBackend(SageMakerModelBackend):
             arn = LocalEndpoint.arn_formatter(name, self.account_id, self.region_name)
             raise ValidationError(f'Could not find endpoint "{arn}".')
         return endpoint
+
+    def check_endpoint_quota(self, wanted: Mapping[str, int]) -> None:
+        """Raises `ResourceLimitExceeded` for instances beyond a quota, beside those of endpoints and of jobs' tests."""
+        fleets = [self._fleet(endpoint) for endpoint in self.endpoints.values()]
+        service_quotas.check(self._quotas, "endpoint", sum([*fleets, *self.jobs.instances()], Counter()), wanted)
+
+    def _fleet(self, endpoint: Any) -> Counter[str]:
+        """Returns instance type → instances of an endpoint, whose own variants have no types."""
+        config = self.endpoint_configs.get(endpoint.endpoint_config_name)
+        counts = {each["VariantName"]: each for each in endpoint.production_variants}
+        return _instances(each | counts[each["VariantName"]] for each in (config.production_variants if config else []))
+
+    def check_processing_quota(self, cluster: Mapping[str, Any]) -> None:
+        """Raises `ResourceLimitExceeded` for a processing job's instances beyond the quota."""
+        wanted = {cluster["InstanceType"]: cluster["InstanceCount"]}
+        service_quotas.check(self._quotas, "processing job", self.processing.instances(), wanted)
 
     def _idle_endpoint(self, name: str) -> LocalEndpoint:
         endpoint = self.endpoint(name)
@@ -280,7 +302,9 @@ class LocalSageMakerResponse(SageMakerResponse):
         return EmptyResult()
 
     def create_processing_job(self) -> ActionResult:
-        return ActionResult({"ProcessingJobArn": self.backend.processing.create(self._checked()).arn})
+        request = self._checked()
+        self.backend.check_processing_quota(request["ProcessingResources"]["ClusterConfig"])
+        return ActionResult({"ProcessingJobArn": self.backend.processing.create(request).arn})
 
     def describe_processing_job(self) -> ActionResult:
         return ActionResult(self.backend.processing.get(self._checked()["ProcessingJobName"]).response_object)
@@ -295,6 +319,15 @@ class LocalSageMakerResponse(SageMakerResponse):
         tags = {tag["Key"]: tag["Value"] for tag in [*resource.tags, *self._get_param("Tags")]}
         resource.tags = tags_of(tags)
         return ActionResult({"Tags": resource.tags})
+
+
+def _instances(variants: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """Returns instance type → instances of the variants, as many as each has or gets."""
+    counted: Counter[str] = Counter()
+    for each in variants:
+        for instance_type in instance_types_of(each)[:1]:
+            counted[instance_type] += each.get("DesiredInstanceCount") or each.get("InitialInstanceCount", 1)
+    return counted
 
 
 def _without_empty(response: Mapping[str, Any]) -> dict[str, Any]:
