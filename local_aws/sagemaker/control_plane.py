@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from moto.applicationautoscaling.models import applicationautoscaling_backends
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.core.base_backend import BackendDict
 from moto.core.responses import ActionResult, EmptyResult
@@ -26,6 +27,7 @@ from local_aws.sagemaker.endpoint_fleet import EndpointVariant, instance_types_o
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.processing_jobs import ProcessingJobs
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs, tags_of
+from local_aws.scaling.alarms import DIMENSION
 
 _NOT_IN_MOTO = ("EnableNetworkIsolation", "ExecutionRoleArn", "MetricsConfig", "ShadowProductionVariants", "VpcConfig")
 _OWN_IMAGE = re.compile(
@@ -136,6 +138,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         endpoint = self._idle_endpoint(endpoint_name)
         self._check_alarms(guardrails)
         variants = self._variants(config_name)
+        self._check_scaled_variants(endpoint, variants)
         self.check_endpoint_quota(_instances(variants))  # both fleets run until the new one has taken over
         endpoint.guardrails = guardrails
         endpoint.update(self._resolver(variants), config_name, variants, retain=retain)
@@ -159,7 +162,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
     def delete_endpoint(self, endpoint_name: str) -> None:
         endpoint = self.endpoint(endpoint_name)
         if endpoint.endpoint_status != "Deleting":
-            endpoint.delete(lambda: self.endpoints.pop(endpoint_name, None))
+            self._idle_endpoint(endpoint_name).delete(lambda: self.endpoints.pop(endpoint_name, None))
 
     def describe_endpoint(self, endpoint_name: str) -> dict[str, Any]:
         return self.endpoint(endpoint_name).response_object
@@ -200,6 +203,20 @@ class LocalSageMakerBackend(SageMakerModelBackend):
                 f"AutoRollbackConfiguration names alarms that do not exist in {self.region_name}: "
                 f"{', '.join(missing)}. Create them first."
             )
+
+    def _check_scaled_variants(self, endpoint: LocalEndpoint, variants: list[dict[str, Any]]) -> None:
+        """https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-scaling-update.html"""
+        scaled = applicationautoscaling_backends[self.account_id][self.region_name].targets.get(DIMENSION, {})
+        new = {each["VariantName"]: instance_types_of(each) for each in variants}
+        now = self.endpoint_configs.get(endpoint.endpoint_config_name)
+        for each in now.production_variants if now else []:
+            name, types = each["VariantName"], instance_types_of(each)
+            if f"endpoint/{endpoint.endpoint_name}/variant/{name}" in scaled and new.get(name) != types:
+                raise ValidationError(
+                    f"Variant {name} of endpoint {endpoint.endpoint_name} is registered with Application Auto Scaling, "
+                    f"and the update would remove it or change its instance type {', '.join(types)}. Delete its "
+                    "scaling policies and call DeregisterScalableTarget first."
+                )
 
     def _get_resource_from_arn(self, arn: str) -> Any:
         return self.jobs.by_arn(arn) or super()._get_resource_from_arn(arn)

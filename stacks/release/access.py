@@ -175,6 +175,17 @@ class ReleaseAccess(Construct):
         acknowledge_resources(role, in_vpc, "The VPC is the beta stage's, which is deployed later.")
         return role
 
+    def pause_scaling(self, stack_name: str) -> iam.Role:
+        """Returns the role that takes scaling out of a stack, by the role that made the stack."""
+        role = self._role("PauseScaling", "prepares production for another instance type.")
+        stack = Stack.of(self).format_arn(service="cloudformation", resource="stack", resource_name=f"{stack_name}/*")
+        allow(
+            role, [f"cloudformation:{action}" for action in ("DescribeStacks", "GetTemplate", "UpdateStack")], [stack]
+        )
+        acknowledge_resources(role, [stack], "CloudFormation ends a stack's ARN with an id that it makes.")
+        self._let_read_endpoint(role, stack_name)
+        return role
+
     def compare(self) -> iam.Role:
         """Returns the role that reads and keeps the run that the workload's next release is compared with."""
         role = self._role("Compare", "reads and keeps its baseline.")
@@ -185,12 +196,15 @@ class ReleaseAccess(Construct):
 
     def _let_look_at(self, role: iam.Role, stack_name: str) -> None:
         """Lets a role read on how many instances of which type an endpoint runs, and that nothing scales it."""
+        self._let_read_endpoint(role, stack_name)
+        allow(role, ["application-autoscaling:DescribeScalableTargets"], ["*"])
+        acknowledge_resources(role, ["*"], "DescribeScalableTargets is an action on no resource.")
+
+    def _let_read_endpoint(self, role: iam.Role, stack_name: str) -> None:
         configs = self._arn("endpoint-config", "*")
         allow(role, ["sagemaker:DescribeEndpoint"], [self._arn("endpoint", stack_name.lower())])
         allow(role, ["sagemaker:DescribeEndpointConfig"], [configs])
-        allow(role, ["application-autoscaling:DescribeScalableTargets"], ["*"])
         acknowledge_resources(role, [configs], "CloudFormation names each configuration of an endpoint.")
-        acknowledge_resources(role, ["*"], "DescribeScalableTargets is an action on no resource.")
 
     def _let_offer_payloads(self, role: iam.Role) -> None:
         """Lets a role put payloads into SageMaker's bucket of the account and region, and make that bucket."""

@@ -231,10 +231,14 @@ class ReleasePipelineStack(Stack):
             Annotations.of(self).add_info_v2("release:waiting", f"{name} is not in production yet. {reason}")
             return
         stage = self._stage("Production", PRODUCTION)
-        kept = []
+        stack = stage.node.find_child(self._props.workload.stack_name)
+        before, kept = [], []
+        if isinstance(stack, SageMakerEndpointStack):
+            role = self._access.pause_scaling(stack.stack_name)
+            before = [steps.pause_scaling(name, self._commit, stack.stack_name, role)]
         if measurement is not None:
             kept = [steps.keep_baseline(name, self._commit, measurement.run, self._baselines, measurement.role)]
-        pipeline.add_stage(stage, post=kept)
+        pipeline.add_stage(stage, pre=before, post=kept)
 
     def _stage(self, name: str, options: Options) -> Stage:
         stage = Stage(self, name, env=self._props.environment)

@@ -86,7 +86,7 @@ def test_production_deploys_only_measured_artifacts(
     app: App, actions: dict[str, list[list[str]]], templates: dict[str, dict[str, Any]]
 ) -> None:
     assert deployments(actions["Production"]) == ["SpellcheckStack.Deploy"]
-    assert actions["Production"][-1] == ["KeepBaseline"]
+    assert (actions["Production"][0], actions["Production"][-1]) == (["PauseScaling"], ["KeepBaseline"])
     in_production = {name for name, made in templates.items() if stages(made)[-1]["Name"] == "Production"}
     assert in_production == {"duplicates", "spellcheck"}, "a batch needs no measurement"
     stack = app.node.find_child("TextClassificationReleaseStack")
