@@ -18,7 +18,7 @@ COMMANDS = (
     'bash scripts/release/measure_url.sh "$WORKLOAD" "$URL" "$INSTANCE_TYPE"',
     'aws s3 cp --recursive --only-show-errors runs/candidate "$PLACE/run"',
 )
-"""What a build runs. Nothing is installed: a VPC without internet has no package index."""
+"""The commands of a build. They install nothing, because a VPC without internet reaches no package index."""
 LONGEST = Duration.hours(2)
 REASONS = {
     r"Resource::.*:(log-group:/aws/codebuild/|report-group/).*": "CodeBuild names them after the project.",
