@@ -11,8 +11,11 @@ ours python -m pip install --quiet --require-hashes --only-binary :all: --no-dep
   --requirement requirements/project.txt
 files=$(mktemp -d)
 trap 'rm -rf "$files"' EXIT
-ours python -m zipfile -c "$files/source.zip" aws_api containers inference_recommender requirements scripts workloads packages "build/$workload"
-aws s3 rm --recursive --only-show-errors "$place" && aws s3 cp --only-show-errors "$files/source.zip" "$place/source.zip" \
+mkdir "$files/source"
+# The build is a link to an artifact of an earlier step.
+cp -rL --parents aws_api containers inference_recommender requirements scripts workloads packages "build/$workload" "$files/source"
+(cd "$files/source" && ours python -m zipfile -c ../source.zip .)
+aws s3 rm --recursive --only-show-errors "$place/" && aws s3 cp --only-show-errors "$files/source.zip" "$place/source.zip" \
   || refuse 3 "The files of the build could not be put into $place, for the reason above."
 variables=()
 for each in WORKLOAD="$workload" URL="$url" INSTANCE_TYPE="$instance_type" PLACE="$place"; do

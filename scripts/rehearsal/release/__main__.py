@@ -32,11 +32,11 @@ def main() -> int:
 def rehearse(folder: Path, say: scenarios.Say) -> None:
     """Runs every scenario. Raises `ProjectError` with the first difference."""
     with Rehearsal.begin(folder, say) as rehearsal:
-        first = scenarios.new_artifacts(rehearsal)
-        second = scenarios.to_production(rehearsal, first)
-        scenarios.canary_rolled_back(rehearsal, second["spellcheck"])
-        scenarios.another_instance_type(rehearsal, second["spellcheck"])
-        scenarios.stopped_by_parity(rehearsal, second["question_answering"])
+        scenarios.new_artifacts(rehearsal)
+        released = scenarios.to_production(rehearsal)
+        scenarios.canary_rolled_back(rehearsal, released["spellcheck"])
+        scenarios.another_instance_type(rehearsal, released["spellcheck"])
+        scenarios.stopped_by_parity(rehearsal, released["question_answering"])
         say("## Replacements")
         for line in rehearsal.replacements():
             say(line)

@@ -66,6 +66,8 @@ class Machine:
             "PATH": ":".join(map(str, path)),
             "STAND_INS_LOG": str(log),
             "REHEARSAL_UV": str(self.uv),
+            "REHEARSAL_PYTHON": sys.executable,
+            "REHEARSAL_AWS": str(self.tools / "bin" / "aws"),
             "UV_CACHE_DIR": str(self.tools / "uv"),
             "UV_NO_CONFIG": "1",
             "UV_LINK_MODE": "hardlink",

@@ -4,7 +4,6 @@ Later scenarios start from the state of an earlier release, so only the actions 
 gates' own behaviour is tested in tests/scripts/test_release_scripts.py.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +23,7 @@ INSTALLATION = "install_locked.sh"
 POLL_S = 0.1
 
 
-def new_artifacts(rehearsal: Rehearsal) -> States:
+def new_artifacts(rehearsal: Rehearsal) -> None:
     """Deploys the pipelines. A release of artifacts that were never measured ends with proposals, before production."""
     rehearsal.say("## 1. A release of new artifacts ends with proposed recommendations")
     for change in workload_changes.as_rehearsed(rehearsal.repository):
@@ -32,25 +31,21 @@ def new_artifacts(rehearsal: Rehearsal) -> States:
     commit = rehearsal.repository.commit("A rehearsed release")
     rehearsal.run_as_owner("cdk", "bootstrap", "--ci")
     rehearsal.run_as_owner("cdk", "deploy", "*ReleaseStack", "--require-approval", "never", "--ci")
-    states = {}
     for workload in workload_changes.WORKLOADS:
-        states[workload], outcomes = rehearsal.release(workload, commit)
+        _, outcomes = rehearsal.release(workload, commit)
         _expect_success(outcomes)
         _show(rehearsal, outcomes, "ParityGate", "SmokeTest", "PerformanceGate", "Propose")
         check_connection(rehearsal.runner(workload).pipeline, rehearsal.roles.as_owner("iam"))
-    branches, due = len(rehearsal.repository.branches()), len(workload_changes.ENDPOINTS)
+    branches, due = len(rehearsal.repository.branches()), len(workload_changes.MEASURED)
     if branches != due:
         raise Unexpected(f"The releases proposed {branches} recommendations instead of {due}.")
-    return states
 
 
-def to_production(rehearsal: Rehearsal, before: States) -> States:
+def to_production(rehearsal: Rehearsal) -> States:
     """Merges the proposals. The releases of the merge bring all five workloads to production."""
     rehearsal.say("## 2. The proposals are merged, and the releases reach production")
     for change in workload_changes.reviewed(rehearsal.repository):
         rehearsal.say(f"reviewed: {change}")
-    sha256 = _artifact(rehearsal, before["query_intent"], "query_intent")["archive_sha256"]
-    rehearsal.say(f"reviewed: {workload_changes.recommendation_of_query_intent(rehearsal.repository, sha256)}")
     commit = rehearsal.repository.commit("The recommendations, reviewed")
     states = {}
     for workload in workload_changes.WORKLOADS:
@@ -192,12 +187,3 @@ def last_output(outcome: Outcome) -> list[str]:
     lines = list(outcome.log)
     starts = [number for number, line in enumerate(lines) if line.startswith(COMMAND) and INSTALLATION not in line]
     return [line for line in lines[starts[-1] + 1 :] if line.strip()] if starts else []
-
-
-def _artifact(rehearsal: Rehearsal, state: ExecutionState, workload: str) -> dict[str, Any]:
-    """Returns the artifact.json of the workload's build."""
-    (name,) = (name for name in state.artifacts if name.startswith("BuildModel_build"))
-    runner, folder = rehearsal.runner(workload), rehearsal.folder / "unpacked"
-    runner.storage.get(state.artifacts[name], folder, runner.pipeline.role_arn)
-    document: dict[str, Any] = json.loads((folder / "artifact.json").read_text("utf-8"))
-    return document

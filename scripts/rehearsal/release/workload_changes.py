@@ -12,7 +12,7 @@ from workloads.own_images import PINS, TRITON_LOCKS, image_build
 REPOSITORY = "team/transformers-in-production"
 CONNECTION = "arn:aws:codeconnections:us-east-1:123456789012:connection/00000000-0000-0000-0000-000000000000"
 WORKLOADS = ("duplicates", "query_intent", "question_answering", "spellcheck", "text_classification")
-ENDPOINTS = ("question_answering", "spellcheck", "text_classification")
+MEASURED = ("query_intent", "question_answering", "spellcheck", "text_classification")
 ON_CPU = ("spellcheck", "text_classification")
 PHASES_S = (20, 40)
 TARGET = r'(?m)^(\[hosting\](?:\n.+)*?\ntarget = )"([^"]+)"'
@@ -39,9 +39,9 @@ def as_rehearsed(repository: Repository) -> Iterator[str]:
         if _target(repository, workload) != "cpu":
             repository.edit(_toml(workload), lambda text: re.sub(TARGET, r'\1"cpu"', text, count=1))
     yield 'spellcheck, text_classification: hosting.target = "cpu", because there is no GPU here'
-    for workload in ENDPOINTS:
-        repository.edit(_toml(workload), _modest)
-    yield f"endpoints: traffic of {sum(PHASES_S)} s, and an objective of 5 s at 600 invocations/min"
+    for workload in MEASURED:
+        repository.edit(_toml(workload), modest)
+    yield f"endpoints and the service: traffic of {sum(PHASES_S)} s, and an objective of 5 s at 600 invocations/min"
 
 
 def reviewed(repository: Repository) -> Iterator[str]:
@@ -49,35 +49,16 @@ def reviewed(repository: Repository) -> Iterator[str]:
     for branch in repository.branches():
         repository.merge(branch)
         yield f"merged {branch}"
-    for workload in ENDPOINTS:
+    for workload in MEASURED:
         repository.edit_json(_recommendation(workload), _measured_on_sagemaker)
     yield 'provenance.measured_on is "sagemaker", because production requires it'
-
-
-def recommendation_of_query_intent(repository: Repository, archive_sha256: str) -> str:
-    """Writes the recommendation of the ECS service, which no step of the pipeline measures."""
-    document = json.loads((repository.clone / _recommendation("question_answering")).read_text("utf-8"))
-    objective = {"percentile": "P99", "model_latency_ms": 10.0, "peak_invocations_per_minute": 960000}
-    fleet = {"instance_type": "inf1.6xlarge", "instance_count": 2, "environment": {}, "variant": None}
-    candidate = document["recommended"] | fleet
-    document |= {
-        "workload": "query_intent",
-        "target": _target(repository, "query_intent"),
-        "archive_sha256": archive_sha256,
-        "objective": document["objective"] | objective,
-        "recommended": candidate,
-        "candidates": [candidate],
-    }
-    file = repository.clone / _recommendation("query_intent")
-    file.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
-    return "query_intent: a recommendation of two instances, chosen for the rehearsal"
 
 
 def _measured_on_sagemaker(document: dict[str, Any]) -> None:
     document["provenance"]["measured_on"] = "sagemaker"
 
 
-def _modest(text: str) -> str:
+def modest(text: str) -> str:
     """Returns workload.toml with short traffic and an objective for this machine."""
     text = re.sub(TRAFFIC, lambda match: match[1] + QUICK_PHASES, text)
     for key, value in OBJECTIVE.items():

@@ -5,21 +5,26 @@ endpoint its deployment, the production client's smoke test and an advanced job.
 not held here: tests of the rehearsal itself do that.
 """
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from scripts.rehearsal.release.machine import STAND_INS
+from scripts.rehearsal.release.workload_changes import modest
 from tests.repository_copy import RepositoryCopy, repository_copy
 from tests.scripts.rehearsal.roles import make_role, push_image
-from workloads import ModelArtifact, NoVerdict, Recommendation
+from workloads import ROOT, ModelArtifact, NoVerdict, Recommendation
 from workloads.own_images import content_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 BUCKET, CHIP = "releases", "ml.inf1.xlarge"
 ENDPOINT, STACK = ("question_answering", "inf1-data-parallel"), "QuestionAnsweringStack"
-TARGETS = [ENDPOINT, ("query_intent", "inf1"), ("duplicates", "inf1")]
+SERVICE = "query_intent"
+TARGETS = [ENDPOINT, (SERVICE, "inf1"), ("duplicates", "inf1")]
+AWS_CLI = ROOT / ".venv-aws-cli/bin/aws"
 TRAFFIC = """
 [traffic.tiny]
 type = "phases"
@@ -141,3 +146,34 @@ class TestEndpoint:
         assert found.recommended is not None
         assert found.recommended.instance_type.startswith("ml.inf1.")
         assert found.archive_sha256 == parity(deployed, *ENDPOINT).archive_sha256
+
+
+class TestService:
+    def test_a_build_in_its_vpc_measures_it_for_a_recommendation(
+        self, copy: RepositoryCopy, released: tuple[str, str], tmp_path: Path
+    ) -> None:
+        """The server on this machine answers in place of the service, which the account only records."""
+        workload, target = released
+        if workload != SERVICE:
+            pytest.skip("only this workload is a service")
+        toml = copy.root / "workloads" / workload / "workload.toml"
+        toml.write_text(modest(toml.read_text("utf-8")), "utf-8")
+        variables = {
+            "PATH": f"{STAND_INS}:{copy.environment()['PATH']}",
+            "REHEARSAL_AWS": str(AWS_CLI),
+            "REHEARSAL_PYTHON": sys.executable,
+            "STAND_INS_LOG": str(tmp_path / "log"),
+            "TMPDIR": str(tmp_path),
+            "POLL_S": "0",
+        }
+        arguments = (workload, "Beta-Measure", "http://balancer:8080", "inf1.6xlarge", f"s3://{BUCKET}/in-vpc", "arn")
+        process = copy.start("bash", "scripts/release/measure_in_vpc.sh", *arguments, variables=variables)
+        _, stderr = process.communicate(timeout=900)
+        if "No verdict" in stderr:
+            pytest.skip(f"this machine is too busy to measure: {stderr.splitlines()[-1]}")
+        assert process.returncode == 0, stderr
+        found = Recommendation.from_json(copy.root / "runs" / "candidate" / "recommendation.json")
+        assert found.archive_sha256 == parity(copy, workload, target).archive_sha256
+        assert found.recommended is not None
+        assert found.recommended.instance_type == "inf1.6xlarge"
+        assert "the service at http://balancer:8080: its server on this machine" in (tmp_path / "log").read_text()
