@@ -16,6 +16,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from typing import get_args
 from urllib.parse import urlsplit
 
 from aws_cdk import Annotations, App, CloudFormationValidatePlugin, Environment, Stack, Validations
@@ -28,9 +29,12 @@ from stacks.budget import BudgetStack, cost_tags
 from stacks.context import (
     DEFAULT_CIDR,
     PRODUCTION,
+    Context,
     Options,
     ReleaseSource,
+    Stage,
     check_choice,
+    read_environment,
     read_network_cidr,
     read_options,
     read_release,
@@ -112,6 +116,7 @@ def add_releases(app: App, root: Path, environment: Environment, source: Release
     # Imported here because most syntheses have no pipeline, and its library takes long to import.
     from stacks.release.pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
 
+    environments = stage_environments(app.node.try_get_context, environment)
     folders = {folder.workload.name: folder for folder in _folders(root, None)}
     if (only := app.node.try_get_context("release")) is not None:
         check_choice("release", only, list(folders))
@@ -121,18 +126,43 @@ def add_releases(app: App, root: Path, environment: Environment, source: Release
             source=source,
             workload=workload,
             is_built=_is_built(root, workload),
-            waiting=_why_not_in_production(root, folders[name], environment),
+            waiting=_why_not_in_production(root, folders[name], environments["production"]),
             add_stacks=partial(_add_stage, app, root, environment, name, local),
             environment=environment,
+            environments=environments,
         )
         ReleasePipelineStack(app, workload.release_stack_name, props)
 
 
+def stage_environments(context: Context, pipeline: Environment) -> dict[Stage, Environment]:
+    """Returns account and region of each stage: its own, or those of the pipeline. Raises `UsageError`."""
+    environments = dict.fromkeys(get_args(Stage), pipeline)
+    for stage in environments:
+        if (given := read_environment(context, stage)) is None:
+            continue
+        if pipeline.account is None or pipeline.region is None:
+            raise workloads.UsageError(
+                f"cdk.json: context.{stage}-environment: the account and region of the pipeline are unknown. "
+                "Log in to AWS as the account of the pipeline, and set AWS_REGION."
+            )
+        environments[stage] = Environment(account=given[0], region=given[1])
+    return environments
+
+
 def _add_stage(
-    app: App, root: Path, environment: Environment, workload: str, local: bool, scope: Construct, options: Options
+    app: App,
+    root: Path,
+    pipeline: Environment,
+    workload: str,
+    local: bool,
+    scope: Construct,
+    options: Options,
+    environment: Environment,
 ) -> None:
     cidr = read_network_cidr(app.node.try_get_context, options.stage)
-    add_stacks(scope, root, environment, replace(options, local=local, network_cidr=cidr), only=workload)
+    account = pipeline.account if environment != pipeline else None
+    options = replace(options, local=local, network_cidr=cidr, image_account=account)
+    add_stacks(scope, root, environment, options, only=workload)
 
 
 def _is_built(root: Path, workload: workloads.Workload) -> bool:

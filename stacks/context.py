@@ -19,6 +19,7 @@ DEFAULT_CIDR = "10.0.0.0/16"
 LARGEST_VPC, SMALLEST_VPC = 16, 20
 """Prefix lengths. AWS allows /16 to /28 (VPC user guide, VPC CIDR blocks); a /20 leaves each of 16 zones a /24."""
 REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)+")
+ENVIRONMENT = re.compile(r"(?P<account>\d{12})/(?P<region>[a-z]{2}(-[a-z]+)+-\d)")
 CONNECTION = re.compile(
     r"arn:aws[a-z-]*:(codeconnections|codestar-connections):[a-z0-9-]+:\d{12}:connection/[0-9a-f-]{36}"
 )
@@ -38,6 +39,8 @@ class Options:
     """The stage's monthly budget; None has no budget."""
     network_cidr: str | None = None
     """The addresses of the network that workloads on EC2 share in this stage; None is `DEFAULT_CIDR`."""
+    image_account: str | None = None
+    """The account of the release that built our images, if the stack is deployed to another account or region."""
     local: bool = False
     """True for a local account, which pulls no images and has no accelerators."""
 
@@ -109,6 +112,18 @@ def read_network_cidr(context: Context, stage: Stage) -> str | None:
             "Write for example 10.1.0.0/16."
         )
     return str(network)
+
+
+def read_environment(context: Context, stage: Stage) -> tuple[str, str] | None:
+    """Returns account and region of a release's stage, or None. Raises `UsageError` for a malformed value."""
+    key = f"{stage}-environment"
+    if (value := context(key)) is None:
+        return None
+    if (match := ENVIRONMENT.fullmatch(str(value))) is None:
+        raise UsageError(
+            f"cdk.json: context.{key}: got '{value}'. Write it as ACCOUNT/REGION, for example 111122223333/eu-west-1."
+        )
+    return match["account"], match["region"]
 
 
 def read_release(context: Context) -> ReleaseSource | None:

@@ -7,6 +7,8 @@ from aws_cdk import CfnOutput, Duration, pipelines
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_iam as iam
 
+from stacks.release.access import AssumingRole
+
 SCRIPTS = "scripts/release"
 INSTALL = "bash scripts/install_locked.sh python"
 """Installs what locks pin, each file compared with its hash. The project itself runs from the source."""
@@ -294,7 +296,7 @@ def _step(
     return pipelines.CodeBuildStep(
         name,
         input=source,
-        commands=commands,
+        commands=[*(role.commands if isinstance(role, AssumingRole) else ()), *commands],
         additional_inputs=inputs,
         env_from_cfn_outputs=outputs,
         role=role,
