@@ -170,11 +170,11 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         endpoint.scale(desired)
         return str(endpoint.arn)
 
-    def list_endpoints(self, **about: Any) -> Any:
+    def list_endpoints(self, *_: Any, **about: Any) -> Any:
         """Lists the newest first by default, as the service does, and not the oldest as moto."""
         return super().list_endpoints(**about | {"sort_order": about["sort_order"] or "Descending"})
 
-    def list_endpoint_configs(self, **about: Any) -> Any:
+    def list_endpoint_configs(self, *_: Any, **about: Any) -> Any:
         return super().list_endpoint_configs(**about | {"sort_order": about["sort_order"] or "Descending"})
 
     def delete_endpoint(self, endpoint_name: str) -> None:

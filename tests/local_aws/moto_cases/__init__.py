@@ -11,7 +11,7 @@ from typing import Any
 
 VERSION = "5.2.5"
 """The version of moto whose tests the tables cover: the one that is installed."""
-COMMIT = "https://github.com/getmoto/moto/tree/0af643a5dbfc98797f08ee64f5be3ef8002d56ff/tests/"
+TESTS = "https://github.com/getmoto/moto/tree/0af643a5dbfc98797f08ee64f5be3ef8002d56ff/tests/"
 """The newest public commit when the tables were written. Its tests equal those of `VERSION`'s source distribution."""
 ABSENT = object()
 """The expectation of a member that is not in the answer."""

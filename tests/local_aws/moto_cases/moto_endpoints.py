@@ -53,7 +53,7 @@ def model(name: str = "first") -> Call:
 
 
 def config(*variants: dict[str, Any], name: str = "first", answer: Any = None, error: str = "", **more: Any) -> Call:
-    about = {"EndpointConfigName": name, "ProductionVariants": list(variants), **more}
+    about: dict[str, Any] = {"EndpointConfigName": name, "ProductionVariants": list(variants), **more}
     return call("create_endpoint_config", answer, error, **about)
 
 
@@ -90,7 +90,7 @@ def made(*variants: dict[str, Any], **more: Any) -> Case:
 
 def desired(*variants: str, error: str = "", name: str = "first") -> Call:
     changes = [{"VariantName": each, "DesiredWeight": 1.5, "DesiredInstanceCount": 123} for each in variants]
-    about = {"EndpointName": name, "DesiredWeightsAndCapacities": changes}
+    about: dict[str, Any] = {"EndpointName": name, "DesiredWeightsAndCapacities": changes}
     answer = {} if error else {"EndpointArn": f"{ARN}endpoint/{name}"}
     return call("update_endpoint_weights_and_capacities", answer, error, **about)
 
@@ -107,7 +107,7 @@ def unscaled(change: Call) -> Case:
     return Case([*endpoint(), change, described("first", ProductionVariants=unchanged, FailureReason=ABSENT)])
 
 
-def tags(*expected: dict[str, str]) -> Call:
+def tags(*expected: dict[str, Any]) -> Call:
     return call("list_tags", {"Tags": list(expected)}, ResourceArn=FIRST)
 
 

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import REPLAYING, clients, upload, wait_until
-from tests.local_aws.moto_cases import VERSION, Call, differences, moto_endpoints, moto_scaling
+from tests.local_aws.moto_cases import TESTS, VERSION, Call, differences, moto_endpoints, moto_scaling
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
@@ -64,7 +64,7 @@ def test_the_account_answers_a_case_of_moto_as_moto_or_as_aws_documents(client: 
         if call.eventually:
             wait_until(lambda call=call: not problems(client, call), timeout_s=60.0)  # type: ignore[misc]
         found = problems(client, call)
-        assert found == [], f"call {number}: {call.operation}"
+        assert found == [], f"call {number}, {call.operation}. {CASES[name].differs or f'moto has the test in {TESTS}'}"
 
 
 @pytest.mark.parametrize("table", TABLES)
