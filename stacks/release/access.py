@@ -7,8 +7,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from stacks.endpoint.network import grant_interfaces
 from stacks.endpoint.recommender_access import role_path
-from stacks.grants import acknowledge_resources, allow, allow_passing_to_sagemaker
+from stacks.grants import acknowledge_resources, allow, allow_passing, allow_passing_to_sagemaker
 
 OWN_NAMES = "A job or an endpoint is named after its workload when it is made; the prefix keeps to the workload's own."
 
@@ -29,6 +30,11 @@ def baselines(workload: str) -> str:
 def recordings(workload: str) -> str:
     """Returns the folder of the releases' bucket that keeps the outputs of the workload's models on their chip."""
     return f"recordings/{workload}"
+
+
+def measurements(workload: str) -> str:
+    """Returns the folder of the releases' bucket by which a build in a VPC gets its files and returns its run."""
+    return f"measurements/{workload}"
 
 
 def build_cache(workload: str) -> str:
@@ -147,6 +153,26 @@ class ReleaseAccess(Construct):
         self._let_offer_payloads(role)
         acknowledge_resources(role, [jobs, passed, *logs], OWN_NAMES)
         acknowledge_resources(role, ["*"], "To read metrics and to list a job's steps are actions on no resource.")
+        return role
+
+    def measure_in_vpc(self, project: str) -> iam.Role:
+        """Returns the role that starts a build of the project inside a service's VPC, here and as that build's role."""
+        role = self._role("Ask", "asks and measures what the beta stage deployed, inside its VPC.")
+        arn = Stack.of(self).format_arn
+        allow(
+            role,
+            ["codebuild:StartBuild", "codebuild:BatchGetBuilds"],
+            [arn(service="codebuild", resource="project", resource_name=project)],
+        )
+        allow_passing(role, [role.role_arn], "codebuild.amazonaws.com")
+        files = f"{measurements(self._workload)}/*"
+        self._releases.grant_read_write(role, files)
+        logs = [f"{name}{rest}" for name in self._log_groups(f"/aws/codebuild/{project}") for rest in ("", ":*")]
+        allow(role, WRITE_LOGS, logs)
+        in_vpc = [arn(service="ec2", resource=kind, resource_name="*") for kind in ("subnet", "security-group")]
+        grant_interfaces(role, in_vpc)
+        acknowledge_resources(role, [self._releases.arn_for_objects(files), *logs], "A run is a folder of files.")
+        acknowledge_resources(role, in_vpc, "The VPC is the beta stage's, which is deployed later.")
         return role
 
     def pause_scaling(self, stack_name: str) -> iam.Role:

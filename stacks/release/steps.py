@@ -206,6 +206,34 @@ def measure(
     return step
 
 
+def measure_in_vpc(
+    model: Model,
+    source: pipelines.IFileSetProducer,
+    built: pipelines.IFileSetProducer,
+    url: CfnOutput,
+    *,
+    project: str,
+    instance_type: str,
+    place: str,
+    role: iam.IRole,
+) -> pipelines.CodeBuildStep:
+    """Invokes and measures the ECS service at `url`, by a build of `project` in the service's VPC.
+
+    The build exchanges files by the S3 folder `place`. The step's output is the run's folder.
+    """
+    arguments = f'{model.workload} {project} "$URL" {instance_type} {place} {role.role_arn}'
+    return _step(
+        "Measure",
+        source,
+        [f"bash {SCRIPTS}/measure_in_vpc.sh {arguments}"],
+        inputs={model.folder: built},
+        outputs={"URL": url},
+        role=role,
+        timeout=LONGEST_JOB,
+        primary_output_directory="runs/candidate",
+    )
+
+
 def performance_gate(
     workload: str, source: pipelines.IFileSetProducer, run: pipelines.Step, baselines: str, role: iam.IRole
 ) -> pipelines.CodeBuildStep:
