@@ -5,7 +5,8 @@ import re
 from typing import Any
 
 import pytest
-from aws_cdk import App, Environment
+from aws_cdk import App, Environment, Stack
+from aws_cdk.assertions import Annotations, Match
 from aws_cdk.cx_api import CloudAssembly
 
 from app import stage_environments
@@ -18,8 +19,14 @@ from tests.stacks.templates import nag_findings
 from workloads import UsageError
 
 PIPELINE, BETA, PRODUCTION = "123456789012", "222233334444", "111122223333"
-OUTSIDE = ("Clear", "SmokeTest", "Measure", "TakeDown")
-"""Steps that call the account of beta."""
+OUTSIDE = {
+    "Clear": ("Beta", BETA, "us-east-1"),
+    "SmokeTest": ("Beta", BETA, "us-east-1"),
+    "Measure": ("Beta", BETA, "us-east-1"),
+    "TakeDown": ("Beta", BETA, "us-east-1"),
+    "PauseScaling": ("Production", PRODUCTION, "eu-west-1"),
+}
+"""Stage, account and region of the steps that call another account."""
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +53,6 @@ def template(assembly: CloudAssembly, stage: str, stack: str) -> dict[str, Any]:
     return dict(found.nested_assembly.get_stack_by_name(f"{stage}-{stack}").template)
 
 
-def role_of(pipeline: dict[str, Any], step: str) -> str:
-    (project,) = (each for name, each in projects_of(pipeline).items() if f"Beta{step}" in name)
-    return str(project["ServiceRole"]["Fn::GetAtt"][0])
-
-
 def test_each_stage_is_deployed_to_its_account_and_region(assembly: CloudAssembly, pipeline: dict[str, Any]) -> None:
     deployed = {
         (stage["Name"], re.findall(r"\d{12}", as_text(action["RoleArn"]))[0], action.get("Region", "us-east-1"))
@@ -58,10 +60,16 @@ def test_each_stage_is_deployed_to_its_account_and_region(assembly: CloudAssembl
         for action in stage["Actions"]
         if action["Name"].endswith("Deploy")
     }
-    assert [stage["Name"] for stage in stages(pipeline)][-3:] == ["BetaAccess", "Beta", "Production"]
+    assert [stage["Name"] for stage in stages(pipeline)][-4:] == [
+        "BetaAccess",
+        "Beta",
+        "ProductionAccess",
+        "Production",
+    ]
     assert deployed == {
         ("BetaAccess", BETA, "us-east-1"),
         ("Beta", BETA, "us-east-1"),
+        ("ProductionAccess", PRODUCTION, "eu-west-1"),
         ("Production", PRODUCTION, "eu-west-1"),
     }
     support = assembly.get_stack_by_name("QuestionAnsweringReleaseStack-support-eu-west-1")
@@ -77,17 +85,20 @@ def test_cdks_roles_of_the_stages_read_the_artifacts_and_publish_archives(pipeli
 
 
 @pytest.mark.parametrize("step", OUTSIDE)
-def test_a_step_works_as_a_role_of_betas_account(step: str, assembly: CloudAssembly, pipeline: dict[str, Any]) -> None:
+def test_a_step_works_as_a_role_of_the_stages_account(
+    step: str, assembly: CloudAssembly, pipeline: dict[str, Any]
+) -> None:
     """Its own role may assume that role, which trusts no other."""
-    role = role_of(pipeline, step)
+    stage, account, region = OUTSIDE[step]
+    (project,) = (each for name, each in projects_of(pipeline).items() if f"{stage}{step}" in name)
+    role = str(project["ServiceRole"]["Fn::GetAtt"][0])
     (target,) = (as_text(s["Resource"]) for s in statements_of(pipeline, role) if s["Action"] == "sts:AssumeRole")
-    assert f":iam::{BETA}:role/" in target
-    (project,) = (each for name, each in projects_of(pipeline).items() if f"Beta{step}" in name)
+    assert f":iam::{account}:role/" in target
     spec = as_text(project["Source"]["BuildSpec"])
     assert f"aws configure set role_arn {target} --profile stage" in spec
-    assert spec.index("export AWS_PROFILE=stage AWS_REGION=us-east-1") < spec.index("scripts/release")
+    assert spec.index(f"export AWS_PROFILE=stage AWS_REGION={region}") < spec.index("scripts")
     name = pipeline["Resources"][role]["Properties"]["RoleName"]
-    roles = template(assembly, "BetaAccess", "QuestionAnsweringReleaseAccessStack")["Resources"].values()
+    roles = template(assembly, f"{stage}Access", "QuestionAnsweringReleaseAccessStack")["Resources"].values()
     (trust,) = (
         r["Properties"]["AssumeRolePolicyDocument"]["Statement"]
         for r in roles
@@ -117,6 +128,23 @@ def test_other_accounts_pull_the_images_of_the_pipeline(assembly: CloudAssembly,
 
 def test_cdk_nag_has_no_unanswered_finding_with_stages_elsewhere(elsewhere: App) -> None:
     assert nag_findings(elsewhere) == []
+
+
+def test_a_service_in_another_account_is_not_measured(tmp_path: Path) -> None:
+    """A build would have to be in its VPC."""
+    repository = as_committed(tmp_path, "query_intent")
+    app = release(repository.root, CONNECTION, beta_environment=f"{BETA}/us-east-1")
+    (beta,) = (stage for stage in stages(app.synth().stacks[0].template) if stage["Name"] == "Beta")
+    assert {action["Name"] for action in beta["Actions"] if "." not in action["Name"]} == {"Clear", "TakeDown"}
+    stack = app.node.find_child("QueryIntentReleaseStack")
+    assert isinstance(stack, Stack)
+    Annotations.from_stack(stack).has_warning(
+        "/QueryIntentReleaseStack",
+        Match.string_like_regexp(
+            "query_intent is not measured in beta: an ECS service is measured only in the pipeline's account and "
+            "region. Leave beta-environment out of cdk.json to measure it."
+        ),
+    )
 
 
 def test_without_its_own_environment_a_stage_has_that_of_the_pipeline() -> None:
