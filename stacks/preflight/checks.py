@@ -22,6 +22,7 @@ from stacks.preflight.questions import (
     Question,
     Quota,
     ServiceRole,
+    Trusts,
 )
 from workloads import (
     Candidate,
@@ -71,6 +72,7 @@ def plan(
     stage: Stage,
     releases: Mapping[str, ReleaseSource] | None = None,
     network: SharedZones | None = None,
+    trusts: Sequence[Trusts] = (),
 ) -> tuple[Check, ...]:
     """Returns the checks for the stacks of `folders` and for `releases`, pipelines by stack name, each question once.
 
@@ -83,7 +85,7 @@ def plan(
         (folder.workload.stack_name, question) for folder in folders for question in _questions(folder, stage, network)
     ]
     for stack, source in (releases or {}).items():
-        questions += [(stack, question) for question in (Connection(arn=source.connection_arn), *_deploying())]
+        questions += [(stack, question) for question in (Connection(arn=source.connection_arn), *_deploying(), *trusts)]
     return tuple(_each_once(questions))
 
 

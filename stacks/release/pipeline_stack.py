@@ -200,8 +200,9 @@ class ReleasePipelineStack(Stack):
             return None
         stage, access = self._stage("Beta", BETA), self._access_to("beta")
         stack = stage.node.find_child(self._props.workload.stack_name)
-        measured = isinstance(stack, SERVING) and not self._is_out_of_reach(stack)
-        measurement = self._measurement(stack, access) if measured else None
+        measurement = None
+        if isinstance(stack, SERVING) and not self._is_out_of_reach(stack):
+            measurement = self._measurement(stack, access)
         before: list[pipelines.Step] = []
         after = list(measurement.steps) if measurement else []
         if isinstance(stack, SERVING):
@@ -226,8 +227,10 @@ class ReleasePipelineStack(Stack):
 
     def _measurement(self, stack: SageMakerEndpointStack | EcsServiceStack, access: ReleaseAccess) -> Measurement:
         name, commit = self._props.workload.name, self._commit
-        is_endpoint = isinstance(stack, SageMakerEndpointStack)
-        measured = self._endpoint(stack, access) if is_endpoint else [self._service(stack)]
+        if isinstance(stack, SageMakerEndpointStack):
+            measured = self._endpoint(stack, access)
+        else:
+            measured = [self._service(stack)]
         run, compare = measured[-1], self._access.compare()
         gate = steps.performance_gate(name, commit, run, self._baselines, compare)
         connection = use_of(self._props.source.connection_arn)
