@@ -26,6 +26,8 @@ import workloads
 from stacks.batch.batch_stack import ScheduledBatchStack
 from stacks.budget import NAME as BUDGET
 from stacks.budget import BudgetStack, cost_tags
+from stacks.cleanup import NAME as CLEANUP
+from stacks.cleanup import CleanupStack
 from stacks.context import (
     DEFAULT_CIDR,
     PRODUCTION,
@@ -34,6 +36,7 @@ from stacks.context import (
     ReleaseSource,
     Stage,
     check_choice,
+    read_cleanup,
     read_environment,
     read_network_cidr,
     read_options,
@@ -117,6 +120,11 @@ def add_releases(app: App, root: Path, environment: Environment, source: Release
     from stacks.release.pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
 
     environments = stage_environments(app.node.try_get_context, environment)
+    if source.start == "push-and-approval" and environments["beta"] != environment:
+        raise workloads.UsageError(
+            "cdk.json: context.release-start: got 'push-and-approval' with a beta-environment. Approvals are events of "
+            "beta's account and region, and start only a pipeline there. Leave one of the two out."
+        )
     folders = {folder.workload.name: folder for folder in _folders(root, None)}
     if (only := app.node.try_get_context("release")) is not None:
         check_choice("release", only, list(folders))
@@ -324,12 +332,14 @@ def add_all(
     context = app.node.try_get_context
     try:
         source = read_release(context)
+        if cleans := read_cleanup(context):
+            CleanupStack(app, CLEANUP, environment=environment)
         try:
             left_out = add_stacks(app, root, environment, replace(read_options(context), local=local), on_cpu=local)
         except NothingBuilt as error:
-            if source is None:
+            if source is None and not cleans:
                 raise
-            left_out = dict(error.reasons)  # A release builds its models itself.
+            left_out = dict(error.reasons)  # A release builds its models itself; a cleanup needs none.
         for name in asked_for([*(stack.node.id for stack in app.node.children), *left_out], command):
             if name in left_out:
                 print(f"{name} is left out: {left_out[name]}", file=sys.stderr)

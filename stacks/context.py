@@ -12,6 +12,8 @@ from workloads.hosting import ipv4_network
 Stage = Literal["beta", "production"]
 UseOfRecommendation = Literal["use", "ignore"]
 AutoscalingIs = Literal["on", "off"]
+Cleanup = Literal["off", "daily"]
+ReleaseStart = Literal["push", "push-and-approval"]
 Context = Callable[[str], Any]
 """Returns the value of a context key or None, as `app.node.try_get_context` does."""
 
@@ -59,6 +61,8 @@ class ReleaseSource:
     connection_arn: str
     """The AWS CodeConnections connection, which a person creates and confirms once at the repository's host."""
     branch: str = "main"
+    start: ReleaseStart = "push"
+    """With "push-and-approval" the approval of a model package starts a release of its workload, too."""
 
 
 def read_options(context: Context) -> Options:
@@ -114,6 +118,11 @@ def read_network_cidr(context: Context, stage: Stage) -> str | None:
     return str(network)
 
 
+def read_cleanup(context: Context) -> bool:
+    """Returns whether the account has a daily cleanup. Raises `UsageError` for a value that is not allowed."""
+    return bool(_choice("cleanup", context("cleanup"), get_args(Cleanup)) == "daily")
+
+
 def read_environment(context: Context, stage: Stage) -> tuple[str, str] | None:
     """Returns account and region of a release's stage, or None. Raises `UsageError` for a malformed value."""
     key = f"{stage}-environment"
@@ -144,7 +153,10 @@ def read_release(context: Context) -> ReleaseSource | None:
         if not form.fullmatch(str(value)):
             raise UsageError(f"cdk.json: context.{key}: got '{value}'. Write it as {example}.")
     return ReleaseSource(
-        repository=str(repository), connection_arn=str(connection), branch=str(context("release-branch") or "main")
+        repository=str(repository),
+        connection_arn=str(connection),
+        branch=str(context("release-branch") or "main"),
+        start=_choice("release-start", context("release-start"), get_args(ReleaseStart)),
     )
 
 

@@ -210,6 +210,21 @@ class ReleaseAccess(Construct):
         acknowledge_resources(role, in_vpc, "The VPC is the beta stage's, which is deployed later.")
         return role
 
+    def register(self, group: str) -> iam.Role:
+        """Returns the role that registers the stage's model in one model package group."""
+        role = self._role("Register", "registers the measured model.")
+        groups, packages = self._arn("model-package-group", group), self._arn("model-package", f"{group}/*")
+        models = self._arn("model", "*")
+        allow(role, ["sagemaker:DescribeModel"], [models])
+        allow(role, ["sagemaker:CreateModelPackageGroup", "sagemaker:AddTags"], [groups])
+        allow(role, ["sagemaker:CreateModelPackage"], [groups, packages])
+        allow(role, ["sagemaker:ListModelPackageGroups"], ["*"])
+        self._let_offer_payloads(role)
+        acknowledge_resources(role, [models], "CloudFormation names each model of an endpoint.")
+        acknowledge_resources(role, [packages], "SageMaker numbers the versions of a group.")
+        acknowledge_resources(role, ["*"], "ListModelPackageGroups is an action on no resource.")
+        return self._of_step(role)
+
     def pause_scaling(self, stack_name: str) -> iam.Role:
         """Returns the role that takes scaling out of a stack, by the role that made the stack."""
         role = self._role("PauseScaling", "prepares production for another instance type.")

@@ -13,6 +13,8 @@ from aws_cdk import Annotations, CfnOutput, Environment, RemovalPolicy, Stack, S
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_codepipeline as codepipeline
 from aws_cdk import aws_codepipeline_actions as actions
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
@@ -113,6 +115,8 @@ class ReleasePipelineStack(Stack):
         self._production(pipeline, measurement)
         pipeline.build_pipeline()
         self._keep_build()
+        if props.source.start == "push-and-approval":
+            self._start_on_approval(release)
         acknowledge_wildcards(release, REASONS)
         acknowledge_wildcards(pipeline, REASONS)
         acknowledge_wildcards(self._access, REASONS)
@@ -233,9 +237,33 @@ class ReleasePipelineStack(Stack):
             measured = [self._service(stack)]
         run, compare = measured[-1], self._access.compare()
         gate = steps.performance_gate(name, commit, run, self._baselines, compare)
+        registered = self._registration(stack, gate, access)
         connection = use_of(self._props.source.connection_arn)
-        proposal = steps.propose(name, self._clone, self._commit_id, gate, run, connection)
-        return Measurement(steps=(*measured, gate, proposal), run=run, role=compare)
+        last = [gate, *registered][-1]
+        proposal = steps.propose(name, self._clone, self._commit_id, last, run, connection)
+        return Measurement(steps=(*measured, gate, *registered, proposal), run=run, role=compare)
+
+    def _registration(self, stack: Stack, after: pipelines.Step, access: ReleaseAccess) -> list[pipelines.Step]:
+        """Returns the step that registers an endpoint's model. The model of a service has no package."""
+        if not isinstance(stack, SageMakerEndpointStack):
+            return []
+        workload, model = self._props.workload, _output(stack, "ModelName")
+        role = access.register(workload.package_group)
+        return [steps.register(workload.name, self._commit, model, after, role)]
+
+    def _start_on_approval(self, release: codepipeline.Pipeline) -> None:
+        group = self._props.workload.package_group
+        events.Rule(
+            self,
+            "Approval",
+            description=f"Starts a release when a model package of {group} is approved.",
+            event_pattern=events.EventPattern(
+                source=["aws.sagemaker"],
+                detail_type=["SageMaker Model Package State Change"],
+                detail={"ModelPackageGroupName": [group], "ModelApprovalStatus": ["Approved"]},
+            ),
+            targets=[targets.CodePipeline(release)],
+        )
 
     def _endpoint(self, stack: SageMakerEndpointStack, access: ReleaseAccess) -> list[pipelines.CodeBuildStep]:
         """Returns the steps that invoke and measure an endpoint."""

@@ -248,6 +248,17 @@ def performance_gate(
     )
 
 
+def register(
+    workload: str, source: pipelines.IFileSetProducer, model: CfnOutput, after: pipelines.Step, role: iam.IRole
+) -> pipelines.CodeBuildStep:
+    """Registers the measured model as a model package that awaits approval."""
+    command = f'python -m inference_recommender register {workload} --set "recommender.model=$MODEL_NAME"'
+    commands = [f"{INSTALL} requirements/project.txt", command]
+    step = _step("Register", source, commands, outputs={"MODEL_NAME": model}, role=role)
+    step.add_step_dependency(after)
+    return step
+
+
 def propose(
     workload: str,
     clone: pipelines.IFileSetProducer,

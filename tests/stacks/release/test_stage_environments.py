@@ -24,6 +24,7 @@ OUTSIDE = {
     "Clear": ("Beta", BETA, "us-east-1"),
     "SmokeTest": ("Beta", BETA, "us-east-1"),
     "Measure": ("Beta", BETA, "us-east-1"),
+    "Register": ("Beta", BETA, "us-east-1"),
     "TakeDown": ("Beta", BETA, "us-east-1"),
     "PauseScaling": ("Production", PRODUCTION, "eu-west-1"),
 }
