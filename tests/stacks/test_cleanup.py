@@ -74,7 +74,7 @@ def test_the_template_is_sound(cleaning: App, template: dict[str, Any]) -> None:
 
 
 def test_another_cleanup_than_a_daily_one_is_rejected() -> None:
-    assert not read_cleanup({}.get)
+    assert not read_cleanup(lambda _: None)
     with pytest.raises(UsageError) as caught:
         read_cleanup({"cleanup": "hourly"}.get)
     assert str(caught.value) == "-c cleanup: got 'hourly'. Allowed: off, daily."

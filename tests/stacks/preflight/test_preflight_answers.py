@@ -310,7 +310,7 @@ DEPLOY_ROLE = "cdk-hnb659fds-deploy-role-222233334444-eu-west-1"
             "implicitDeny",
             Answer(
                 "unknown",
-                "AWS refused AssumeRole: AccessDenied: No. If the account is not bootstrapped:",
+                "AWS refused AssumeRole: AccessDenied: Not authorized. If the account is not bootstrapped:",
                 TRUST,
             ),
         ),
