@@ -11,7 +11,7 @@ if __name__ == "__main__":
     # A synthesis takes seconds, of which garbage collection over all that the imports create would be a tenth.
     gc.disable()
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -25,12 +25,21 @@ import workloads
 from stacks.batch.batch_stack import ScheduledBatchStack
 from stacks.budget import NAME as BUDGET
 from stacks.budget import BudgetStack, cost_tags
-from stacks.context import PRODUCTION, Options, ReleaseSource, check_choice, read_budget, read_options, read_release
+from stacks.context import (
+    DEFAULT_CIDR,
+    PRODUCTION,
+    Options,
+    ReleaseSource,
+    check_choice,
+    read_network_cidr,
+    read_options,
+    read_release,
+)
 from stacks.deployment import plan_deployment
 from stacks.ecs.service_stack import EcsServiceStack
 from stacks.ecs.shared_network import NAME as SHARED_NETWORK
 from stacks.ecs.shared_network import Shared, SharedNetworkStack
-from stacks.ecs.zones import SharedZones
+from stacks.ecs.zones import SharedZones, on_shared_network
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.workload_stack import BuiltArtifact, NotMeasured, WorkloadStackProps
 from workloads.instances import has_accelerator
@@ -59,10 +68,10 @@ def add_stacks(
     environment: Environment | None = None,
     options: Options | None = None,
     *,
-    without: Container[str] = (),
+    only: str | None = None,
     on_cpu: bool = False,
 ) -> dict[str, workloads.ProjectError]:
-    """Adds a stack for each built workload folder. Returns why other workloads have none, by stack name.
+    """Adds a stack for each built workload folder, or for one. Returns why workloads have none, by stack name.
 
     With `on_cpu` each workload is hosted on its CPU target, unless the options name a target. Raises `NothingBuilt` if
     there is no stack.
@@ -73,9 +82,14 @@ def add_stacks(
     as_committed = _folders(root, options.hosting_target)
     on_cpu = on_cpu and options.hosting_target is None
     folders = [_hosted_on_cpu(folder) for folder in as_committed] if on_cpu else as_committed
+    if options.network_cidr and not any(on_shared_network(folder.workload) for folder in as_committed):
+        raise workloads.UsageError(
+            f"-c {options.stage}-network-cidr: got '{options.network_cidr}', but no workload is in the shared network. "
+            "Leave the option out, or leave hosting.vpc out of a workload on EC2."
+        )
     network = partial(_shared_network, scope, folders, environment, options)
     for folder, committed in zip(folders, as_committed, strict=True):
-        if folder.workload.name in without:
+        if only is not None and folder.workload.name != only:
             continue
         instead = folder.workload.hosting.target if folder is not committed else options.hosting_target
         try:
@@ -93,30 +107,32 @@ def add_stacks(
     return left_out
 
 
-def add_release(app: App, root: Path, environment: Environment, source: ReleaseSource, *, local: bool = False) -> None:
-    """Adds the pipeline that releases every workload. Its first deployment needs no build."""
+def add_releases(app: App, root: Path, environment: Environment, source: ReleaseSource, *, local: bool = False) -> None:
+    """Adds the pipeline of each workload, or of the one that -c release names. Its first deployment needs no build."""
     # Imported here because most syntheses have no pipeline, and its library takes long to import.
     from stacks.release.pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
 
-    folders = _folders(root, None)
+    folders = {folder.workload.name: folder for folder in _folders(root, None)}
+    if (only := app.node.try_get_context("release")) is not None:
+        check_choice("release", only, list(folders))
+    for name in folders if only is None else [only]:
+        workload = folders[name].workload
+        props = ReleasePipelineProps(
+            source=source,
+            workload=workload,
+            is_built=_is_built(root, workload),
+            waiting=_why_not_in_production(root, folders[name], environment),
+            add_stacks=partial(_add_stage, app, root, environment, name, local),
+            environment=environment,
+        )
+        ReleasePipelineStack(app, workload.release_stack_name, props)
 
-    def add(scope: Construct, options: Options, without: Container[str]) -> None:
-        limit = read_budget(app.node.try_get_context, options.stage)
-        add_stacks(scope, root, environment, replace(options, local=local, budget_usd=limit), without=without)
 
-    props = ReleasePipelineProps(
-        source=source,
-        workloads=[folder.workload for folder in folders],
-        built={folder.workload.name for folder in folders if _is_built(root, folder.workload)},
-        waiting={
-            folder.workload.name: reason
-            for folder in folders
-            if (reason := _why_not_in_production(root, folder, environment)) is not None
-        },
-        add_stacks=add,
-        environment=environment,
-    )
-    ReleasePipelineStack(app, "ReleasePipelineStack", props)
+def _add_stage(
+    app: App, root: Path, environment: Environment, workload: str, local: bool, scope: Construct, options: Options
+) -> None:
+    cidr = read_network_cidr(app.node.try_get_context, options.stage)
+    add_stacks(scope, root, environment, replace(options, local=local, network_cidr=cidr), only=workload)
 
 
 def _is_built(root: Path, workload: workloads.Workload) -> bool:
@@ -209,7 +225,13 @@ def _shared_network(
     region = environment.region if environment else None
     zones = SharedZones(workloads_by_file, region, in_production=options.in_production)
     return SharedNetworkStack(
-        scope, SHARED_NETWORK, zones=zones, tags=cost_tags(options.stage), environment=environment
+        scope,
+        SHARED_NETWORK,
+        zones=zones,
+        cidr=options.network_cidr or DEFAULT_CIDR,
+        measured=options.recommendation == "ignore",
+        tags=cost_tags(options.stage),
+        environment=environment,
     )
 
 
@@ -282,7 +304,7 @@ def add_all(
             if name in left_out:
                 print(f"{name} is left out: {left_out[name]}", file=sys.stderr)
         if source is not None:
-            add_release(app, root, environment, source, local=local)
+            add_releases(app, root, environment, source, local=local)
             Validations.of(app).add_plugins(CloudFormationValidatePlugin())
     except NothingBuilt as error:
         names = asked_for(list(error.reasons), command) or list(error.reasons)

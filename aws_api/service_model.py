@@ -48,7 +48,7 @@ def shape_problems(shape: Shape, value: Any, path: str = "") -> Iterator[str]:
         case "string" if isinstance(value, str):
             yield from _string(shape, value, path)
         case "integer" | "long" | "float" | "double" if isinstance(value, (int, float)):
-            yield from _range(shape, value, path)
+            yield from range_problems(shape.metadata, value, path)
 
 
 def _structure(shape: Shape, value: Any, path: str) -> Iterator[str]:
@@ -66,7 +66,7 @@ def _structure(shape: Shape, value: Any, path: str) -> Iterator[str]:
 
 def _string(shape: Shape, value: str, path: str) -> Iterator[str]:
     if (allowed := shape.metadata.get("enum")) and value not in allowed:
-        yield _failed(value, path, f"Member must satisfy enum value set: [{', '.join(allowed)}]")
+        yield _failed(value, path, f"Member must satisfy enum value set: [{', '.join(sorted(allowed))}]")
     pattern = shape.metadata.get("pattern")
     # The patterns are Java's. Python's re knows neither Unicode classes nor surrogate pairs.
     if pattern and not any(each in pattern for each in _ONLY_IN_JAVA) and not re.fullmatch(pattern, value):
@@ -81,11 +81,12 @@ def _length(shape: Shape, length: int, value: object, path: str) -> Iterator[str
         yield _failed(value, path, f"Member must have length less than or equal to {shape.metadata['max']}")
 
 
-def _range(shape: Shape, value: float, path: str) -> Iterator[str]:
-    if value < shape.metadata.get("min", value):
-        yield _failed(value, path, f"Member must have value greater than or equal to {shape.metadata['min']}")
-    if value > shape.metadata.get("max", value):
-        yield _failed(value, path, f"Member must have value less than or equal to {shape.metadata['max']}")
+def range_problems(limits: Mapping[str, float], value: float, path: str) -> Iterator[str]:
+    """Yields how `value` breaks `limits`, which may have a `min` and a `max`."""
+    if value < limits.get("min", value):
+        yield _failed(value, path, f"Member must have value greater than or equal to {limits['min']}")
+    if value > limits.get("max", value):
+        yield _failed(value, path, f"Member must have value less than or equal to {limits['max']}")
 
 
 def _failed(value: object, path: str, rule: str) -> str:

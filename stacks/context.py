@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from workloads import UsageError
+from workloads.hosting import ipv4_network
 
 Stage = Literal["beta", "production"]
 UseOfRecommendation = Literal["use", "ignore"]
@@ -14,6 +15,9 @@ AutoscalingIs = Literal["on", "off"]
 Context = Callable[[str], Any]
 """Returns the value of a context key or None, as `app.node.try_get_context` does."""
 
+DEFAULT_CIDR = "10.0.0.0/16"
+LARGEST_VPC, SMALLEST_VPC = 16, 20
+"""Prefix lengths. AWS allows /16 to /28 (VPC user guide, VPC CIDR blocks); a /20 leaves each of 16 zones a /24."""
 REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)+")
 CONNECTION = re.compile(
     r"arn:aws[a-z-]*:(codeconnections|codestar-connections):[a-z0-9-]+:\d{12}:connection/[0-9a-f-]{36}"
@@ -32,6 +36,8 @@ class Options:
     """"off" keeps the fleet's size. SageMaker changes the instance type only of a fleet without autoscaling."""
     budget_usd: float | None = None
     """The stage's monthly budget; None has no budget."""
+    network_cidr: str | None = None
+    """The addresses of the network that workloads on EC2 share in this stage; None is `DEFAULT_CIDR`."""
     local: bool = False
     """True for a local account, which pulls no images and has no accelerators."""
 
@@ -70,6 +76,7 @@ def read_options(context: Context) -> Options:
         recommendation=recommendation,
         autoscaling=autoscaling,
         budget_usd=read_budget(context, stage),
+        network_cidr=read_network_cidr(context, stage),
     )
 
 
@@ -85,6 +92,23 @@ def read_budget(context: Context, stage: Stage) -> float | None:
     if not 0 < limit < math.inf:
         raise UsageError(f"-c {key}: got '{value}'. Allowed: USD a month, more than 0.")
     return limit
+
+
+def read_network_cidr(context: Context, stage: Stage) -> str | None:
+    """Returns the addresses of the stage's shared network, or None. Raises `UsageError` for invalid ones."""
+    key = f"{stage}-network-cidr"
+    if (value := context(key)) is None:
+        return None
+    try:
+        network = ipv4_network(str(value))
+    except ValueError as error:
+        raise UsageError(f"-c {key}: {error}") from None
+    if not LARGEST_VPC <= network.prefixlen <= SMALLEST_VPC:
+        raise UsageError(
+            f"-c {key}: got '{network}'. Allowed: prefix lengths from /{LARGEST_VPC} to /{SMALLEST_VPC}. "
+            "Write for example 10.1.0.0/16."
+        )
+    return str(network)
 
 
 def read_release(context: Context) -> ReleaseSource | None:

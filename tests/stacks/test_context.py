@@ -31,6 +31,16 @@ def test_options_are_read_from_the_context() -> None:
         ({"stage": "prod"}, "-c stage: got 'prod'. Allowed: beta, production."),
         ({"recommendation": "no"}, "-c recommendation: got 'no'. Allowed: use, ignore."),
         ({"autoscaling": "0"}, "-c autoscaling: got '0'. Allowed: on, off."),
+        (
+            {"beta-network-cidr": "10.1.0.0/24"},
+            "-c beta-network-cidr: got '10.1.0.0/24'. Allowed: prefix lengths from /16 to /20. Write for example "
+            "10.1.0.0/16.",
+        ),
+        (
+            {"beta-network-cidr": "10.1"},
+            "-c beta-network-cidr: got '10.1': Expected 4 octets in '10.1'. Write the first address of an IPv4 network "
+            "and its prefix length: 10.1.0.0/16.",
+        ),
     ],
 )
 def test_an_invalid_option_is_rejected(context: dict[str, str], message: str) -> None:
