@@ -11,8 +11,8 @@ from rich.console import Console
 
 from aws_api.errors import AwsRefused, NotFound
 from aws_api.expiry import TAG
-from aws_api.explain import explain_job
 from aws_api.sagemaker import MEASURED_ON_TAG, ExpiringResource, SageMakerAccount
+from inference_recommender.measure.failed_job import explain_job
 from inference_recommender.measure.job_service import TERMINAL, stop_and_wait
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.output import Commands, add_command, stdout_console, tell

@@ -17,11 +17,11 @@ from aws_api.explain import (
     Failure,
     explain,
     explain_endpoint,
-    explain_job,
     known_causes,
 )
 from aws_api.logs import ContainerLog
 from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.measure.failed_job import explain_job
 from workloads import UsageError
 from workloads.document import parse_toml
 
