@@ -12,12 +12,13 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from aws_api.expiry import TAG
-from aws_api.sagemaker import EXPIRING_KINDS
 from stacks.grants import acknowledge, acknowledge_log, acknowledge_resources, acknowledge_wildcards, allow
 from workloads import ROOT
 
 NAME = "CleanupStack"
+TAG = "inference-recommender:expires-at"
+KINDS = {"endpoint": "Endpoint", "endpoint-config": "EndpointConfig", "model": "Model"}
+"""Nouns of ARNs and of the API. Tests compare these and the tag with aws_api, which a synthesis does not import."""
 FILES = ("aws_api", "inference_recommender", "requirements", "scripts", "workloads")
 """Folders of the repository that the program imports, and that install what it needs."""
 LEFT_OUT = ("workloads/*/", "__pycache__", "scripts/*", "!scripts/install_locked.sh")
@@ -75,13 +76,12 @@ class CleanupStack(Stack):
     def _role(self, log: logs.LogGroup) -> iam.Role:
         """Returns the role that deletes only endpoints, configurations and models with the tag."""
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("codebuild.amazonaws.com"))
-        arns = [self.format_arn(service="sagemaker", resource=kind, resource_name="*") for kind in EXPIRING_KINDS]
-        nouns = [noun for noun, _ in EXPIRING_KINDS.values()]
-        allow(role, [f"sagemaker:List{noun}s" for noun in nouns], ["*"])
+        arns = [self.format_arn(service="sagemaker", resource=kind, resource_name="*") for kind in KINDS]
+        allow(role, [f"sagemaker:List{noun}s" for noun in KINDS.values()], ["*"])
         allow(role, ["sagemaker:ListTags"], arns)
         role.add_to_policy(
             iam.PolicyStatement(
-                actions=[f"sagemaker:Delete{noun}" for noun in nouns],
+                actions=[f"sagemaker:Delete{noun}" for noun in KINDS.values()],
                 resources=arns,
                 conditions={"Null": {f"aws:ResourceTag/{TAG}": "false"}},
             )

@@ -11,7 +11,8 @@ from aws_cdk import App
 
 from app import add_all
 from aws_api.expiry import TAG
-from stacks.cleanup import NAME
+from aws_api.sagemaker import EXPIRING_KINDS
+from stacks.cleanup import KINDS, NAME
 from stacks.context import read_cleanup
 from tests.stacks.release.conftest import VIRGINIA
 from tests.stacks.templates import lint_matches, make_app, nag_findings
@@ -50,11 +51,8 @@ def test_it_deletes_only_resources_with_an_expiry(template: dict[str, Any]) -> N
     statements = [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
     deleting = [s for s in statements if "Delete" in str(s["Action"])]
     (statement,) = deleting
-    assert statement["Action"] == [
-        "sagemaker:DeleteEndpoint",
-        "sagemaker:DeleteEndpointConfig",
-        "sagemaker:DeleteModel",
-    ]
+    assert statement["Action"] == [f"sagemaker:Delete{noun}" for noun, _ in EXPIRING_KINDS.values()]
+    assert list(KINDS) == list(EXPIRING_KINDS)
     assert statement["Condition"] == {"Null": {f"aws:ResourceTag/{TAG}": "false"}}
 
 
