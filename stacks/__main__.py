@@ -115,7 +115,10 @@ def probe(options: argparse.Namespace) -> int:
 def chosen(
     stacks: Sequence[str], root: Path, context: Context
 ) -> tuple[list[WorkloadFolder], dict[str, ReleaseSource]]:
-    """Returns the workloads and the release pipelines of the named stacks, or all. Raises `UsageError`."""
+    """Returns the workloads and the release pipelines of the named stacks, or all. Raises `UsageError`.
+
+    A pipeline comes with the workload that it deploys.
+    """
     folders = [load_workload(name, root / "workloads") for name in workload_names(root / "workloads")]
     by_stack = {folder.workload.stack_name: folder for folder in folders}
     source = read_release(context)
@@ -123,10 +126,10 @@ def chosen(
     if unknown := [stack for stack in stacks if stack not in by_stack | releases]:
         raise UsageError(f"There is no stack '{unknown[0]}'. Known: {', '.join([*by_stack, *releases])}.")
     names = list(stacks) or [*by_stack, *releases]
-    return (
-        [by_stack[stack] for stack in names if stack in by_stack],
-        {stack: releases[stack] for stack in names if stack in releases},
-    )
+    named = [
+        folder for folder in folders if {folder.workload.stack_name, folder.workload.release_stack_name} & {*names}
+    ]
+    return named, {stack: releases[stack] for stack in names if stack in releases}
 
 
 def document(account: PreflightAccount, stage: Stage, answered: Answered) -> dict[str, Any]:
