@@ -80,7 +80,7 @@ class StackChange:
     def apply(self, template: dict[str, Any], parameters: Mapping[str, Any]) -> OutputMap:
         """Brings the stack to the template and returns its outputs. `clean_up` deletes what it no longer has.
 
-        Raises `ChangeFailed`; `roll_back` undoes what was done.
+        Raises `ChangeFailed`; `roll_back` then undoes the change.
         """
         for name in _TEMPLATE_STATE:
             if hasattr(self.map, name):
