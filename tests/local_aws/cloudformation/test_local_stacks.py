@@ -262,33 +262,20 @@ def test_a_bucket_policy_of_the_bootstrap_stack_does_not_lock_the_bucket(
 
 
 def test_a_change_is_in_progress_right_after_its_call_and_the_waiters_of_boto3_see_its_end(stacks: Stacks) -> None:
-    aws, name = stacks.cloudformation, {"StackName": "waited"}
+    aws, named = stacks.cloudformation, {"StackName": "waited"}
 
-    def described(stack: str) -> str:
-        return str(aws.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"])
+    def passes(verb: str, waiter: str, **resources: str) -> str:
+        body = json.dumps({"Resources": {name: {"Type": kind} for name, kind in resources.items()}})
+        getattr(aws, f"{verb}_stack")(**named, **({"TemplateBody": body} if resources else {}))
+        (described,) = aws.describe_stacks(**named)["Stacks"]
+        assert described["StackStatus"] == f"{verb.upper()}_IN_PROGRESS"
+        aws.get_waiter(f"stack_{waiter}_complete").wait(**named, WaiterConfig={"Delay": 1})
+        return str(described["StackId"])
 
-    def body(*more: str) -> str:
-        topic = {"Type": "AWS::SNS::Topic", "Properties": {"DisplayName": "".join(more)}}
-        return json.dumps({"Resources": {"Topic": topic, **{each: {"Type": "Custom::Nothing"} for each in more[1:]}}})
-
-    def ends(waiter: str, stack: str = "waited") -> None:
-        aws.get_waiter(waiter).wait(StackName=stack, WaiterConfig={"Delay": 1})
-
-    stack_id = aws.create_stack(**name, TemplateBody=body())["StackId"]
-    assert described("waited") == "CREATE_IN_PROGRESS"
-    ends("stack_create_complete")
-    aws.update_stack(**name, TemplateBody=body("new"))
-    assert described("waited") == "UPDATE_IN_PROGRESS"
-    ends("stack_update_complete")
-    aws.update_stack(**name, TemplateBody=body("newer", "Unknown"))
-    ends("stack_rollback_complete")
-    aws.delete_stack(**name)
-    assert described("waited") == "DELETE_IN_PROGRESS"
-    ends("stack_delete_complete")
-    ends("stack_delete_complete", stack_id)
-    assert described(stack_id) == "DELETE_COMPLETE"
-
-    events = reversed(aws.describe_stack_events(StackName=stack_id)["StackEvents"])
+    passes("create", "create", Topic="AWS::SNS::Topic")
+    passes("update", "update", Queue="AWS::SQS::Queue")
+    passes("update", "rollback", Queue="Custom::Nothing")
+    events = reversed(aws.describe_stack_events(StackName=passes("delete", "delete"))["StackEvents"])
     assert [each["ResourceStatus"] for each in events if each["ResourceType"] == "AWS::CloudFormation::Stack"] == [
         *("CREATE_IN_PROGRESS", "CREATE_COMPLETE"),
         *("UPDATE_IN_PROGRESS", "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS", "UPDATE_COMPLETE"),
