@@ -152,7 +152,8 @@ def parser() -> argparse.ArgumentParser:
         "--pace",
         choices=("aws", "quick"),
         default="aws",
-        help="aws (default): the limits that AWS documents for the traffic of jobs; quick: any traffic",
+        help="aws (default): the limits that AWS documents for the traffic of jobs, and service metrics each "
+        "minute; quick: any traffic, and service metrics each second",
     )
     parser.add_argument(
         "--quotas",

@@ -5,6 +5,7 @@ Call `install` before the server's first request, because moto makes its backend
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -114,7 +115,8 @@ class AccountSettings:
     most_servers: int = 1
     quotas: service_quotas.Quotas = field(default_factory=dict)
     quick: bool = False
-    """Whether time may pass faster than on AWS: traffic of jobs beyond the documented limits."""
+    """Whether time may pass faster than on AWS: traffic of jobs beyond the documented limits, and service metrics each
+    second."""
     generator: Sequence[str] = COMMAND
     neuron: NeuronStandIn | None = None
     """Replaces Inferentia's chips. Without it, their instance types are rejected."""
@@ -152,7 +154,7 @@ class Account:
             for name, reason in operations.items():
                 setattr(response, name, _refusal(reason))
         replaced: list[tuple[Any, Callable[..., Any]]] = [
-            (cloudwatch_backends, LocalCloudWatchBackend),
+            (cloudwatch_backends, partial(LocalCloudWatchBackend, finer=self.settings.quick)),
             (applicationautoscaling_backends, LocalScalingBackend),
             (cloudformation_backends, LocalCloudFormationBackend),
             (iam_backends, LocalIamBackend),

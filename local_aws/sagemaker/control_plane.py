@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from moto.applicationautoscaling.models import applicationautoscaling_backends
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.core.base_backend import BackendDict
 from moto.core.responses import ActionResult, EmptyResult
@@ -26,12 +27,15 @@ from local_aws.sagemaker.endpoint_fleet import EndpointVariant, instance_types_o
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.processing_jobs import ProcessingJobs
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs, tags_of
+from local_aws.scaling.alarms import DIMENSION
 
 _NOT_IN_MOTO = ("EnableNetworkIsolation", "ExecutionRoleArn", "MetricsConfig", "ShadowProductionVariants", "VpcConfig")
 _OWN_IMAGE = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com/(?P<repository>[\w./-]+)"
     r"(?::(?P<tag>[\w.-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
+# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariantServerlessConfig.html
+_SERVERLESS_MB = range(1024, 6145, 1024)
 _BUSY = ("Creating", "Updating", "RollingBack", "SystemUpdating", "Deleting")
 
 
@@ -41,7 +45,15 @@ class LocalEndpointConfig(FakeEndpointConfig):
     more: Mapping[str, Any] = {}
 
     def validate_production_variants(self, production_variants: list[dict[str, Any]]) -> None:
-        """Checks nothing: the service model has checked the request, and moto's list of instance types is old."""
+        """Checks the memory of serverless variants. The service model has checked the rest; moto's types are old."""
+        for number, variant in enumerate(production_variants, start=1):
+            memory = variant.get("ServerlessConfig", {}).get("MemorySizeInMB")
+            if memory is not None and memory not in _SERVERLESS_MB:
+                path = f"productionVariants.{number}.member.serverlessConfig.memorySizeInMB"
+                raise ValidationError(
+                    f"1 validation error detected: Value '{memory}' at '{path}' failed to satisfy constraint: "
+                    f"Member must satisfy enum value set: {list(_SERVERLESS_MB)}"
+                )
 
     def is_created(self) -> bool:
         return True
@@ -136,6 +148,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         endpoint = self._idle_endpoint(endpoint_name)
         self._check_alarms(guardrails)
         variants = self._variants(config_name)
+        self._check_scaled_variants(endpoint, variants)
         self.check_endpoint_quota(_instances(variants))  # both fleets run until the new one has taken over
         endpoint.guardrails = guardrails
         endpoint.update(self._resolver(variants), config_name, variants, retain=retain)
@@ -146,8 +159,9 @@ class LocalSageMakerBackend(SageMakerModelBackend):
     ) -> str:
         endpoint = self._idle_endpoint(endpoint_name)
         desired = {each["VariantName"]: each for each in desired_weights_and_capacities}
-        if len(desired) != len(desired_weights_and_capacities):
-            raise ValidationError("A variant name was non-unique within the request.")
+        for name, count in Counter(each["VariantName"] for each in desired_weights_and_capacities).items():
+            if count > 1:
+                raise ValidationError(f'The variant name "{name}" was non-unique within the request.')
         if unknown := desired.keys() - {each["VariantName"] for each in endpoint.production_variants}:
             raise ValidationError(
                 f'The variant name(s) "{", ".join(sorted(unknown))}" is/are not present within endpoint configuration '
@@ -156,10 +170,17 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         endpoint.scale(desired)
         return str(endpoint.arn)
 
+    def list_endpoints(self, *_: Any, **about: Any) -> Any:
+        """Lists the newest first by default, as the service does, and not the oldest as moto."""
+        return super().list_endpoints(**about | {"sort_order": about["sort_order"] or "Descending"})
+
+    def list_endpoint_configs(self, *_: Any, **about: Any) -> Any:
+        return super().list_endpoint_configs(**about | {"sort_order": about["sort_order"] or "Descending"})
+
     def delete_endpoint(self, endpoint_name: str) -> None:
         endpoint = self.endpoint(endpoint_name)
         if endpoint.endpoint_status != "Deleting":
-            endpoint.delete(lambda: self.endpoints.pop(endpoint_name, None))
+            self._idle_endpoint(endpoint_name).delete(lambda: self.endpoints.pop(endpoint_name, None))
 
     def describe_endpoint(self, endpoint_name: str) -> dict[str, Any]:
         return self.endpoint(endpoint_name).response_object
@@ -200,6 +221,20 @@ class LocalSageMakerBackend(SageMakerModelBackend):
                 f"AutoRollbackConfiguration names alarms that do not exist in {self.region_name}: "
                 f"{', '.join(missing)}. Create them first."
             )
+
+    def _check_scaled_variants(self, endpoint: LocalEndpoint, variants: list[dict[str, Any]]) -> None:
+        """https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-scaling-update.html"""
+        scaled = applicationautoscaling_backends[self.account_id][self.region_name].targets.get(DIMENSION, {})
+        new = {each["VariantName"]: instance_types_of(each) for each in variants}
+        now = self.endpoint_configs.get(endpoint.endpoint_config_name)
+        for each in now.production_variants if now else []:
+            name, types = each["VariantName"], instance_types_of(each)
+            if f"endpoint/{endpoint.endpoint_name}/variant/{name}" in scaled and new.get(name) != types:
+                raise ValidationError(
+                    f"Variant {name} of endpoint {endpoint.endpoint_name} is registered with Application Auto Scaling, "
+                    f"and the update would remove it or change its instance type {', '.join(types)}. Delete its "
+                    "scaling policies and call DeregisterScalableTarget first."
+                )
 
     def _get_resource_from_arn(self, arn: str) -> Any:
         return self.jobs.by_arn(arn) or super()._get_resource_from_arn(arn)
@@ -259,6 +294,14 @@ class LocalSageMakerResponse(SageMakerResponse):
         endpoint = self.backend.update_endpoint(name, config, retain=retain, guardrails=self._guardrails(request))
         return ActionResult({"EndpointArn": endpoint.arn})
 
+    def list_endpoints(self) -> ActionResult:
+        self._checked()
+        return super().list_endpoints()
+
+    def list_endpoint_configs(self) -> ActionResult:
+        self._checked()
+        return super().list_endpoint_configs()
+
     def update_endpoint_weights_and_capacities(self) -> ActionResult:
         request = self._checked()
         name, desired = request["EndpointName"], request["DesiredWeightsAndCapacities"]
@@ -298,8 +341,9 @@ class LocalSageMakerResponse(SageMakerResponse):
 
     def add_tags(self) -> ActionResult:
         """Overwrites a tag of the same name, where moto would keep both."""
-        resource = self.backend._get_resource_from_arn(self._get_param("ResourceArn"))
-        tags = {tag["Key"]: tag["Value"] for tag in [*resource.tags, *self._get_param("Tags")]}
+        request = self._checked()
+        resource = self.backend._get_resource_from_arn(request["ResourceArn"])
+        tags = {tag["Key"]: tag["Value"] for tag in [*resource.tags, *request["Tags"]]}
         resource.tags = tags_of(tags)
         return ActionResult({"Tags": resource.tags})
 

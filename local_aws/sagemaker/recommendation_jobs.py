@@ -41,6 +41,7 @@ from local_aws.state_folder import check_room
 log = logging.getLogger(__name__)
 
 MEASURED_ON = "local-aws:measured-on"
+FINER_METRICS = "local-aws:finer-metrics"
 LOG_GROUP = "/aws/sagemaker/InferenceRecommendationsJobs"
 """The group in which each job has the stream JOB/execution; the SageMaker SDKs wait for it by default."""
 _ENDED = ("COMPLETED", "FAILED", "STOPPED")
@@ -163,12 +164,13 @@ class RecommendationJobs:
         folder = self._host.state / "jobs" / name
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags") or []}
         measured_on = " and ".join(sorted({self._host.measures_on(test.instance_type) for test in tests}))
+        own = {MEASURED_ON: machine.tag_value(measured_on), **({FINER_METRICS: "true"} if self._quick else {})}
         job = RecommendationJob(
             request={key: value for key, value in request.items() if value is not None},
             arn=f"arn:aws:sagemaker:{self._region}:{self._host.account_id}:inference-recommendations-job/{name}",
             runner=LoadTestRunner(self._host, planned, container, folder / "payloads.tar.gz", folder, self._generator),
             steps=[JobStep(test) for test in tests],
-            tags=tags_of({**tags, MEASURED_ON: machine.tag_value(measured_on)}),
+            tags=tags_of({**tags, **own}),
         )
         self.plane.check_endpoint_quota(_instances(job))
         with self._lock:
