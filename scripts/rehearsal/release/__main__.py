@@ -35,8 +35,10 @@ def rehearse(folder: Path, say: scenarios.Say) -> None:
         scenarios.new_artifacts(rehearsal)
         released = scenarios.to_production(rehearsal)
         scenarios.canary_rolled_back(rehearsal, released["spellcheck"])
+        scenarios.fix_under_alarm(rehearsal, released["spellcheck"])
         scenarios.another_instance_type(rehearsal, released["spellcheck"])
         scenarios.stopped_by_parity(rehearsal, released["question_answering"])
+        scenarios.stopped_by_size(rehearsal, released["spellcheck"])
         say("## Replacements")
         for line in rehearsal.replacements():
             say(line)
