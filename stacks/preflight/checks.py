@@ -22,6 +22,7 @@ from stacks.preflight.questions import (
     Question,
     Quota,
     ServiceRole,
+    Trusts,
 )
 from workloads import (
     Candidate,
@@ -78,6 +79,7 @@ def plan(
     stage: Stage,
     releases: Mapping[str, ReleaseSource] | None = None,
     network: SharedZones | None = None,
+    trusts: Sequence[Trusts] = (),
 ) -> tuple[Check, ...]:
     """Returns the checks for the stacks of `folders` and for `releases`, pipelines by stack name, each question once.
 
@@ -91,7 +93,7 @@ def plan(
     ]
     pipelines = releases or {}
     for stack, source in pipelines.items():
-        questions += [(stack, question) for question in (Connection(arn=source.connection_arn), *_deploying())]
+        questions += [(stack, question) for question in (Connection(arn=source.connection_arn), *_deploying(), *trusts)]
     for folder in folders:
         if (stack := folder.workload.release_stack_name) in pipelines:
             questions += [(stack, question) for question in _releasing(folder, stage)]
