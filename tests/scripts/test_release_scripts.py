@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -253,21 +254,49 @@ case "$1 $2" in
   "codebuild batch-get-builds")
     echo . >> "$NOTES.polls"
     [ "$(wc -l < "$NOTES.polls")" -gt 1 ] && echo "${ENDS:-SUCCEEDED} https://log" || echo "IN_PROGRESS None";;
-  "s3 cp") case "$*" in *--recursive*) mkdir -p runs/candidate; echo {} > runs/candidate/measurements.json;; esac;;
+  "s3 cp") case "$*" in *source.zip*) cp "$4" "$NOTES.zip";;
+    *) mkdir -p runs/candidate; echo {} > runs/candidate/measurements.json;; esac;;
 esac
 """
 
 
-def test_a_service_is_measured_by_a_build_in_its_vpc(checkout: Checkout) -> None:
-    checkout.write("build/query_intent/inf1/artifact.json", "{}")
+@pytest.fixture
+def measured_in_vpc(checkout: Checkout) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Returns a function that measures a service. Packages are a file each; the zip file is a real one."""
+    for name in ("aws_api", "inference_recommender"):
+        checkout.write(f"{name}/__init__.py", "")
+    checkout.write("collected/artifact.json", "{}")
+    (checkout.folder / "build/query_intent").mkdir(parents=True)
+    (checkout.folder / "build/query_intent/inf1").symlink_to(checkout.folder / "collected")
     checkout.stand_in("aws", BUILDS)
-    checkout.stand_in("python")
-    done = checkout.run("measure_in_vpc.sh", *ARGUMENTS["measure_in_vpc.sh"], POLL_S="0")
+    real = shutil.which("python")
+    checkout.stand_in("python", f'[ "$2" = zipfile ] && exec {real} "$@"\nmkdir packages; touch packages/numpy.py\n')
+
+    def run(**variables: str) -> "subprocess.CompletedProcess[str]":
+        return checkout.run("measure_in_vpc.sh", *ARGUMENTS["measure_in_vpc.sh"], POLL_S="0", **variables)
+
+    return run
+
+
+Measured = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_a_build_in_a_vpc_gets_the_files_the_build_and_the_packages(
+    checkout: Checkout, measured_in_vpc: Measured
+) -> None:
+    """A step's build folder is a link to an artifact; a zip file has no links."""
+    assert measured_in_vpc().stderr == ""
+    with zipfile.ZipFile(checkout.folder / "notes.zip") as archive:
+        names = set(archive.namelist())
+    assert {"build/query_intent/inf1/artifact.json", "packages/numpy.py", "scripts/release/measure_url.sh"} <= names
+
+
+def test_a_service_is_measured_by_a_build_in_its_vpc(checkout: Checkout, measured_in_vpc: Measured) -> None:
+    done = measured_in_vpc()
     assert (done.returncode, done.stderr) == (0, "")
-    packages, packed, *calls = checkout.asked
+    packages, _, *calls = checkout.asked
     assert packages.startswith("python -m pip install ")
     assert "--target packages" in packages
-    assert packed.endswith(" packages build/query_intent")
     variables = {
         "WORKLOAD": "query_intent",
         "URL": "http://lb:8080",
@@ -284,11 +313,8 @@ def test_a_service_is_measured_by_a_build_in_its_vpc(checkout: Checkout) -> None
     assert calls[-1] == "aws s3 cp --recursive --only-show-errors s3://releases/run/run runs/candidate"
 
 
-def test_a_failed_build_in_the_vpc_fails_the_step_with_its_log(checkout: Checkout) -> None:
-    checkout.write("build/query_intent/inf1/artifact.json", "{}")
-    checkout.stand_in("aws", BUILDS)
-    checkout.stand_in("python")
-    done = checkout.run("measure_in_vpc.sh", *ARGUMENTS["measure_in_vpc.sh"], POLL_S="0", ENDS="FAILED")
+def test_a_failed_build_in_the_vpc_fails_the_step_with_its_log(measured_in_vpc: Measured) -> None:
+    done = measured_in_vpc(ENDS="FAILED")
     assert (done.returncode, done.stderr) == (
         1,
         "The build Beta-Measure:1 in the VPC of the service ended as FAILED. Its log: https://log\n",
