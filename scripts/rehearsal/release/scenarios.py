@@ -24,7 +24,7 @@ INSTALLATION = "install_locked.sh"
 POLL_S = 0.1
 
 
-def new_artifacts(rehearsal: Rehearsal) -> States:
+def new_artifacts(rehearsal: Rehearsal, workloads: Sequence[str] = workload_changes.WORKLOADS) -> States:
     """Deploys the pipelines. A release of artifacts that were never measured ends with proposals, before production."""
     rehearsal.say("## 1. A release of new artifacts ends with proposed recommendations")
     for change in workload_changes.as_rehearsed(rehearsal.repository):
@@ -33,27 +33,28 @@ def new_artifacts(rehearsal: Rehearsal) -> States:
     rehearsal.run_as_owner("cdk", "bootstrap", "--ci")
     rehearsal.run_as_owner("cdk", "deploy", "*ReleaseStack", "--require-approval", "never", "--ci")
     states = {}
-    for workload in workload_changes.WORKLOADS:
+    for workload in workloads:
         states[workload], outcomes = rehearsal.release(workload, commit)
         _expect_success(outcomes)
         _show(rehearsal, outcomes, "ParityGate", "SmokeTest", "PerformanceGate", "Propose")
         check_connection(rehearsal.runner(workload).pipeline, rehearsal.roles.as_owner("iam"))
-    branches, due = len(rehearsal.repository.branches()), len(workload_changes.ENDPOINTS)
+    branches, due = len(rehearsal.repository.branches()), len(set(workloads) & {*workload_changes.ENDPOINTS})
     if branches != due:
         raise Unexpected(f"The releases proposed {branches} recommendations instead of {due}.")
     return states
 
 
 def to_production(rehearsal: Rehearsal, before: States) -> States:
-    """Merges the proposals. The releases of the merge bring all five workloads to production."""
+    """Merges the proposals. The releases of the merge bring every workload to production."""
     rehearsal.say("## 2. The proposals are merged, and the releases reach production")
     for change in workload_changes.reviewed(rehearsal.repository):
         rehearsal.say(f"reviewed: {change}")
-    sha256 = _artifact(rehearsal, before["query_intent"], "query_intent")["archive_sha256"]
-    rehearsal.say(f"reviewed: {workload_changes.recommendation_of_query_intent(rehearsal.repository, sha256)}")
+    if "query_intent" in before:
+        sha256 = _artifact(rehearsal, before["query_intent"], "query_intent")["archive_sha256"]
+        rehearsal.say(f"reviewed: {workload_changes.recommendation_of_query_intent(rehearsal.repository, sha256)}")
     commit = rehearsal.repository.commit("The recommendations, reviewed")
     states = {}
-    for workload in workload_changes.WORKLOADS:
+    for workload in before:
         states[workload], outcomes = rehearsal.release(workload, commit)
         _expect_success(outcomes)
         _show(rehearsal, outcomes, "BuildModel", "PerformanceGate", "Propose")
@@ -61,8 +62,8 @@ def to_production(rehearsal: Rehearsal, before: States) -> States:
     names = sorted(each["StackName"] for each in stacks if each["StackName"].startswith("Production-"))
     workloads = [name for name in names if "Network" not in name]
     rehearsal.say(f"deployed: {', '.join(names)}")
-    if len(workloads) != 5:
-        raise Unexpected(f"{len(workloads)} of 5 workloads are in production: {', '.join(workloads)}.")
+    if len(workloads) != len(before):
+        raise Unexpected(f"{len(workloads)} of {len(before)} workloads are in production: {', '.join(workloads)}.")
     return states
 
 
@@ -97,7 +98,7 @@ def canary_rolled_back(rehearsal: Rehearsal, before: ExecutionState) -> None:
 def another_instance_type(rehearsal: Rehearsal, before: ExecutionState) -> None:
     """A recommendation of another type changes the type of an autoscaled endpoint, which SageMaker alone refuses."""
     rehearsal.say("## 4. A release changes the instance type of an autoscaled endpoint")
-    repository, endpoint, other = rehearsal.repository, "Production-SpellcheckStack", "ml.c5.2xlarge"
+    repository, endpoint, other = rehearsal.repository, "Production-SpellcheckStack", workload_changes.GPU_TYPES[1]
 
     def change(document: dict[str, Any]) -> None:
         document["recommended"]["instance_type"] = other
