@@ -259,3 +259,26 @@ def test_a_bucket_policy_of_the_bootstrap_stack_does_not_lock_the_bucket(
     assert stacks.update("policy", body("s3:PutObject"))["StackStatus"] == "UPDATE_COMPLETE"
     assert "s3:PutObject" in s3.get_bucket_policy(Bucket="guarded")["Policy"]
     assert stacks.delete("policy") == {"StackStatus": "GONE"}
+
+
+def test_a_change_is_in_progress_right_after_its_call_and_the_waiters_of_boto3_see_its_end(stacks: Stacks) -> None:
+    aws, named = stacks.cloudformation, {"StackName": "waited"}
+
+    def passes(verb: str, waiter: str, **resources: str) -> str:
+        body = json.dumps({"Resources": {name: {"Type": kind} for name, kind in resources.items()}})
+        getattr(aws, f"{verb}_stack")(**named, **({"TemplateBody": body} if resources else {}))
+        (described,) = aws.describe_stacks(**named)["Stacks"]
+        assert described["StackStatus"] == f"{verb.upper()}_IN_PROGRESS"
+        aws.get_waiter(f"stack_{waiter}_complete").wait(**named, WaiterConfig={"Delay": 1})
+        return str(described["StackId"])
+
+    passes("create", "create", Topic="AWS::SNS::Topic")
+    passes("update", "update", Queue="AWS::SQS::Queue")
+    passes("update", "rollback", Queue="Custom::Nothing")
+    events = reversed(aws.describe_stack_events(StackName=passes("delete", "delete"))["StackEvents"])
+    assert [each["ResourceStatus"] for each in events if each["ResourceType"] == "AWS::CloudFormation::Stack"] == [
+        *("CREATE_IN_PROGRESS", "CREATE_COMPLETE"),
+        *("UPDATE_IN_PROGRESS", "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS", "UPDATE_COMPLETE"),
+        *("UPDATE_IN_PROGRESS", "UPDATE_ROLLBACK_IN_PROGRESS", "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS"),
+        *("UPDATE_ROLLBACK_COMPLETE", "DELETE_IN_PROGRESS", "DELETE_COMPLETE"),
+    ]
