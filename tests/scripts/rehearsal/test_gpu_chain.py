@@ -83,11 +83,10 @@ def test_its_endpoint_answers_and_its_measurement_ends_in_a_recommendation(
     outputs = copy.outputs(STACKS[workload])
     answers = script(copy, "smoke_test", workload, outputs["EndpointName"]).splitlines()
     assert len(answers) == 3
-    if released == BY_LOAD:
-        arguments = ("measure_endpoint", workload, outputs["EndpointName"])
-    else:
-        arguments = ("measure", workload, outputs["ModelName"], outputs["RecommenderRoleArn"])
-    process = copy.start("bash", f"scripts/release/{arguments[0]}.sh", *arguments[1:])
+    by_job = ("measure.sh", workload, outputs["ModelName"], outputs["RecommenderRoleArn"])
+    by_load = ("measure_endpoint.sh", workload, outputs["EndpointName"])
+    name, *arguments = by_load if released == BY_LOAD else by_job
+    process = copy.start("bash", f"scripts/release/{name}", *arguments)
     _, stderr = process.communicate(timeout=900)
     if process.returncode == NoVerdict.exit_code:
         pytest.skip(f"this machine is too busy to measure: {stderr.splitlines()[-1]}")
