@@ -20,12 +20,20 @@ DATAPOINTS_TO_ALARM = 3
 
 
 def sustained_alarm(
-    scope: Construct, id: str, metric: cloudwatch.IMetric, threshold: float, description: str
+    scope: Construct,
+    id: str,
+    metric: cloudwatch.Metric | cloudwatch.MathExpression,
+    threshold: float,
+    description: str,
+    *,
+    name: str | None = None,
 ) -> cloudwatch.Alarm:
     """Returns an alarm for three minutes of five at or above `threshold`. One slow minute is no incident."""
+    is_percentile = isinstance(metric, cloudwatch.Metric) and metric.statistic.startswith("p")
     return cloudwatch.Alarm(
         scope,
         id,
+        alarm_name=name,
         metric=metric,
         threshold=threshold,
         comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
@@ -33,6 +41,8 @@ def sustained_alarm(
         datapoints_to_alarm=DATAPOINTS_TO_ALARM,
         # Without traffic nothing is reported, and no objective is missed.
         treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        # Of ten requests in a minute, the slowest is the P99.
+        evaluate_low_sample_count_percentile="ignore" if is_percentile else None,
         alarm_description=description,
     )
 

@@ -35,30 +35,38 @@ class SageMakerEndpointStack(Stack):
     ) -> None:
         workload = props.folder.workload
         tags = dict(cost_tags(props.options.stage, workload.name))
-        super().__init__(scope, id, env=props.environment, description=workload.description, tags=tags)
+        super().__init__(
+            scope,
+            id,
+            env=props.environment,
+            description=workload.description,
+            tags=tags,
+            termination_protection=props.options.in_production,
+        )
         self._props, self._hosting = props, hosting
         plan = plan_endpoint(props, hosting, region_of(self), shadow.artifact if shadow else None)
         deployment = plan.deployment
         add_warnings(self, plan.warnings)
         add_legacy_note(self, props.folder)
-        metrics = EndpointMetrics(endpoint_name=self.stack_name, workload=props.folder.workload.name)
+        metrics = EndpointMetrics(endpoint_name=self.stack_name, workload=workload.name)
         alarms = self._alarms(metrics, deployment)
         production = self._served(plan)
         endpoint = WorkloadEndpoint(
             self,
             "Serving",
             WorkloadEndpointProps(
-                name=self.stack_name,
+                metrics=metrics,
+                objective=workload.latency_objective,
                 hosting=hosting,
                 production=production,
                 shadow=self._shadow(shadow),
                 update=plan.update,
-                rollback_alarms=alarms.rollback,
+                least_instances=deployment.least_instances,
+                in_production=props.options.in_production,
             ),
         )
         self._scale(endpoint, deployment)
         paging = self._watch(metrics, alarms, deployment)
-        workload = props.folder.workload
         recommender = RecommenderAccess(
             self,
             "Recommender",
