@@ -186,6 +186,12 @@ class ServiceRoles:
         # Without these grants the model has no log on AWS, but starts.
         self._first_denied(role_arn, operation, self._permissions((f"logs:{each}", stream) for each in LOGS))
 
+    def check_rollback(self, role_arn: str, alarms: Sequence[str]) -> None:
+        """Raises `Unavailable` if a model's role may not read the alarms of an update's automatic rollback."""
+        permissions = self._needed(ApiCall("cloudwatch", "DescribeAlarms", {"AlarmNames": list(alarms)}))
+        if denial := self._first_denied(role_arn, "sagemaker:UpdateEndpoint", permissions):
+            raise Unavailable(self._denied(role_arn, denial))
+
     def check_job(self, role_arn: str, job: RecommendationWork) -> None:
         """Raises `Unavailable` for the first permission that a job's role lacks; as on AWS, the job has begun then."""
         operation = "sagemaker:CreateInferenceRecommendationsJob"
@@ -206,8 +212,11 @@ class ServiceRoles:
             context = {**create.context, "kms:grantisforawsresource": ("true",)}
             permissions.append(Permission(create.action, create.resource, context))
         if denial := self._first_denied(role_arn, operation, permissions):
-            user = f"arn:aws:sts::{self._scope.account_id}:assumed-role/{role_arn.rpartition('/')[2]}/SageMaker"
-            raise Unavailable(denied(user, "sagemaker", denial, PolicyDecision.NOT_ALLOWED).message)
+            raise Unavailable(self._denied(role_arn, denial))
+
+    def _denied(self, role_arn: str, denial: Permission) -> str:
+        user = f"arn:aws:sts::{self._scope.account_id}:assumed-role/{role_arn.rpartition('/')[2]}/SageMaker"
+        return denied(user, "sagemaker", denial, PolicyDecision.NOT_ALLOWED).message
 
     def _temporary_endpoint(self, name: str, job: RecommendationWork) -> Iterable[Permission]:
         both = {"EndpointName": name, "EndpointConfigName": name}

@@ -19,8 +19,9 @@ from moto.sagemaker.models import FakeEndpointConfig, Model, SageMakerModelBacke
 from moto.sagemaker.responses import SageMakerResponse
 
 from local_aws import service_model
-from local_aws.sagemaker.endpoint import Guardrails, LocalEndpoint
+from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_fleet import EndpointVariant
+from local_aws.sagemaker.guardrails import Guardrails
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.processing_jobs import ProcessingJobs
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs, tags_of
@@ -244,7 +245,8 @@ class LocalSageMakerResponse(SageMakerResponse):
 
     def _guardrails(self, request: Mapping[str, Any]) -> Guardrails | None:
         config = request.get("DeploymentConfig")
-        return Guardrails(config, cloudwatch_backends[self.current_account][self.region]) if config else None
+        cloudwatch: Any = cloudwatch_backends[self.current_account][self.region]
+        return Guardrails(config, cloudwatch) if config else None
 
     def create_inference_recommendations_job(self) -> ActionResult:
         return ActionResult({"JobArn": self.backend.jobs.create(self._checked()).arn})

@@ -101,10 +101,11 @@ OnDeath = Callable[["Fleet", str], None]
 class Fleet:
     """Running servers by variant. `on_death(fleet, reason)` is called when one ends without having been stopped."""
 
-    def __init__(self, host: ModelHost, log: EndpointLog, on_death: OnDeath) -> None:
+    def __init__(self, host: ModelHost, log: EndpointLog, on_death: OnDeath, config_name: str) -> None:
         self._host = host
         self._log = log
         self._on_death = on_death
+        self._config_name = config_name
         self._servers: dict[str, tuple[ModelServer, ...]] = {}
         self._variants: dict[str, EndpointVariant] = {}
         self._retired: set[ModelServer] = set()
@@ -206,6 +207,7 @@ class Fleet:
     def _start(self, endpoint: str, variant: EndpointVariant) -> ModelServer:
         name = f"{endpoint}-{variant.name}"
         server = self._host.start(variant.container, name, variant.instance_type, variant.host_ami)
+        server.endpoint_config = self._config_name
         self._log.keep(variant.name, server)
         log.info(f"endpoint {endpoint}: variant {variant.name} is answered by {server.KIND} (process {server.pid})")
         threading.Thread(target=self._watch, args=(variant.name, server), daemon=True).start()
