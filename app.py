@@ -25,7 +25,16 @@ import workloads
 from stacks.batch.batch_stack import ScheduledBatchStack
 from stacks.budget import NAME as BUDGET
 from stacks.budget import BudgetStack, cost_tags
-from stacks.context import PRODUCTION, Options, ReleaseSource, check_choice, read_budget, read_options, read_release
+from stacks.context import (
+    PRODUCTION,
+    Options,
+    ReleaseSource,
+    check_choice,
+    read_alarm_receiver,
+    read_budget,
+    read_options,
+    read_release,
+)
 from stacks.deployment import plan_deployment
 from stacks.ecs.service_stack import EcsServiceStack
 from stacks.ecs.shared_network import NAME as SHARED_NETWORK
@@ -101,8 +110,10 @@ def add_release(app: App, root: Path, environment: Environment, source: ReleaseS
     folders = _folders(root, None)
 
     def add(scope: Construct, options: Options, without: Container[str]) -> None:
-        limit = read_budget(app.node.try_get_context, options.stage)
-        add_stacks(scope, root, environment, replace(options, local=local, budget_usd=limit), without=without)
+        context = app.node.try_get_context
+        limit, (email, topic) = read_budget(context, options.stage), read_alarm_receiver(context)
+        options = replace(options, local=local, budget_usd=limit, alarm_email=email, alarm_topic=topic)
+        add_stacks(scope, root, environment, options, without=without)
 
     props = ReleasePipelineProps(
         source=source,

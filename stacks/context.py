@@ -14,6 +14,8 @@ AutoscalingIs = Literal["on", "off"]
 Context = Callable[[str], Any]
 """Returns the value of a context key or None, as `app.node.try_get_context` does."""
 
+EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}")
 REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)+")
 CONNECTION = re.compile(
     r"arn:aws[a-z-]*:(codeconnections|codestar-connections):[a-z0-9-]+:\d{12}:connection/[0-9a-f-]{36}"
@@ -32,6 +34,10 @@ class Options:
     """"off" keeps the fleet's size. SageMaker changes the instance type only of a fleet without autoscaling."""
     budget_usd: float | None = None
     """The stage's monthly budget; None has no budget."""
+    alarm_email: str | None = None
+    """Is subscribed to the topic of each stack that pages, and confirms once by a link."""
+    alarm_topic: str | None = None
+    """The ARN of the topic that replaces the stacks' own topics. Its policy lets CloudWatch publish."""
     local: bool = False
     """True for a local account, which pulls no images and has no accelerators."""
 
@@ -58,6 +64,7 @@ def read_options(context: Context) -> Options:
     recommendation = _choice("recommendation", context("recommendation"), get_args(UseOfRecommendation))
     autoscaling = _choice("autoscaling", context("autoscaling"), get_args(AutoscalingIs))
     target = context("hosting-target")
+    email, topic = read_alarm_receiver(context)
     for key, value in (("hosting-target", target), ("recommendation", recommendation)):
         if stage == "production" and value not in (None, "use"):
             raise UsageError(
@@ -70,7 +77,23 @@ def read_options(context: Context) -> Options:
         recommendation=recommendation,
         autoscaling=autoscaling,
         budget_usd=read_budget(context, stage),
+        alarm_email=email,
+        alarm_topic=topic,
     )
+
+
+def read_alarm_receiver(context: Context) -> tuple[str | None, str | None]:
+    """Returns the address and the topic that receive alarms. Raises `UsageError` for both, or a malformed one."""
+    email, topic = context("alarm-email"), context("alarm-topic")
+    for key, value, form, example in (
+        ("alarm-email", email, EMAIL, "NAME@DOMAIN"),
+        ("alarm-topic", topic, TOPIC, "arn:aws:sns:REGION:ACCOUNT:NAME"),
+    ):
+        if value is not None and not form.fullmatch(str(value)):
+            raise UsageError(f"-c {key}: got '{value}'. Write it as {example}.")
+    if email is not None and topic is not None:
+        raise UsageError("-c alarm-email, alarm-topic: got both. Leave one out: subscribe the address to your topic.")
+    return email, topic
 
 
 def read_budget(context: Context, stage: Stage) -> float | None:

@@ -8,14 +8,21 @@ from stacks.batch.shards import Shards, plan_shards
 from stacks.batch.steps import BatchSteps, EcsBatchWork
 from stacks.batch.storage import BatchStorage
 from stacks.batch.watch import BatchWatch
-from stacks.budget import cost_tags
 from stacks.deployment import problems_of_hardware
 from stacks.ecs.fleet import EcsFleet, machine
 from stacks.ecs.shared_network import PrivateNetwork, Shared
 from stacks.ecs.task import EcsTask
 from stacks.model_archive import ModelArchive
 from stacks.own_image import OwnImage
-from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, named_key, refuse, region_of
+from stacks.workload_stack import (
+    WorkloadStackProps,
+    add_legacy_note,
+    add_warnings,
+    named_key,
+    refuse,
+    region_of,
+    stack_settings,
+)
 from workloads import ScheduledBatchHosting, ThroughputObjective, UsageError
 
 
@@ -27,8 +34,7 @@ class ScheduledBatchStack(Stack):
     ) -> None:
         self._shared = shared
         workload = props.folder.workload
-        tags = dict(cost_tags(props.options.stage, workload.name))
-        super().__init__(scope, id, env=props.environment, description=workload.description, tags=tags)
+        super().__init__(scope, id, **stack_settings(props))
         objective = workload.objective
         if not isinstance(objective, ThroughputObjective):
             raise UsageError(
@@ -44,7 +50,7 @@ class ScheduledBatchStack(Stack):
             )
             Annotations.of(self).add_info_v2("batch:schedule-off", text)
         key = named_key(self, hosting.kms_key_arn)
-        storage = BatchStorage(self, "Storage", key=key)
+        storage = BatchStorage(self, "Storage", key=key, output_days=hosting.output_days)
         archive = ModelArchive(self, "Archive", file=props.archive_file, sha256=props.artifact.archive_sha256)
         role = iam.Role(
             self,
@@ -71,6 +77,7 @@ class ScheduledBatchStack(Stack):
             steps=steps,
             objective=objective,
             deadline_hours=hosting.deadline_hours,
+            options=props.options,
             daily=hosting.daily and props.options.in_production,
             own_key=key is not None,
         )

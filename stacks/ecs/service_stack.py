@@ -3,7 +3,6 @@
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
-from stacks.budget import cost_tags
 from stacks.deployment import Deployment, plan_deployment
 from stacks.ecs.fleet import EcsFleet, Machine, machine
 from stacks.ecs.scaling import EcsScaling
@@ -13,7 +12,14 @@ from stacks.ecs.task import EcsTask
 from stacks.ecs.watch import EcsServiceWatch, EcsServiceWatchProps
 from stacks.model_archive import ModelArchive
 from stacks.own_image import OwnImage
-from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, named_key, region_of
+from stacks.workload_stack import (
+    WorkloadStackProps,
+    add_legacy_note,
+    add_warnings,
+    named_key,
+    region_of,
+    stack_settings,
+)
 from workloads import EcsServiceHosting
 
 TASKS_DURING_AN_UPDATE = 2
@@ -27,8 +33,7 @@ class EcsServiceStack(Stack):
         self, scope: Construct, id: str, hosting: EcsServiceHosting, props: WorkloadStackProps, shared: Shared
     ) -> None:
         workload = props.folder.workload
-        tags = dict(cost_tags(props.options.stage, workload.name))
-        super().__init__(scope, id, env=props.environment, description=workload.description, tags=tags)
+        super().__init__(scope, id, **stack_settings(props))
         deployment = plan_deployment(props, region_of(self))
         add_warnings(self, deployment.warnings)
         add_legacy_note(self, props.folder)
@@ -102,6 +107,7 @@ class EcsServiceStack(Stack):
                 recommended=deployment.recommended,
                 reports=bool(runs_on.devices),
                 own_key=hosting.kms_key_arn is not None,
+                options=props.options,
             ),
         )
 

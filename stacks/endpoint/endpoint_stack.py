@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
-from stacks.budget import cost_tags
 from stacks.deployment import Deployment
 from stacks.endpoint.alarms import EndpointAlarms
 from stacks.endpoint.dashboard import EndpointDashboard
@@ -18,7 +17,14 @@ from stacks.endpoint.served_model import Served
 from stacks.endpoint.serving_image import ServingImage, runs_on_neuron
 from stacks.model_archive import ModelArchive
 from stacks.paging import Paging
-from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, add_legacy_note, add_warnings, region_of
+from stacks.workload_stack import (
+    BuiltArtifact,
+    WorkloadStackProps,
+    add_legacy_note,
+    add_warnings,
+    region_of,
+    stack_settings,
+)
 from workloads import ModelArtifact, SageMakerEndpointHosting
 
 
@@ -34,15 +40,7 @@ class SageMakerEndpointStack(Stack):
         shadow: BuiltArtifact | None = None,
     ) -> None:
         workload = props.folder.workload
-        tags = dict(cost_tags(props.options.stage, workload.name))
-        super().__init__(
-            scope,
-            id,
-            env=props.environment,
-            description=workload.description,
-            tags=tags,
-            termination_protection=props.options.in_production,
-        )
+        super().__init__(scope, id, **stack_settings(props))
         self._props, self._hosting = props, hosting
         plan = plan_endpoint(props, hosting, region_of(self), shadow.artifact if shadow else None)
         deployment = plan.deployment
@@ -162,5 +160,11 @@ class SageMakerEndpointStack(Stack):
             recommended=deployment.recommended,
             on_neuron=runs_on_neuron(self._props.artifact),
         )
-        own_key = self._hosting.kms_key_arn is not None
-        return Paging(self, "Paging", workload=workload.name, alarms=alarms.paging, own_key=own_key)
+        return Paging(
+            self,
+            "Paging",
+            workload=workload.name,
+            alarms=alarms.paging,
+            options=self._props.options,
+            own_key=self._hosting.kms_key_arn is not None,
+        )
