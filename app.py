@@ -11,7 +11,7 @@ if __name__ == "__main__":
     # A synthesis takes seconds, of which garbage collection over all that the imports create would be a tenth.
     gc.disable()
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -26,12 +26,13 @@ from stacks.batch.batch_stack import ScheduledBatchStack
 from stacks.budget import NAME as BUDGET
 from stacks.budget import BudgetStack, cost_tags
 from stacks.context import (
+    DEFAULT_CIDR,
     PRODUCTION,
     Options,
     ReleaseSource,
     check_choice,
     read_alarm_receiver,
-    read_budget,
+    read_network_cidr,
     read_options,
     read_release,
 )
@@ -39,7 +40,7 @@ from stacks.deployment import plan_deployment
 from stacks.ecs.service_stack import EcsServiceStack
 from stacks.ecs.shared_network import NAME as SHARED_NETWORK
 from stacks.ecs.shared_network import Shared, SharedNetworkStack
-from stacks.ecs.zones import SharedZones
+from stacks.ecs.zones import SharedZones, on_shared_network
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.workload_stack import BuiltArtifact, NotMeasured, WorkloadStackProps
 from workloads.instances import has_accelerator
@@ -68,10 +69,10 @@ def add_stacks(
     environment: Environment | None = None,
     options: Options | None = None,
     *,
-    without: Container[str] = (),
+    only: str | None = None,
     on_cpu: bool = False,
 ) -> dict[str, workloads.ProjectError]:
-    """Adds a stack for each built workload folder. Returns why other workloads have none, by stack name.
+    """Adds a stack for each built workload folder, or for one. Returns why workloads have none, by stack name.
 
     With `on_cpu` each workload is hosted on its CPU target, unless the options name a target. Raises `NothingBuilt` if
     there is no stack.
@@ -82,9 +83,14 @@ def add_stacks(
     as_committed = _folders(root, options.hosting_target)
     on_cpu = on_cpu and options.hosting_target is None
     folders = [_hosted_on_cpu(folder) for folder in as_committed] if on_cpu else as_committed
+    if options.network_cidr and not any(on_shared_network(folder.workload) for folder in as_committed):
+        raise workloads.UsageError(
+            f"-c {options.stage}-network-cidr: got '{options.network_cidr}', but no workload is in the shared network. "
+            "Leave the option out, or leave hosting.vpc out of a workload on EC2."
+        )
     network = partial(_shared_network, scope, folders, environment, options)
     for folder, committed in zip(folders, as_committed, strict=True):
-        if folder.workload.name in without:
+        if only is not None and folder.workload.name != only:
             continue
         instead = folder.workload.hosting.target if folder is not committed else options.hosting_target
         try:
@@ -102,32 +108,34 @@ def add_stacks(
     return left_out
 
 
-def add_release(app: App, root: Path, environment: Environment, source: ReleaseSource, *, local: bool = False) -> None:
-    """Adds the pipeline that releases every workload. Its first deployment needs no build."""
+def add_releases(app: App, root: Path, environment: Environment, source: ReleaseSource, *, local: bool = False) -> None:
+    """Adds the pipeline of each workload, or of the one that -c release names. Its first deployment needs no build."""
     # Imported here because most syntheses have no pipeline, and its library takes long to import.
     from stacks.release.pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
 
-    folders = _folders(root, None)
+    folders = {folder.workload.name: folder for folder in _folders(root, None)}
+    if (only := app.node.try_get_context("release")) is not None:
+        check_choice("release", only, list(folders))
+    for name in folders if only is None else [only]:
+        workload = folders[name].workload
+        props = ReleasePipelineProps(
+            source=source,
+            workload=workload,
+            is_built=_is_built(root, workload),
+            waiting=_why_not_in_production(root, folders[name], environment),
+            add_stacks=partial(_add_stage, app, root, environment, name, local),
+            environment=environment,
+        )
+        ReleasePipelineStack(app, workload.release_stack_name, props)
 
-    def add(scope: Construct, options: Options, without: Container[str]) -> None:
-        context = app.node.try_get_context
-        limit, (email, topic) = read_budget(context, options.stage), read_alarm_receiver(context)
-        options = replace(options, local=local, budget_usd=limit, alarm_email=email, alarm_topic=topic)
-        add_stacks(scope, root, environment, options, without=without)
 
-    props = ReleasePipelineProps(
-        source=source,
-        workloads=[folder.workload for folder in folders],
-        built={folder.workload.name for folder in folders if _is_built(root, folder.workload)},
-        waiting={
-            folder.workload.name: reason
-            for folder in folders
-            if (reason := _why_not_in_production(root, folder, environment)) is not None
-        },
-        add_stacks=add,
-        environment=environment,
-    )
-    ReleasePipelineStack(app, "ReleasePipelineStack", props)
+def _add_stage(
+    app: App, root: Path, environment: Environment, workload: str, local: bool, scope: Construct, options: Options
+) -> None:
+    context = app.node.try_get_context
+    cidr, (email, topic) = read_network_cidr(context, options.stage), read_alarm_receiver(context)
+    options = replace(options, local=local, network_cidr=cidr, alarm_email=email, alarm_topic=topic)
+    add_stacks(scope, root, environment, options, only=workload)
 
 
 def _is_built(root: Path, workload: workloads.Workload) -> bool:
@@ -220,7 +228,13 @@ def _shared_network(
     region = environment.region if environment else None
     zones = SharedZones(workloads_by_file, region, in_production=options.in_production)
     return SharedNetworkStack(
-        scope, SHARED_NETWORK, zones=zones, tags=cost_tags(options.stage), environment=environment
+        scope,
+        SHARED_NETWORK,
+        zones=zones,
+        cidr=options.network_cidr or DEFAULT_CIDR,
+        tags=cost_tags(options.stage),
+        environment=environment,
+        termination_protection=options.in_production,
     )
 
 
@@ -293,7 +307,7 @@ def add_all(
             if name in left_out:
                 print(f"{name} is left out: {left_out[name]}", file=sys.stderr)
         if source is not None:
-            add_release(app, root, environment, source, local=local)
+            add_releases(app, root, environment, source, local=local)
             Validations.of(app).add_plugins(CloudFormationValidatePlugin())
     except NothingBuilt as error:
         names = asked_for(list(error.reasons), command) or list(error.reasons)

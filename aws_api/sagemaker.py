@@ -3,7 +3,8 @@
 Each method is one call or a few, in the API's shapes. Every method raises `AwsUnavailable`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -15,9 +16,12 @@ from aws_api.errors import AwsRefused, AwsUnavailable, NotFound
 from aws_api.expiry import expiry_of
 from aws_api.logs import first_events, last_lines
 from aws_api.session import AwsSession
+from workloads import Interrupted
 
 MEASURED_ON_TAG = "local-aws:measured-on"
 """Key of the tag that holds the machine on which a local account measured a job."""
+FINER_METRICS_TAG = "local-aws:finer-metrics"
+"""Key of the tag of a job whose metrics have a datum each second, as with `python -m local_aws --pace quick`."""
 INVOCATIONS_URL_TAG = "local-aws:invocations-url"
 """Key of the tag that holds the URL of the server behind an endpoint of a local account."""
 
@@ -35,6 +39,11 @@ EXPIRING_KINDS: Mapping[str, tuple[str, str]] = {
     "model": ("Model", "Models"),
 }
 """Kind → its noun in the API and the key of the list's response, in the order of deletion: endpoints cost money."""
+
+DELETE_LIMIT_S = 3600
+"""Longest wait until an endpoint can be deleted. Terraform's AWS provider waits as long for an endpoint to start
+(hashicorp/terraform-provider-aws#39090)."""
+DELETE_POLL_S = 5
 
 Points = dict[str, dict[datetime, float]]
 """Metric values by query id and timestamp."""
@@ -312,10 +321,11 @@ class SageMakerAccount(AwsSession):
         """Returns the beginning of each instance's log as Unix seconds and lines; none if there is no log."""
         return first_events(self, ENDPOINT_LOG.format(endpoint=name))
 
-    def delete_endpoint(self, name: str) -> None:
-        """Deletes an endpoint and its configuration of the same name, if they exist."""
-        with suppress(NotFound):
-            self._call("delete_endpoint", EndpointName=name)
+    def delete_endpoint(
+        self, name: str, progress: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """Deletes an endpoint and its configuration of the same name, if they exist. See `delete_endpoint`."""
+        delete_endpoint(self, name, progress, sleep)
         with suppress(NotFound):
             self._call("delete_endpoint_config", EndpointConfigName=name)
 
@@ -351,6 +361,37 @@ class SageMakerAccount(AwsSession):
 
     def _pages(self, operation: str, key: str, **arguments: Any) -> list[dict[str, Any]]:
         return self.pages("sagemaker", operation, key, **arguments)
+
+
+def delete_endpoint(
+    session: AwsSession, name: str, progress: Callable[[str], None], sleep: Callable[[float], None]
+) -> None:
+    """Deletes an endpoint if it exists, after its start or update: SageMaker refuses to delete it before.
+
+    Raises `AwsUnavailable` after `DELETE_LIMIT_S`, and `Interrupted` on Ctrl-C.
+    """
+    left = (
+        f"The endpoint {name} may still exist and costs by the hour. Delete it: "
+        f"aws sagemaker delete-endpoint --endpoint-name {name}"
+    )
+    try:
+        for waited_s in range(0, DELETE_LIMIT_S + 1, DELETE_POLL_S):
+            try:
+                session.call("sagemaker", "delete_endpoint", EndpointName=name)
+                return
+            except NotFound:
+                return
+            except AwsRefused as error:  # the service has no error code for this
+                if "in-progress" not in error.reason or waited_s == DELETE_LIMIT_S:
+                    raise
+            if waited_s % 60 == 0:
+                limit = DELETE_LIMIT_S // 60
+                progress(f"Endpoint {name} starts or updates. Waiting to delete it: {waited_s // 60} of {limit} min")
+            sleep(DELETE_POLL_S)
+    except KeyboardInterrupt:
+        raise Interrupted(f"Interrupted: the endpoint was not deleted.\n{left}") from None
+    except AwsUnavailable as error:
+        raise AwsUnavailable(f"{error}\n{left}") from error
 
 
 def scaling_resource_id(endpoint: str, variant: str) -> str:

@@ -48,7 +48,7 @@ def shape_problems(shape: Shape, value: Any, path: str = "") -> Iterator[str]:
         case "string" if isinstance(value, str):
             yield from _string(shape, value, path)
         case "integer" | "long" | "float" | "double" if isinstance(value, (int, float)):
-            yield from _range(shape, value, path)
+            yield from range_problems(shape.metadata, value, path)
 
 
 def _structure(shape: Shape, value: Any, path: str) -> Iterator[str]:
@@ -81,11 +81,12 @@ def _length(shape: Shape, length: int, value: object, path: str) -> Iterator[str
         yield _failed(value, path, f"Member must have length less than or equal to {shape.metadata['max']}")
 
 
-def _range(shape: Shape, value: float, path: str) -> Iterator[str]:
-    if value < shape.metadata.get("min", value):
-        yield _failed(value, path, f"Member must have value greater than or equal to {shape.metadata['min']}")
-    if value > shape.metadata.get("max", value):
-        yield _failed(value, path, f"Member must have value less than or equal to {shape.metadata['max']}")
+def range_problems(limits: Mapping[str, float], value: float, path: str) -> Iterator[str]:
+    """Yields how `value` breaks `limits`, which may have a `min` and a `max`."""
+    if value < limits.get("min", value):
+        yield _failed(value, path, f"Member must have value greater than or equal to {limits['min']}")
+    if value > limits.get("max", value):
+        yield _failed(value, path, f"Member must have value less than or equal to {limits['max']}")
 
 
 def _failed(value: object, path: str, rule: str) -> str:

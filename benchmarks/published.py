@@ -37,7 +37,7 @@ def main() -> int:
     options = parser.parse_args()
     check_machine(options.workload, options.name)
     build(options.workload, options.name)
-    with tempfile.TemporaryDirectory() as state, LocalAccount.start(state=Path(state)) as account:
+    with tempfile.TemporaryDirectory() as state, LocalAccount.start(state=Path(state), pace="quick") as account:
         return measure(options.workload, options.name, account)
 
 

@@ -19,6 +19,7 @@ from local_aws import machine
 from local_aws.account import Account, AccountSettings
 from local_aws.process.triton import remove_leftovers
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
+from local_aws.quotas import new_account
 from local_aws.server import AccountServer, as_shell, exports
 from local_aws.state_folder import PRIVATE, StateFolder
 from workloads import ROOT, ProjectError
@@ -53,6 +54,8 @@ def main(arguments: list[str] | None = None, **parts: Any) -> int:
             region=options.region,
             toolchain=toolchain,
             most_servers=options.servers,
+            quick=options.pace == "quick",
+            quotas=new_account() if options.quotas == "new-account" else {},
             **parts,
         )
     )
@@ -144,6 +147,19 @@ def parser() -> argparse.ArgumentParser:
         default=1,
         metavar="N",
         help="most servers of a variant, which answer for all of its instances (default 1)",
+    )
+    parser.add_argument(
+        "--pace",
+        choices=("aws", "quick"),
+        default="aws",
+        help="aws (default): the limits that AWS documents for the traffic of jobs, and service metrics each "
+        "minute; quick: any traffic, and service metrics each second",
+    )
+    parser.add_argument(
+        "--quotas",
+        choices=("none", "new-account"),
+        default="none",
+        help="none (default): no limits; new-account: few CPU instances, no accelerators, no processing jobs",
     )
     parser.add_argument("--region", default="us-east-1", help="default us-east-1")
     return parser

@@ -4,7 +4,8 @@ Call `install` before the server's first request, because moto makes its backend
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +25,7 @@ from moto.stepfunctions.responses import StepFunctionResponse
 from moto.sts.responses import TokenResponse
 
 from inference_recommender.load_generator.process import COMMAND
+from local_aws import quotas as service_quotas
 from local_aws.cloudformation import resource_types, template  # noqa: F401
 from local_aws.cloudformation.resource_types import LocalIamBackend
 from local_aws.cloudformation.stacks import LocalCloudFormationBackend
@@ -111,6 +113,10 @@ class AccountSettings:
     region: str
     toolchain: Path
     most_servers: int = 1
+    quotas: service_quotas.Quotas = field(default_factory=dict)
+    quick: bool = False
+    """Whether time may pass faster than on AWS: traffic of jobs beyond the documented limits, and service metrics each
+    second."""
     generator: Sequence[str] = COMMAND
     neuron: NeuronStandIn | None = None
     """Replaces Inferentia's chips. Without it, their instance types are rejected."""
@@ -143,11 +149,12 @@ class Account:
 
     def install(self) -> None:
         template.install()
+        service_quotas.install(self.settings.quotas)
         for response, operations in REFUSED.items():
             for name, reason in operations.items():
                 setattr(response, name, _refusal(reason))
         replaced: list[tuple[Any, Callable[..., Any]]] = [
-            (cloudwatch_backends, LocalCloudWatchBackend),
+            (cloudwatch_backends, partial(LocalCloudWatchBackend, finer=self.settings.quick)),
             (applicationautoscaling_backends, LocalScalingBackend),
             (cloudformation_backends, LocalCloudFormationBackend),
             (iam_backends, LocalIamBackend),
@@ -179,9 +186,15 @@ class Account:
 
     def _sagemaker(self, region_name: str, account_id: str) -> LocalSageMakerBackend:
         settings = self.settings
-        jobs = RecommendationJobs(self.host, region_name, settings.generator)
+        jobs = RecommendationJobs(self.host, region_name, settings.generator, quick=settings.quick)
         processing = ProcessingJobs(account_id, region_name, settings.state, settings.processing, self.environment)
         self._jobs += [jobs, processing]
         return LocalSageMakerBackend(
-            region_name, account_id, self.host, jobs, processing, images_must_exist=settings.images_must_exist
+            region_name,
+            account_id,
+            self.host,
+            jobs,
+            processing,
+            images_must_exist=settings.images_must_exist,
+            quotas=settings.quotas,
         )

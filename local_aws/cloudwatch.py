@@ -1,4 +1,4 @@
-"""moto's CloudWatch with percentiles and periods of one second, which reading a load test needs.
+"""moto's CloudWatch with percentiles, and with periods of one second where a load test is to be read finer than on AWS.
 
 Metric data is kept as values with counts, in buckets aligned on multiples of the period. A percentile is computed by
 nearest rank. moto's own store gets one small datum per metric, for ListMetrics, and has the metrics of S3.
@@ -9,7 +9,7 @@ import re
 import threading
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,10 @@ from moto.cloudwatch.responses import CloudWatchResponse
 from moto.core.responses import ActionResult
 
 _PERCENTILE = re.compile(r"^p(\d{1,2}(?:\.\d{1,10})?|100)$")
+MINUTE_S = 60
+HIGH_RESOLUTION = frozenset({"ConcurrentRequestsPerModel"})
+"""Metrics of AWS services that are published more often than each minute:
+https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html"""
 STATISTICS = ("SampleCount", "Average", "Sum", "Minimum", "Maximum")
 
 
@@ -93,8 +97,11 @@ def metric_key(namespace: str, name: str, dimensions: Sequence[Mapping[str, str]
 
 
 class LocalCloudWatchBackend(CloudWatchBackend):
-    def __init__(self, region_name: str, account_id: str) -> None:
+    """Without `finer`, a service's metrics have a datum each minute, as on AWS."""
+
+    def __init__(self, region_name: str, account_id: str, *, finer: bool = False) -> None:
         super().__init__(region_name, account_id)
+        self.finer = finer
         self._distributions: defaultdict[Key, deque[Distribution]] = defaultdict(lambda: deque(maxlen=MAX_DATA_POINTS))
         self._lock = threading.Lock()
 
@@ -113,6 +120,8 @@ class LocalCloudWatchBackend(CloudWatchBackend):
 
     def put(self, key: Key, datum: Distribution) -> None:
         namespace, name, dimensions = key
+        if namespace.lower().startswith(("aws/", "/aws/")) and not (self.finer or name in HIGH_RESOLUTION):
+            datum = replace(datum, at=datum.at // MINUTE_S * MINUTE_S)
         with self._lock:
             if key not in self._distributions:
                 named = [{"Name": name, "Value": value} for name, value in sorted(dimensions)]
@@ -148,7 +157,11 @@ class LocalCloudWatchBackend(CloudWatchBackend):
     def by_period(
         self, key: Key, start: float, end: float, period_s: int, unit: str | None = None
     ) -> dict[int, list[Distribution]]:
-        """Returns the data of [start, end), Unix times, by the first second of their period."""
+        """Returns the data of [start, end), Unix times, by the first second of their period.
+
+        GetMetricData rounds the start down to a minute, or to a shorter period.
+        """
+        start -= start % min(period_s, MINUTE_S)
         with self._lock:
             data = list(self._distributions.get(key, ()))
         return buckets(data, start, end, period_s, unit)

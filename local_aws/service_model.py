@@ -10,10 +10,14 @@ from aws_api import service_model
 
 def check(service: str, operation: str, request: Mapping[str, Any]) -> None:
     """Raises moto's `ValidationError` with every problem of `request`."""
-    failures = service_model.problems(service, operation, request)
+    refuse(service_model.problems(service, operation, request))
+
+
+def refuse(failures: Sequence[str], advice: str = "") -> None:
+    """Raises moto's `ValidationError` with every failure, if there is one."""
     if failures:
         count = f"{len(failures)} validation error{'s' if len(failures) > 1 else ''} detected"
-        raise ValidationError(f"{count}: {'; '.join(failures)}")
+        raise ValidationError(f"{count}: {'; '.join(failures)}{advice}")
 
 
 def page(name: str, items: Sequence[Any], request: Mapping[str, Any], most: int = 100) -> dict[str, Any]:

@@ -40,9 +40,9 @@ trap stop_account EXIT
 start_account() {
   mkdir -p -m 700 .local_aws
   local exports=.local_aws/exports log=.local_aws/account.log
-  printf '$ python -m local_aws 2> %s &  source %s\n' "$log" "$exports"
+  printf '$ python -m local_aws --pace quick 2> %s &  source %s\n' "$log" "$exports"
   set -m # a process group of its own: Ctrl-C ends the command in front first, then the account
-  python -m local_aws > /dev/null 2> "$log" & # its exports hold its key, and are in a file of its own
+  python -m local_aws --pace quick > /dev/null 2> "$log" & # its exports hold its key, and are in a file of its own
   account=$!
   set +m
   until grep -qs AWS_EC2_METADATA_DISABLED "$exports"; do

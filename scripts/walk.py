@@ -107,8 +107,8 @@ class Walk:
 
     def start_account(self) -> LocalAccount:
         """Starts an account for the commands that follow. The caller stops it."""
-        self._steps[-1].commands.append("python -m local_aws")
-        account = LocalAccount.start(state=STATE)
+        self._steps[-1].commands.append("python -m local_aws --pace quick")
+        account = LocalAccount.start(state=STATE, pace="quick")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         self._environment = {**inherited, **account.environment}
         return account

@@ -28,7 +28,7 @@ from aws_api.sagemaker import SageMakerAccount
 from aws_api.session import AwsSession
 from stacks.context import Context, ReleaseSource, Stage, read_budget, read_release
 from stacks.ecs.zones import SharedZones
-from stacks.preflight.checks import RELEASE, Check, plan
+from stacks.preflight.checks import Check, plan
 from stacks.preflight.driver_probe import plan_probe, run_probe
 from stacks.preflight.questions import Answer, PreflightAccount, ask, preflight_account
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload, workload_names
@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     preflight.add_argument(
-        "stacks", nargs="*", metavar="STACK", help=f"as cdk names it, or {RELEASE}; default: every one"
+        "stacks", nargs="*", metavar="STACK", help="as cdk names it, a release pipeline's too; default: every one"
     )
     preflight.add_argument(
         "--stage", choices=get_args(Stage), default="beta", help="the stage whose fleet is checked; default: beta"
@@ -86,12 +86,12 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     if options.probe:
         return probe(options)
     context = json.loads((root / "cdk.json").read_text("utf-8")).get("context", {}).get
-    folders, source = chosen(options.stacks, root, context)
+    folders, releases = chosen(options.stacks, root, context)
     account = preflight_account(AwsSession(region=options.region))
     every = [load_workload(name, root / "workloads") for name in workload_names(root / "workloads")]
     shared = {folder.file: folder.workload for folder in every}
     network = SharedZones(shared, account.region, in_production=options.stage == "production")
-    checks = plan(folders, options.stage, source, network)
+    checks = plan(folders, options.stage, releases, network)
     answered = [(check, ask(check.question, account)) for check in checks]
     if options.json:
         print(json.dumps(document(account, options.stage, answered), indent=2, ensure_ascii=False))
@@ -112,16 +112,21 @@ def probe(options: argparse.Namespace) -> int:
     return 0 if result.started else 1
 
 
-def chosen(stacks: Sequence[str], root: Path, context: Context) -> tuple[list[WorkloadFolder], ReleaseSource | None]:
-    """Returns the workloads of the named stacks, or all, and the release's source. Raises `UsageError`."""
+def chosen(
+    stacks: Sequence[str], root: Path, context: Context
+) -> tuple[list[WorkloadFolder], dict[str, ReleaseSource]]:
+    """Returns the workloads and the release pipelines of the named stacks, or all. Raises `UsageError`."""
     folders = [load_workload(name, root / "workloads") for name in workload_names(root / "workloads")]
-    source = read_release(context)
     by_stack = {folder.workload.stack_name: folder for folder in folders}
-    known = [*by_stack, *([RELEASE] if source else [])]
-    if unknown := [stack for stack in stacks if stack not in known]:
-        raise UsageError(f"There is no stack '{unknown[0]}'. Known: {', '.join(known)}.")
-    names = list(stacks) or known
-    return [by_stack[stack] for stack in names if stack in by_stack], source if RELEASE in names else None
+    source = read_release(context)
+    releases = {folder.workload.release_stack_name: source for folder in folders} if source else {}
+    if unknown := [stack for stack in stacks if stack not in by_stack | releases]:
+        raise UsageError(f"There is no stack '{unknown[0]}'. Known: {', '.join([*by_stack, *releases])}.")
+    names = list(stacks) or [*by_stack, *releases]
+    return (
+        [by_stack[stack] for stack in names if stack in by_stack],
+        {stack: releases[stack] for stack in names if stack in releases},
+    )
 
 
 def document(account: PreflightAccount, stage: Stage, answered: Answered) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from workloads import UsageError
+from workloads.hosting import ipv4_network
 
 Stage = Literal["beta", "production"]
 UseOfRecommendation = Literal["use", "ignore"]
@@ -16,6 +17,9 @@ Context = Callable[[str], Any]
 
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}")
+DEFAULT_CIDR = "10.0.0.0/16"
+LARGEST_VPC, SMALLEST_VPC = 16, 20
+"""Prefix lengths. AWS allows /16 to /28 (VPC user guide, VPC CIDR blocks); a /20 leaves each of 16 zones a /24."""
 REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)+")
 CONNECTION = re.compile(
     r"arn:aws[a-z-]*:(codeconnections|codestar-connections):[a-z0-9-]+:\d{12}:connection/[0-9a-f-]{36}"
@@ -38,6 +42,8 @@ class Options:
     """Is subscribed to the topic of each stack that pages, and confirms once by a link."""
     alarm_topic: str | None = None
     """The ARN of the topic that replaces the stacks' own topics. Its policy lets CloudWatch publish."""
+    network_cidr: str | None = None
+    """The addresses of the network that workloads on EC2 share in this stage; None is `DEFAULT_CIDR`."""
     local: bool = False
     """True for a local account, which pulls no images and has no accelerators."""
 
@@ -79,6 +85,7 @@ def read_options(context: Context) -> Options:
         budget_usd=read_budget(context, stage),
         alarm_email=email,
         alarm_topic=topic,
+        network_cidr=read_network_cidr(context, stage),
     )
 
 
@@ -108,6 +115,23 @@ def read_budget(context: Context, stage: Stage) -> float | None:
     if not 0 < limit < math.inf:
         raise UsageError(f"-c {key}: got '{value}'. Allowed: USD a month, more than 0.")
     return limit
+
+
+def read_network_cidr(context: Context, stage: Stage) -> str | None:
+    """Returns the addresses of the stage's shared network, or None. Raises `UsageError` for invalid ones."""
+    key = f"{stage}-network-cidr"
+    if (value := context(key)) is None:
+        return None
+    try:
+        network = ipv4_network(str(value))
+    except ValueError as error:
+        raise UsageError(f"-c {key}: {error}") from None
+    if not LARGEST_VPC <= network.prefixlen <= SMALLEST_VPC:
+        raise UsageError(
+            f"-c {key}: got '{network}'. Allowed: prefix lengths from /{LARGEST_VPC} to /{SMALLEST_VPC}. "
+            "Write for example 10.1.0.0/16."
+        )
+    return str(network)
 
 
 def read_release(context: Context) -> ReleaseSource | None:

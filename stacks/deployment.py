@@ -56,6 +56,8 @@ def problems_of_hardware(props: WorkloadStackProps, choice: InstanceChoice, regi
     yield from unfit(choice, props.artifact, props.folder.workload.hosted)
     if isinstance(hosting, EcsServiceHosting | ScheduledBatchHosting):
         named, key = hosting.availability_zones, "hosting.availability_zones"
+        if hosting.vpc and not named:
+            named, key = hosting.vpc.availability_zones, "hosting.vpc.availability_zones"
         yield from outside_zones(props.folder.file, key, choice.instance_type, named)
     if region is not None:
         yield from not_offered(choice, region)

@@ -85,5 +85,7 @@ class RepositoryCopy:
 def repository_copy(root: Path, program: str = "local_aws") -> Iterator[RepositoryCopy]:
     """Copies the repository to `root` and starts an account, by its program, which ends with the block."""
     shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*LEFT_OUT))
-    with LocalAccount.start(state=root / ".local_aws", toolchain=ROOT / ".venv-triton", program=program) as account:
+    with LocalAccount.start(
+        state=root / ".local_aws", toolchain=ROOT / ".venv-triton", pace="quick", program=program
+    ) as account:
         yield RepositoryCopy(root, account)

@@ -1,9 +1,10 @@
 """`[hosting]` of workload.toml: where the model runs in production."""
 
 import re
+from ipaddress import IPv4Network
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 from typing_extensions import Self
 
 from workloads.document import Document, PositiveFloat, PositiveInt
@@ -17,6 +18,42 @@ Cooldown = Annotated[int, Field(ge=0, le=3600)]
 # SageMaker gives an update.
 Bake = Annotated[int, Field(ge=300, le=3600)]
 StepBake = Annotated[int, Field(ge=300, le=1200)]
+
+
+def _form(pattern: str, advice: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"got '{text}'. {advice}")
+        return text
+
+    return AfterValidator(check)
+
+
+def ipv4_network(cidr: str) -> IPv4Network:
+    """Raises `ValueError` with advice."""
+    try:
+        return IPv4Network(cidr)
+    except ValueError as error:
+        raise ValueError(
+            f"got '{cidr}': {error}. Write the first address of an IPv4 network and its prefix length: 10.1.0.0/16."
+        ) from None
+
+
+Cidr = Annotated[str, AfterValidator(lambda cidr: str(ipv4_network(cidr)))]
+CertificateArn = Annotated[
+    str,
+    _form(
+        r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[A-Za-z0-9-]+",
+        "Write the ARN of a certificate in AWS Certificate Manager: arn:aws:acm:REGION:ACCOUNT:certificate/ID.",
+    ),
+]
+PrincipalArn = Annotated[
+    str,
+    _form(
+        r"arn:aws[a-z-]*:iam::\d{12}:(root|(user|role)/[\w+=,.@/-]+)",
+        "Write the ARN of an account (arn:aws:iam::ACCOUNT:root), a role or a user.",
+    ),
+]
 
 
 class AllAtOnce(Document):
@@ -196,7 +233,7 @@ class ExistingNetwork(Document):
     """A network that is there already: private subnets that reach ECR, S3, CloudWatch Logs and ECS."""
 
     id: Annotated[str, Field(pattern=r"^vpc-[0-9a-f]+$")]
-    cidr: Annotated[str, Field(pattern=r"^[0-9.]+/\d+$")] = Field(description="Addresses that may call the service.")
+    cidr: Cidr = Field(description="The VPC's addresses, which may call the service.")
     subnet_ids: Annotated[tuple[Annotated[str, Field(pattern=r"^subnet-[0-9a-f]+$")], ...], Field(min_length=1)]
     availability_zones: tuple[str, ...] = Field(description="The zone of each subnet, in the same order.")
 
@@ -206,6 +243,11 @@ class ExistingNetwork(Document):
             raise ValueError(
                 f"availability_zones: got {len(self.availability_zones)} for {len(self.subnet_ids)} subnet_ids; "
                 "name the zone of each subnet, in the same order."
+            )
+        if len(set(self.availability_zones)) < len(self.availability_zones):
+            raise ValueError(
+                f"availability_zones: got {', '.join(self.availability_zones)}, and one twice. Name one subnet of each "
+                "zone, and leave the others out."
             )
         return self
 
@@ -235,12 +277,42 @@ class _OnEc2(Document):
         default=None, description="None: the network that all workloads on EC2 share, without internet."
     )
 
+    @model_validator(mode="after")
+    def _named_zones_are_in_the_vpc(self) -> Self:
+        has = self.vpc.availability_zones if self.vpc else self.availability_zones
+        if missing := [zone for zone in self.availability_zones if zone not in has]:
+            raise ValueError(
+                f"availability_zones: got {', '.join(missing)}, where vpc has no subnet. It has some in "
+                f"{', '.join(has)}. Name zones of these, or add a subnet to vpc.subnet_ids."
+            )
+        return self
+
+
+class Tls(Document):
+    """TLS that the load balancer ends. Tasks get plain TCP."""
+
+    certificate_arn: CertificateArn = Field(description="A certificate in AWS Certificate Manager, in the same region.")
+    domain_name: Annotated[str, Field(pattern=r"^([a-z0-9-]+\.)+[a-z0-9-]+$")] = Field(
+        description="A name of the certificate, by which callers reach the service. In the shared network the stack "
+        "makes its DNS record; in `vpc`, make one that points to the load balancer."
+    )
+
 
 class EcsServiceHosting(_OnEc2):
     """A service on EC2 instances behind a network load balancer."""
 
     kind: Literal["ecs-service"]
     target: Hosted
+    caller_cidrs: tuple[Cidr, ...] = Field(
+        default=(),
+        description="More addresses that may call the service: of a peered VPC, or beyond a transit gateway.",
+    )
+    allowed_principals: tuple[PrincipalArn, ...] = Field(
+        default=(),
+        description="Accounts (arn:aws:iam::123456789012:root), roles or users that may create an interface endpoint "
+        "to the service in their VPC. Empty: no endpoint service.",
+    )
+    tls: Tls | None = Field(default=None, description="None: plain TCP.")
 
 
 class ScheduledBatchHosting(_OnEc2):

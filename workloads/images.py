@@ -210,3 +210,12 @@ def host_ami(version: str | None, instance_type: str) -> str | None:
 def newest_on(instance_type: str) -> str | None:
     """Returns the newest tag that is known to start on the family's default driver."""
     return max((tag for tag in TRITON_IMAGES if starts(tag, instance_type)), default=None)
+
+
+def failing_drivers(version: str | None) -> dict[int, str]:
+    """Returns the driver branches on which the image is known to fail → the newest tag that starts there."""
+    image = TRITON_IMAGES.get(version or "")
+    return {
+        branch: max(tag for tag, each in TRITON_IMAGES.items() if branch in each.starts_on)
+        for branch in (image.fails_on if image else ())
+    }

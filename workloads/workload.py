@@ -217,6 +217,11 @@ class Workload(Document):
         return "".join(word.capitalize() for word in self.name.split("_")) + "Stack"
 
     @property
+    def release_stack_name(self) -> str:
+        """Returns SpellcheckReleaseStack for spellcheck: the stack of its release pipeline."""
+        return f"{self.stack_name.removesuffix('Stack')}ReleaseStack"
+
+    @property
     def deployables(self) -> tuple[str, ...]:
         """Returns the names that can be built: every target, served as `serving` says, and every variant."""
         return (*self.targets, *self.variants)

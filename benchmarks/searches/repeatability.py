@@ -49,7 +49,7 @@ def main() -> int:
     with (
         _recommendation_restored(),
         tempfile.TemporaryDirectory() as folder,
-        LocalAccount.start(state=Path(folder) / "account") as account,
+        LocalAccount.start(state=Path(folder) / "account", pace="quick") as account,
     ):
         environment = {**os.environ, **account.environment}
         for command in DEPLOY:

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def _started(
     try:
         for number_of_start in range(1, STARTS + 1):
             tell(stderr, f"Start {number_of_start} of {STARTS}: an endpoint of 1 × {variant['InstanceType']}")
-            with temporary_endpoint(account, spec) as name:
+            with temporary_endpoint(account, spec, partial(tell, stderr)) as name:
                 system = system_of_endpoint(account.endpoint_description(name), account.region)
                 starts.append(start_of(account, system, bodies, objective.model_latency_ms))
     except KeyboardInterrupt:

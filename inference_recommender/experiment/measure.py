@@ -176,7 +176,7 @@ def _measure_on_endpoint(run: ExperimentRun, batch: CellBatch, name: str, job: R
         lifetime_s=lifetime(run.experiment, workload).total_seconds(),
     )
     run.progress.update(ProgressUpdate(job_name=name, status="endpoint Creating", elapsed_s=0.0, expected_s=600))
-    with temporary_endpoint(run.account, spec, run.sleep):
+    with temporary_endpoint(run.account, spec, run.progress.say, run.sleep):
         system = system_of_endpoint(run.account.endpoint_description(name), run.account.region)
         test = LoadTest(
             system=system,

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aws_api.errors import AwsRefused, AwsUnavailable
-from aws_api.sagemaker import SageMakerAccount
+from aws_api.sagemaker import FINER_METRICS_TAG, SageMakerAccount
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import results
 from inference_recommender.progress import Progress, ProgressUpdate
@@ -34,7 +34,8 @@ MODEL_LATENCY = "model"
 QUANTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9")
 DAY_S = 86_400
 FINER_STEPS = {1: 60, 5: 900}
-"""Period in s → longest test in s that has it. SageMaker publishes every 60 s, the local account more often."""
+"""Period in s → longest test in s that is read with it, on an account with finer metrics than SageMaker's. Those have a
+datum each minute, and CloudWatch may answer a finer period with the sum of the minute."""
 
 
 def poll_interval_s(expected_s: float) -> float:
@@ -145,12 +146,13 @@ def job_series(
     existing_endpoint: Mapping[str, Any] | None,
     percentile: str,
 ) -> dict[str, Series]:
-    """Returns the time series of every test of a job by endpoint name, at the finest period that has points, with the
-    model latency at `percentile` (p99) and its quantiles over the whole test.
+    """Returns the time series of every test of a job by endpoint name, at the finest period that the account has, with
+    the model latency at `percentile` (p99) and its quantiles over the whole test.
     """
     name, start = describe["JobName"], describe["CreationTime"]
     end = describe.get("CompletionTime") or datetime.now(UTC)
-    periods = [step for step, longest_s in FINER_STEPS.items() if (end - start).total_seconds() <= longest_s]
+    finer = FINER_STEPS if FINER_METRICS_TAG in account.tags(describe["JobArn"]) else {}
+    periods = [step for step, longest_s in finer.items() if (end - start).total_seconds() <= longest_s]
     endpoints = [result["EndpointConfiguration"] for result in results(describe, steps, existing_endpoint)]
     found = {}
     for one in endpoints:

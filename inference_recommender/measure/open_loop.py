@@ -103,7 +103,7 @@ class CandidateSearch:
             if existing is not None and measured.endpoint_name == existing["EndpointName"]:
                 return self._searched(measured, self._system(measured.endpoint_name), run_folder, progress)
             spec = _endpoint_spec(measured, run_folder.request()["InputConfig"])
-            with temporary_endpoint(self.account, spec, self.sleep) as name:
+            with temporary_endpoint(self.account, spec, progress.say, self.sleep) as name:
                 system = self._system(name)
                 started = self._started(measured, system, run_folder)
                 return self._searched(started, system, run_folder, progress)

@@ -13,8 +13,9 @@ from aws_api.sagemaker import SageMakerAccount
 from workloads import Unavailable
 
 POLL_S = 1.0
-START_S = 600.0
-"""Longest wait until an endpoint is in service, in seconds."""
+START_S = 3600.0
+"""Longest wait until an endpoint is in service, in seconds. Starts take over 10 minutes: see
+hashicorp/terraform-provider-aws#39090."""
 VARIANT = "AllTraffic"
 
 Sleep = Callable[[float], None]
@@ -36,7 +37,9 @@ class EndpointSpec:
 
 
 @contextmanager
-def temporary_endpoint(account: SageMakerAccount, spec: EndpointSpec, sleep: Sleep = time.sleep) -> Iterator[str]:
+def temporary_endpoint(
+    account: SageMakerAccount, spec: EndpointSpec, progress: Callable[[str], None], sleep: Sleep = time.sleep
+) -> Iterator[str]:
     """Yields the name of an endpoint that is in service. Raises `Unavailable`."""
     name = spec.name or f"open-{uuid.uuid4().hex[:12]}"
     try:
@@ -44,7 +47,7 @@ def temporary_endpoint(account: SageMakerAccount, spec: EndpointSpec, sleep: Sle
         _wait(account, name, sleep)
         yield name
     finally:
-        account.delete_endpoint(name)
+        account.delete_endpoint(name, progress, sleep)
         if spec.environment:
             account.delete_model(name)
 

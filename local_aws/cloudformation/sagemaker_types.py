@@ -65,6 +65,7 @@ class EndpointResource(Resource, kind="AWS::SageMaker::Endpoint"):
         backend, name = _backend(scope), identifier.rpartition("/")[2]
         if name in backend.endpoints:
             endpoint = backend.endpoint(name)
+            endpoint.settled.wait()  # an endpoint that is Updating cannot be deleted
             backend.delete_endpoint(name)
             endpoint.settled.wait()
 

@@ -58,6 +58,8 @@ class LocalAccount:
         region: str = "us-east-1",
         toolchain: Path = DEFAULT_TOOLCHAIN,
         servers: int = 1,
+        pace: str = "aws",
+        quotas: str = "none",
         program: str = "local_aws",
     ) -> "LocalAccount":
         """Starts the account that module `program` serves, and returns when it is ready. Raises `Unavailable`."""
@@ -65,6 +67,7 @@ class LocalAccount:
         log_file = state / "account.log"
         log_file.touch(mode=0o600)
         options = ["--port", str(port), "--state", str(state), "--region", region, "--servers", str(servers)]
+        options += ["--pace", pace, "--quotas", quotas]
         with log_file.open("ab") as log:
             began_at = log.tell()
             process = GuardedProcess.start(

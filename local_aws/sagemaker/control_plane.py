@@ -5,10 +5,12 @@ checks requests by the service model and translates.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from moto.applicationautoscaling.models import applicationautoscaling_backends
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.core.base_backend import BackendDict
 from moto.core.responses import ActionResult, EmptyResult
@@ -18,13 +20,15 @@ from moto.sagemaker.exceptions import ValidationError
 from moto.sagemaker.models import FakeEndpointConfig, Model, SageMakerModelBackend
 from moto.sagemaker.responses import SageMakerResponse
 
+from local_aws import quotas as service_quotas
 from local_aws import service_model
 from local_aws.sagemaker.endpoint import LocalEndpoint
-from local_aws.sagemaker.endpoint_fleet import EndpointVariant
+from local_aws.sagemaker.endpoint_fleet import EndpointVariant, instance_types_of
 from local_aws.sagemaker.guardrails import Guardrails
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.processing_jobs import ProcessingJobs
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs, tags_of
+from local_aws.scaling.alarms import DIMENSION
 
 _NOT_IN_MOTO = ("EnableNetworkIsolation", "ExecutionRoleArn", "MetricsConfig", "ShadowProductionVariants", "VpcConfig")
 _OWN_IMAGE = re.compile(
@@ -60,12 +64,14 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         processing: ProcessingJobs,
         *,
         images_must_exist: bool,
+        quotas: service_quotas.Quotas,
     ) -> None:
         super().__init__(region_name, account_id)
         self.host = host
         self.jobs = jobs
         self.processing = processing
         self.images_must_exist = images_must_exist
+        self._quotas = quotas
         self.processing_jobs = processing.all
         jobs.plane = self
 
@@ -119,6 +125,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         variants = self._variants(endpoint_config_name)
         if endpoint_name in self.endpoints:
             raise ValidationError(f'Cannot create already existing endpoint "{self.endpoints[endpoint_name].arn}".')
+        self.check_endpoint_quota(_instances(variants))
         about: Any = (endpoint_name, endpoint_config_name, variants, {}, tags)
         endpoint = LocalEndpoint(self.host, self.account_id, self.region_name, *about)
         endpoint.guardrails = guardrails
@@ -132,6 +139,8 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         endpoint = self._idle_endpoint(endpoint_name)
         self._check_alarms(guardrails)
         variants = self._variants(config_name)
+        self._check_scaled_variants(endpoint, variants)
+        self.check_endpoint_quota(_instances(variants))  # both fleets run until the new one has taken over
         endpoint.guardrails = guardrails
         endpoint.update(self._resolver(variants), config_name, variants, retain=retain)
         return endpoint
@@ -154,7 +163,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
     def delete_endpoint(self, endpoint_name: str) -> None:
         endpoint = self.endpoint(endpoint_name)
         if endpoint.endpoint_status != "Deleting":
-            endpoint.delete(lambda: self.endpoints.pop(endpoint_name, None))
+            self._idle_endpoint(endpoint_name).delete(lambda: self.endpoints.pop(endpoint_name, None))
 
     def describe_endpoint(self, endpoint_name: str) -> dict[str, Any]:
         return self.endpoint(endpoint_name).response_object
@@ -166,6 +175,22 @@ class LocalSageMakerBackend(SageMakerModelBackend):
             arn = LocalEndpoint.arn_formatter(name, self.account_id, self.region_name)
             raise ValidationError(f'Could not find endpoint "{arn}".')
         return endpoint
+
+    def check_endpoint_quota(self, wanted: Mapping[str, int]) -> None:
+        """Raises `ResourceLimitExceeded` for instances beyond a quota, beside those of endpoints and of jobs' tests."""
+        fleets = [self._fleet(endpoint) for endpoint in self.endpoints.values()]
+        service_quotas.check(self._quotas, "endpoint", sum([*fleets, *self.jobs.instances()], Counter()), wanted)
+
+    def _fleet(self, endpoint: Any) -> Counter[str]:
+        """Returns instance type → instances of an endpoint, whose own variants have no types."""
+        config = self.endpoint_configs.get(endpoint.endpoint_config_name)
+        counts = {each["VariantName"]: each for each in endpoint.production_variants}
+        return _instances(each | counts[each["VariantName"]] for each in (config.production_variants if config else []))
+
+    def check_processing_quota(self, cluster: Mapping[str, Any]) -> None:
+        """Raises `ResourceLimitExceeded` for a processing job's instances beyond the quota."""
+        wanted = {cluster["InstanceType"]: cluster["InstanceCount"]}
+        service_quotas.check(self._quotas, "processing job", self.processing.instances(), wanted)
 
     def _idle_endpoint(self, name: str) -> LocalEndpoint:
         endpoint = self.endpoint(name)
@@ -179,6 +204,20 @@ class LocalSageMakerBackend(SageMakerModelBackend):
                 f"AutoRollbackConfiguration names alarms that do not exist in {self.region_name}: "
                 f"{', '.join(missing)}. Create them first."
             )
+
+    def _check_scaled_variants(self, endpoint: LocalEndpoint, variants: list[dict[str, Any]]) -> None:
+        """https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-scaling-update.html"""
+        scaled = applicationautoscaling_backends[self.account_id][self.region_name].targets.get(DIMENSION, {})
+        new = {each["VariantName"]: instance_types_of(each) for each in variants}
+        now = self.endpoint_configs.get(endpoint.endpoint_config_name)
+        for each in now.production_variants if now else []:
+            name, types = each["VariantName"], instance_types_of(each)
+            if f"endpoint/{endpoint.endpoint_name}/variant/{name}" in scaled and new.get(name) != types:
+                raise ValidationError(
+                    f"Variant {name} of endpoint {endpoint.endpoint_name} is registered with Application Auto Scaling, "
+                    f"and the update would remove it or change its instance type {', '.join(types)}. Delete its "
+                    "scaling policies and call DeregisterScalableTarget first."
+                )
 
     def _get_resource_from_arn(self, arn: str) -> Any:
         return self.jobs.by_arn(arn) or super()._get_resource_from_arn(arn)
@@ -265,7 +304,9 @@ class LocalSageMakerResponse(SageMakerResponse):
         return EmptyResult()
 
     def create_processing_job(self) -> ActionResult:
-        return ActionResult({"ProcessingJobArn": self.backend.processing.create(self._checked()).arn})
+        request = self._checked()
+        self.backend.check_processing_quota(request["ProcessingResources"]["ClusterConfig"])
+        return ActionResult({"ProcessingJobArn": self.backend.processing.create(request).arn})
 
     def describe_processing_job(self) -> ActionResult:
         return ActionResult(self.backend.processing.get(self._checked()["ProcessingJobName"]).response_object)
@@ -280,6 +321,15 @@ class LocalSageMakerResponse(SageMakerResponse):
         tags = {tag["Key"]: tag["Value"] for tag in [*resource.tags, *self._get_param("Tags")]}
         resource.tags = tags_of(tags)
         return ActionResult({"Tags": resource.tags})
+
+
+def _instances(variants: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """Returns instance type → instances of the variants, as many as each has or gets."""
+    counted: Counter[str] = Counter()
+    for each in variants:
+        for instance_type in instance_types_of(each)[:1]:
+            counted[instance_type] += each.get("DesiredInstanceCount") or each.get("InitialInstanceCount", 1)
+    return counted
 
 
 def _without_empty(response: Mapping[str, Any]) -> dict[str, Any]:

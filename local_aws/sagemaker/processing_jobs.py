@@ -9,6 +9,7 @@ import logging
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -142,6 +143,15 @@ class ProcessingJobs:
             self._threads.append(thread)
             thread.start()
         return job
+
+    def instances(self) -> Counter[str]:
+        """Returns instance type → instances of the jobs that run."""
+        clusters = [
+            job.request["ProcessingResources"]["ClusterConfig"]
+            for job in map(self.get, list(self.all))
+            if job.processing_job_status not in _ENDED
+        ]
+        return Counter(each["InstanceType"] for each in clusters)
 
     def get(self, name: str) -> LocalProcessingJob:
         job = self.all.get(name)

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from local_aws.sagemaker.model_host import ModelHost, fetch_object
 from local_aws.sagemaker.recommendation_request import (
     EndpointTest,
     InstanceTest,
+    check_documented_limits,
     check_model,
     container_of,
     package_of,
@@ -39,6 +41,7 @@ from local_aws.state_folder import check_room
 log = logging.getLogger(__name__)
 
 MEASURED_ON = "local-aws:measured-on"
+FINER_METRICS = "local-aws:finer-metrics"
 LOG_GROUP = "/aws/sagemaker/InferenceRecommendationsJobs"
 """The group in which each job has the stream JOB/execution; the SageMaker SDKs wait for it by default."""
 _ENDED = ("COMPLETED", "FAILED", "STOPPED")
@@ -130,12 +133,16 @@ class RecommendationJob:
 
 
 class RecommendationJobs:
-    """All jobs of one region. The SageMaker backend sets `plane` to itself when it is made."""
+    """All jobs of one region. The SageMaker backend sets `plane` to itself when it is made.
+
+    `quick` allows traffic beyond the documented limits.
+    """
 
     plane: Any
 
-    def __init__(self, host: ModelHost, region: str, generator: Sequence[str]) -> None:
+    def __init__(self, host: ModelHost, region: str, generator: Sequence[str], *, quick: bool) -> None:
         self._host = host
+        self._quick = quick
         self._generator = generator
         self._region = region
         self._jobs: dict[str, RecommendationJob] = {}
@@ -146,6 +153,8 @@ class RecommendationJobs:
         """Checks, registers and starts a job. Raises moto's exceptions in the service's words."""
         check_model(request)
         configuration = request["InputConfig"]
+        if not self._quick:
+            check_documented_limits(configuration)
         package = package_of(self.plane, configuration)
         planned = plan(request, package)
         container = container_of(self.plane, configuration, package)
@@ -155,13 +164,15 @@ class RecommendationJobs:
         folder = self._host.state / "jobs" / name
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags") or []}
         measured_on = " and ".join(sorted({self._host.measures_on(test.instance_type) for test in tests}))
+        own = {MEASURED_ON: machine.tag_value(measured_on), **({FINER_METRICS: "true"} if self._quick else {})}
         job = RecommendationJob(
             request={key: value for key, value in request.items() if value is not None},
             arn=f"arn:aws:sagemaker:{self._region}:{self._host.account_id}:inference-recommendations-job/{name}",
             runner=LoadTestRunner(self._host, planned, container, folder / "payloads.tar.gz", folder, self._generator),
             steps=[JobStep(test) for test in tests],
-            tags=tags_of({**tags, MEASURED_ON: machine.tag_value(measured_on)}),
+            tags=tags_of({**tags, **own}),
         )
+        self.plane.check_endpoint_quota(_instances(job))
         with self._lock:
             if job.name in self._jobs:
                 raise ResourceInUseException(
@@ -172,6 +183,10 @@ class RecommendationJobs:
         self._tell(job, f"{job.status}: {len(job.steps)} test(s), one after another, on {machine.description()}")
         threading.Thread(target=self._run, args=(job,), name=f"job-{job.name}", daemon=True).start()
         return job
+
+    def instances(self) -> "list[Counter[str]]":
+        """Returns instance type → instances for each job that has not ended, with all of its parallel tests."""
+        return [_instances(job) for job in self._jobs.values() if job.status not in _ENDED]
 
     def get(self, name: str) -> RecommendationJob:
         if name not in self._jobs:
@@ -254,6 +269,13 @@ class RecommendationJobs:
 
 def tags_of(values: Mapping[str, str]) -> "list[dict[str, str]]":
     return [{"Key": key, "Value": value} for key, value in values.items()]
+
+
+def _instances(job: RecommendationJob) -> Counter[str]:
+    """Returns instance type → most instances of the job's own endpoints at a time."""
+    types = Counter(step.test.instance_type for step in job.steps if isinstance(step.test, InstanceTest))
+    parallel = (job.request["InputConfig"].get("ResourceLimit") or {}).get("MaxParallelOfTests", len(job.steps))
+    return Counter({name: min(count, parallel) for name, count in types.items()})
 
 
 def _work(job: RecommendationJob) -> RecommendationWork:

@@ -13,7 +13,8 @@ from typing import Any
 
 from moto.sagemaker.exceptions import ValidationError
 
-from local_aws import machine
+from aws_api.service_model import range_problems
+from local_aws import machine, service_model
 from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.endpoint_fleet import EndpointVariant, instance_types_of
 from local_aws.sagemaker.model_host import ModelContainer
@@ -25,6 +26,15 @@ DEFAULT_TRAFFIC_S = 45
 """Seconds of traffic of a Default job, for which the API has none; a shorter job has shorter steps."""
 DEFAULT_STEPS = 3
 VARIANT = "AllTraffic"
+DOCUMENTED: Mapping[str, Mapping[str, int]] = {
+    "InitialNumberOfUsers": {"min": 1, "max": 3},
+    "SpawnRate": {"min": 0, "max": 3},
+    "DurationInSeconds": {"min": 120, "max": 3600},
+    "JobDurationInSeconds": {"max": 18_000},
+}
+"""Limits that the service model does not have: API reference (Phase, RecommendationJobInputConfig) and developer guide
+("Run a custom load test"). Neither has a limit for the number of phases or the product of users and phases, nor a
+maximum of MaxNumberOfTests and MaxParallelOfTests."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,6 +158,22 @@ def check_model(request: Mapping[str, Any]) -> None:
         raise ValidationError(f"Exactly one of ModelName and ModelPackageVersionArn is required, but {given} given.")
     if configuration.get("Endpoints") and request["JobType"] != "Default":
         raise ValidationError("Endpoints can be given for a Default job only.")
+
+
+def check_documented_limits(configuration: Mapping[str, Any]) -> None:
+    """Raises moto's `ValidationError` for values beyond `DOCUMENTED`, in the words of the service model's limits."""
+    pattern = configuration.get("TrafficPattern") or {}
+    parts = {"inputConfig": configuration, "inputConfig.trafficPattern.stairs": pattern.get("Stairs") or {}}
+    for number, phase in enumerate(pattern.get("Phases") or [], start=1):
+        parts[f"inputConfig.trafficPattern.phases.{number}.member"] = phase
+    failures = [
+        problem
+        for path, part in parts.items()
+        for name, limits in DOCUMENTED.items()
+        if part.get(name) is not None
+        for problem in range_problems(limits, part[name], f"{path}.{name[0].lower()}{name[1:]}")
+    ]
+    service_model.refuse(failures, ". On the local account, `python -m local_aws --pace quick` lifts these limits.")
 
 
 def _traffic(request: Mapping[str, Any], configuration: Mapping[str, Any], duration_s: int) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """The AWS calls of a remote build and of a recording, as one object that tests replace."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,7 +12,7 @@ from aws_api import logs, processing_jobs, s3
 from aws_api.errors import AwsUnavailable, NotFound
 from aws_api.expiry import GRACE_S, expiry_tag
 from aws_api.processing_jobs import ProcessingJob
-from aws_api.sagemaker import ENDPOINT_LOG, Endpoint
+from aws_api.sagemaker import ENDPOINT_LOG, Endpoint, delete_endpoint
 from aws_api.session import AwsSession
 from workloads import Unavailable
 
@@ -74,9 +75,12 @@ class BuildAccount(AwsSession):
     def describe_endpoint(self, name: str) -> Mapping[str, Any]:
         return self.call("sagemaker", "describe_endpoint", EndpointName=name)
 
-    def delete_endpoint(self, name: str) -> None:
-        """Deletes the endpoint, its configuration and its model, if they exist."""
-        for noun in ("endpoint", "endpoint_config", "model"):
+    def delete_endpoint(
+        self, name: str, progress: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """Deletes the endpoint, its configuration and its model, if they exist. See `aws_api.sagemaker`."""
+        delete_endpoint(self, name, progress, sleep)
+        for noun in ("endpoint_config", "model"):
             with suppress(NotFound):
                 self.call("sagemaker", f"delete_{noun}", **{f"{noun.title().replace('_', '')}Name": name})
 

@@ -40,6 +40,7 @@ CUDA_COMPAT = (
 """Folders with a libcuda.so.1 for older drivers: lib.real in NVIDIA's images, whose entrypoint links lib to it; compat
 in CUDA's package."""
 DRIVER = "proc/driver/nvidia/version"
+CUDA_INIT = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
 MESSAGE_BYTES = 1000
 SOURCE = "source/source.tar.gz"
 TIMING_CACHES = "build/timing_caches"
@@ -62,6 +63,9 @@ def main(arguments: list[str], system: Path = Path("/")) -> int:
     processing = system / "opt/ml/processing"
     work, message = processing / "work", system / "opt/ml/output/message"
     try:
+        if runtime == "tensorrt" and (problem := driver_problem(system, dict(os.environ))) is not None:
+            tell(message, problem)
+            return UNAVAILABLE
         with (processing / SOURCE).open("rb") as source:
             unpack(source, work)
         python = work / ".venv/bin/python"
@@ -121,6 +125,32 @@ def install_commands(work: Path, runtime: str, cuda: str) -> list[list[str]]:
     return commands
 
 
+def driver_problem(system: Path, environment: dict[str, str]) -> str | None:
+    """Returns why the host's driver cannot run the image's CUDA. None: it starts, or no driver or libcuda was found.
+
+    FAILING_DRIVERS is JSON: driver branch on which the image fails → tag of the newest Triton that starts there.
+    """
+    if (driver := host_driver(system)) is None:
+        return None
+    fails = f"The host's NVIDIA driver {driver} does not run the image's CUDA {environment.get('CUDA_VERSION', '')}"
+    elsewhere = "or build on an EC2 instance with a newer driver."
+    failing = json.loads(environment.get("FAILING_DRIVERS", "{}"))
+    if tag := failing.get(driver.partition(".")[0]):
+        return f'{fails}. Triton {tag} runs on it: set hosting.triton_version = "{tag}", {elsewhere}'
+    command = [sys.executable, "-c", CUDA_INIT]
+    run = subprocess.run(command, env=build_environment(environment, system), capture_output=True, encoding="utf-8")
+    if (code := run.stdout.strip()) not in ("", "0"):
+        return f"{fails}: cuInit returns {code}. Set an older hosting.triton_version, {elsewhere}"
+    return None
+
+
+def host_driver(system: Path) -> str | None:
+    """Returns the version of the host's NVIDIA driver, which its kernel module writes."""
+    file = system / DRIVER
+    found = re.search(r"\b(\d{3,}\.[\d.]+\d)\b", file.read_text("utf-8")) if file.exists() else None
+    return found[1] if found else None
+
+
 def build_environment(environment: dict[str, str], system: Path) -> dict[str, str]:
     """Adds trtexec to the path, and CUDA's forward compatibility if the driver is older than the image's CUDA."""
     found = dict(environment)
@@ -132,19 +162,17 @@ def build_environment(environment: dict[str, str], system: Path) -> dict[str, st
 
 def compat_folder(system: Path) -> str | None:
     """Returns the folder of CUDA's compatibility libraries if the host's driver is older, and prints the decision."""
-    driver = system / DRIVER
-    loaded = re.search(r"\b(\d{3,}\.[\d.]+\d)\b", driver.read_text("utf-8")) if driver.exists() else None
-    if loaded is None:
+    if (driver := host_driver(system)) is None:
         return None
     for library in (found for place in CUDA_COMPAT for found in sorted(system.glob(f"{place}/libcuda.so.1"))):
         newest = re.search(r"libcuda\.so\.(\d+\.[\d.]+)$", str(library.resolve()))
         if newest is not None:
-            host, image = (tuple(map(int, version[1].split("."))) for version in (loaded, newest))
+            host, image = (tuple(map(int, version.split("."))) for version in (driver, newest[1]))
             folder, older = f"/{library.parent.relative_to(system)}", host < image
             use = "older, so that is used" if older else "not older, so that is not used"
-            print(f"{folder} has the libcuda of driver {newest[1]}; the host's {loaded[1]} is {use}.", flush=True)
+            print(f"{folder} has the libcuda of driver {newest[1]}; the host's {driver} is {use}.", flush=True)
             return folder if older else None
-    print(f"The host's driver is {loaded[1]}, and no libcuda.so.1 is in {', '.join(CUDA_COMPAT)}.", flush=True)
+    print(f"The host's driver is {driver}, and no libcuda.so.1 is in {', '.join(CUDA_COMPAT)}.", flush=True)
     return None
 
 

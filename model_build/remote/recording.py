@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from aws_api.errors import AwsRefused, AwsUnavailable
+from aws_api.errors import AwsRefused
 from aws_api.sagemaker import ENDPOINT_LOG, Endpoint
 from model_build.progress import Progress, silent
 from model_build.remote.build_account import LOG_LINES, BuildAccount, failure
@@ -96,7 +96,7 @@ def record_on_chip(
         for url, file in recording.uploads.items():
             progress(f"Uploading {file.name}")
             account.upload(url, file)
-        with _endpoint(recording.endpoint, account):
+        with _endpoint(recording.endpoint, account, progress, sleep):
             _wait(recording.endpoint, account, progress, sleep)
         if not account.exists(recording.outputs_url):
             raise Unavailable(
@@ -114,7 +114,7 @@ def _key(artifact: ModelArtifact, rows: Path, image_uri: str, instance_type: str
 
 
 @contextlib.contextmanager
-def _endpoint(endpoint: Endpoint, account: BuildAccount) -> Iterator[None]:
+def _endpoint(endpoint: Endpoint, account: BuildAccount, progress: Progress, sleep: Sleep) -> Iterator[None]:
     """Creates the endpoint, and deletes it in any case: it costs by the hour."""
     try:
         try:
@@ -131,13 +131,7 @@ def _endpoint(endpoint: Endpoint, account: BuildAccount) -> Iterator[None]:
         account.stop_retrying()
         raise
     finally:
-        try:
-            account.delete_endpoint(endpoint.name)
-        except AwsUnavailable as error:
-            raise Unavailable(
-                f"{error}\nThe endpoint {endpoint.name} may still exist and costs by the hour. Delete it: "
-                f"aws sagemaker delete-endpoint --endpoint-name {endpoint.name}"
-            ) from error
+        account.delete_endpoint(endpoint.name, progress, sleep)
 
 
 def _wait(endpoint: Endpoint, account: BuildAccount, progress: Progress, sleep: Sleep) -> None:

@@ -7,6 +7,7 @@ ONNX Runtime, TorchScript   a CPU instance in the PyTorch image; the build bring
 
 import argparse
 import hashlib
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,8 +32,9 @@ NEURON_INSTANCE, CPU_INSTANCE = "ml.c5.4xlarge", "ml.c5.2xlarge"
 IMAGE_OPTION = "--image-uri"
 
 NO_DRIVER_CHOICE = (
-    "{instance}: a processing job cannot choose its host's GPU driver, and AWS does not document it. If {image} does "
-    "not start there, choose an older hosting.triton_version, or build on an EC2 instance of that family in the image."
+    "{instance}: a processing job cannot choose its host's GPU driver, and AWS does not document it. The job ends in "
+    "its first minute if the driver does not run the CUDA of {image}. Then choose an older hosting.triton_version, or "
+    "build on an EC2 instance of that family in the image."
 )
 
 
@@ -187,11 +189,18 @@ def _job(
         output_name="built",
         output_url=f"{base}/{family(instance)}",
         max_runtime_s=site.max_runtime_s,
+        environment=_failing_drivers(image) if gpu else {},
         tags={"workload": workload, "target": variant_name},
         kms_key=site.kms_key,
         security_groups=site.security_groups,
         subnets=site.subnets,
     )
+
+
+def _failing_drivers(image: str) -> dict[str, str]:
+    """Returns the variable that entry.py reads: it cannot import the table of drivers."""
+    failing = images.failing_drivers(images.version_in(image))
+    return {"FAILING_DRIVERS": json.dumps(failing)} if failing else {}
 
 
 def job_name(parts: Sequence[str], gpu_family: str | None, stamp: str) -> str:

@@ -97,9 +97,7 @@ class ScheduledBatchStack(Stack):
     ) -> EcsBatchWork:
         refuse(problems_of_hardware(props, shards.choice, region_of(self)))
         name, runs_on = props.folder.workload.name, machine(shards.choice.file, shards.choice.instance_type)
-        network = PrivateNetwork(
-            self, "Network", workload=props.folder.workload, existing=hosting.vpc, shared=self._shared
-        )
+        network = PrivateNetwork(self, "Network", workload=props.folder.workload, shared=self._shared)
         fleet = EcsFleet(self, "Fleet", network=network, machine=runs_on, max_instances=shards.count)
         image = OwnImage(self, "Image", uri=hosting.image_uri, kind=runs_on.kind, workload=props)
 

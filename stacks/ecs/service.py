@@ -1,5 +1,6 @@
 """An ECS service behind a network load balancer inside the VPC: one task on each instance.
 
+Other VPCs call it through an endpoint service (AWS PrivateLink), or from `caller_cidrs` if they are connected.
 On Inferentia the server is containers/neuron (HTTP); on CPU it is Triton (HTTP and gRPC).
 """
 
@@ -11,6 +12,9 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_elasticloadbalancingv2 as elb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_route53 as route53
+from aws_cdk import aws_route53_targets as targets
 from constructs import Construct
 
 from stacks.ecs.fleet import EcsFleet
@@ -18,6 +22,7 @@ from stacks.ecs.shared_network import PrivateNetwork
 from stacks.ecs.task import EcsTask
 from stacks.grants import acknowledge
 from stacks.model_archive import ModelArchive
+from workloads import EcsServiceHosting
 
 MODEL_FOLDER = "/opt/ml/model"
 SERVER = "server"
@@ -56,7 +61,7 @@ TRITON = Server(
 
 
 class EcsService(Construct):
-    """`service`, `balancer`, `target_groups` by protocol, and the `url` that callers in the VPC use."""
+    """`service`, `balancer`, `target_groups` by protocol, the `url` that callers use, and the `endpoint_service`."""
 
     def __init__(
         self,
@@ -69,16 +74,21 @@ class EcsService(Construct):
         archive: ModelArchive,
         server: Server,
         environment: Mapping[str, str],
+        hosting: EcsServiceHosting,
     ) -> None:
         super().__init__(scope, id)
+        self._hosting = hosting
         self._task, self._archive, self._environment = task, archive, environment
         self._server, self._fleet, self._network = server, fleet, network
         self._containers()
-        callers = ec2.Peer.ipv4(network.cidr)
         self.balancer_group = self._group("BalancerGroup", "Callers in the VPC reach the load balancer.")
         tasks = self._group("TaskGroup", "The load balancer reaches the tasks.")
         for protocol, port in server.ports.items():
-            self.balancer_group.add_ingress_rule(callers, ec2.Port.tcp(port), f"{protocol} from inside the VPC")
+            for cidr in dict.fromkeys((network.cidr, *hosting.caller_cidrs)):
+                where = "inside the VPC" if cidr == network.cidr else cidr
+                self.balancer_group.add_ingress_rule(
+                    ec2.Peer.ipv4(cidr), ec2.Port.tcp(port), f"{protocol} from {where}"
+                )
             tasks.add_ingress_rule(self.balancer_group, ec2.Port.tcp(port), f"{protocol} from the load balancer")
         self.balancer = elb.NetworkLoadBalancer(
             self,
@@ -89,13 +99,24 @@ class EcsService(Construct):
             # Zones have different numbers of tasks, and every task should get the same share.
             cross_zone_enabled=True,
             security_groups=[self.balancer_group],
+            # Through PrivateLink come addresses of other VPCs; allowed_principals says who may connect.
+            enforce_security_group_inbound_rules_on_private_link_traffic=False if hosting.allowed_principals else None,
         )
-        acknowledge(self.balancer, "AwsSolutions-ELB2", "A network load balancer logs only TLS connections.")
+        reason = (
+            "A network load balancer logs only TLS connections, not requests. The tasks report requests and errors."
+        )
+        acknowledge(self.balancer, "AwsSolutions-ELB2", reason)
         self.service = self._service(tasks)
         self.target_groups = {
             protocol: self._target_group(protocol, port, server) for protocol, port in server.ports.items()
         }
-        self.url = f"http://{self.balancer.load_balancer_dns_name}:{server.ports['http']}"
+        self.endpoint_service = self._endpoint_service()
+        scheme, host = (
+            ("https", hosting.tls.domain_name) if hosting.tls else ("http", self.balancer.load_balancer_dns_name)
+        )
+        self.url = f"{scheme}://{host}:{server.ports['http']}"
+        if hosting.tls and hosting.vpc is None:
+            self._name(hosting.tls.domain_name)
 
     def metric_healthy_tasks(self) -> cloudwatch.Metric:
         return self.target_groups["http"].metrics.healthy_host_count(period=MINUTE, statistic="Minimum")
@@ -171,8 +192,35 @@ class EcsService(Construct):
         service.node.add_dependency(self._fleet.cluster)
         return service
 
+    def _endpoint_service(self) -> ec2.VpcEndpointService | None:
+        if not self._hosting.allowed_principals:
+            return None
+        return ec2.VpcEndpointService(
+            self,
+            "EndpointService",
+            vpc_endpoint_service_load_balancers=[self.balancer],
+            # Only the named principals can connect, so no person has to accept each connection.
+            acceptance_required=False,
+            allowed_principals=[iam.ArnPrincipal(arn) for arn in self._hosting.allowed_principals],
+        )
+
+    def _name(self, domain_name: str) -> None:
+        """Makes the name resolve inside the VPC. The zone has only this name: the domain's others resolve as before."""
+        zone = route53.PrivateHostedZone(self, "Zone", vpc=self._network.vpc, zone_name=domain_name)
+        target = route53.RecordTarget.from_alias(targets.LoadBalancerTarget(self.balancer))
+        route53.ARecord(self, "Name", zone=zone, target=target)
+
     def _target_group(self, protocol: str, port: int, server: Server) -> elb.NetworkTargetGroup:
-        listener = self.balancer.add_listener(protocol.capitalize(), port=port, protocol=elb.Protocol.TCP)
+        tls = self._hosting.tls
+        listener = self.balancer.add_listener(
+            protocol.capitalize(),
+            port=port,
+            protocol=elb.Protocol.TLS if tls else elb.Protocol.TCP,
+            certificates=[elb.ListenerCertificate.from_arn(tls.certificate_arn)] if tls else None,
+            ssl_policy=elb.SslPolicy.RECOMMENDED_TLS if tls else None,
+            # A gRPC client ends a connection on which ALPN did not choose HTTP/2.
+            alpn_policy=elb.AlpnPolicy.HTTP2_ONLY if tls and protocol == "grpc" else None,
+        )
         target_group = listener.add_targets(
             "Tasks",
             port=port,

@@ -1,5 +1,7 @@
 """A workload as an ECS service on EC2 instances of its own: fleet, server, scaling, alarms."""
 
+from collections.abc import Iterator
+
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
@@ -17,29 +19,32 @@ from stacks.workload_stack import (
     add_legacy_note,
     add_warnings,
     named_key,
+    refuse,
     region_of,
     stack_settings,
 )
-from workloads import EcsServiceHosting
+from workloads import EcsServiceHosting, UsageError
 
 TASKS_DURING_AN_UPDATE = 2
 """During an update each task has an old and a new version: see EcsService."""
 
 
 class EcsServiceStack(Stack):
-    """Has the outputs ServiceUrl, ClusterName, ServiceName and AlarmTopicArn."""
+    """Has the outputs ServiceUrl, ClusterName, ServiceName, AlarmTopicArn and, for other VPCs, EndpointServiceName."""
 
     def __init__(
         self, scope: Construct, id: str, hosting: EcsServiceHosting, props: WorkloadStackProps, shared: Shared
     ) -> None:
         workload = props.folder.workload
         super().__init__(scope, id, **stack_settings(props))
-        deployment = plan_deployment(props, region_of(self))
+        region = region_of(self)
+        deployment = plan_deployment(props, region)
+        refuse(_problems_of_certificate(hosting, props, region))
         add_warnings(self, deployment.warnings)
         add_legacy_note(self, props.folder)
         named_in = props.folder.recommendation_file if deployment.recommended else props.folder.file
         runs_on = machine(named_in, deployment.instance_type)
-        network = PrivateNetwork(self, "Network", workload=workload, existing=hosting.vpc, shared=shared)
+        network = PrivateNetwork(self, "Network", workload=workload, shared=shared)
         fleet = EcsFleet(self, "Fleet", network=network, machine=runs_on, max_instances=_most_tasks(deployment))
         service = self._service(hosting, props, network, fleet, deployment)
         if deployment.autoscaling is not None:
@@ -57,6 +62,8 @@ class EcsServiceStack(Stack):
         CfnOutput(self, "ClusterName", value=fleet.cluster.cluster_name)
         CfnOutput(self, "ServiceName", value=service.service.service_name)
         CfnOutput(self, "AlarmTopicArn", value=watch.paging.topic.topic_arn)
+        if service.endpoint_service is not None:
+            CfnOutput(self, "EndpointServiceName", value=service.endpoint_service.vpc_endpoint_service_name)
 
     def _service(
         self,
@@ -87,6 +94,7 @@ class EcsServiceStack(Stack):
             archive=archive,
             server=NEURON if runs_on.devices else TRITON,
             environment={**artifact.environment, **deployment.environment},
+            hosting=hosting,
         )
 
     def _watch(
@@ -109,6 +117,17 @@ class EcsServiceStack(Stack):
                 own_key=hosting.kms_key_arn is not None,
                 options=props.options,
             ),
+        )
+
+
+def _problems_of_certificate(
+    hosting: EcsServiceHosting, props: WorkloadStackProps, region: str | None
+) -> Iterator[UsageError]:
+    issued_in = hosting.tls.certificate_arn.split(":")[3] if hosting.tls else region
+    if region not in (None, issued_in):
+        yield UsageError(
+            f"{props.folder.file}: hosting.tls.certificate_arn: is a certificate of {issued_in}, but the service is "
+            f"deployed to {region}. A load balancer takes certificates of its own region: request one in {region}."
         )
 
 

@@ -3,7 +3,7 @@
 Stacks find it by SSM parameters: CloudFormation could not change an export that a stack imports.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from aws_cdk import Annotations, CfnOutput, Environment, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -13,10 +13,12 @@ from constructs import Construct
 
 from stacks.ecs.zones import ORDINALS, SharedZones, is_zone_id
 from stacks.grants import acknowledge_log
-from workloads import ExistingNetwork, Workload
+from workloads import EcsServiceHosting, ExistingNetwork, ScheduledBatchHosting, Workload
+from workloads.hosting import ipv4_network
 
 NAME = "SharedNetworkStack"
-CIDR = "10.0.0.0/16"
+ZONE_BITS = 4
+"""Bits of an address that number the zone. A /16 has a /20 for each of 16 zones."""
 ENDPOINTS = {
     "Ecr": ec2.InterfaceVpcEndpointAwsService.ECR,
     "EcrDocker": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER,
@@ -36,15 +38,24 @@ class SharedNetworkStack(Stack):
         id: str,
         *,
         zones: SharedZones,
+        cidr: str,
         tags: Mapping[str, str] | None = None,
         environment: Environment | None = None,
+        termination_protection: bool = False,
     ) -> None:
         about = "The network of all workloads on EC2."
-        super().__init__(scope, id, env=environment, description=about, tags=dict(tags or {}))
-        self.zones = zones
+        super().__init__(
+            scope,
+            id,
+            env=environment,
+            description=about,
+            tags=dict(tags or {}),
+            termination_protection=termination_protection,
+        )
+        self.zones, self.cidr = zones, cidr
         if caution := zones.caution():
             Annotations.of(self).add_warning_v2("network:zones", caution)
-        vpc = ec2.CfnVPC(self, "Vpc", cidr_block=CIDR, enable_dns_hostnames=True, enable_dns_support=True)
+        vpc = ec2.CfnVPC(self, "Vpc", cidr_block=cidr, enable_dns_hostnames=True, enable_dns_support=True)
         table = ec2.CfnRouteTable(self, "Routes", vpc_id=vpc.ref)
         subnets = {zone: self._subnet(zone, vpc, table) for zone in zones.all}
         self._parameter("VpcParameter", self.vpc_parameter, vpc.ref)
@@ -54,7 +65,7 @@ class SharedNetworkStack(Stack):
             self,
             "Placed",
             vpc_id=vpc.ref,
-            vpc_cidr_block=CIDR,
+            vpc_cidr_block=cidr,
             availability_zones=list(subnets),
             isolated_subnet_ids=[subnet.ref for subnet in subnets.values()],
             isolated_subnet_route_table_ids=[table.ref] * len(subnets),
@@ -80,7 +91,7 @@ class SharedNetworkStack(Stack):
             availability_zone=name,
             availability_zone_id=zone if name is None else None,
             # A zone keeps its addresses when others come or go: a subnet would be replaced by one that overlaps it.
-            cidr_block=f"10.0.{16 * number}.0/20",
+            cidr_block=str(list(ipv4_network(self.cidr).subnets(ZONE_BITS))[number]),
             map_public_ip_on_launch=False,
         )
         ec2.CfnSubnetRouteTableAssociation(self, f"Route-{zone}", subnet_id=subnet.ref, route_table_id=table.ref)
@@ -96,7 +107,7 @@ class SharedNetworkStack(Stack):
             subnets=[ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)],
         )
         group = ec2.SecurityGroup(self, "EndpointGroup", vpc=vpc, description="Instances and tasks reach AWS services.")
-        group.add_ingress_rule(ec2.Peer.ipv4(CIDR), ec2.Port.HTTPS, "From inside the VPC")
+        group.add_ingress_rule(ec2.Peer.ipv4(self.cidr), ec2.Port.HTTPS, "From inside the VPC")
         for name, service in ENDPOINTS.items():
             vpc.add_interface_endpoint(name, service=service, open=False, security_groups=[group])
 
@@ -130,33 +141,44 @@ Shared = Callable[[], SharedNetworkStack]
 
 
 class PrivateNetwork(Construct):
-    """`vpc`, the `subnets` to run in, and the `cidr` that callers are in."""
+    """`vpc`, its `cidr`, and the `subnets` to run in."""
 
-    def __init__(
-        self, scope: Construct, id: str, *, workload: Workload, existing: ExistingNetwork | None, shared: Shared
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, workload: Workload, shared: Shared) -> None:
         super().__init__(scope, id)
-        self.vpc = self._existing(existing) if existing else self._shared(workload, shared())
-        self.cidr = existing.cidr if existing else CIDR
+        hosting = workload.hosting
+        assert isinstance(hosting, EcsServiceHosting | ScheduledBatchHosting)
+        self.vpc, self.cidr = self._existing(hosting.vpc, hosting.availability_zones) or self._shared(
+            workload, shared()
+        )
         self.subnets = ec2.SubnetSelection(subnets=[*self.vpc.private_subnets])
 
-    def _shared(self, workload: Workload, network: SharedNetworkStack) -> ec2.IVpc:
+    def _shared(self, workload: Workload, network: SharedNetworkStack) -> tuple[ec2.IVpc, str]:
         Stack.of(self).add_stack_dependency(network)
-        zones = network.zones.of(workload)
-        subnets = [self._read(f"Subnet-{zone}", network.subnet_parameter(zone)) for zone in zones]
-        return self._import(self._read("VpcId", network.vpc_parameter), CIDR, zones, subnets)
+        subnets = {
+            zone: self._read(f"Subnet-{zone}", network.subnet_parameter(zone)) for zone in network.zones.of(workload)
+        }
+        return self._import(self._read("VpcId", network.vpc_parameter), network.cidr, subnets), network.cidr
 
     def _read(self, id: str, parameter: str) -> str:
         value: str = ssm.StringParameter.from_string_parameter_name(self, id, parameter).string_value
         return value
 
-    def _existing(self, existing: ExistingNetwork) -> ec2.IVpc:
-        zones, subnets = list(existing.availability_zones), list(existing.subnet_ids)
-        return self._import(existing.id, existing.cidr, zones, subnets)
+    def _existing(self, vpc: ExistingNetwork | None, named: Sequence[str]) -> tuple[ec2.IVpc, str] | None:
+        """Returns the VPC with its subnets in the named zones, or with all where no zone is named."""
+        if vpc is None:
+            return None
+        subnets = dict(zip(vpc.availability_zones, vpc.subnet_ids, strict=True))
+        chosen = {zone: subnet for zone, subnet in subnets.items() if zone in (named or subnets)}
+        return self._import(vpc.id, vpc.cidr, chosen), vpc.cidr
 
-    def _import(self, vpc: str, cidr: str, zones: list[str], subnets: list[str]) -> ec2.IVpc:
+    def _import(self, vpc: str, cidr: str, subnets: Mapping[str, str]) -> ec2.IVpc:
         imported = ec2.Vpc.from_vpc_attributes(
-            self, "Vpc", vpc_id=vpc, vpc_cidr_block=cidr, availability_zones=zones, private_subnet_ids=subnets
+            self,
+            "Vpc",
+            vpc_id=vpc,
+            vpc_cidr_block=cidr,
+            availability_zones=list(subnets),
+            private_subnet_ids=list(subnets.values()),
         )
         reason = "Nothing here adds a route, so nothing reads the subnets' route tables."
         Annotations.of(imported).acknowledge_warning("@aws-cdk/aws-ec2:noSubnetRouteTableId", reason)

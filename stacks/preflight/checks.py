@@ -4,7 +4,7 @@ EC2's quotas count vCPUs of a group of families, SageMaker's count instances of 
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stacks.context import ReleaseSource, Stage
@@ -64,24 +64,26 @@ ON_ECS = (
     ServiceRole(name="AWSServiceRoleForAutoScaling", service="autoscaling.amazonaws.com"),
 )
 BALANCING = ServiceRole(name="AWSServiceRoleForElasticLoadBalancing", service="elasticloadbalancing.amazonaws.com")
-RELEASE = "ReleasePipelineStack"
 
 
 def plan(
     folders: Sequence[WorkloadFolder],
     stage: Stage,
-    source: ReleaseSource | None = None,
+    releases: Mapping[str, ReleaseSource] | None = None,
     network: SharedZones | None = None,
 ) -> tuple[Check, ...]:
-    """Returns the checks for the stacks of `folders`, each question once. Quotas are added up over the stacks."""
+    """Returns the checks for the stacks of `folders` and for `releases`, pipelines by stack name, each question once.
+
+    Quotas are added up over the stacks.
+    """
     if network is None:
         shared = {folder.file: folder.workload for folder in folders}
         network = SharedZones(shared, None, in_production=stage == "production")
     questions = [
         (folder.workload.stack_name, question) for folder in folders for question in _questions(folder, stage, network)
     ]
-    if source is not None:
-        questions += [(RELEASE, Connection(arn=source.connection_arn)), *((RELEASE, each) for each in _deploying())]
+    for stack, source in (releases or {}).items():
+        questions += [(stack, question) for question in (Connection(arn=source.connection_arn), *_deploying())]
     return tuple(_each_once(questions))
 
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from aws_api import s3, service_model
-from aws_api.errors import AwsUnavailable, translate_aws_errors
+from aws_api.errors import translate_aws_errors
 from aws_api.expiry import GRACE_S, expiry_tag
 from aws_api.sagemaker import ENDPOINT_LOG, Endpoint, SageMakerAccount
 from inference_recommender.payloads import tar_gz
@@ -137,7 +137,7 @@ def run_probe(
     account.upload(endpoint.model_url, _archive("KIND_GPU" if _has_gpu(endpoint.instance_type) else "KIND_CPU"))
     try:
         begin_s = clock_s()
-        with _running(endpoint, account):
+        with _running(endpoint, account, progress, sleep):
             described = _settled(endpoint, account, progress, sleep)
             started = described["EndpointStatus"] == "InService"
             detail = _invoke(endpoint, account) if started else str(described.get("FailureReason", "no reason given"))
@@ -167,7 +167,9 @@ def _has_gpu(instance_type: str) -> bool:
 
 
 @contextmanager
-def _running(endpoint: Endpoint, account: SageMakerAccount) -> Iterator[None]:
+def _running(
+    endpoint: Endpoint, account: SageMakerAccount, progress: Callable[[str], None], sleep: Sleep
+) -> Iterator[None]:
     """Creates the endpoint, and deletes it in any case: it costs by the hour."""
     requests = endpoint.requests()
     try:
@@ -175,14 +177,8 @@ def _running(endpoint: Endpoint, account: SageMakerAccount) -> Iterator[None]:
         account.make_endpoint(requests["create_endpoint_config"], requests["create_endpoint"])
         yield
     finally:
-        try:
-            account.delete_endpoint(endpoint.name)
-            account.delete_model(endpoint.name)
-        except AwsUnavailable as error:
-            raise Unavailable(
-                f"{error}\nThe endpoint {endpoint.name} may still exist and costs by the hour. Delete it: "
-                f"aws sagemaker delete-endpoint --endpoint-name {endpoint.name}"
-            ) from error
+        account.delete_endpoint(endpoint.name, progress, sleep)
+        account.delete_model(endpoint.name)
 
 
 def _settled(

@@ -298,8 +298,8 @@ class MayDo:
 def _answer_of_local_account(question: Question, account: PreflightAccount) -> Answer | None:
     """Returns the answer to what a local account lacks, or does not check for its owner."""
     match question:
-        case Quota() | Image() | ServiceRole():
-            return Answer("unknown", "A local account has no quotas and no service-linked roles, and pulls no images.")
+        case Image() | ServiceRole():
+            return Answer("unknown", "A local account has no service-linked roles and pulls no images.")
         case MayDo() if "assumed-role/" not in account.caller:
             return Answer("pass", "The owner of a local account may do everything.")
     return None

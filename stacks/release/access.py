@@ -1,6 +1,6 @@
-"""The roles of a release's steps, one for each kind of step, on named resources where a name is known."""
+"""The roles of a workload's release, one for each kind of step, on named resources where a name is known."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from aws_cdk import ArnFormat, Aws, Stack
 from aws_cdk import aws_iam as iam
@@ -17,19 +17,32 @@ WRITE_LOGS = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"
 READ_LOGS = ("logs:DescribeLogStreams", "logs:GetLogEvents")
 
 
+BOOTSTRAP_ROLE = "aws-cdk:bootstrap-role"
+"""The tag of the roles that `cdk bootstrap` makes; its value is the role's purpose."""
+
+
 def baselines(workload: str) -> str:
     """Returns the folder of the releases' bucket that keeps the run of what production serves."""
     return f"baselines/{workload}"
 
 
 def recordings(workload: str) -> str:
-    """Returns the folder of the releases' bucket that keeps what a workload's models gave on their chip."""
+    """Returns the folder of the releases' bucket that keeps the outputs of the workload's models on their chip."""
     return f"recordings/{workload}"
 
 
 def build_cache(workload: str) -> str:
-    """Returns the folder of the releases' bucket that keeps what a workload's last build made."""
+    """Returns the folder of the releases' bucket that keeps the workload's last build."""
     return f"caches/{workload}"
+
+
+def publishing(accounts: Iterable[str]) -> iam.PolicyStatement:
+    """Lets a role assume the roles by which CDK's bootstrap publishes files in these accounts."""
+    return iam.PolicyStatement(
+        actions=["sts:AssumeRole"],
+        resources=[f"arn:*:iam::{account}:role/*" for account in accounts],
+        conditions={"ForAnyValue:StringEquals": {f"iam:ResourceTag/{BOOTSTRAP_ROLE}": ["file-publishing"]}},
+    )
 
 
 def use_of(connection_arn: str) -> iam.PolicyStatement:
@@ -42,14 +55,15 @@ def use_of(connection_arn: str) -> iam.PolicyStatement:
 
 
 class ReleaseAccess(Construct):
-    """`source` reads the repository; methods return the roles of a workload's steps.
+    """`source` reads the repository; methods return the roles of the workload's steps.
 
-    A build runs code from pip and from checkpoints, so it can change only its own workload's files.
+    A build runs code from pip and from checkpoints, so it can write only its own folders.
     """
 
-    def __init__(self, scope: Construct, id: str, *, releases: s3.IBucket, connection_arn: str) -> None:
+    def __init__(self, scope: Construct, id: str, *, workload: str, releases: s3.IBucket, connection_arn: str) -> None:
         super().__init__(scope, id)
-        self._releases = releases
+        self._workload, self._releases = workload, releases
+        self._own_names = f"{workload.replace('_', '-')}-*"
         self.source = iam.Role(
             self,
             "Source",
@@ -59,16 +73,16 @@ class ReleaseAccess(Construct):
         )
         self.source.add_to_policy(use_of(connection_arn))
 
-    def build(self, workload: str) -> iam.Role:
+    def build(self) -> iam.Role:
         """Returns the role of the workload's build, here and as a SageMaker processing job."""
-        role = self._role(f"Build-{workload}", f"{workload}: builds its model.", "sagemaker.amazonaws.com")
-        self._let_build(role, workload)
+        role = self._role("Build", "builds its model.", "sagemaker.amazonaws.com")
+        self._let_build(role)
         return role
 
-    def record(self, workload: str) -> iam.Role:
+    def record(self) -> iam.Role:
         """Returns the role that runs the workload's model on its chip, here and as a SageMaker endpoint."""
-        role = self._role(f"Record-{workload}", f"{workload}: runs its model on its chip.", "sagemaker.amazonaws.com")
-        own = f"{workload.replace('_', '-')}-*"
+        role = self._role("Record", "runs its model on its chip.", "sagemaker.amazonaws.com")
+        own = self._own_names
         endpoints, configs, models = (self._arn(resource, own) for resource in ("endpoint", "endpoint-config", "model"))
         allow(role, ["sagemaker:CreateEndpoint"], [endpoints, configs])
         allow(role, ["sagemaker:DescribeEndpoint", "sagemaker:DeleteEndpoint"], [endpoints])
@@ -76,32 +90,38 @@ class ReleaseAccess(Construct):
         allow(role, ["sagemaker:CreateModel", "sagemaker:DeleteModel"], [models])
         allow(role, ["sagemaker:AddTags"], [endpoints, configs, models])
         allow_passing_to_sagemaker(role, [role.role_arn])
-        self._releases.grant_read_write(role, f"{recordings(workload)}/*")
+        self._releases.grant_read_write(role, f"{recordings(self._workload)}/*")
         logs = self._log_groups(f"/aws/sagemaker/Endpoints/{own}")
         allow(role, [*WRITE_LOGS, *READ_LOGS], logs)
         self._let_pull(role)
-        objects = self._releases.arn_for_objects(f"{recordings(workload)}/*")
+        objects = self._releases.arn_for_objects(f"{recordings(self._workload)}/*")
         acknowledge_resources(role, [endpoints, configs, models, objects, *logs], OWN_NAMES)
         return role
 
-    def take_down(self, stacks: Sequence[str]) -> iam.Role:
-        """Returns the role that deletes these stacks, each by the role that made it."""
-        role = self._role("TakeDown", "Deletes the servers that the beta stage deployed.")
-        arns = [
-            Stack.of(self).format_arn(service="cloudformation", resource="stack", resource_name=f"{name}/*")
-            for name in stacks
-        ]
-        allow(role, ["cloudformation:DeleteStack", "cloudformation:DescribeStacks"], arns)
-        acknowledge_resources(role, arns, "CloudFormation ends a stack's ARN with an id that it makes.")
+    def take_down(self, stack_name: str) -> iam.Role:
+        """Returns the role that deletes a stack of beta, by the role that made it."""
+        role = self._role("TakeDown", "deletes the servers that the beta stage deployed.")
+        stack = Stack.of(self).format_arn(service="cloudformation", resource="stack", resource_name=f"{stack_name}/*")
+        actions = ("DeleteStack", "DescribeStacks", "DescribeStackResources")
+        allow(role, [f"cloudformation:{action}" for action in actions], [stack])
+        acknowledge_resources(role, [stack], "CloudFormation ends a stack's ARN with an id that it makes.")
+        group = Stack.of(self).format_arn(
+            service="autoscaling",
+            resource="autoScalingGroup",
+            resource_name=f"*:autoScalingGroupName/{stack_name}-*",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        allow(role, ["autoscaling:DeleteLifecycleHook"], [group])
+        acknowledge_resources(role, [group], "CloudFormation ends a group's name with an id that it makes.")
         return role
 
-    def ask(self, workload: str, stack_name: str, *, loaded: bool, proven: bool) -> iam.Role:
+    def ask(self, stack_name: str, *, loaded: bool, proven: bool) -> iam.Role:
         """Returns the role that invokes the stack's endpoint and runs jobs on its model.
 
         With `loaded` it also describes the endpoint; with `proven` also the served archive and the endpoint's tags.
         """
-        role = self._role(f"Ask-{workload}", f"{workload}: asks and measures what the beta stage deployed.")
-        own = f"{workload.replace('_', '-')}-*"
+        role = self._role("Ask", "asks and measures what the beta stage deployed.")
+        own = self._own_names
         jobs = self._arn("inference-recommendations-job", own)
         passed = self._role_arn(f"{role_path(stack_name).strip('/')}/*")
         logs = self._log_groups(
@@ -124,15 +144,15 @@ class ReleaseAccess(Construct):
         allow_passing_to_sagemaker(role, [passed])
         allow(role, READ_LOGS, logs)
         allow(role, ["cloudwatch:GetMetricData", "sagemaker:ListInferenceRecommendationsJobSteps"], ["*"])
-        self._let_offer_payloads(role, workload)
+        self._let_offer_payloads(role)
         acknowledge_resources(role, [jobs, passed, *logs], OWN_NAMES)
         acknowledge_resources(role, ["*"], "To read metrics and to list a job's steps are actions on no resource.")
         return role
 
-    def compare(self, workload: str) -> iam.Role:
+    def compare(self) -> iam.Role:
         """Returns the role that reads and keeps the run that the workload's next release is compared with."""
-        role = self._role(f"Compare-{workload}", f"{workload}: reads and keeps its baseline.")
-        files = f"{baselines(workload)}/*"
+        role = self._role("Compare", "reads and keeps its baseline.")
+        files = f"{baselines(self._workload)}/*"
         self._releases.grant_read_write(role, files)
         acknowledge_resources(role, [self._releases.arn_for_objects(files)], "A baseline is a folder of files.")
         return role
@@ -146,21 +166,21 @@ class ReleaseAccess(Construct):
         acknowledge_resources(role, [configs], "CloudFormation names each configuration of an endpoint.")
         acknowledge_resources(role, ["*"], "DescribeScalableTargets is an action on no resource.")
 
-    def _let_offer_payloads(self, role: iam.Role, workload: str) -> None:
+    def _let_offer_payloads(self, role: iam.Role) -> None:
         """Lets a role put payloads into SageMaker's bucket of the account and region, and make that bucket."""
         bucket = f"sagemaker-{Aws.REGION}-{Aws.ACCOUNT_ID}"
         arn = Stack.of(self).format_arn(service="s3", region="", account="", resource=bucket)
-        payloads = f"{arn}/inference-recommender/{workload}/*"
+        payloads = f"{arn}/inference-recommender/{self._workload}/*"
         allow(role, ["s3:PutObject"], [payloads])
         allow(role, ["s3:CreateBucket", "s3:PutBucketPublicAccessBlock"], [arn])
         acknowledge_resources(role, [payloads], "The workload's own payloads.")
 
-    def _let_build(self, role: iam.Role, workload: str) -> None:
-        jobs = self._arn("processing-job", f"{workload.replace('_', '-')}-*")
+    def _let_build(self, role: iam.Role) -> None:
+        jobs = self._arn("processing-job", self._own_names)
         verbs = ("Create", "Describe", "Stop")
         allow(role, [*(f"sagemaker:{verb}ProcessingJob" for verb in verbs), "sagemaker:AddTags"], [jobs])
         allow_passing_to_sagemaker(role, [role.role_arn])
-        files = [f"{build_cache(workload)}/*", f"model-build/{workload}/*"]
+        files = [f"{build_cache(self._workload)}/*", f"model-build/{self._workload}/*"]
         for pattern in files:
             self._releases.grant_read_write(role, pattern)
         logs = self._log_groups("/aws/sagemaker/ProcessingJobs*")
@@ -176,9 +196,10 @@ class ReleaseAccess(Construct):
         acknowledge_resources(role, [images], "AWS's registries of SageMaker images differ by region and framework.")
         acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
 
-    def _role(self, id: str, description: str, *services: str) -> iam.Role:
+    def _role(self, id: str, purpose: str, *services: str) -> iam.Role:
         principals = [iam.ServicePrincipal(name) for name in ("codebuild.amazonaws.com", *services)]
-        return iam.Role(self, id, assumed_by=iam.CompositePrincipal(*principals), description=description)
+        trusted = iam.CompositePrincipal(*principals)
+        return iam.Role(self, id, assumed_by=trusted, description=f"{self._workload}: {purpose}")
 
     def _arn(self, resource: str, name: str) -> str:
         return Stack.of(self).format_arn(service="sagemaker", resource=resource, resource_name=name)

@@ -1,7 +1,4 @@
-"""The step of a release that builds and pushes the images of containers/. Its output holds their digests.
-
-It is one step for all kinds, because an action of CodePipeline takes at most five artifacts.
-"""
+"""The step of a release that builds and pushes the workload's images. Its output holds their digests."""
 
 from collections.abc import Iterable, Sequence
 
@@ -24,20 +21,20 @@ PREFIXES = ("inf1-", "inf2-", "cpu-", "triton-")
 
 
 class ReleaseImages(Construct):
-    """`built` has the step's output by the folder that it belongs in; it is empty if no workload needs an image."""
+    """`built` has the step's output by the folder that it belongs in; it is empty if the workload needs no image."""
 
     def __init__(
         self,
         scope: Construct,
         id: str,
         *,
-        workloads: Sequence[Workload],
+        workload: Workload,
         source: pipelines.IFileSetProducer,
         after: pipelines.Step,
     ) -> None:
         super().__init__(scope, id)
         self._after, self._source = after, source
-        kinds = sorted(set().union(*map(own_images.kinds_of, workloads)))
+        kinds = sorted(own_images.kinds_of(workload))
         self.built: dict[str, pipelines.IFileSetProducer] = {}
         if not kinds:
             return

@@ -1,13 +1,12 @@
-"""The pipeline from a commit to production.
+"""The pipeline that takes a workload from a commit to production. Each workload has its own.
 
-Production takes only workloads whose recommendation was measured on the artifact that is built. A release of a new
+Production takes only a workload whose recommendation was measured on the artifact that is built. A release of a new
 artifact ends with the proposal of its recommendation; the release of the merge reaches production.
 """
 
 import json
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from aws_cdk import Annotations, CfnOutput, Environment, RemovalPolicy, Stack, Stage, pipelines
 from aws_cdk import aws_codebuild as codebuild
@@ -22,13 +21,13 @@ from stacks.ecs.service_stack import EcsServiceStack
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.grants import acknowledge, acknowledge_policy_to_checkov, acknowledge_to_checkov, acknowledge_wildcards
 from stacks.release import steps
-from stacks.release.access import ReleaseAccess, build_cache, use_of
+from stacks.release.access import ReleaseAccess, build_cache, publishing, use_of
 from stacks.release.images import ReleaseImages
 from workloads import ROOT, ProjectError, Workload
 from workloads.instances import NEURON_FAMILIES
 
-AddStacks = Callable[[Construct, Options, Container[str]], None]
-"""Adds the stack of every workload to a scope, except for the names given."""
+AddStacks = Callable[[Construct, Options], None]
+"""Adds the workload's stacks to a scope."""
 
 SERVING = (SageMakerEndpointStack, EcsServiceStack)
 """Stacks whose instances cost by the hour. A batch's cost while it runs."""
@@ -39,7 +38,7 @@ MEASUREMENT_ONLY = ("kms_key_arn", "subnets", "security_groups")
 """Facts of [recommender] that the roles of builds may not use."""
 
 BETA = Options(stage="beta", recommendation="ignore")
-"""Beta has one instance of each workload, which is invoked and measured and serves no users."""
+"""Beta has one instance, which is invoked and measured and serves no users."""
 
 REASONS = {
     r"Resource::.*:log-group:/aws/codebuild/.*": "A project writes into the log group that CodeBuild names after it.",
@@ -56,30 +55,36 @@ REASONS = {
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReleasePipelineProps:
     source: ReleaseSource
-    workloads: Sequence[Workload]
-    """The workloads that the release builds."""
-    built: Container[str]
-    """The names of those that are built where this is synthesised, and can be deployed."""
-    waiting: Mapping[str, ProjectError]
-    """The reasons why workloads are not in production yet, by workload name."""
+    workload: Workload
+    is_built: bool
+    """True if the workload is built where this is synthesised, and can be deployed."""
+    waiting: ProjectError | None
+    """Why the workload is not in production yet; None if it can be."""
     add_stacks: AddStacks
     environment: Environment | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """The steps that judge beta's endpoint, in order; `run` has the measurements, which `role` compares and keeps."""
+
+    steps: Sequence[pipelines.Step]
+    run: pipelines.Step
+    role: iam.Role
 
 
 class ReleasePipelineStack(Stack):
     """Has the output PipelineName."""
 
     def __init__(self, scope: Construct, id: str, props: ReleasePipelineProps) -> None:
-        super().__init__(scope, id, env=props.environment, description="Releases models and infrastructure.")
+        name = props.workload.name
+        super().__init__(scope, id, env=props.environment, description=f"Releases {name}: model and infrastructure.")
         self._props = props
         self._releases = self._bucket()
         self._access = ReleaseAccess(
-            self, "Access", releases=self._releases, connection_arn=props.source.connection_arn
+            self, "Access", workload=name, releases=self._releases, connection_arn=props.source.connection_arn
         )
-        self._models = {workload.name: _model(workload) for workload in props.workloads}
-        self._builds: dict[str, pipelines.CodeBuildStep] = {}
-        self._built: dict[str, pipelines.IFileSetProducer] = {}
-        self._comparing: dict[str, iam.Role] = {}
+        self._model = _model(props.workload)
         release = self._release()
         pipeline = pipelines.CodePipeline(
             self,
@@ -89,10 +94,10 @@ class ReleasePipelineStack(Stack):
             cli_version=_cli_version(),
             cdk_assets_cli_version=steps.CDK_ASSETS,
         )
-        runs = self._beta(pipeline)
-        self._production(pipeline, runs)
+        measurement = self._beta(pipeline)
+        self._production(pipeline, measurement)
         pipeline.build_pipeline()
-        self._keep_builds()
+        self._keep_build()
         acknowledge_wildcards(release, REASONS)
         acknowledge_wildcards(pipeline, REASONS)
         acknowledge_wildcards(self._access, REASONS)
@@ -146,101 +151,79 @@ class ReleasePipelineStack(Stack):
         return bucket
 
     def _synth(self) -> pipelines.CodeBuildStep:
+        model, name = self._model, self._props.workload.name
         checked = steps.check(self._commit)
-        self._images = ReleaseImages(
-            self, "Images", workloads=self._props.workloads, source=self._commit, after=checked
-        )
-        gates: list[pipelines.Step] = []
-        built = dict(self._images.built)
-        for model in self._models.values():
-            role = self._access.build(model.workload)
-            step = steps.build(model, self._commit, checked, role, self._releases.bucket_name)
-            self._builds[model.workload] = step
-            built |= {build.folder: step.add_output_directory(build.folder) for build in (model, *model.beside)}
-            self._built[model.workload] = files = built[model.folder]
-            gates.append(steps.parity_gate(model, self._commit, files, self._recorded(model, files)))
-        return steps.synth(self._commit, built, gates)
+        self._images = ReleaseImages(self, "Images", workload=self._props.workload, source=self._commit, after=checked)
+        self._build = steps.build(model, self._commit, checked, self._access.build(), self._releases.bucket_name)
+        builds = {each.folder: self._build.add_output_directory(each.folder) for each in (model, *model.beside)}
+        self._built = builds[model.folder]
+        gate = steps.parity_gate(model, self._commit, self._built, self._recorded())
+        publish = publishing([self.account])
+        return steps.synth(name, self._commit, self._images.built | builds, gate, publish)
 
-    def _recorded(self, model: steps.Model, built: pipelines.IFileSetProducer) -> pipelines.Step | None:
-        """Returns the step that runs a model on its chip, where the machine that built it has none."""
-        if model.chip is None:
+    def _recorded(self) -> pipelines.Step | None:
+        """Returns the step that runs the model on its chip, where the machine that built it has none."""
+        if self._model.chip is None:
             return None
-        role = self._access.record(model.workload)
-        inputs = {model.folder: built, **self._images.built}
-        return steps.record(model, self._commit, inputs, role, self._releases.bucket_name)
+        inputs = {self._model.folder: self._built, **self._images.built}
+        return steps.record(self._model, self._commit, inputs, self._access.record(), self._releases.bucket_name)
 
-    def _keep_builds(self) -> None:
-        """Gives each build a cache of its own. CDK's `Cache.bucket` would let every one write the whole bucket."""
-        for workload, step in self._builds.items():
-            project = step.project.node.default_child
-            assert isinstance(project, codebuild.CfnProject)
-            location = f"{self._releases.bucket_name}/{build_cache(workload)}"
-            project.cache = codebuild.CfnProject.ProjectCacheProperty(type="S3", location=location)
+    def _keep_build(self) -> None:
+        """Gives the build a cache of its own. CDK's `Cache.bucket` would let it write the whole bucket."""
+        project = self._build.project.node.default_child
+        assert isinstance(project, codebuild.CfnProject)
+        location = f"{self._releases.bucket_name}/{build_cache(self._props.workload.name)}"
+        project.cache = codebuild.CfnProject.ProjectCacheProperty(type="S3", location=location)
 
-    def _beta(self, pipeline: pipelines.CodePipeline) -> dict[str, pipelines.Step]:
-        """Adds the stage, if anything is built; returns the measuring step of each endpoint, by its workload's name."""
-        unbuilt = {workload.name for workload in self._props.workloads if workload.name not in self._props.built}
-        if len(unbuilt) == len(self._props.workloads):
-            return {}
-        stage = self._stage("Beta", BETA, unbuilt)
-        runs: dict[str, pipelines.Step] = {}
-        last: dict[str, pipelines.Step] = {}
-        after: list[pipelines.Step] = []
-        for name, stack in _endpoints(stage, self._props.workloads):
-            model, built, output = self._models[name], self._built[name], partial(_output, stack)
-            ask = self._access.ask(name, stack.stack_name, loaded=model.loaded, proven=model.proven)
-            smoke_test = steps.smoke_test(name, self._commit, output("EndpointName"), ask)
-            runs[name] = steps.measure(model, self._commit, built, smoke_test, output, ask)
-            gate = steps.performance_gate(name, self._commit, runs[name], self._baselines, self._compare(name))
-            connection = use_of(self._props.source.connection_arn)
-            proposal = steps.propose(name, self._clone, self._commit_id, gate, runs[name], connection)
-            after += [smoke_test, runs[name], gate, proposal]
-            last[name] = proposal
-        cleared, taken_down = self._take_down(stage, last)
-        pipeline.add_stage(stage, pre=cleared, post=[*after, *taken_down])
-        return runs
+    def _beta(self, pipeline: pipelines.CodePipeline) -> Measurement | None:
+        """Adds the stage, if the workload is built; returns the measurement of its endpoint, if it has one."""
+        if not self._props.is_built:
+            return None
+        stage = self._stage("Beta", BETA)
+        stack = stage.node.find_child(self._props.workload.stack_name)
+        measurement = self._measurement(stack) if isinstance(stack, SageMakerEndpointStack) else None
+        before: list[pipelines.Step] = []
+        after = list(measurement.steps) if measurement else []
+        if isinstance(stack, SERVING):
+            role = self._access.take_down(stack.stack_name)
+            # A release that stopped left its servers.
+            before.append(steps.take_down("Clear", self._commit, stack.stack_name, role))
+            last = after[-1] if after else None
+            after.append(steps.take_down("TakeDown", self._commit, stack.stack_name, role, last))
+        pipeline.add_stage(stage, pre=before, post=after)
+        return measurement
 
-    def _compare(self, workload: str) -> iam.Role:
-        """Returns the one role of both steps that use a workload's baseline."""
-        if workload not in self._comparing:
-            self._comparing[workload] = self._access.compare(workload)
-        return self._comparing[workload]
+    def _measurement(self, stack: SageMakerEndpointStack) -> Measurement:
+        model, name, commit = self._model, self._props.workload.name, self._commit
 
-    def _take_down(
-        self, stage: Stage, last: Mapping[str, pipelines.Step]
-    ) -> tuple[list[pipelines.Step], list[pipelines.Step]]:
-        """Returns the steps that delete beta's servers: what a release that stopped left, and each after its `last`."""
-        stacks = {
-            workload.name: stack.stack_name
-            for workload in self._props.workloads
-            if isinstance(stack := stage.node.try_find_child(workload.stack_name), SERVING)
-        }
-        if not stacks:
-            return [], []
-        role = self._access.take_down(list(stacks.values()))
-        cleared = steps.take_down("Clear", self._commit, list(stacks.values()), role)
-        after = [
-            steps.take_down(f"TakeDown-{name}", self._commit, [stack], role, last.get(name))
-            for name, stack in stacks.items()
-        ]
-        return [cleared], after
+        def output(name: str) -> CfnOutput:
+            found = stack.node.find_child(name)
+            assert isinstance(found, CfnOutput)
+            return found
 
-    def _production(self, pipeline: pipelines.CodePipeline, runs: dict[str, pipelines.Step]) -> None:
-        for name, reason in self._props.waiting.items():
-            Annotations.of(self).add_info_v2(f"release:waiting-{name}", f"{name} is not in production yet. {reason}")
-        if self._props.waiting.keys() >= {workload.name for workload in self._props.workloads}:
+        ask = self._access.ask(stack.stack_name, loaded=model.loaded, proven=model.proven)
+        compare = self._access.compare()
+        smoke_test = steps.smoke_test(name, commit, output("EndpointName"), ask)
+        run = steps.measure(model, commit, self._built, smoke_test, output, ask)
+        gate = steps.performance_gate(name, commit, run, self._baselines, compare)
+        connection = use_of(self._props.source.connection_arn)
+        proposal = steps.propose(name, self._clone, self._commit_id, gate, run, connection)
+        return Measurement(steps=(smoke_test, run, gate, proposal), run=run, role=compare)
+
+    def _production(self, pipeline: pipelines.CodePipeline, measurement: Measurement | None) -> None:
+        name, reason = self._props.workload.name, self._props.waiting
+        if reason is not None:
+            Annotations.of(self).add_info_v2("release:waiting", f"{name} is not in production yet. {reason}")
             return
-        stage = self._stage("Production", PRODUCTION, self._props.waiting.keys())
-        baselines = [
-            steps.keep_baseline(name, self._commit, runs[name], self._baselines, self._compare(name))
-            for name, _ in _endpoints(stage, self._props.workloads)
-            if name in runs
-        ]
-        pipeline.add_stage(stage, post=baselines)
+        stage = self._stage("Production", PRODUCTION)
+        kept = []
+        if measurement is not None:
+            kept = [steps.keep_baseline(name, self._commit, measurement.run, self._baselines, measurement.role)]
+        pipeline.add_stage(stage, post=kept)
 
-    def _stage(self, name: str, options: Options, without: Container[str]) -> Stage:
+    def _stage(self, name: str, options: Options) -> Stage:
         stage = Stage(self, name, env=self._props.environment)
-        self._props.add_stacks(stage, options, without)
+        self._props.add_stacks(stage, options)
         return stage
 
     @property
@@ -273,18 +256,6 @@ def _chip(workload: Workload) -> steps.Chip:
     """Returns the machine on which an endpoint runs the model. An EC2 type is SageMaker's, too, by another name."""
     instance_type = f"ml.{workload.instance_types[0].removeprefix('ml.')}"
     return steps.Chip(instance_type=instance_type, image_uri=workload.hosting.image_uri)
-
-
-def _endpoints(stage: Stage, workloads: Sequence[Workload]) -> list[tuple[str, SageMakerEndpointStack]]:
-    """Returns the stacks that Inference Recommender can measure, each with its workload's name."""
-    stacks = ((workload.name, stage.node.try_find_child(workload.stack_name)) for workload in workloads)
-    return [(name, stack) for name, stack in stacks if isinstance(stack, SageMakerEndpointStack)]
-
-
-def _output(stack: SageMakerEndpointStack, name: str) -> CfnOutput:
-    output = stack.node.find_child(name)
-    assert isinstance(output, CfnOutput)
-    return output
 
 
 def _cli_version() -> str:

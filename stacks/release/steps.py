@@ -1,6 +1,6 @@
-"""The steps of a release. Each runs a script of scripts/release/ in a CodeBuild project of its own."""
+"""The steps of a workload's release. Each runs a script of scripts/release/ in a CodeBuild project of its own."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aws_cdk import CfnOutput, Duration, pipelines
@@ -11,12 +11,11 @@ SCRIPTS = "scripts/release"
 INSTALL = "bash scripts/install_locked.sh python"
 """Installs what locks pin, each file compared with its hash. The project itself runs from the source."""
 RUNTIMES = {"python": "3.11", "nodejs": "22"}
-MOST_INPUTS = 5
-"""CodePipeline's limit of an action's input artifacts, the source among them."""
 LONGEST_JOB = Duration.hours(6)
 """The service ends an advanced job after five hours at most."""
+LONGEST_DELETION = Duration.hours(2)
 CDK_ASSETS = "4.7.3"
-"""The version of cdk-assets that publishes archives: npm's latest, which reads assemblies up to schema 54."""
+"""The version of cdk-assets that publishes archives. It reads assemblies up to schema 54."""
 RELABEL = r"""find cdk.out -name '*.assets.json' -exec sed -i 's/"version": "55\.0\.0"/"version": "54.0.0"/' {} +"""
 """Lets cdk-assets read what aws-cdk-lib writes: the schemas of assets are the same in versions 54 and 55."""
 
@@ -75,7 +74,7 @@ def build(
     builds = (model, *model.beside)
     arguments = [(each.workload, each.target, *(on_aws if each.remote else [])) for each in builds]
     step = _step(
-        f"Build-{model.workload}",
+        "BuildModel",
         source,
         [
             f"{INSTALL} requirements/build.txt torch",
@@ -102,7 +101,7 @@ def record(
     arguments = [model.workload, model.target, role.role_arn, bucket_name, model.chip.instance_type]
     named = [model.chip.image_uri] if model.chip.image_uri else []
     return _step(
-        f"Record-{model.workload}",
+        "Record",
         source,
         [
             f"{INSTALL} requirements/build.txt torch",
@@ -120,46 +119,42 @@ def parity_gate(
     """Judges what the build compared where it was made, or what `recorded` has of the model on its chip."""
     gate = ["bash", f"{SCRIPTS}/parity_gate.sh", model.workload, model.target]
     return _step(
-        f"ParityGate-{model.workload}",
+        "ParityGate",
         source,
         [f"{INSTALL} requirements/build.txt torch", " ".join([*gate, "recorded/outputs.json"] if recorded else gate)],
         inputs={model.folder: built} | ({"recorded": recorded} if recorded else {}),
     )
 
 
-def collect(
-    number: int, source: pipelines.IFileSetProducer, built: Mapping[str, pipelines.IFileSetProducer]
-) -> pipelines.CodeBuildStep:
-    """Makes one output of several builds, by their folders: an action takes `MOST_INPUTS` at most."""
-    return _step(
-        f"Collect-{number}", source, ["cp -rL build collected"], inputs=built, primary_output_directory="collected"
-    )
-
-
 def synth(
-    source: pipelines.IFileSetProducer, built: Mapping[str, pipelines.IFileSetProducer], gates: Sequence[pipelines.Step]
+    workload: str,
+    source: pipelines.IFileSetProducer,
+    built: Mapping[str, pipelines.IFileSetProducer],
+    gate: pipelines.Step,
+    publish: iam.PolicyStatement,
 ) -> pipelines.CodeBuildStep:
-    """Writes all templates, with the pipeline's own. A template names its model archive by hash."""
-    collected = [
-        collect(number, source, dict(several))
-        for number, several in enumerate(_groups(list(built.items()), MOST_INPUTS - 1), start=1)
-    ]
+    """Writes the workload's templates, with its pipeline's own. `role` may publish files as CDK's bootstrap does.
+
+    An action of CloudFormation takes an artifact of 256 MB at most, so model archives are published here and leave the
+    assembly. Source: https://docs.aws.amazon.com/codepipeline/latest/userguide/limits.html
+    """
     step = _step(
         "Synth",
         source,
         [
             "npm ci --no-audit --no-fund",
             f"{INSTALL} requirements/cdk.txt",
-            "mkdir -p build && cp -rL collected/*/. build/",
             # The stages have their own options; the stacks beside them are not deployed here.
-            "npx cdk synth --quiet -c recommendation=ignore",
+            f"npx cdk synth --quiet -c recommendation=ignore -c release={workload}",
             RELABEL,
+            f"npm install -g cdk-assets@{CDK_ASSETS}",
+            "python -m scripts.release.publish_archives cdk.out",
         ],
-        inputs={f"collected/{number}": files for number, files in enumerate(collected, start=1)},
+        inputs=built,
+        statements=[publish],
         primary_output_directory="cdk.out",
     )
-    for gate in gates:
-        step.add_step_dependency(gate)
+    step.add_step_dependency(gate)
     return step
 
 
@@ -167,7 +162,7 @@ def smoke_test(
     workload: str, source: pipelines.IFileSetProducer, endpoint: CfnOutput, role: iam.IRole
 ) -> pipelines.CodeBuildStep:
     return _step(
-        f"SmokeTest-{workload}",
+        "SmokeTest",
         source,
         [f"{INSTALL} requirements/project.txt", f'bash {SCRIPTS}/smoke_test.sh {workload} "$ENDPOINT"'],
         outputs={"ENDPOINT": endpoint},
@@ -198,7 +193,7 @@ def measure(
         prove = [f'bash {SCRIPTS}/prove.sh {model.workload} "$ENDPOINT"']
         outputs |= {"ENDPOINT": deployed("EndpointName")}
     step = _step(
-        f"Measure-{model.workload}",
+        "Measure",
         source,
         [f"{INSTALL} requirements/project.txt", command, *prove],
         inputs={model.folder: built},
@@ -215,7 +210,7 @@ def performance_gate(
     workload: str, source: pipelines.IFileSetProducer, run: pipelines.Step, baselines: str, role: iam.IRole
 ) -> pipelines.CodeBuildStep:
     return _step(
-        f"PerformanceGate-{workload}",
+        "PerformanceGate",
         source,
         [f"{INSTALL} requirements/project.txt", f"bash {SCRIPTS}/performance_gate.sh {workload} {baselines}"],
         inputs={"runs/candidate": run},
@@ -236,12 +231,13 @@ def propose(
     `commit` is the measured commit; `clone` may be later. Git gets its credentials by `connection`.
     """
     step = _step(
-        f"Propose-{workload}",
+        "Propose",
         clone,
         ['git checkout --quiet --detach "$COMMIT"', f"bash {SCRIPTS}/propose.sh {workload}"],
         inputs={"runs/candidate": run},
         env={"COMMIT": commit},
-        pushes_by=connection,
+        statements=[connection],
+        pushes=True,
         primary_output_directory="proposal",
     )
     step.add_step_dependency(after)
@@ -252,7 +248,7 @@ def keep_baseline(
     workload: str, source: pipelines.IFileSetProducer, run: pipelines.Step, baselines: str, role: iam.IRole
 ) -> pipelines.CodeBuildStep:
     return _step(
-        f"KeepBaseline-{workload}",
+        "KeepBaseline",
         source,
         [f"bash {SCRIPTS}/keep_baseline.sh {workload} {baselines}"],
         inputs={"runs/candidate": run},
@@ -263,22 +259,15 @@ def keep_baseline(
 def take_down(
     name: str,
     source: pipelines.IFileSetProducer,
-    stacks: Sequence[str],
+    stack: str,
     role: iam.IRole,
     after: pipelines.Step | None = None,
 ) -> pipelines.CodeBuildStep:
-    """Deletes stacks of beta, whose servers cost by the hour."""
-    step = _step(name, source, [" ".join(["bash", f"{SCRIPTS}/take_down.sh", *stacks])], role=role)
+    """Deletes a stack of beta, whose servers cost by the hour."""
+    step = _step(name, source, [f"bash {SCRIPTS}/take_down.sh {stack}"], role=role, timeout=LONGEST_DELETION)
     if after is not None:
         step.add_step_dependency(after)
     return step
-
-
-def _groups(
-    builds: list[tuple[str, pipelines.IFileSetProducer]], size: int
-) -> Iterator[list[tuple[str, pipelines.IFileSetProducer]]]:
-    for start in range(0, len(builds), size):
-        yield builds[start : start + size]
 
 
 def _step(
@@ -291,7 +280,8 @@ def _step(
     role: iam.IRole | None = None,
     env: Mapping[str, str] | None = None,
     caching: Sequence[str] = (),
-    pushes_by: iam.PolicyStatement | None = None,
+    statements: Sequence[iam.PolicyStatement] = (),
+    pushes: bool = False,
     large: bool = False,
     timeout: Duration | None = None,
     primary_output_directory: str | None = None,
@@ -299,7 +289,7 @@ def _step(
     spec: dict[str, object] = {"phases": {"install": {"runtime-versions": RUNTIMES}}}
     if caching:
         spec["cache"] = {"paths": list(caching)}
-    if pushes_by is not None:
+    if pushes:
         spec["env"] = {"git-credential-helper": "yes"}
     return pipelines.CodeBuildStep(
         name,
@@ -308,7 +298,7 @@ def _step(
         additional_inputs=inputs,
         env_from_cfn_outputs=outputs,
         role=role,
-        role_policy_statements=[pushes_by] if pushes_by is not None else None,
+        role_policy_statements=list(statements),
         env=env,
         partial_build_spec=codebuild.BuildSpec.from_object(spec),
         build_environment=codebuild.BuildEnvironment(

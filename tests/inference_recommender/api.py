@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aws_api.errors import AwsRefused
-from aws_api.sagemaker import MEASURED_ON_TAG, JobNameTaken, SageMakerAccount
+from aws_api.sagemaker import FINER_METRICS_TAG, MEASURED_ON_TAG, JobNameTaken, SageMakerAccount
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measure.job_service import QUANTILES
@@ -147,7 +147,7 @@ class FakeService(SageMakerAccount):
 
     def tags(self, arn: str) -> dict[str, str]:
         own = {tag["Key"]: tag["Value"] for tag in self.created[0]["Tags"]} if self.created else {}
-        return {**own, **({MEASURED_ON_TAG: self.machine} if self.machine else {})}
+        return {**own, FINER_METRICS_TAG: "true", **({MEASURED_ON_TAG: self.machine} if self.machine else {})}
 
     def container_log(self, job_name: str, endpoint_name: str) -> list[str]:
         return self.log

@@ -51,7 +51,7 @@ class DeployedAccount(SageMakerAccount):
         if len(self.made) == self.interrupted_at:
             raise KeyboardInterrupt
 
-    def delete_endpoint(self, name: str) -> None:
+    def delete_endpoint(self, name: str, *_: Any) -> None:
         self.deleted.append(name)
 
     def describe_endpoint(self, name: str) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def echo_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def account(tmp_path_factory: pytest.TempPathFactory, toolchain: Path) -> Iterator[LocalAccount]:
     state = tmp_path_factory.mktemp("account")
-    with LocalAccount.start(state=state, toolchain=toolchain, program=REPLAYING) as running:
+    with LocalAccount.start(state=state, toolchain=toolchain, pace="quick", program=REPLAYING) as running:
         upload(running)
         yield running
 

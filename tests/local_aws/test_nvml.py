@@ -83,7 +83,9 @@ def test_a_job_samples_the_gpu_in_each_window_of_its_load(use: Use) -> None:
 @pytest.fixture(scope="module")
 def gpu_account(tmp_path_factory: pytest.TempPathFactory, toolchain: Path) -> Iterator[LocalAccount]:
     state = tmp_path_factory.mktemp("gpu_account")
-    with LocalAccount.start(state=state, toolchain=toolchain, program="tests.local_aws.gpu_account") as running:
+    with LocalAccount.start(
+        state=state, toolchain=toolchain, pace="quick", program="tests.local_aws.gpu_account"
+    ) as running:
         upload(running)
         yield running
 

@@ -32,7 +32,8 @@ def test_a_check_that_fails_is_exit_code_1_and_what_the_account_lacks_is_said(
     quota = checks["quota of ec2: Running On-Demand Inf instances"]
     assert (quota["verdict"], quota["found"]) == (
         "unknown",
-        "A local account has no quotas and no service-linked roles, and pulls no images.",
+        "AWS refused ListAWSDefaultServiceQuotas: NoSuchResourceException: This local account has no quotas of ec2. "
+        "`python -m local_aws --quotas new-account` has some.",
     )
     assert checks["AMI of amazon-linux-2023/neuron"]["verdict"] == "pass"
     assert [name for name, check in checks.items() if check["verdict"] == "fail"] == ["cdk bootstrap"]

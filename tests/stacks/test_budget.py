@@ -4,17 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import Stack, Stage
+from aws_cdk import Stack
 
-from app import add_release
 from stacks.budget import NAME, STAGE_TAG, WORKLOAD_TAG
-from stacks.context import Options, ReleaseSource, read_options
-from tests.stacks.conftest import VIRGINIA
+from stacks.context import Options, read_options
 from tests.stacks.miniature import Synthesis, make_ec2_repository, make_repository, synthesis_of
-from tests.stacks.templates import filled, lint_matches, make_app, nag_findings
+from tests.stacks.templates import filled, lint_matches, nag_findings
 from workloads import UsageError
-
-CONNECTION = "arn:aws:codeconnections:us-east-1:123456789012:connection/01234567-89ab-cdef-0123-456789abcdef"
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +57,6 @@ def test_a_budget_filters_by_the_stage_tag_of_every_stack(tmp_path: Path) -> Non
 
 def test_without_a_limit_there_is_no_budget(tmp_path: Path) -> None:
     assert make_repository(tmp_path).app().node.try_find_child(NAME) is None
-
-
-def test_each_stage_of_a_release_has_its_own_limit(tmp_path: Path) -> None:
-    repository = make_repository(tmp_path)
-    app = make_app(tmp_path / "cdk.out", {"beta-budget-usd": 70})
-    add_release(app, repository.root, VIRGINIA, ReleaseSource(repository="example/models", connection_arn=CONNECTION))
-    beta = app.node.find_child("ReleasePipelineStack").node.find_child("Beta")
-    assert isinstance(beta, Stage)
-    assert isinstance(beta.node.find_child(NAME), Stack)
 
 
 @pytest.mark.parametrize("value", ["none", "0", "-1", "inf", "nan"])

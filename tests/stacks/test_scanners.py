@@ -15,7 +15,7 @@ import pytest
 from aws_cdk import App, Stack, Stage
 from aws_cdk import aws_iam as iam
 
-from app import add_release
+from app import add_releases
 from stacks.context import PRODUCTION, Options, ReleaseSource
 from tests.stacks.miniature import Synthesis, as_committed, cdk_context, recommend_for_production
 from tests.stacks.release.conftest import CONNECTION, VIRGINIA, WORKLOADS
@@ -49,7 +49,7 @@ def releasing(tmp_path_factory: pytest.TempPathFactory) -> App:
     for name in WORKLOADS:
         recommend_for_production(as_committed(root, name))
     app = make_app(root / "cdk.out", cdk_context())
-    add_release(app, root, VIRGINIA, ReleaseSource(repository="example/models", connection_arn=CONNECTION))
+    add_releases(app, root, VIRGINIA, ReleaseSource(repository="example/models", connection_arn=CONNECTION))
     return app
 
 

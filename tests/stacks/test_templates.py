@@ -110,7 +110,7 @@ def test_cfn_lint_has_neither_errors_nor_warnings_with_every_option_of_an_endpoi
 
 def test_cfn_lint_has_neither_errors_nor_warnings_in_a_release(releasing: App) -> None:
     """Ignores what CDK Pipelines writes itself: a DependsOn more than needed, a Join in place of a Sub."""
-    template = releasing.synth().get_stack_by_name("ReleasePipelineStack").template
+    template = releasing.synth().get_stack_by_name("QuestionAnsweringReleaseStack").template
     style = ("dependency already enforced", "Prefer using Fn::Sub over Fn::Join")
     matches = lint_matches(template, "us-east-1")
     assert [str(match) for match in matches if not any(words in match.message for words in style)] == []

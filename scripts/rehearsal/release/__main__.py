@@ -34,8 +34,8 @@ def rehearse(folder: Path, say: scenarios.Say) -> None:
     with Rehearsal.begin(folder, say) as rehearsal:
         first = scenarios.new_artifacts(rehearsal)
         second = scenarios.to_production(rehearsal, first)
-        scenarios.canary_rolled_back(rehearsal, second)
-        scenarios.stopped_by_parity(rehearsal, second)
+        scenarios.canary_rolled_back(rehearsal, second["spellcheck"])
+        scenarios.stopped_by_parity(rehearsal, second["question_answering"])
         say("## Replacements")
         for line in rehearsal.replacements():
             say(line)

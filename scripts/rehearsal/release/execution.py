@@ -26,8 +26,8 @@ from workloads import ProjectError, UsageError
 
 VARIABLE = re.compile(r"#\{([\w@-]+)\.([\w@-]+)\}")
 CLONE = "CODEBUILD_CLONE_REF"
-MEASURES = "Measure-"
-"""Actions with this prefix measure a model. On one machine they would disturb each other, so they run one at a time."""
+MAX_ARTIFACT_BYTES = 256_000_000
+"""An action of CloudFormation takes no larger artifact. https://docs.aws.amazon.com/codepipeline/latest/userguide/limits.html"""
 NO_BUILDS = "because no build runs here"
 """The answer of the local account to StartBuild, if the role may call it."""
 POLL_S = 0.3
@@ -69,11 +69,10 @@ class Outcome:
 
 
 def concurrent_groups(actions: Iterable[Action]) -> Iterator[list[Action]]:
-    """Yields the actions that run at the same time: builds of one run order, unless they measure."""
+    """Yields the actions that run at the same time: builds of one run order."""
 
     def key(action: Action) -> tuple[str, int, str]:
-        is_concurrent = action.provider == "CodeBuild" and not action.name.startswith(MEASURES)
-        return action.stage, action.run_order, "" if is_concurrent else action.name
+        return action.stage, action.run_order, "" if action.provider == "CodeBuild" else action.name
 
     return (list(group) for _, group in groupby(actions, key=key))
 
@@ -97,14 +96,15 @@ class Storage:
         bucket, _, key = place.partition("/")
         allowed(lambda: s3.put_object(Bucket=bucket, Key=key, Body=data), f"{role_arn} puts s3://{place}")
 
-    def get(self, place: str, folder: Path, role_arn: str) -> None:
-        """Unpacks a zip file into `folder`. Executable bits are lost, as in CodePipeline."""
+    def get(self, place: str, folder: Path, role_arn: str) -> int:
+        """Unpacks a zip file into `folder` and returns its size. Executable bits are lost, as in CodePipeline."""
         s3: Any = self.roles.client("s3", role_arn)
         bucket, _, key = place.partition("/")
         data = allowed(lambda: s3.get_object(Bucket=bucket, Key=key)["Body"].read(), f"{role_arn} gets s3://{place}")
         folder.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             archive.extractall(folder)
+        return len(data)
 
     def restore_cache(self, place: str, source: Path, role_arn: str) -> None:
         try:
@@ -175,7 +175,8 @@ class Runner:
         artifact, _, path = configured["TemplatePath"].partition("::")
         with _scratch_folder(self.folder / "deployment") as folder:
             # CodePipeline passes the artifact to CloudFormation with its own role.
-            self.storage.get(_place(artifact, state), folder, self.pipeline.role_arn)
+            if self.storage.get(_place(artifact, state), folder, self.pipeline.role_arn) > MAX_ARTIFACT_BYTES:
+                raise DeploymentFailed(f"Artifact [{artifact}] exceeds max artifact size")
             template = (folder / path).read_text("utf-8")
         call(lambda: _replace_change_set(cloudformation, configured, named, template))
         return state.with_variables(action, {})

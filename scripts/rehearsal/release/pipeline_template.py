@@ -12,6 +12,8 @@ from typing import Any
 from workloads import UsageError
 
 PIPELINE, PROJECT = "AWS::CodePipeline::Pipeline", "AWS::CodeBuild::Project"
+MAX_ACTIONS = 50
+"""CodePipeline's limit for a stage. Source: https://docs.aws.amazon.com/codepipeline/latest/userguide/limits.html"""
 PROVIDERS = {"CodeStarSourceConnection", "CodeBuild", "CloudFormation"}
 PHASES = ("install", "build")
 PHASE_KEYS = {"commands", "runtime-versions"}
@@ -138,6 +140,8 @@ def _resolved(node: Any, deployed: Deployed) -> Any:
 
 def _actions(stages: Sequence[Mapping[str, Any]]) -> Iterator[Action]:
     for stage in stages:
+        if len(stage["Actions"]) > MAX_ACTIONS:
+            raise UsageError(f"Stage {stage['Name']} has {len(stage['Actions'])} actions. Allowed: {MAX_ACTIONS}.")
         for action in sorted(stage["Actions"], key=lambda each: (each["RunOrder"], each["Name"])):
             provider = action["ActionTypeId"]["Provider"]
             if provider not in PROVIDERS:

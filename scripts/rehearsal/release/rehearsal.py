@@ -1,4 +1,4 @@
-"""A rehearsal: the local account, the repository and the deployed pipeline. Runs releases and prints their actions."""
+"""A rehearsal: the local account, the repository and the deployed pipelines. Runs releases and prints their actions."""
 
 import json
 import os
@@ -19,15 +19,14 @@ from scripts.rehearsal.release.machine import Machine
 from scripts.rehearsal.release.permissions import CallLog, Denied, Roles
 from scripts.rehearsal.release.pipeline_template import Action, Deployed, Pipeline, read_pipeline
 from scripts.rehearsal.release.sources import Repository
-from workloads import ROOT, ProjectError, Unavailable, UsageError
+from workloads import ROOT, ProjectError, Unavailable, UsageError, load_workload
 
-STACK = "ReleasePipelineStack"
 ACCOUNT, REGION = "123456789012", "us-east-1"
 PROGRAM = "scripts.rehearsal.account"
 LOG = "rehearsal.log"
 SELF_MUTATION = "UpdatePipeline"
 MAX_CONCURRENT = 3
-"""Concurrent builds: one for each endpoint of beta, which are taken down together."""
+"""Concurrent builds."""
 TAIL_LINES = 15
 
 
@@ -48,7 +47,7 @@ class Rehearsal:
     say: Callable[[str], None]
     log: IO[str]
     calls: CallLog
-    _storage: Storage | None = field(default=None)
+    _storages: dict[str, Storage] = field(default_factory=dict)
     _logging: Lock = field(default_factory=Lock)
 
     @classmethod
@@ -59,7 +58,7 @@ class Rehearsal:
         repository = Repository.make(ROOT, folder / "repository")
         with (
             (folder / LOG).open("w", encoding="utf-8") as log,
-            LocalAccount.start(state=state, program=PROGRAM, toolchain=ROOT / ".venv-triton") as account,
+            LocalAccount.start(state=state, program=PROGRAM, pace="quick", toolchain=ROOT / ".venv-triton") as account,
         ):
             machine = Machine.make(folder.parent / "release-rehearsal-tools")
             yield cls(folder, account, repository, machine, say, log, CallLog(state / "calls.jsonl"))
@@ -98,34 +97,37 @@ class Rehearsal:
             raise Unavailable(f"`{' '.join(command)}` failed with exit code {done.returncode}:\n{tail}")
         return done.stdout.splitlines()
 
-    def runner(self) -> Runner:
-        """Reads the pipeline that is deployed now."""
+    def runner(self, workload: str) -> Runner:
+        """Reads the workload's pipeline that is deployed now."""
+        stack = release_stack(workload)
         cloudformation, iam = self.roles.as_owner("cloudformation"), self.roles.as_owner("iam")
-        body = cloudformation.get_template(StackName=STACK)["TemplateBody"]
+        body = cloudformation.get_template(StackName=stack)["TemplateBody"]
         template = json.loads(body) if isinstance(body, str) else body
-        pipeline = read_pipeline(template, _deployed_stack(cloudformation, iam))
-        self._storage = self._storage or Storage(self.roles, pipeline.bucket)
+        pipeline = read_pipeline(template, _deployed_stack(stack, cloudformation, iam))
+        if workload not in self._storages:
+            self._storages[workload] = Storage(self.roles, pipeline.bucket)
         return Runner(
             pipeline=pipeline,
-            storage=self._storage,
+            storage=self._storages[workload],
             machine=self.machine,
             repository=self.repository,
             folder=self.folder / "work",
             stand_ins_log=self.stand_ins_log,
-            on_line=lambda action, line: self._note(f"{action.title}: {line}\n"),
+            on_line=lambda action, line: self._note(f"{workload}: {action.title}: {line}\n"),
         )
 
-    def release(self, commit: str) -> tuple[ExecutionState, list[Outcome]]:
-        """Takes a commit through the pipeline, up to the first failure.
+    def release(self, workload: str, commit: str) -> tuple[ExecutionState, list[Outcome]]:
+        """Takes a commit through the workload's pipeline, up to the first failure.
 
         After the pipeline has changed itself, AWS starts the execution again. The rehearsal continues instead, and
         checks that the earlier actions are unchanged: they would make the same artifacts.
         """
-        before = self.runner()
+        self.say(f"### {workload}")
+        before = self.runner(workload)
         state, outcomes = self._run(before, _until_change(before.pipeline), ExecutionState(commit=commit))
         if failed_outcome(outcomes) is not None:
             return state, outcomes
-        after = self.runner()
+        after = self.runner(workload)
         if after.pipeline != before.pipeline:
             self.say(f"the pipeline has changed itself; its stages are {', '.join(after.pipeline.stages)}")
             if _projects_until_change(after.pipeline) != _projects_until_change(before.pipeline):
@@ -134,9 +136,9 @@ class Rehearsal:
         state, more = self._run(after, [action for action in after.pipeline.actions if action not in done], state)
         return state, [*outcomes, *more]
 
-    def run(self, titles: Iterable[str], state: ExecutionState) -> tuple[ExecutionState, list[Outcome]]:
+    def run(self, workload: str, titles: Iterable[str], state: ExecutionState) -> tuple[ExecutionState, list[Outcome]]:
         """Runs only the actions `STAGE/NAME`, up to the first failure, from the state of another execution."""
-        runner = self.runner()
+        runner = self.runner(workload)
         return self._run(runner, [runner.pipeline.action(*title.split("/", 1)) for title in titles], state)
 
     def _run(
@@ -202,12 +204,16 @@ def failed_outcome(outcomes: Iterable[Outcome]) -> Outcome | None:
     return next((outcome for outcome in outcomes if outcome.failure is not None), None)
 
 
-def _deployed_stack(cloudformation: Any, iam: Any) -> Deployed:
-    resources = cloudformation.describe_stack_resources(StackName=STACK)["StackResources"]
+def release_stack(workload: str) -> str:
+    return load_workload(workload).workload.release_stack_name
+
+
+def _deployed_stack(stack: str, cloudformation: Any, iam: Any) -> Deployed:
+    resources = cloudformation.describe_stack_resources(StackName=stack)["StackResources"]
     ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in resources}
     kinds = {each["LogicalResourceId"]: each["ResourceType"] for each in resources}
     pseudo = {"AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::Partition": "aws"}
-    pseudo |= {"AWS::URLSuffix": "amazonaws.com", "AWS::StackName": STACK}
+    pseudo |= {"AWS::URLSuffix": "amazonaws.com", "AWS::StackName": stack}
 
     def attribute(logical_id: str, name: str) -> str:
         kind, physical = kinds.get(logical_id), ids.get(logical_id, "")

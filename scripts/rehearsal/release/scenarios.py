@@ -15,48 +15,55 @@ from scripts.rehearsal.release import workload_changes
 from scripts.rehearsal.release.codebuild import COMMAND
 from scripts.rehearsal.release.execution import ExecutionState, Outcome
 from scripts.rehearsal.release.permissions import check_connection
-from scripts.rehearsal.release.rehearsal import STACK, TAIL_LINES, Rehearsal, Unexpected, failed_outcome
+from scripts.rehearsal.release.rehearsal import TAIL_LINES, Rehearsal, Unexpected, failed_outcome
 
 Say = Callable[[str], None]
+States = dict[str, ExecutionState]
+"""The state of each workload's last release."""
 INSTALLATION = "install_locked.sh"
 POLL_S = 0.1
 
 
-def new_artifacts(rehearsal: Rehearsal) -> ExecutionState:
-    """Deploys the pipeline. A release of artifacts that were never measured ends with proposals, before production."""
+def new_artifacts(rehearsal: Rehearsal) -> States:
+    """Deploys the pipelines. A release of artifacts that were never measured ends with proposals, before production."""
     rehearsal.say("## 1. A release of new artifacts ends with proposed recommendations")
     for change in workload_changes.as_rehearsed(rehearsal.repository):
         rehearsal.say(f"changed for the rehearsal: {change}")
     commit = rehearsal.repository.commit("A rehearsed release")
     rehearsal.run_as_owner("cdk", "bootstrap", "--ci")
-    rehearsal.run_as_owner("cdk", "deploy", STACK, "--require-approval", "never", "--ci")
-    state, outcomes = rehearsal.release(commit)
-    _expect_success(outcomes)
-    _show(rehearsal, outcomes, "ParityGate-", "SmokeTest-", "PerformanceGate-", "Propose-")
-    check_connection(rehearsal.runner().pipeline, rehearsal.roles.as_owner("iam"))
+    rehearsal.run_as_owner("cdk", "deploy", "*ReleaseStack", "--require-approval", "never", "--ci")
+    states = {}
+    for workload in workload_changes.WORKLOADS:
+        states[workload], outcomes = rehearsal.release(workload, commit)
+        _expect_success(outcomes)
+        _show(rehearsal, outcomes, "ParityGate", "SmokeTest", "PerformanceGate", "Propose")
+        check_connection(rehearsal.runner(workload).pipeline, rehearsal.roles.as_owner("iam"))
     branches, due = len(rehearsal.repository.branches()), len(workload_changes.ENDPOINTS)
     if branches != due:
-        raise Unexpected(f"The release proposed {branches} recommendations instead of {due}.")
-    return state
+        raise Unexpected(f"The releases proposed {branches} recommendations instead of {due}.")
+    return states
 
 
-def to_production(rehearsal: Rehearsal, before: ExecutionState) -> ExecutionState:
-    """Merges the proposals. The release of the merge brings all five workloads to production."""
-    rehearsal.say("## 2. The proposals are merged, and the release reaches production")
+def to_production(rehearsal: Rehearsal, before: States) -> States:
+    """Merges the proposals. The releases of the merge bring all five workloads to production."""
+    rehearsal.say("## 2. The proposals are merged, and the releases reach production")
     for change in workload_changes.reviewed(rehearsal.repository):
         rehearsal.say(f"reviewed: {change}")
-    sha256 = _artifact(rehearsal, before, "query_intent")["archive_sha256"]
+    sha256 = _artifact(rehearsal, before["query_intent"], "query_intent")["archive_sha256"]
     rehearsal.say(f"reviewed: {workload_changes.recommendation_of_query_intent(rehearsal.repository, sha256)}")
-    state, outcomes = rehearsal.release(rehearsal.repository.commit("The recommendations, reviewed"))
-    _expect_success(outcomes)
-    _show(rehearsal, outcomes, "Build-", "PerformanceGate-", "Propose-")
+    commit = rehearsal.repository.commit("The recommendations, reviewed")
+    states = {}
+    for workload in workload_changes.WORKLOADS:
+        states[workload], outcomes = rehearsal.release(workload, commit)
+        _expect_success(outcomes)
+        _show(rehearsal, outcomes, "BuildModel", "PerformanceGate", "Propose")
     stacks = rehearsal.roles.as_owner("cloudformation").describe_stacks()["Stacks"]
     names = sorted(each["StackName"] for each in stacks if each["StackName"].startswith("Production-"))
     workloads = [name for name in names if "Network" not in name]
     rehearsal.say(f"deployed: {', '.join(names)}")
     if len(workloads) != 5:
         raise Unexpected(f"{len(workloads)} of 5 workloads are in production: {', '.join(workloads)}.")
-    return state
+    return states
 
 
 def canary_rolled_back(rehearsal: Rehearsal, before: ExecutionState) -> None:
@@ -76,10 +83,10 @@ def canary_rolled_back(rehearsal: Rehearsal, before: ExecutionState) -> None:
     commit = repository.commit("Another fleet")
     state = replace(before, commit=commit)
     stack = "Production/SpellcheckStack"
-    state, prepared = rehearsal.run(["Source/Files", "Build/Synth", f"{stack}.Prepare"], state)
+    state, prepared = rehearsal.run("spellcheck", ["Source/Files", "Build/Synth", f"{stack}.Prepare"], state)
     _expect_success(prepared)
     with _alarm_during_update(rehearsal, endpoint, latency):
-        _, outcomes = rehearsal.run([f"{stack}.Deploy"], state)
+        _, outcomes = rehearsal.run("spellcheck", [f"{stack}.Deploy"], state)
     _expect_stop(rehearsal, outcomes, "SpellcheckStack.Deploy", f"{latency} is in ALARM")
     rehearsal.say(f"{endpoint} is {_status(rehearsal, endpoint)}")
     command = ["python", "-m", "inference_recommender", "invoke", "spellcheck", "--endpoint", endpoint]
@@ -95,8 +102,8 @@ def stopped_by_parity(rehearsal: Rehearsal, before: ExecutionState) -> None:
         lambda text: text.replace("max_logit_difference = 1.0", "max_logit_difference = 1e-9"),
     )
     state = replace(before, commit=rehearsal.repository.commit("A limit that no bfloat16 model meets"))
-    _, outcomes = rehearsal.run(["Source/Files", "Build/ParityGate-question_answering"], state)
-    _expect_stop(rehearsal, outcomes, "ParityGate-question_answering", "The compiled model differs from the original")
+    _, outcomes = rehearsal.run("question_answering", ["Source/Files", "Build/ParityGate"], state)
+    _expect_stop(rehearsal, outcomes, "ParityGate", "The compiled model differs from the original")
 
 
 @contextmanager
@@ -163,8 +170,8 @@ def last_output(outcome: Outcome) -> list[str]:
 
 def _artifact(rehearsal: Rehearsal, state: ExecutionState, workload: str) -> dict[str, Any]:
     """Returns the artifact.json of the workload's build."""
-    (name,) = (name for name in state.artifacts if name.startswith(f"Build_{workload}_build"))
-    runner, folder = rehearsal.runner(), rehearsal.folder / "unpacked"
+    (name,) = (name for name in state.artifacts if name.startswith("BuildModel_build"))
+    runner, folder = rehearsal.runner(workload), rehearsal.folder / "unpacked"
     runner.storage.get(state.artifacts[name], folder, runner.pipeline.role_arn)
     document: dict[str, Any] = json.loads((folder / "artifact.json").read_text("utf-8"))
     return document

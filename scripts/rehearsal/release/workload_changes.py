@@ -11,6 +11,7 @@ from workloads.own_images import PINS, TRITON_LOCKS, image_build
 
 REPOSITORY = "team/transformers-in-production"
 CONNECTION = "arn:aws:codeconnections:us-east-1:123456789012:connection/00000000-0000-0000-0000-000000000000"
+WORKLOADS = ("duplicates", "query_intent", "question_answering", "spellcheck", "text_classification")
 ENDPOINTS = ("question_answering", "spellcheck", "text_classification")
 ON_CPU = ("spellcheck", "text_classification")
 PHASES_S = (20, 40)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aws_api.errors import AwsRefused, AwsUnavailable
-from aws_api.sagemaker import MEASURED_ON_TAG, JobNameTaken, SageMakerAccount
+from aws_api.sagemaker import FINER_METRICS_TAG, MEASURED_ON_TAG, JobNameTaken, SageMakerAccount
 from inference_recommender.experiment.measure import ExperimentRun, measure_cells
 from inference_recommender.experiment.plan import Experiment, ExperimentAccess, cells
 from inference_recommender.experiment.result import ExperimentFolder
@@ -110,7 +110,7 @@ class JobAccount(SageMakerAccount):
     def tags(self, arn: str) -> dict[str, str]:
         (job,) = [job for job in self.created if self._arn(job["JobName"]) == arn]
         own = {tag["Key"]: tag["Value"] for tag in job["Tags"]}
-        return {**own, MEASURED_ON_TAG: "Some CPU with 2 cores"}
+        return {**own, FINER_METRICS_TAG: "true", MEASURED_ON_TAG: "Some CPU with 2 cores"}
 
     def container_log(self, job_name: str, endpoint_name: str) -> list[str]:
         return []

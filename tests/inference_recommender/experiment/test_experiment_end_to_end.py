@@ -101,7 +101,7 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
     evaluation = toml.with_name("evaluation.jsonl")
     examples = evaluation.read_text("utf-8").splitlines(keepends=True)
     evaluation.write_text("".join(examples[:EXAMPLES]), "utf-8")
-    with LocalAccount.start(state=root / ".local_aws", toolchain=ROOT / ".venv-triton") as account:
+    with LocalAccount.start(state=root / ".local_aws", toolchain=ROOT / ".venv-triton", pace="quick") as account:
         made = Laboratory(root, account)
         make_role(account, "R", "sagemaker.amazonaws.com", *MAY)
         for target in ("cpu", "cpu-torchscript"):

@@ -196,7 +196,7 @@ class EndpointAccount(JobAccount):
         status = "InService" if reason is None else "Failed"
         return {"EndpointName": name, "EndpointStatus": status, "FailureReason": reason}
 
-    def delete_endpoint(self, name: str) -> None:
+    def delete_endpoint(self, name: str, *_: Any) -> None:
         self.endpoints.pop(name, None)
 
     def endpoint_description(self, name: str) -> EndpointDescription:

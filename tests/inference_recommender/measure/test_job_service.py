@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aws_api.errors import AwsRefused
-from aws_api.sagemaker import SageMakerAccount
+from aws_api.sagemaker import FINER_METRICS_TAG, SageMakerAccount
 from aws_api.service_model import problems
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measure.job_service import (
@@ -42,10 +42,15 @@ def test_a_job_that_ended_before_the_stop_is_no_error(then: str, ends: bool) -> 
 class CloudWatch(SageMakerAccount):
     """Has two values per query, at the periods that it publishes. Every request is valid by botocore's model."""
 
+    job_tags: Mapping[str, str] = {FINER_METRICS_TAG: "true"}
+
     def __init__(self, *periods: int) -> None:
         """Opens no session."""
         self.published = periods
         self.queries: list[Mapping[str, Any]] = []
+
+    def tags(self, arn: str) -> dict[str, str]:
+        return dict(self.job_tags)
 
     def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Any]:
         assert problems("cloudwatch", "GetMetricData", arguments) == []
@@ -86,6 +91,25 @@ def test_the_finest_period_that_the_service_publishes_is_read(published: int, se
     account = CloudWatch(published, 86_400)
     assert fetched(account, seconds).period_s == published
     assert {query["MetricStat"]["Period"] for query in account.queries} == queried
+
+
+class OfSageMaker(CloudWatch):
+    """Has a datum each minute of 6,000 invocations, at whatever period: the sum is at the minute's first second."""
+
+    job_tags: Mapping[str, str] = {}
+
+    def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Any]:
+        self.queries += arguments["MetricDataQueries"]
+        times = [START + timedelta(minutes=minute) for minute in range(13)]
+        return [{"Id": query["Id"], "Timestamps": times, "Values": [6000.0] * 13} for query in self.queries]
+
+
+@pytest.mark.parametrize("minutes", [1, 13, 16])
+def test_the_metrics_of_sagemaker_give_the_rate_of_a_job_of_any_length(minutes: int) -> None:
+    account = OfSageMaker()
+    found = fetched(account, 60 * minutes)
+    assert set(found.invocations_per_minute()) == {6000.0}
+    assert {query["MetricStat"]["Period"] % 60 for query in account.queries} == {0}
 
 
 def test_values_that_are_not_published_are_unknown() -> None:

@@ -259,3 +259,16 @@ def test_a_bucket_policy_of_the_bootstrap_stack_does_not_lock_the_bucket(
     assert stacks.update("policy", body("s3:PutObject"))["StackStatus"] == "UPDATE_COMPLETE"
     assert "s3:PutObject" in s3.get_bucket_policy(Bucket="guarded")["Policy"]
     assert stacks.delete("policy") == {"StackStatus": "GONE"}
+
+
+def test_a_protected_stack_is_not_deleted(stacks: Stacks) -> None:
+    stacks.create("protected", {"Resources": {"Log": {"Type": "AWS::Logs::LogGroup", "Properties": {}}}})
+    stacks.cloudformation.update_termination_protection(StackName="protected", EnableTerminationProtection=True)
+    (described,) = stacks.cloudformation.describe_stacks(StackName="protected")["Stacks"]
+    assert described["EnableTerminationProtection"] is True
+    with pytest.raises(
+        ClientError, match=r"Stack \[protected\] cannot be deleted while TerminationProtection is enabled"
+    ):
+        stacks.delete("protected")
+    stacks.cloudformation.update_termination_protection(StackName="protected", EnableTerminationProtection=False)
+    assert stacks.delete("protected") == {"StackStatus": "GONE"}

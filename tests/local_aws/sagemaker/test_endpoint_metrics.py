@@ -13,12 +13,17 @@ DIMENSIONS = [{"Name": "EndpointName", "Value": "shop"}, {"Name": "VariantName",
 Published = Callable[[str, str, int], dict[int, float]]
 
 
+@pytest.fixture(params=[False, True], ids=["as-on-aws", "finer"])
+def finer(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 @pytest.fixture
-def published(monkeypatch: pytest.MonkeyPatch) -> Published:
+def published(finer: bool, monkeypatch: pytest.MonkeyPatch) -> Published:
     """A statistic of a metric by period, after 20 s with an invocation of 250 ms in each of the first twelve, of four
     instances, and two of 1 s each in the fifteenth, of two.
     """
-    cloudwatch = LocalCloudWatchBackend("us-east-1", "123456789012")
+    cloudwatch = LocalCloudWatchBackend("us-east-1", "123456789012", finer=finer)
     metrics = InvocationMetrics(cloudwatch)
     now = [0.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
@@ -67,3 +72,10 @@ def test_an_invocation_counts_for_the_instances_that_were_in_service(published: 
     # Requests at once are the time that they took, over ten seconds and the instances.
     found = published("ConcurrentRequestsPerModel", "Average", 10)
     assert found == {0: pytest.approx(10 * 0.25 / 10 / 4), 10: pytest.approx((2 * 0.25 / 4 + 2 * 1.0 / 2) / 10)}
+
+
+def test_a_service_metric_has_a_datum_each_minute_and_each_second_with_the_switch(
+    published: Published, finer: bool
+) -> None:
+    sums = published("Invocations", "Sum", 1)
+    assert sums == ({**dict.fromkeys(range(12), 1.0), 15: 2.0} if finer else {0: 14.0})

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from aws_api.sagemaker import SageMakerAccount
 from local_aws import machine
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import Endpoints, echo_request, gone, wait_until
@@ -43,12 +45,20 @@ def log_of(account: LocalAccount, endpoint: str, variant: str) -> list[str]:
     return [event["message"] for event in told["events"]]
 
 
+def refusal(call: Callable[[], object]) -> dict[str, str]:
+    with pytest.raises(ClientError) as refused:
+        call()
+    return {key: str(value) for key, value in refused.value.response["Error"].items()}
+
+
 def test_an_endpoint_is_created_answers_is_updated_and_deleted(
     endpoints: Endpoints, runtime: Any, account: LocalAccount, sagemaker: Any, tmp_path: Path
 ) -> None:
     first_gate, second_gate = tmp_path / "first", tmp_path / "second"
     name = endpoints.create("life", config=endpoints.config("life-1", count=3, GATE=str(first_gate)))
     assert sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "Creating"
+    busy = {"Code": "ValidationException", "Message": f'Cannot update in-progress endpoint "{ARN}:endpoint/life".'}
+    assert refusal(lambda: sagemaker.delete_endpoint(EndpointName=name)) == busy
     first_gate.touch()
     described = endpoints.settled(name)
     assert described["EndpointStatus"] == "InService"
@@ -72,8 +82,8 @@ def test_an_endpoint_is_created_answers_is_updated_and_deleted(
     )
     assert sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "Updating"
     assert invoke(runtime, name, "a") == ["got a"], "the old one answers while the new one starts"
-    with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
-        sagemaker.update_endpoint(EndpointName=name, EndpointConfigName="life-1")
+    assert refusal(lambda: sagemaker.update_endpoint(EndpointName=name, EndpointConfigName="life-1")) == busy
+    assert refusal(lambda: sagemaker.delete_endpoint(EndpointName=name)) == busy
     second_gate.touch()
     described = endpoints.settled(name)
     assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", "life-2")
@@ -94,6 +104,55 @@ def test_an_endpoint_is_created_answers_is_updated_and_deleted(
         "Code": "ValidationException",
         "Message": f'Could not find endpoint "{ARN}:endpoint/life".',
     }
+
+
+def test_an_endpoint_that_starts_is_deleted_as_soon_as_sagemaker_allows_it(
+    endpoints: Endpoints, account: LocalAccount, sagemaker: Any, tmp_path: Path
+) -> None:
+    gate, said = tmp_path / "gate", list[str]()
+    config = endpoints.config("impatient-config", GATE=str(gate))
+    name = endpoints.create("impatient", config=config)
+
+    def sleep(seconds: float) -> None:
+        gate.touch()
+        time.sleep(0.1)
+
+    session = boto3.Session(**{key: each for key, each in account.client_arguments().items() if key != "endpoint_url"})
+    aws = SageMakerAccount(session)
+    aws._clients["sagemaker"] = sagemaker
+    aws.delete_endpoint(name, said.append, sleep)
+    assert said[0] == "Endpoint impatient starts or updates. Waiting to delete it: 0 of 60 min"
+    with pytest.raises(ClientError, match="Could not find endpoint"):
+        wait_until(lambda: sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] != "Deleting")
+
+
+def test_an_autoscaled_variant_keeps_its_instance_type_until_it_is_deregistered(
+    endpoints: Endpoints, sagemaker: Any, client: Callable[[str], Any]
+) -> None:
+    """https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-scaling-update.html"""
+    name = endpoints.create("scaled", config=endpoints.config("scaled-1"))
+    endpoints.settled(name)
+    target = {
+        "ServiceNamespace": "sagemaker",
+        "ResourceId": "endpoint/scaled/variant/AllTraffic",
+        "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
+    }
+    scaling = client("application-autoscaling")
+    scaling.register_scalable_target(**target, MinCapacity=1, MaxCapacity=2)
+    endpoints.config("scaled-2", SAYS="another model ")
+    endpoints.config("scaled-3", instance_type="ml.c5.2xlarge")
+
+    sagemaker.update_endpoint(EndpointName=name, EndpointConfigName="scaled-2")
+    assert endpoints.settled(name)["EndpointConfigName"] == "scaled-2", "another model is no other type"
+    assert refusal(lambda: sagemaker.update_endpoint(EndpointName=name, EndpointConfigName="scaled-3")) == {
+        "Code": "ValidationException",
+        "Message": "Variant AllTraffic of endpoint scaled is registered with Application Auto Scaling, and the update "
+        "would remove it or change its instance type ml.c5.xlarge. Delete its scaling policies and call "
+        "DeregisterScalableTarget first.",
+    }
+    scaling.deregister_scalable_target(**target)
+    sagemaker.update_endpoint(EndpointName=name, EndpointConfigName="scaled-3")
+    assert endpoints.settled(name)["EndpointConfigName"] == "scaled-3"
 
 
 def test_an_instance_type_with_a_chip_is_refused(endpoints: Endpoints) -> None:

@@ -4,6 +4,7 @@ The build is a stand-in; the processes are real.
 """
 
 import ast
+import json
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from containers import archive_reader
 from model_build.remote import entry
 from tests.model_build.remote.remote_account import tar_gz
-from workloads import ROOT
+from workloads import ROOT, images
 
 BUILD = """
 import json, pathlib, sys
@@ -174,6 +175,41 @@ def test_an_older_driver_than_the_images_cuda_gets_its_compatibility_libraries(
         f"/{place} has the libcuda of driver 580.65.06; the host's {driver} is "
         f"{'older, so that is used' if needed else 'not older, so that is not used'}.\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("driver", "cu_init", "message"),
+    [
+        (
+            "470.256.02",
+            "0",
+            "The host's NVIDIA driver 470.256.02 does not run the image's CUDA 13.0.1. Triton 24.09 runs on it: set "
+            'hosting.triton_version = "24.09", or build on an EC2 instance with a newer driver.\n',
+        ),
+        (
+            "535.261.03",
+            "803",
+            "The host's NVIDIA driver 535.261.03 does not run the image's CUDA 13.0.1: cuInit returns 803. Set an "
+            "older hosting.triton_version, or build on an EC2 instance with a newer driver.\n",
+        ),
+        ("580.65.06", "0", None),
+    ],
+    ids=["a branch that is known to fail", "CUDA does not start", "CUDA starts"],
+)
+def test_a_host_whose_driver_cannot_run_the_images_cuda_ends_the_job_before_anything_is_installed(
+    system: Path, monkeypatch: pytest.MonkeyPatch, driver: str, cu_init: str, message: str | None
+) -> None:
+    version = system / entry.DRIVER
+    version.parent.mkdir(parents=True)
+    version.write_text(f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {driver}  Thu May  9 22:12:11 UTC 2024\n")
+    monkeypatch.setenv("FAILING_DRIVERS", json.dumps(images.failing_drivers("25.09")))
+    monkeypatch.setenv("CUDA_VERSION", "13.0.1")
+    monkeypatch.setattr(entry, "CUDA_INIT", f"print({cu_init})")
+    (system / "opt/ml/processing/source/source.tar.gz").write_bytes(tar_gz({"model_build/__main__.py": BUILD.encode()}))
+    assert entry.main(["w", "t", "tensorrt"], system) == (3 if message else 0)
+    file = system / "opt/ml/output/message"
+    assert (file.read_text("utf-8") if message else file.exists()) == (message or False)
+    assert (system / "opt/ml/processing/work").exists() is (message is None)
 
 
 def test_the_entry_needs_nothing_but_python_and_the_reader_beside_it() -> None:

@@ -45,7 +45,7 @@ class Chip(FakeAccount):
             self.objects[self.made[-1].environment["RECORD_OUTPUT"]] = b"recorded"
         return {"EndpointStatus": status, "FailureReason": "the container did not pass the ping health check"}
 
-    def delete_endpoint(self, name: str) -> None:
+    def delete_endpoint(self, name: str, *_: Any) -> None:
         self.deleted.append(name)
 
     def endpoint_log(self, name: str, lines: int) -> list[str]:
@@ -167,7 +167,7 @@ def test_sagemaker_accepts_the_requests_and_deletes_everything(root: Path, accou
     assert expires_at is not None, "a recording that is killed leaves what `sweep` deletes"
     assert endpoint.startup_s < (expires_at - datetime.now(UTC)).total_seconds() < endpoint.startup_s + 7201
     for _ in range(2):  # deleting twice is no failure
-        account.delete_endpoint(endpoint.name)
+        account.delete_endpoint(endpoint.name, print)
     sagemaker = account.client("sagemaker")
     assert sagemaker.list_endpoints()["Endpoints"] == []
     assert sagemaker.list_endpoint_configs()["EndpointConfigs"] == []

@@ -61,10 +61,20 @@ def test_a_tensorrt_target_is_built_on_each_of_its_gpus_in_the_image_that_serves
     assert len({job.output_url for job in builds}) == 2
     assert len({job.source_url for job in builds}) == 1
     assert driver_warnings(builds)[1:] == [
-        "ml.g5.xlarge: a processing job cannot choose its host's GPU driver, and AWS does not document it. If "
-        f"{TRITON} does not start there, choose an older hosting.triton_version, or build on an EC2 instance of that "
-        "family in the image.",
+        "ml.g5.xlarge: a processing job cannot choose its host's GPU driver, and AWS does not document it. The "
+        f"job ends in its first minute if the driver does not run the CUDA of {TRITON}. Then choose an older "
+        "hosting.triton_version, or build on an EC2 instance of that family in the image.",
     ]
+
+
+@pytest.mark.parametrize(("version", "failing"), [("24.09", None), ("25.09", '{"470": "24.09"}')])
+def test_a_job_on_a_gpu_gets_the_drivers_on_which_its_image_fails(
+    folder: WorkloadFolder, version: str, failing: str | None
+) -> None:
+    image_uri = TRITON.replace("24.09", version)
+    for job in plan(folder, "gpu", image_uri=image_uri):
+        assert job.environment.get("FAILING_DRIVERS") == failing
+    assert plan(folder, "cpu", image_uri=image_uri)[0].environment == {}
 
 
 def test_types_of_one_compute_capability_share_an_engine(folder: WorkloadFolder) -> None:

@@ -16,6 +16,6 @@ def client(account: LocalAccount, service: str) -> Any:
 @pytest.fixture(scope="session")
 def rehearsing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAccount]:
     with LocalAccount.start(
-        state=tmp_path_factory.mktemp("rehearsing"), program="scripts.rehearsal.account"
+        state=tmp_path_factory.mktemp("rehearsing"), pace="quick", program="scripts.rehearsal.account"
     ) as running:
         yield running

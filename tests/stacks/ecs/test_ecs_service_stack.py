@@ -10,11 +10,19 @@ from aws_cdk.assertions import Match
 
 from stacks.ecs.service import START_UP
 from tests.stacks.miniature import Repository, Synthesis, kinds, make_ec2_repository, service_candidate
-from tests.stacks.templates import filled
+from tests.stacks.templates import filled, lint_matches, nag_findings
+from tests.stacks.test_templates import CDKS_OWN
 from workloads import Autoscaling, LatencyObjective, ScheduledMinimum, load_workload
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/ours:1"
+
+VPC = {"id": "vpc-0a1b", "cidr": "172.16.0.0/16", "subnet_ids": ["subnet-1a"], "availability_zones": ["us-east-1a"]}
+TLS = {
+    "certificate_arn": "arn:aws:acm:us-east-1:123456789012:certificate/0123-4567",
+    "domain_name": "intent.example.com",
+}
+PRINCIPALS = ["arn:aws:iam::210987654321:root", "arn:aws:iam::210987654321:role/search/Frontend"]
 
 
 @pytest.fixture
@@ -195,12 +203,7 @@ def test_a_kms_key_is_used_only_if_the_workload_names_one(repository: Repository
 
 
 def test_an_existing_vpc_is_used_unchanged(repository: Repository) -> None:
-    vpc = {
-        "id": "vpc-0a1b",
-        "cidr": "172.16.0.0/16",
-        "subnet_ids": ["subnet-1a", "subnet-2b"],
-        "availability_zones": ["us-east-1a", "us-east-1b"],
-    }
+    vpc = {**VPC, "subnet_ids": ["subnet-1a", "subnet-2b"], "availability_zones": ["us-east-1a", "us-east-1b"]}
     repository.change_hosting(vpc=vpc)
     synthesis = repository.synthesise(Environment(account="123456789012", region="us-east-1"))
     assert synthesis.app.node.try_find_child("SharedNetworkStack") is None
@@ -211,6 +214,78 @@ def test_an_existing_vpc_is_used_unchanged(repository: Repository) -> None:
         "AWS::EC2::SecurityGroup",
         {"VpcId": "vpc-0a1b", "SecurityGroupIngress": [Match.object_like({"CidrIp": "172.16.0.0/16"})]},
     )
+
+
+def test_zones_named_beside_a_vpc_choose_its_subnets(repository: Repository) -> None:
+    vpc = {**VPC, "availability_zones": ["us-east-1a", "us-east-1b"], "subnet_ids": ["subnet-1a", "subnet-2b"]}
+    repository.change_hosting(vpc=vpc, availability_zones=["us-east-1b"])
+    network = repository.synthesise().only("AWS::ECS::Service")["NetworkConfiguration"]["AwsvpcConfiguration"]
+    assert network["Subnets"] == ["subnet-2b"]
+
+
+@pytest.fixture(scope="module")
+def reachable(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """A service on CPU with TLS, for connected networks and for other accounts."""
+    repository = make_ec2_repository(tmp_path_factory.mktemp("reachable"), "query_intent", "cpu")
+    repository.change_hosting(allowed_principals=PRINCIPALS, caller_cidrs=["10.7.0.0/16"], tls=TLS)
+    return repository.synthesise(Environment(account="123456789012", region="us-east-1"))
+
+
+def test_named_principals_reach_the_service_from_their_own_vpc(reachable: Synthesis) -> None:
+    ((balancer, properties),) = (
+        (name, each["Properties"])
+        for name, each in reachable.of_type("AWS::ElasticLoadBalancingV2::LoadBalancer").items()
+    )
+    made = reachable.only("AWS::EC2::VPCEndpointService")
+    assert (made["NetworkLoadBalancerArns"], made["AcceptanceRequired"]) == ([{"Ref": balancer}], False)
+    assert reachable.only("AWS::EC2::VPCEndpointServicePermissions")["AllowedPrincipals"] == PRINCIPALS
+    # Addresses of the callers' VPC are in no rule of the balancer's group.
+    assert properties["EnforceSecurityGroupInboundRulesOnPrivateLinkTraffic"] == "off"
+    assert "EndpointServiceName" in reachable.json["Outputs"]
+
+
+def test_without_principals_there_is_no_endpoint_service(service: Synthesis) -> None:
+    assert not service.of_type("AWS::EC2::VPCEndpointService")
+    balancer = service.only("AWS::ElasticLoadBalancingV2::LoadBalancer")
+    assert "EnforceSecurityGroupInboundRulesOnPrivateLinkTraffic" not in balancer
+    assert "EndpointServiceName" not in service.json["Outputs"]
+
+
+def test_the_load_balancer_ends_tls_for_http_and_grpc(reachable: Synthesis) -> None:
+    listeners = [each["Properties"] for each in reachable.of_type("AWS::ElasticLoadBalancingV2::Listener").values()]
+    assert {each["Port"]: each.get("AlpnPolicy") for each in listeners} == {8000: None, 8001: ["HTTP2Only"]}
+    for each in listeners:
+        assert (each["Protocol"], each["Certificates"]) == ("TLS", [{"CertificateArn": TLS["certificate_arn"]}])
+        assert each["SslPolicy"].startswith("ELBSecurityPolicy-TLS13-1-2")
+    groups = reachable.of_type("AWS::ElasticLoadBalancingV2::TargetGroup").values()
+    assert {each["Properties"]["Protocol"] for each in groups} == {"TCP"}
+
+
+def test_the_certificates_name_is_the_services_inside_the_vpc(reachable: Synthesis) -> None:
+    assert reachable.json["Outputs"]["ServiceUrl"]["Value"] == "https://intent.example.com:8000"
+    record = reachable.only("AWS::Route53::RecordSet")
+    assert (record["Name"], record["Type"]) == ("intent.example.com.", "A")
+    zone = reachable.only("AWS::Route53::HostedZone")
+    assert (zone["Name"], len(zone["VPCs"])) == ("intent.example.com.", 1)
+
+
+def test_in_an_existing_vpc_the_owner_makes_the_record(repository: Repository) -> None:
+    repository.change_hosting(vpc=VPC, tls=TLS)
+    assert not repository.synthesise().of_type("AWS::Route53::HostedZone")
+
+
+def test_connected_networks_that_are_named_may_call(reachable: Synthesis) -> None:
+    groups = [each["Properties"] for each in reachable.of_type("AWS::EC2::SecurityGroup").values()]
+    admitted = [
+        (rule["CidrIp"], rule["FromPort"]) for group in groups for rule in group.get("SecurityGroupIngress", ())
+    ]
+    assert admitted == [(cidr, port) for port in (8000, 8001) for cidr in ("10.0.0.0/16", "10.7.0.0/16")]
+
+
+@pytest.mark.slow
+def test_a_reachable_service_has_no_findings(reachable: Synthesis) -> None:
+    assert nag_findings(reachable.app) == []
+    assert {match.rule.id for match in lint_matches(reachable.json, "us-east-1", "eu-west-1")} <= CDKS_OWN
 
 
 def test_an_own_image_gives_no_warning(repository: Repository) -> None:

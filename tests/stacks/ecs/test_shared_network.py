@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from aws_cdk import App, Environment, Stack, Stage
 from aws_cdk.assertions import Template
 
 from app import add_stacks
-from stacks.context import PRODUCTION, Options
+from stacks.context import DEFAULT_CIDR, PRODUCTION, Options
 from stacks.ecs.shared_network import NAME, SharedNetworkStack
 from stacks.ecs.zones import SharedZones
 from tests.stacks.miniature import Repository, Synthesis, make_ec2_repository, recommend_for_production, synthesis_of
@@ -163,11 +164,37 @@ def test_a_zone_keeps_its_addresses_when_zones_are_added(tmp_path: Path) -> None
     for named in (["us-east-1d"], ["us-east-1b", "us-east-1d"]):
         made["query_intent"].change_hosting(availability_zones=named)
         app = make_app(tmp_path / "cdk.out")
-        network = Synthesis(app, SharedNetworkStack(app, NAME, zones=shared(made)))
+        network = Synthesis(app, SharedNetworkStack(app, NAME, zones=shared(made), cidr=DEFAULT_CIDR))
         subnets = [each["Properties"] for each in network.of_type("AWS::EC2::Subnet").values()]
         addresses.append({each["AvailabilityZone"]: each["CidrBlock"] for each in subnets})
     assert addresses[0]["us-east-1d"] == addresses[1]["us-east-1d"] == "10.0.48.0/20"
     assert addresses[1]["us-east-1b"] == "10.0.16.0/20"
+
+
+def test_a_stages_network_may_have_other_addresses(tmp_path: Path) -> None:
+    """Networks with the same addresses cannot be peered."""
+    app = both(tmp_path)["duplicates"].app(VIRGINIA, replace(PRODUCTION, network_cidr="10.9.0.0/20"))
+    network = synthesis_of(app, NAME)
+    assert network.only("AWS::EC2::VPC")["CidrBlock"] == "10.9.0.0/20"
+    subnets = [each["Properties"]["CidrBlock"] for each in network.of_type("AWS::EC2::Subnet").values()]
+    assert subnets == ["10.9.1.0/24", "10.9.2.0/24"]
+    for synthesis in (network, synthesis_of(app, "QueryIntentStack")):
+        groups = [each["Properties"] for each in synthesis.of_type("AWS::EC2::SecurityGroup").values()]
+        admitted = {rule["CidrIp"] for group in groups for rule in group.get("SecurityGroupIngress", ())}
+        assert admitted == {"10.9.0.0/20"}
+
+
+def test_addresses_of_a_network_without_workloads_are_refused(tmp_path: Path) -> None:
+    repository = make_ec2_repository(tmp_path, "query_intent")
+    repository.change_hosting(
+        vpc={"id": "vpc-0a", "cidr": "172.16.0.0/16", "subnet_ids": ["subnet-1"], "availability_zones": ["us-east-1a"]}
+    )
+    with pytest.raises(UsageError) as refusal:
+        repository.app(VIRGINIA, Options(network_cidr="10.9.0.0/16"))
+    assert str(refusal.value) == (
+        "-c beta-network-cidr: got '10.9.0.0/16', but no workload is in the shared network. Leave the option out, or "
+        "leave hosting.vpc out of a workload on EC2."
+    )
 
 
 def test_zone_names_and_ids_cannot_be_mixed(tmp_path: Path) -> None:

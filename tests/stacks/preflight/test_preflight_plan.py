@@ -147,13 +147,14 @@ def test_zones_that_are_named_are_asked_for(edit_workload: Callable[..., Workloa
 
 def test_each_question_is_asked_once_for_all_stacks_that_need_it() -> None:
     folders = [load_workload(name) for name in workload_names(ROOT / "workloads")]
-    checks = plan(folders, "beta", SOURCE)
+    releases = tuple(folder.workload.release_stack_name for folder in folders)
+    checks = plan(folders, "beta", dict.fromkeys(releases, SOURCE))
     asked = [check.question for check in checks]
     assert len(asked) == len(set(asked))
     (bootstrapped,) = (check for check in checks if check.question.subject == "cdk bootstrap")
-    assert bootstrapped.stacks == (*(folder.workload.stack_name for folder in folders), "ReleasePipelineStack")
+    assert bootstrapped.stacks == (*(folder.workload.stack_name for folder in folders), *releases)
     (connection,) = (check for check in checks if isinstance(check.question, Connection))
-    assert connection.stacks == ("ReleasePipelineStack",)
+    assert connection.stacks == releases
     assert {q.subject for q in asked if isinstance(q, MayDo)} == {
         "sts:AssumeRole on CDK's deploy role",
         "sts:AssumeRole on CDK's file-publishing role",

@@ -1,4 +1,4 @@
-"""The release of all five workloads, synthesised once, and what tests read in its template."""
+"""The release pipelines of all five workloads, synthesised once."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Environment
 
-from app import add_release
+from app import add_releases
 from stacks.context import ReleaseSource
 from tests.stacks.miniature import Repository, as_committed, candidate
 from tests.stacks.templates import make_app
@@ -21,7 +21,7 @@ ENDPOINTS = ("question_answering", "spellcheck", "text_classification")
 
 def release(root: Path, connection: str = CONNECTION) -> App:
     app = make_app(root / "cdk.out")
-    add_release(app, root, VIRGINIA, ReleaseSource(repository="example/models", connection_arn=connection))
+    add_releases(app, root, VIRGINIA, ReleaseSource(repository="example/models", connection_arn=connection))
     return app
 
 
@@ -45,11 +45,23 @@ def app(repositories: dict[str, Repository]) -> App:
 
 
 @pytest.fixture(scope="package")
-def template(app: App) -> dict[str, Any]:
+def templates(app: App) -> dict[str, dict[str, Any]]:
+    """The pipeline of each workload."""
     assembly = app.synth()
-    return dict(assembly.get_stack_by_name("ReleasePipelineStack").template)
+    names = {name: f"{name.title().replace('_', '')}ReleaseStack" for name in WORKLOADS}
+    return {name: dict(assembly.get_stack_by_name(stack).template) for name, stack in names.items()}
+
+
+@pytest.fixture(scope="package")
+def template(templates: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The pipeline of spellcheck, whose model is built in place and was measured."""
+    return templates["spellcheck"]
 
 
 def stages(template: dict[str, Any]) -> list[dict[str, Any]]:
     (pipeline,) = (r for r in template["Resources"].values() if r["Type"] == "AWS::CodePipeline::Pipeline")
     return list(pipeline["Properties"]["Stages"])
+
+
+def all_actions(template: dict[str, Any]) -> list[dict[str, Any]]:
+    return [action for stage in stages(template) for action in stage["Actions"]]

@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.stacks.release.conftest import ON_NEURON, WORKLOADS, stages
+from tests.stacks.release.conftest import ON_NEURON, all_actions, stages
 
 BUILD, IMAGES, RECORDED, RUN = "BUILD", "build/images", "recorded", "runs/candidate"
 READS = {
     "Check": set(),
-    "Build": set(),
+    "BuildModel": set(),
     "Images": set(),
     "Record": {BUILD, IMAGES},  # verify --on sagemaker: artifact.json and its archive; the image's digest
     "ParityGate": {BUILD},  # model_build verify; for Inferentia with RECORDED beside it
-    "Collect": {BUILD},
-    "Synth": {"collected/1", "collected/2"},  # app.py: every artifact.json and archive
+    "Synth": {BUILD, IMAGES},  # app.py: artifact.json, the archive and the digests of images
     "Clear": set(),
     "SmokeTest": set(),  # invoke: workload.toml and payloads.jsonl
     "Measure": {BUILD},  # run: artifact.json, whose sha256 the recommendation names, and its archive
@@ -28,15 +27,19 @@ READS = {
     "TakeDown": set(),
     "KeepBaseline": {RUN},
 }
-ON_CHIP = {f"ParityGate-{workload}" for workload in ON_NEURON}
+
+
+Steps = dict[str, dict[str, dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def steps(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The actions that run a script of ours, by name."""
-    actions = [action for stage in stages(template) for action in stage["Actions"]]
-    ours = {action["Name"]: action for action in actions if action["Name"].partition("-")[0] in READS}
-    assert {name.partition("-")[0] for name in ours} == READS.keys()
+def steps(templates: dict[str, dict[str, Any]]) -> Steps:
+    """The actions of each workload that run a script of this project, by name."""
+    ours = {
+        workload: {action["Name"]: action for action in all_actions(template) if action["Name"] in READS}
+        for workload, template in templates.items()
+    }
+    assert set().union(*ours.values()) == READS.keys()
     return ours
 
 
@@ -47,31 +50,29 @@ def links(template: dict[str, Any], action: dict[str, Any]) -> dict[str, str]:
     return dict(re.findall(r'ln -s -- "\$CODEBUILD_SRC_DIR_(\w+)" "([^"]+)"', text))
 
 
-def test_every_step_has_what_it_reads_as_an_input(template: dict[str, Any], steps: dict[str, dict[str, Any]]) -> None:
-    for name, action in steps.items():
-        kind, _, workload = name.partition("-")
-        found = {
-            BUILD if path.startswith(f"build/{workload if workload in WORKLOADS else ''}") else path
-            for path in links(template, action).values()
-        }
-        assert found == READS[kind] | ({RECORDED} if name in ON_CHIP else set()), name
+def test_every_step_has_what_it_reads_as_an_input(templates: dict[str, dict[str, Any]], steps: Steps) -> None:
+    for workload, named in steps.items():
+        for name, action in named.items():
+            paths = links(templates[workload], action).values()
+            found = {BUILD if path.startswith(f"build/{workload}/") else path for path in paths}
+            expected = READS[name] | ({RECORDED} if name == "ParityGate" and workload in ON_NEURON else set())
+            assert found == expected, (workload, name)
 
 
 def test_every_input_is_linked_where_it_is_read_and_is_some_steps_output(
-    template: dict[str, Any], steps: dict[str, dict[str, Any]]
+    templates: dict[str, dict[str, Any]], steps: Steps
 ) -> None:
-    made = {
-        output["Name"]
-        for stage in stages(template)
-        for a in stage["Actions"]
-        for output in a.get("OutputArtifacts", [])
-    }
-    for name, action in steps.items():
-        first, *further = [each["Name"] for each in action["InputArtifacts"]]
-        assert first == ("Clone" if name.startswith("Propose") else "Source")
-        assert set(links(template, action)) == set(further) <= made, name
+    for workload, named in steps.items():
+        actions = all_actions(templates[workload])
+        made = {output["Name"] for action in actions for output in action.get("OutputArtifacts", [])}
+        for name, action in named.items():
+            first, *further = [each["Name"] for each in action["InputArtifacts"]]
+            assert first == ("Clone" if name == "Propose" else "Source")
+            assert set(links(templates[workload], action)) == set(further) <= made, (workload, name)
 
 
-def test_no_action_has_more_inputs_than_codepipeline_takes(template: dict[str, Any]) -> None:
-    """Five builds and the source are six: they reach the synthesis in groups."""
-    assert max(len(a.get("InputArtifacts", [])) for stage in stages(template) for a in stage["Actions"]) <= 5
+def test_a_pipeline_stays_within_codepipelines_limits(templates: dict[str, dict[str, Any]]) -> None:
+    """Five inputs an action, 50 actions a stage. https://docs.aws.amazon.com/codepipeline/latest/userguide/limits.html"""
+    for template in templates.values():
+        assert max(len(action.get("InputArtifacts", [])) for action in all_actions(template)) <= 5
+        assert max(len(stage["Actions"]) for stage in stages(template)) <= 50

@@ -16,7 +16,7 @@ from scripts.rehearsal.release.pipeline_template import (
 from tests.scripts.rehearsal.release.templates import build, commands, pipeline, project, source
 from workloads import ROOT, UsageError
 
-SNAPSHOT = ROOT / "tests" / "stacks" / "snapshots" / "ReleasePipelineStack.template.json"
+SNAPSHOT = ROOT / "tests" / "stacks" / "snapshots" / "SpellcheckReleaseStack.template.json"
 
 
 def test_a_secret_variable_is_rejected() -> None:
@@ -29,6 +29,14 @@ def test_a_secret_variable_is_rejected() -> None:
     with pytest.raises(UsageError) as caught:
         action_variables(given("SECRETS_MANAGER").action("Build", "Step"))
     assert str(caught.value) == "Step: COMMIT: the rehearsal does not support SECRETS_MANAGER."
+
+
+def test_a_stage_with_more_actions_than_codepipeline_takes_is_rejected() -> None:
+    sources = [source(f"Files{number}") for number in range(51)]
+    assert len(pipeline({"Source": sources[:50]}).actions) == 50
+    with pytest.raises(UsageError) as caught:
+        pipeline({"Source": sources})
+    assert str(caught.value) == "Stage Source has 51 actions. Allowed: 50."
 
 
 @pytest.mark.parametrize(
