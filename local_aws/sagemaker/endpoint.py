@@ -148,7 +148,7 @@ class LocalEndpoint(FakeEndpoint):
         self._announce()
         for unused in [old, fleet if self._deleted else None]:
             if unused is not None:
-                unused.stop()
+                unused.drain()
 
     def _scale(self, desired: Mapping[str, Mapping[str, Any]]) -> None:
         fleet = self._fleet
@@ -182,7 +182,7 @@ class LocalEndpoint(FakeEndpoint):
             self._fleet = None if self._deleted else old
         for unused in [new, old if self._deleted else None]:
             if unused is not None:
-                unused.stop()
+                unused.drain()
         # The words are this account's: AWS documents the rollback, and not its FailureReason.
         on = f"of its AutoRollbackConfiguration, {', '.join(alarmed)} {'is' if len(alarmed) == 1 else 'are'} in ALARM."
         reason = f"The update of endpoint {self.endpoint_name} was rolled back: {on if alarmed else died}"

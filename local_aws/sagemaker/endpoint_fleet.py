@@ -179,6 +179,12 @@ class Fleet:
                     self._leases[picked[1]] -= 1
                     self._changed.notify_all()
 
+    def drain(self) -> None:
+        """Stops all servers as soon as their invocations have ended."""
+        for server in [each for servers in self._servers.values() for each in servers]:
+            self._drain(server)
+        self.stop()
+
     def stop(self) -> None:
         self._stopping.set()
         for server in [each for servers in self._servers.values() for each in servers]:

@@ -69,7 +69,9 @@ class Guardrails:
             time.sleep(READ_EVERY_S)
 
     def _is_breached(self, alarm: Alarm) -> bool:
-        if alarm.state_value == "ALARM" or not alarm.metric_name or alarm.comparison_operator not in _BEYOND:
+        name, beyond = alarm.extended_statistic or alarm.statistic, _BEYOND.get(alarm.comparison_operator)
+        # A composite alarm, an expression and anomaly detection have no such metric.
+        if alarm.state_value == "ALARM" or beyond is None or not (alarm.metric_name and alarm.period and name):
             return False
         period = max(alarm.period // FASTER, 1)
         end = int(time.time() - PUBLISHED_AFTER_S) // period * period
@@ -77,7 +79,6 @@ class Guardrails:
         dimensions = [{"Name": str(each.name), "Value": str(each.value)} for each in alarm.dimensions]
         key = metric_key(alarm.namespace, alarm.metric_name, dimensions)
         found = self.cloudwatch.by_period(key, start, end, period, alarm.unit)
-        beyond, name = _BEYOND[alarm.comparison_operator], alarm.extended_statistic or alarm.statistic
         breached = [
             beyond(statistic(name, found[second]), alarm.threshold)
             if second in found

@@ -13,7 +13,7 @@ from stacks.paging import Paging
 from tests.stacks.templates import make_app
 
 
-def paging(root: Path, *, own_key: bool = False, **options: str) -> App:
+def paging(root: Path, options: Options | None = None, *, own_key: bool = False) -> App:
     app = make_app(root)
     stack = Stack(app, "Stack")
     alarms = [
@@ -22,7 +22,7 @@ def paging(root: Path, *, own_key: bool = False, **options: str) -> App:
         )
         for name in ("Latency", "Errors")
     ]
-    Paging(stack, "Paging", workload="spellcheck", alarms=alarms, options=Options(**options), own_key=own_key)
+    Paging(stack, "Paging", workload="spellcheck", alarms=alarms, options=options or Options(), own_key=own_key)
     return app
 
 
@@ -80,7 +80,7 @@ def test_cloudwatch_may_use_the_topics_key(template: Template) -> None:
 
 
 def test_an_address_is_subscribed_to_the_topic(tmp_path: Path) -> None:
-    template = template_of(paging(tmp_path, alarm_email="team@example.com"))
+    template = template_of(paging(tmp_path, Options(alarm_email="team@example.com")))
     (topic,) = template.find_resources("AWS::SNS::Topic")
     assert only(template, "AWS::SNS::Subscription") == {
         "Endpoint": "team@example.com",
@@ -91,6 +91,6 @@ def test_an_address_is_subscribed_to_the_topic(tmp_path: Path) -> None:
 
 def test_a_topic_replaces_the_stacks_own(tmp_path: Path) -> None:
     arn = "arn:aws:sns:eu-west-1:123456789012:pages"
-    template = template_of(paging(tmp_path, own_key=True, alarm_topic=arn))
+    template = template_of(paging(tmp_path, Options(alarm_topic=arn), own_key=True))
     assert only(template, "AWS::CloudWatch::CompositeAlarm")["AlarmActions"] == [arn]
     assert template.find_resources("AWS::SNS::Topic") == template.find_resources("AWS::KMS::Key") == {}
