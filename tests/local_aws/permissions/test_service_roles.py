@@ -245,3 +245,4 @@ def test_a_guarded_endpoint_whose_role_may_not_read_its_alarms_is_failed(
     described = endpoints.settled("unwatched")
     assert described["EndpointStatus"] == "Failed"
     assert "is not authorized to perform: cloudwatch:DescribeAlarms on resource: " in described["FailureReason"]
+    client("cloudwatch").delete_alarms(AlarmNames=["unread"])

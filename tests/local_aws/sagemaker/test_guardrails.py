@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,12 @@ from tests.local_aws.sagemaker.test_local_endpoints import invoke, triton_of
 pytestmark = pytest.mark.integration
 
 
+@pytest.fixture
+def cloudwatch(client: Callable[[str], Any]) -> Iterator[Any]:
+    yield client("cloudwatch")
+    client("cloudwatch").delete_alarms(AlarmNames=["slow", "slow-bad", "slow-fix"])
+
+
 def guarded(*alarms: str) -> dict[str, Any]:
     canary = {"Type": "CANARY", "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 10}, "WaitIntervalInSeconds": 60}
     return {
@@ -24,9 +30,8 @@ def guarded(*alarms: str) -> dict[str, Any]:
 
 
 def test_alarms_of_the_rollback_must_exist_and_one_that_is_on_keeps_the_old_fleet(
-    endpoints: Endpoints, sagemaker: Any, client: Callable[[str], Any]
+    endpoints: Endpoints, sagemaker: Any, cloudwatch: Any
 ) -> None:
-    cloudwatch = client("cloudwatch")
     old, new = endpoints.config("guarded-old"), endpoints.config("guarded-new")
     name = endpoints.create("guarded", config=old)
     endpoints.settled(name)
@@ -50,13 +55,12 @@ def test_alarms_of_the_rollback_must_exist_and_one_that_is_on_keeps_the_old_flee
     described = endpoints.settled(name)
     assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", new)
     assert described["LastDeploymentConfig"] == guarded("slow")
-    cloudwatch.delete_alarms(AlarmNames=["slow"])
 
 
 def test_an_alarm_on_the_new_fleet_rolls_back_and_lets_the_fix_of_that_fleet_pass(
-    endpoints: Endpoints, sagemaker: Any, client: Callable[[str], Any], runtime: Any
+    endpoints: Endpoints, sagemaker: Any, cloudwatch: Any, runtime: Any
 ) -> None:
-    cloudwatch, name = client("cloudwatch"), "fixed"
+    name = "fixed"
 
     def update(config: str, longest_ms: int, wait_s: int) -> None:
         dimensions = {"EndpointName": name, "VariantName": "AllTraffic", "EndpointConfigName": config}
