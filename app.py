@@ -232,6 +232,7 @@ def _shared_network(
         SHARED_NETWORK,
         zones=zones,
         cidr=options.network_cidr or DEFAULT_CIDR,
+        measured=options.recommendation == "ignore",
         tags=cost_tags(options.stage),
         environment=environment,
         termination_protection=options.in_production,

@@ -66,7 +66,7 @@ def _structure(shape: Shape, value: Any, path: str) -> Iterator[str]:
 
 def _string(shape: Shape, value: str, path: str) -> Iterator[str]:
     if (allowed := shape.metadata.get("enum")) and value not in allowed:
-        yield _failed(value, path, f"Member must satisfy enum value set: [{', '.join(allowed)}]")
+        yield _failed(value, path, f"Member must satisfy enum value set: [{', '.join(sorted(allowed))}]")
     pattern = shape.metadata.get("pattern")
     # The patterns are Java's. Python's re knows neither Unicode classes nor surrogate pairs.
     if pattern and not any(each in pattern for each in _ONLY_IN_JAVA) and not re.fullmatch(pattern, value):

@@ -26,7 +26,7 @@ BUDGETS = {
     "stacks": 7_100,
     "workloads": 4_000,
     "benchmarks": 4_000,
-    "scripts": 3_350,
+    "scripts": 3_700,
     "tests": 51_000,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""

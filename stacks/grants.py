@@ -24,11 +24,15 @@ def allow(role: iam.IRole, actions: Sequence[str], arns: Sequence[str]) -> None:
 
 def allow_passing_to_sagemaker(role: iam.Role, role_arns: Sequence[str]) -> None:
     """Lets `role` start SageMaker resources that work under one of the given roles."""
+    allow_passing(role, role_arns, "sagemaker.amazonaws.com")
+
+
+def allow_passing(role: iam.Role, role_arns: Sequence[str], service: str) -> None:
     role.add_to_policy(
         iam.PolicyStatement(
             actions=["iam:PassRole"],
             resources=list(role_arns),
-            conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+            conditions={"StringEquals": {"iam:PassedToService": service}},
         )
     )
 

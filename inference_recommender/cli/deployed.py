@@ -9,11 +9,11 @@ from rich.console import Console
 
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
-from inference_recommender.client import InferenceClient, SageMakerEndpoint
+from inference_recommender.client import HttpServer, InferenceClient, SageMakerEndpoint
 from inference_recommender.measure.job_requests import DOMAIN, TASKS, container_facts
 from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.payloads import answer, check_payloads, content_type_of, payload_archive, row_of, tensors
-from workloads import Unavailable, UsageError, Workload, load_workload
+from workloads import ROOT, Unavailable, UsageError, Workload, load_artifact, load_workload
 from workloads.folder import with_settings
 from workloads.program import printable
 
@@ -30,7 +30,9 @@ def add_invoke(commands: Commands) -> None:
     )
     parser.add_argument("workload", metavar="WORKLOAD")
     parser.add_argument("texts", nargs="+", metavar="TEXT", help="a JSON object if the model has several fields")
-    parser.add_argument("--endpoint", metavar="NAME", help="default: the endpoint of the workload's stack")
+    server = parser.add_mutually_exclusive_group()
+    server.add_argument("--endpoint", metavar="NAME", help="default: the endpoint of the workload's stack")
+    server.add_argument("--url", metavar="URL", help="KServe v2 server that has the build's model")
     parser.add_argument("--model", metavar="NAME", help="another workload of the archive's [[models]] that answers")
     parser.set_defaults(command=_invoke)
 
@@ -45,12 +47,19 @@ def _invoke(options: argparse.Namespace, stderr: Console) -> int:
     answering = load_workload(options.model).workload if options.model else workload
     parameters = {"model": options.model} if options.model else None
     rows = [row_of(text, answering.model.fields) for text in options.texts]
-    endpoint = options.endpoint or SageMakerAccount().endpoint_name(workload.stack_name)
-    with SageMakerEndpoint(endpoint, timeout_s=TIMEOUT_S) as server:
+    with _server(options, workload) as server:
         client = InferenceClient(server, deadline_s=TIMEOUT_S)
         for text, row in zip(options.texts, rows, strict=True):
             print(printable(f"{text} -> {answer(client.infer(tensors(row), parameters=parameters))}"))
     return 0
+
+
+def _server(options: argparse.Namespace, workload: Workload) -> HttpServer | SageMakerEndpoint:
+    if options.url:
+        model = load_artifact(ROOT, workload.name, workload.hosting.target).default_model
+        return HttpServer(options.url, model, timeout_s=TIMEOUT_S)
+    endpoint = options.endpoint or SageMakerAccount().endpoint_name(workload.stack_name)
+    return SageMakerEndpoint(endpoint, timeout_s=TIMEOUT_S)
 
 
 def add_register(commands: Commands) -> None:

@@ -1,4 +1,4 @@
-"""CloudFormation types of S3, KMS, Logs, CloudWatch, SNS, ECR and IAM, of which moto keeps too little.
+"""CloudFormation types of S3, KMS, Logs, CloudWatch, SNS, SQS, ECR and IAM, of which moto keeps too little.
 
 Policies are stored and described whole. Of a bucket's policy, the statements without a condition are enforced. moto has
 the text of AWS's managed policies; one is added to an account when the first role names it.
@@ -191,6 +191,25 @@ class TopicPolicyResource(Resource, kind="AWS::SNS::TopicPolicy"):
 def _set_topic_attribute(topic: str, name: str, value: str, scope: StackScope) -> None:
     request = {"TopicArn": topic, "AttributeName": name, "AttributeValue": value}
     call("sns", "SetTopicAttributes", request, scope.region)
+
+
+class QueuePolicyResource(Resource, kind="AWS::SQS::QueuePolicy"):
+    """AWS::SQS::QueuePolicy: one document for several queues. It is stored and not enforced."""
+
+    @classmethod
+    def _create(cls, name: str, properties: Mapping[str, Any], scope: StackScope) -> Self:
+        identifier = "|".join(properties["Queues"])
+        _set_queue_policies(identifier, json.dumps(properties["PolicyDocument"]), scope)
+        return cls(identifier, {"Id": identifier})
+
+    @classmethod
+    def _delete(cls, identifier: str, scope: StackScope) -> None:
+        _set_queue_policies(identifier, "", scope)
+
+
+def _set_queue_policies(identifier: str, policy: str, scope: StackScope) -> None:
+    for queue in identifier.split("|"):
+        call("sqs", "SetQueueAttributes", {"QueueUrl": queue, "Attributes": {"Policy": policy}}, scope.region)
 
 
 class RepositoryResource(Repository):

@@ -89,6 +89,7 @@ class StackChange:
                 self.map.load_parameters()
                 self.map.load_conditions()
                 ordered = in_order(template["Resources"])
+            self._check_types(template["Resources"])
             for logical_id in ordered:
                 self._converge(logical_id, template["Resources"][logical_id])
             outputs = self._evaluate_outputs(template)
@@ -125,12 +126,20 @@ class StackChange:
             del self.deployed[logical_id]
             self.map._parsed_resources.pop(logical_id, None)
 
+    def _makes(self, definition: Mapping[str, Any]) -> bool:
+        condition = definition.get("Condition")
+        return definition["Type"] not in _INERT and (not condition or self.map.lazy_condition_map[condition])
+
+    def _check_types(self, resources: Mapping[str, Any]) -> None:
+        """Raises `ChangeFailed` for types that cannot be made, before anything is created."""
+        made = {logical_id: each["Type"] for logical_id, each in resources.items() if self._makes(each)}
+        if unknown := {logical_id: kind for logical_id, kind in made.items() if kind not in get_model_map()}:
+            raise _failed(", ".join(unknown), " ".join(map(refusal, sorted(set(unknown.values())))))
+
     def _converge(self, logical_id: str, definition: dict[str, Any]) -> None:
-        kind, condition = definition["Type"], definition.get("Condition")
-        if kind in _INERT or (condition and not self.map.lazy_condition_map[condition]):
+        kind = definition["Type"]
+        if not self._makes(definition):
             return
-        if kind not in get_model_map():
-            raise _failed(logical_id, refusal(kind))
         try:
             self._make(logical_id, definition)
         except Exception as error:  # moto raises errors of many classes; each means a failed resource

@@ -157,6 +157,8 @@ class LocalCloudFormationBackend(CloudFormationBackend):
             return
         for name in exported:
             self.exports.pop(name, None)
+        for key in [key for key, each in self.change_sets.items() if each.stack_id == stack.stack_id]:
+            del self.change_sets[key]
         # In this order, so that no caller finds the stack by its name after it is deleted.
         self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
         self._set(stack, "DELETE_COMPLETE")

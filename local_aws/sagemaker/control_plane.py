@@ -35,6 +35,8 @@ _OWN_IMAGE = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com/(?P<repository>[\w./-]+)"
     r"(?::(?P<tag>[\w.-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
+# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariantServerlessConfig.html
+_SERVERLESS_MB = range(1024, 6145, 1024)
 _BUSY = ("Creating", "Updating", "RollingBack", "SystemUpdating", "Deleting")
 
 
@@ -44,7 +46,15 @@ class LocalEndpointConfig(FakeEndpointConfig):
     more: Mapping[str, Any] = {}
 
     def validate_production_variants(self, production_variants: list[dict[str, Any]]) -> None:
-        """Checks nothing: the service model has checked the request, and moto's list of instance types is old."""
+        """Checks the memory of serverless variants. The service model has checked the rest; moto's types are old."""
+        for number, variant in enumerate(production_variants, start=1):
+            memory = variant.get("ServerlessConfig", {}).get("MemorySizeInMB")
+            if memory is not None and memory not in _SERVERLESS_MB:
+                path = f"productionVariants.{number}.member.serverlessConfig.memorySizeInMB"
+                raise ValidationError(
+                    f"1 validation error detected: Value '{memory}' at '{path}' failed to satisfy constraint: "
+                    f"Member must satisfy enum value set: {list(_SERVERLESS_MB)}"
+                )
 
     def is_created(self) -> bool:
         return True
@@ -150,8 +160,9 @@ class LocalSageMakerBackend(SageMakerModelBackend):
     ) -> str:
         endpoint = self._idle_endpoint(endpoint_name)
         desired = {each["VariantName"]: each for each in desired_weights_and_capacities}
-        if len(desired) != len(desired_weights_and_capacities):
-            raise ValidationError("A variant name was non-unique within the request.")
+        for name, count in Counter(each["VariantName"] for each in desired_weights_and_capacities).items():
+            if count > 1:
+                raise ValidationError(f'The variant name "{name}" was non-unique within the request.')
         if unknown := desired.keys() - {each["VariantName"] for each in endpoint.production_variants}:
             raise ValidationError(
                 f'The variant name(s) "{", ".join(sorted(unknown))}" is/are not present within endpoint configuration '
@@ -159,6 +170,13 @@ class LocalSageMakerBackend(SageMakerModelBackend):
             )
         endpoint.scale(desired)
         return str(endpoint.arn)
+
+    def list_endpoints(self, *_: Any, **about: Any) -> Any:
+        """Lists the newest first by default, as the service does, and not the oldest as moto."""
+        return super().list_endpoints(**about | {"sort_order": about["sort_order"] or "Descending"})
+
+    def list_endpoint_configs(self, *_: Any, **about: Any) -> Any:
+        return super().list_endpoint_configs(**about | {"sort_order": about["sort_order"] or "Descending"})
 
     def delete_endpoint(self, endpoint_name: str) -> None:
         endpoint = self.endpoint(endpoint_name)
@@ -277,6 +295,14 @@ class LocalSageMakerResponse(SageMakerResponse):
         endpoint = self.backend.update_endpoint(name, config, retain=retain, guardrails=self._guardrails(request))
         return ActionResult({"EndpointArn": endpoint.arn})
 
+    def list_endpoints(self) -> ActionResult:
+        self._checked()
+        return super().list_endpoints()
+
+    def list_endpoint_configs(self) -> ActionResult:
+        self._checked()
+        return super().list_endpoint_configs()
+
     def update_endpoint_weights_and_capacities(self) -> ActionResult:
         request = self._checked()
         name, desired = request["EndpointName"], request["DesiredWeightsAndCapacities"]
@@ -317,8 +343,9 @@ class LocalSageMakerResponse(SageMakerResponse):
 
     def add_tags(self) -> ActionResult:
         """Overwrites a tag of the same name, where moto would keep both."""
-        resource = self.backend._get_resource_from_arn(self._get_param("ResourceArn"))
-        tags = {tag["Key"]: tag["Value"] for tag in [*resource.tags, *self._get_param("Tags")]}
+        request = self._checked()
+        resource = self.backend._get_resource_from_arn(request["ResourceArn"])
+        tags = {tag["Key"]: tag["Value"] for tag in [*resource.tags, *request["Tags"]]}
         resource.tags = tags_of(tags)
         return ActionResult({"Tags": resource.tags})
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # smoke_test.sh WORKLOAD ENDPOINT: sends the workload's first requests, through the client that production code uses.
+# ENDPOINT is the name of a SageMaker endpoint, or the URL of an ECS service, which also needs the workload's build.
 source "$(dirname "$0")/common.bash"
 takes 2 "WORKLOAD ENDPOINT" "$@"
 workload=$1 endpoint=$2
@@ -15,8 +16,10 @@ print(*texts, sep="\0", end="\0")' > "$texts" 2> /dev/null \
   || refuse 2 "$payloads: its first lines are no JSON objects of the model's fields, so nothing was asked."
 mapfile -t -d '' requests < "$texts"
 status=0
-python -m inference_recommender invoke "$workload" --endpoint "$endpoint" -- "${requests[@]}" || status=$?
-if [ "$status" -eq 3 ]; then
+option=--endpoint
+[[ $endpoint != http* ]] || option=--url
+python -m inference_recommender invoke "$workload" "$option" "$endpoint" -- "${requests[@]}" || status=$?
+if [ "$status" -eq 3 ] && [ "$option" = --endpoint ]; then
   echo "If AWS could be reached, why $endpoint does not answer is in CloudWatch, /aws/sagemaker/Endpoints/$endpoint." >&2
 fi
 exit "$status"

@@ -7,6 +7,7 @@ from constructs import Construct
 
 from stacks.deployment import Deployment, plan_deployment
 from stacks.ecs.fleet import EcsFleet, Machine, machine
+from stacks.ecs.measuring import MeasuringProject
 from stacks.ecs.scaling import EcsScaling
 from stacks.ecs.service import NEURON, TRITON, EcsService
 from stacks.ecs.shared_network import PrivateNetwork, Shared
@@ -57,6 +58,8 @@ class EcsServiceStack(Stack):
                 autoscaling=deployment.autoscaling,
                 safety_factor=workload.sizing.safety_factor,
             )
+        if props.options.recommendation == "ignore":
+            MeasuringProject(self, "Measuring", network=network, stack_name=self.stack_name)
         watch = self._watch(hosting, props, service, deployment, runs_on)
         CfnOutput(self, "ServiceUrl", value=service.url)
         CfnOutput(self, "ClusterName", value=fleet.cluster.cluster_name)

@@ -27,10 +27,18 @@ ENDPOINTS = {
     "EcsAgent": ec2.InterfaceVpcEndpointAwsService.ECS_AGENT,
     "EcsTelemetry": ec2.InterfaceVpcEndpointAwsService.ECS_TELEMETRY,
 }
+MEASURING = {"CodeBuild": ec2.InterfaceVpcEndpointAwsService.CODEBUILD}
+"""For builds in the VPC, beside S3 and CloudWatch Logs.
+
+https://docs.aws.amazon.com/codebuild/latest/userguide/use-vpc-endpoints-with-codebuild.html
+"""
 
 
 class SharedNetworkStack(Stack):
-    """Has the output VpcId. `zones` tells which subnets are whose, and the `…_parameter`s where their ids are."""
+    """Has the output VpcId. `zones` tells which subnets are whose, and the `…_parameter`s where their ids are.
+
+    `measured` lets CodeBuild run in it, for a stage in which services are measured.
+    """
 
     def __init__(
         self,
@@ -39,6 +47,7 @@ class SharedNetworkStack(Stack):
         *,
         zones: SharedZones,
         cidr: str,
+        measured: bool,
         tags: Mapping[str, str] | None = None,
         environment: Environment | None = None,
         termination_protection: bool = False,
@@ -70,7 +79,7 @@ class SharedNetworkStack(Stack):
             isolated_subnet_ids=[subnet.ref for subnet in subnets.values()],
             isolated_subnet_route_table_ids=[table.ref] * len(subnets),
         )
-        self._reach_services(placed)
+        self._reach_services(placed, ENDPOINTS | (MEASURING if measured else {}))
         self._log_rejections(placed)
         CfnOutput(self, "VpcId", value=vpc.ref)
 
@@ -100,7 +109,7 @@ class SharedNetworkStack(Stack):
     def _parameter(self, id: str, name: str, value: str) -> None:
         ssm.CfnParameter(self, id, name=name, type="String", value=value)
 
-    def _reach_services(self, vpc: ec2.IVpc) -> None:
+    def _reach_services(self, vpc: ec2.IVpc, services: Mapping[str, ec2.InterfaceVpcEndpointAwsService]) -> None:
         vpc.add_gateway_endpoint(
             "S3",
             service=ec2.GatewayVpcEndpointAwsService.S3,
@@ -108,7 +117,7 @@ class SharedNetworkStack(Stack):
         )
         group = ec2.SecurityGroup(self, "EndpointGroup", vpc=vpc, description="Instances and tasks reach AWS services.")
         group.add_ingress_rule(ec2.Peer.ipv4(self.cidr), ec2.Port.HTTPS, "From inside the VPC")
-        for name, service in ENDPOINTS.items():
+        for name, service in services.items():
             vpc.add_interface_endpoint(name, service=service, open=False, security_groups=[group])
 
     def _log_rejections(self, vpc: ec2.IVpc) -> None:

@@ -114,7 +114,7 @@ class EndpointVpc(Construct):
 
 
 def grant_interfaces(role: iam.Role, destinations: Sequence[str]) -> None:
-    """Lets SageMaker attach instances to `destinations`, ARNs of subnets and security groups."""
+    """Lets a service attach its instances to `destinations`, ARNs of subnets and security groups."""
     interfaces = [Stack.of(role).format_arn(service="ec2", resource="network-interface", resource_name="*")]
     verbs = ["CreateNetworkInterface", "DeleteNetworkInterface"]
     permissions = [f"{verb}Permission" for verb in verbs]

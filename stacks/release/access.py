@@ -7,8 +7,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from stacks.endpoint.network import grant_interfaces
 from stacks.endpoint.recommender_access import role_path
-from stacks.grants import acknowledge_resources, allow, allow_passing_to_sagemaker
+from stacks.grants import acknowledge_resources, allow, allow_passing, allow_passing_to_sagemaker
 
 OWN_NAMES = "A job or an endpoint is named after its workload when it is made; the prefix keeps to the workload's own."
 
@@ -29,6 +30,11 @@ def baselines(workload: str) -> str:
 def recordings(workload: str) -> str:
     """Returns the folder of the releases' bucket that keeps the outputs of the workload's models on their chip."""
     return f"recordings/{workload}"
+
+
+def measurements(workload: str) -> str:
+    """Returns the folder of the releases' bucket by which a build in a VPC gets its files and returns its run."""
+    return f"measurements/{workload}"
 
 
 def build_cache(workload: str) -> str:
@@ -149,6 +155,37 @@ class ReleaseAccess(Construct):
         acknowledge_resources(role, ["*"], "To read metrics and to list a job's steps are actions on no resource.")
         return role
 
+    def measure_in_vpc(self, project: str) -> iam.Role:
+        """Returns the role that starts a build of the project inside a service's VPC, here and as that build's role."""
+        role = self._role("Ask", "asks and measures what the beta stage deployed, inside its VPC.")
+        arn = Stack.of(self).format_arn
+        allow(
+            role,
+            ["codebuild:StartBuild", "codebuild:BatchGetBuilds"],
+            [arn(service="codebuild", resource="project", resource_name=project)],
+        )
+        allow_passing(role, [role.role_arn], "codebuild.amazonaws.com")
+        files = f"{measurements(self._workload)}/*"
+        self._releases.grant_read_write(role, files)
+        logs = [f"{name}{rest}" for name in self._log_groups(f"/aws/codebuild/{project}") for rest in ("", ":*")]
+        allow(role, WRITE_LOGS, logs)
+        in_vpc = [arn(service="ec2", resource=kind, resource_name="*") for kind in ("subnet", "security-group")]
+        grant_interfaces(role, in_vpc)
+        acknowledge_resources(role, [self._releases.arn_for_objects(files), *logs], "A run is a folder of files.")
+        acknowledge_resources(role, in_vpc, "The VPC is the beta stage's, which is deployed later.")
+        return role
+
+    def pause_scaling(self, stack_name: str) -> iam.Role:
+        """Returns the role that takes scaling out of a stack, by the role that made the stack."""
+        role = self._role("PauseScaling", "prepares production for another instance type.")
+        stack = Stack.of(self).format_arn(service="cloudformation", resource="stack", resource_name=f"{stack_name}/*")
+        allow(
+            role, [f"cloudformation:{action}" for action in ("DescribeStacks", "GetTemplate", "UpdateStack")], [stack]
+        )
+        acknowledge_resources(role, [stack], "CloudFormation ends a stack's ARN with an id that it makes.")
+        self._let_read_endpoint(role, stack_name)
+        return role
+
     def compare(self) -> iam.Role:
         """Returns the role that reads and keeps the run that the workload's next release is compared with."""
         role = self._role("Compare", "reads and keeps its baseline.")
@@ -159,12 +196,15 @@ class ReleaseAccess(Construct):
 
     def _let_look_at(self, role: iam.Role, stack_name: str) -> None:
         """Lets a role read on how many instances of which type an endpoint runs, and that nothing scales it."""
+        self._let_read_endpoint(role, stack_name)
+        allow(role, ["application-autoscaling:DescribeScalableTargets"], ["*"])
+        acknowledge_resources(role, ["*"], "DescribeScalableTargets is an action on no resource.")
+
+    def _let_read_endpoint(self, role: iam.Role, stack_name: str) -> None:
         configs = self._arn("endpoint-config", "*")
         allow(role, ["sagemaker:DescribeEndpoint"], [self._arn("endpoint", stack_name.lower())])
         allow(role, ["sagemaker:DescribeEndpointConfig"], [configs])
-        allow(role, ["application-autoscaling:DescribeScalableTargets"], ["*"])
         acknowledge_resources(role, [configs], "CloudFormation names each configuration of an endpoint.")
-        acknowledge_resources(role, ["*"], "DescribeScalableTargets is an action on no resource.")
 
     def _let_offer_payloads(self, role: iam.Role) -> None:
         """Lets a role put payloads into SageMaker's bucket of the account and region, and make that bucket."""

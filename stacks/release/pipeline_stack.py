@@ -7,6 +7,7 @@ artifact ends with the proposal of its recommendation; the release of the merge 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from aws_cdk import Annotations, CfnOutput, Environment, RemovalPolicy, Stack, Stage, pipelines
 from aws_cdk import aws_codebuild as codebuild
@@ -17,11 +18,12 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.context import PRODUCTION, Options, ReleaseSource
+from stacks.ecs.measuring import project_name
 from stacks.ecs.service_stack import EcsServiceStack
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.grants import acknowledge, acknowledge_policy_to_checkov, acknowledge_to_checkov, acknowledge_wildcards
 from stacks.release import steps
-from stacks.release.access import ReleaseAccess, build_cache, publishing, use_of
+from stacks.release.access import ReleaseAccess, build_cache, measurements, publishing, use_of
 from stacks.release.images import ReleaseImages
 from workloads import ROOT, ProjectError, Workload
 from workloads.instances import NEURON_FAMILIES
@@ -66,7 +68,7 @@ class ReleasePipelineProps:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measurement:
-    """The steps that judge beta's endpoint, in order; `run` has the measurements, which `role` compares and keeps."""
+    """The steps that judge beta's server, in order; `run` has the measurements, which `role` compares and keeps."""
 
     steps: Sequence[pipelines.Step]
     run: pipelines.Step
@@ -176,12 +178,12 @@ class ReleasePipelineStack(Stack):
         project.cache = codebuild.CfnProject.ProjectCacheProperty(type="S3", location=location)
 
     def _beta(self, pipeline: pipelines.CodePipeline) -> Measurement | None:
-        """Adds the stage, if the workload is built; returns the measurement of its endpoint, if it has one."""
+        """Adds the stage, if the workload is built; returns the measurement of its server, if it has one."""
         if not self._props.is_built:
             return None
         stage = self._stage("Beta", BETA)
         stack = stage.node.find_child(self._props.workload.stack_name)
-        measurement = self._measurement(stack) if isinstance(stack, SageMakerEndpointStack) else None
+        measurement = self._measurement(stack) if isinstance(stack, SERVING) else None
         before: list[pipelines.Step] = []
         after = list(measurement.steps) if measurement else []
         if isinstance(stack, SERVING):
@@ -193,22 +195,35 @@ class ReleasePipelineStack(Stack):
         pipeline.add_stage(stage, pre=before, post=after)
         return measurement
 
-    def _measurement(self, stack: SageMakerEndpointStack) -> Measurement:
-        model, name, commit = self._model, self._props.workload.name, self._commit
-
-        def output(name: str) -> CfnOutput:
-            found = stack.node.find_child(name)
-            assert isinstance(found, CfnOutput)
-            return found
-
-        ask = self._access.ask(stack.stack_name, loaded=model.loaded, proven=model.proven)
-        compare = self._access.compare()
-        smoke_test = steps.smoke_test(name, commit, output("EndpointName"), ask)
-        run = steps.measure(model, commit, self._built, smoke_test, output, ask)
+    def _measurement(self, stack: SageMakerEndpointStack | EcsServiceStack) -> Measurement:
+        name, commit = self._props.workload.name, self._commit
+        measured = self._endpoint(stack) if isinstance(stack, SageMakerEndpointStack) else [self._service(stack)]
+        run, compare = measured[-1], self._access.compare()
         gate = steps.performance_gate(name, commit, run, self._baselines, compare)
         connection = use_of(self._props.source.connection_arn)
         proposal = steps.propose(name, self._clone, self._commit_id, gate, run, connection)
-        return Measurement(steps=(smoke_test, run, gate, proposal), run=run, role=compare)
+        return Measurement(steps=(*measured, gate, proposal), run=run, role=compare)
+
+    def _endpoint(self, stack: SageMakerEndpointStack) -> list[pipelines.CodeBuildStep]:
+        """Returns the steps that invoke and measure an endpoint."""
+        model, name, output = self._model, self._props.workload.name, partial(_output, stack)
+        ask = self._access.ask(stack.stack_name, loaded=model.loaded, proven=model.proven)
+        smoke_test = steps.smoke_test(name, self._commit, output("EndpointName"), ask)
+        return [smoke_test, steps.measure(model, self._commit, self._built, smoke_test, output, ask)]
+
+    def _service(self, stack: EcsServiceStack) -> pipelines.CodeBuildStep:
+        """Returns the step that invokes and measures a service inside its VPC."""
+        workload, project = self._props.workload, project_name(stack.stack_name)
+        return steps.measure_in_vpc(
+            self._model,
+            self._commit,
+            self._built,
+            _output(stack, "ServiceUrl"),
+            project=project,
+            instance_type=workload.instance_types[0],
+            place=f"s3://{self._releases.bucket_name}/{measurements(workload.name)}",
+            role=self._access.measure_in_vpc(project),
+        )
 
     def _production(self, pipeline: pipelines.CodePipeline, measurement: Measurement | None) -> None:
         name, reason = self._props.workload.name, self._props.waiting
@@ -216,10 +231,14 @@ class ReleasePipelineStack(Stack):
             Annotations.of(self).add_info_v2("release:waiting", f"{name} is not in production yet. {reason}")
             return
         stage = self._stage("Production", PRODUCTION)
-        kept = []
+        stack = stage.node.find_child(self._props.workload.stack_name)
+        before, kept = [], []
+        if isinstance(stack, SageMakerEndpointStack):
+            role = self._access.pause_scaling(stack.stack_name)
+            before = [steps.pause_scaling(name, self._commit, stack.stack_name, role)]
         if measurement is not None:
             kept = [steps.keep_baseline(name, self._commit, measurement.run, self._baselines, measurement.role)]
-        pipeline.add_stage(stage, post=kept)
+        pipeline.add_stage(stage, pre=before, post=kept)
 
     def _stage(self, name: str, options: Options) -> Stage:
         stage = Stage(self, name, env=self._props.environment)
@@ -256,6 +275,12 @@ def _chip(workload: Workload) -> steps.Chip:
     """Returns the machine on which an endpoint runs the model. An EC2 type is SageMaker's, too, by another name."""
     instance_type = f"ml.{workload.instance_types[0].removeprefix('ml.')}"
     return steps.Chip(instance_type=instance_type, image_uri=workload.hosting.image_uri)
+
+
+def _output(stack: Stack, name: str) -> CfnOutput:
+    output = stack.node.find_child(name)
+    assert isinstance(output, CfnOutput)
+    return output
 
 
 def _cli_version() -> str:

@@ -13,7 +13,7 @@ INSTALL = "bash scripts/install_locked.sh python"
 RUNTIMES = {"python": "3.11", "nodejs": "22"}
 LONGEST_JOB = Duration.hours(6)
 """The service ends an advanced job after five hours at most."""
-LONGEST_DELETION = Duration.hours(2)
+LONGEST_CHANGE = Duration.hours(2)
 CDK_ASSETS = "4.7.3"
 """The version of cdk-assets that publishes archives. It reads assemblies up to schema 54."""
 RELABEL = r"""find cdk.out -name '*.assets.json' -exec sed -i 's/"version": "55\.0\.0"/"version": "54.0.0"/' {} +"""
@@ -206,6 +206,34 @@ def measure(
     return step
 
 
+def measure_in_vpc(
+    model: Model,
+    source: pipelines.IFileSetProducer,
+    built: pipelines.IFileSetProducer,
+    url: CfnOutput,
+    *,
+    project: str,
+    instance_type: str,
+    place: str,
+    role: iam.IRole,
+) -> pipelines.CodeBuildStep:
+    """Invokes and measures the ECS service at `url`, by a build of `project` in the service's VPC.
+
+    The build exchanges files by the S3 folder `place`. The step's output is the run's folder.
+    """
+    arguments = f'{model.workload} {project} "$URL" {instance_type} {place} {role.role_arn}'
+    return _step(
+        "Measure",
+        source,
+        [f"bash {SCRIPTS}/measure_in_vpc.sh {arguments}"],
+        inputs={model.folder: built},
+        outputs={"URL": url},
+        role=role,
+        timeout=LONGEST_JOB,
+        primary_output_directory="runs/candidate",
+    )
+
+
 def performance_gate(
     workload: str, source: pipelines.IFileSetProducer, run: pipelines.Step, baselines: str, role: iam.IRole
 ) -> pipelines.CodeBuildStep:
@@ -244,6 +272,14 @@ def propose(
     return step
 
 
+def pause_scaling(
+    workload: str, source: pipelines.IFileSetProducer, stack: str, role: iam.IRole
+) -> pipelines.CodeBuildStep:
+    """Prepares a deployment that changes the type of an autoscaled fleet, which SageMaker refuses."""
+    commands = [f"{INSTALL} requirements/project.txt", f"python -m scripts.release.pause_scaling {workload} {stack}"]
+    return _step("PauseScaling", source, commands, role=role, timeout=LONGEST_CHANGE)
+
+
 def keep_baseline(
     workload: str, source: pipelines.IFileSetProducer, run: pipelines.Step, baselines: str, role: iam.IRole
 ) -> pipelines.CodeBuildStep:
@@ -264,7 +300,7 @@ def take_down(
     after: pipelines.Step | None = None,
 ) -> pipelines.CodeBuildStep:
     """Deletes a stack of beta, whose servers cost by the hour."""
-    step = _step(name, source, [f"bash {SCRIPTS}/take_down.sh {stack}"], role=role, timeout=LONGEST_DELETION)
+    step = _step(name, source, [f"bash {SCRIPTS}/take_down.sh {stack}"], role=role, timeout=LONGEST_CHANGE)
     if after is not None:
         step.add_step_dependency(after)
     return step

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import tomllib
 
+from stacks.ecs.measuring import COMMANDS
 from workloads import ROOT
 
 NOTES = 'echo "$(basename "$0") $*" >> "$NOTES"\n'
@@ -237,6 +238,71 @@ def test_the_smoke_test_sends_the_first_payloads_and_returns_the_clients_exit_co
     assert checkout.asked[-1] == " ".join([INVOKE, *texts])
 
 
+def test_a_service_is_asked_at_its_url(checkout: Checkout) -> None:
+    checkout.write("workloads/query_intent/payloads.jsonl", '{"query": "red shoes"}\n')
+    checkout.stand_in("python", f'[ "$1" = -m ] || exec {shutil.which("python")} "$@"\nexit 3\n')
+    done = checkout.run("smoke_test.sh", "query_intent", "https://intent.example.com:8080")
+    assert (done.returncode, done.stderr) == (3, "")  # an ECS service has no log of an endpoint
+    asked = "python -m inference_recommender invoke query_intent --url https://intent.example.com:8080 -- red shoes"
+    assert checkout.asked[-1] == asked
+
+
+BUILDS = """
+case "$1 $2" in
+  "codebuild start-build") echo Beta-Measure:1;;
+  "codebuild batch-get-builds")
+    echo . >> "$NOTES.polls"
+    [ "$(wc -l < "$NOTES.polls")" -gt 1 ] && echo "${ENDS:-SUCCEEDED} https://log" || echo "IN_PROGRESS None";;
+  "s3 cp") case "$*" in *--recursive*) mkdir -p runs/candidate; echo {} > runs/candidate/measurements.json;; esac;;
+esac
+"""
+
+
+def test_a_service_is_measured_by_a_build_in_its_vpc(checkout: Checkout) -> None:
+    checkout.write("build/query_intent/inf1/artifact.json", "{}")
+    checkout.stand_in("aws", BUILDS)
+    checkout.stand_in("python")
+    done = checkout.run("measure_in_vpc.sh", *ARGUMENTS["measure_in_vpc.sh"], POLL_S="0")
+    assert (done.returncode, done.stderr) == (0, "")
+    packages, packed, *calls = checkout.asked
+    assert packages.startswith("python -m pip install ")
+    assert "--target packages" in packages
+    assert packed.endswith(" packages build/query_intent")
+    variables = {
+        "WORKLOAD": "query_intent",
+        "URL": "http://lb:8080",
+        "INSTANCE_TYPE": "inf1.6xlarge",
+        "PLACE": "s3://releases/run",
+    }
+    given = " ".join(f"name={name},value={value},type=PLAINTEXT" for name, value in variables.items())
+    assert calls[2] == (
+        "aws codebuild start-build --project-name Beta-Measure --service-role-override arn --source-type-override S3 "
+        f"--source-location-override releases/run/source.zip --environment-variables-override {given} "
+        "--query build.id --output text"
+    )
+    assert [call.split()[2] for call in calls[3:-1]] == ["batch-get-builds"] * 2
+    assert calls[-1] == "aws s3 cp --recursive --only-show-errors s3://releases/run/run runs/candidate"
+
+
+def test_a_failed_build_in_the_vpc_fails_the_step_with_its_log(checkout: Checkout) -> None:
+    checkout.write("build/query_intent/inf1/artifact.json", "{}")
+    checkout.stand_in("aws", BUILDS)
+    checkout.stand_in("python")
+    done = checkout.run("measure_in_vpc.sh", *ARGUMENTS["measure_in_vpc.sh"], POLL_S="0", ENDS="FAILED")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "The build Beta-Measure:1 in the VPC of the service ended as FAILED. Its log: https://log\n",
+    )
+
+
+def test_the_builds_of_a_vpc_run_scripts_of_the_release() -> None:
+    """Each command gets as many arguments as its script takes."""
+    for command in COMMANDS:
+        if command.startswith("bash "):
+            _, script, *arguments = command.split()
+            assert len(arguments) == len(ARGUMENTS[Path(script).name])
+
+
 def test_a_payload_of_several_lines_is_one_request(checkout: Checkout, smoke_test: SmokeTest) -> None:
     checkout.write("workloads/spellcheck/payloads.jsonl", json.dumps({"text": "-one\ntwo"}) + "\n")
     assert smoke_test(0).returncode == 0
@@ -248,6 +314,8 @@ ARGUMENTS = {
     "build_model.sh": ("spellcheck", "cpu"),
     "keep_baseline.sh": ("spellcheck", "s3://releases/baselines"),
     "measure.sh": ("spellcheck", "model", "arn"),
+    "measure_in_vpc.sh": ("query_intent", "Beta-Measure", "http://lb:8080", "inf1.6xlarge", "s3://releases/run", "arn"),
+    "measure_url.sh": ("query_intent", "http://lb:8080", "inf1.6xlarge"),
     "measure_endpoint.sh": ("text_classification", "Beta-TextClassificationStack"),
     "prove.sh": ("text_classification", "Beta-TextClassificationStack"),
     "parity_gate.sh": ("spellcheck", "cpu"),
@@ -278,6 +346,8 @@ def test_a_missing_or_empty_argument_is_a_usage_error(checkout: Checkout, script
 @pytest.mark.parametrize("status", [1, 3, 70])
 def test_a_script_returns_the_exit_code_of_a_failed_program(checkout: Checkout, status: int) -> None:
     checkout.stand_in("python", f"exit {status}\n")
-    for script in ("build_model.sh", "measure.sh", "measure_endpoint.sh", "parity_gate.sh"):
+    checkout.write("build/query_intent/inf1/artifact.json", "{}")
+    measuring = (name for name in ARGUMENTS if name.startswith("measure"))
+    for script in ("build_model.sh", "parity_gate.sh", *measuring):
         done = checkout.run(script, *ARGUMENTS[script])
         assert (done.returncode, done.stderr) == (status, "")

@@ -1,4 +1,4 @@
-"""The four scenarios of a rehearsal. Each checks its release and raises `Unexpected` if it went another way.
+"""The scenarios of a rehearsal. Each checks its release and raises `Unexpected` if it went another way.
 
 Later scenarios start from the state of an earlier release, so only the actions that they are about run again. The
 gates' own behaviour is tested in tests/scripts/test_release_scripts.py.
@@ -94,9 +94,35 @@ def canary_rolled_back(rehearsal: Rehearsal, before: ExecutionState) -> None:
         rehearsal.say(f"  {line}")
 
 
+def another_instance_type(rehearsal: Rehearsal, before: ExecutionState) -> None:
+    """A recommendation of another type changes the type of an autoscaled endpoint, which SageMaker alone refuses."""
+    rehearsal.say("## 4. A release changes the instance type of an autoscaled endpoint")
+    repository, endpoint, other = rehearsal.repository, "Production-SpellcheckStack", "ml.c5.2xlarge"
+
+    def change(document: dict[str, Any]) -> None:
+        document["recommended"]["instance_type"] = other
+
+    repository.edit_json("workloads/spellcheck/recommendation.json", change)
+    state = replace(before, commit=repository.commit("Another instance type"))
+    stack = "Production/SpellcheckStack"
+    actions = ["Source/Files", "Build/Synth", "Production/PauseScaling", f"{stack}.Prepare", f"{stack}.Deploy"]
+    _, outcomes = rehearsal.run("spellcheck", actions, state)
+    _expect_success(outcomes)
+    _show(rehearsal, outcomes, "PauseScaling")
+    sagemaker = rehearsal.roles.as_owner("sagemaker")
+    config = sagemaker.describe_endpoint(EndpointName=endpoint)["EndpointConfigName"]
+    (variant,) = sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
+    scaling: Any = rehearsal.roles.as_owner("application-autoscaling")
+    targets = scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
+    scaled = any(f"endpoint/{endpoint}/" in target["ResourceId"] for target in targets)
+    rehearsal.say(f"{endpoint} is on {variant['InstanceType']}, {'with' if scaled else 'without'} autoscaling")
+    if (variant["InstanceType"], scaled) != (other, True):
+        raise Unexpected(f"{endpoint} should be on {other} and scale.")
+
+
 def stopped_by_parity(rehearsal: Rehearsal, before: ExecutionState) -> None:
     """A model that differs from the original is stopped by the parity gate of its chip."""
-    rehearsal.say("## 4. The parity gate stops a model that differs from the original")
+    rehearsal.say("## 5. The parity gate stops a model that differs from the original")
     rehearsal.repository.edit(
         "workloads/question_answering/workload.toml",
         lambda text: text.replace("max_logit_difference = 1.0", "max_logit_difference = 1e-9"),

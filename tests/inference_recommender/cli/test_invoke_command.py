@@ -11,6 +11,7 @@ from inference_recommender.__main__ import main
 from inference_recommender.cli import deployed
 from inference_recommender.client import HttpServer
 from inference_recommender.kserve import Body, encode
+from tests.builders import an_artifact
 from workloads import load_workload
 
 
@@ -55,3 +56,19 @@ def test_a_model_that_the_archive_lacks_is_refused(sent: list[Any], capsys: pyte
         "for the workload's own model.\n"
     )
     assert sent == []
+
+
+def test_a_server_at_a_url_is_asked_for_the_builds_model(sent: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def server(url: str, model: str, timeout_s: float) -> HttpServer:
+        asked.append((url, model))
+        made: HttpServer = endpoint(model, timeout_s=timeout_s)
+        return made
+
+    endpoint: Any = vars(deployed)["SageMakerEndpoint"]
+    monkeypatch.setattr(deployed, "HttpServer", server)
+    monkeypatch.setattr(deployed, "load_artifact", lambda *_: an_artifact(default_model="router"))
+    assert main(["invoke", "spellcheck", "--url", "http://lb:8000", "red sheos"]) == 0
+    assert asked == [("http://lb:8000", "router")]
+    assert len(sent) == 1

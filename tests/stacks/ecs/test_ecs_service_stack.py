@@ -8,8 +8,9 @@ import pytest
 from aws_cdk import Environment
 from aws_cdk.assertions import Match
 
+from stacks.context import Options
 from stacks.ecs.service import START_UP
-from tests.stacks.miniature import Repository, Synthesis, kinds, make_ec2_repository, service_candidate
+from tests.stacks.miniature import Repository, Synthesis, kinds, make_ec2_repository, service_candidate, synthesis_of
 from tests.stacks.templates import filled, lint_matches, nag_findings
 from tests.stacks.test_templates import CDKS_OWN
 from workloads import Autoscaling, LatencyObjective, ScheduledMinimum, load_workload
@@ -286,6 +287,42 @@ def test_connected_networks_that_are_named_may_call(reachable: Synthesis) -> Non
 def test_a_reachable_service_has_no_findings(reachable: Synthesis) -> None:
     assert nag_findings(reachable.app) == []
     assert {match.rule.id for match in lint_matches(reachable.json, "us-east-1", "eu-west-1")} <= CDKS_OWN
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """A service of the stage in which a release measures."""
+    repository = make_ec2_repository(tmp_path_factory.mktemp("measured"), "query_intent")
+    environment = Environment(account="123456789012", region="us-east-1")
+    return repository.synthesise(environment, Options(recommendation="ignore"))
+
+
+def test_a_release_measures_from_the_subnets_of_the_service(measured: Synthesis, service: Synthesis) -> None:
+    project = measured.only("AWS::CodeBuild::Project")
+    service_network = measured.only("AWS::ECS::Service")["NetworkConfiguration"]["AwsvpcConfiguration"]
+    assert project["Name"] == "QueryIntentStack-Measure"
+    assert project["VpcConfig"]["Subnets"] == service_network["Subnets"]
+    commands = json.loads(filled(project["Source"]["BuildSpec"]))["phases"]["build"]["commands"]
+    assert [command.split()[1] for command in commands if command.startswith("bash")] == [
+        "scripts/release/smoke_test.sh",
+        "scripts/release/measure_url.sh",
+    ]
+    assert not service.of_type("AWS::CodeBuild::Project")
+
+
+def test_builds_without_internet_install_nothing_and_reach_codebuild_s3_and_logs(measured: Synthesis) -> None:
+    (project,) = measured.of_type("AWS::CodeBuild::Project").values()
+    assert not {"pip", "npm", "curl"} & set(filled(project["Properties"]["Source"]["BuildSpec"]).split())
+    network = synthesis_of(measured.app, "SharedNetworkStack")
+    names = [filled(each["Properties"]["ServiceName"]) for each in network.of_type("AWS::EC2::VPCEndpoint").values()]
+    reached = {name.removeprefix("com.amazonaws.us-east-1.") for name in names}
+    assert {"codebuild", "logs", "s3"} <= reached
+
+
+@pytest.mark.slow
+def test_a_measured_service_has_no_findings(measured: Synthesis) -> None:
+    assert nag_findings(measured.app) == []
+    assert {match.rule.id for match in lint_matches(measured.json, "us-east-1", "eu-west-1")} <= CDKS_OWN
 
 
 def test_an_own_image_gives_no_warning(repository: Repository) -> None:

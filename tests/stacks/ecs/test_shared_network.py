@@ -164,7 +164,7 @@ def test_a_zone_keeps_its_addresses_when_zones_are_added(tmp_path: Path) -> None
     for named in (["us-east-1d"], ["us-east-1b", "us-east-1d"]):
         made["query_intent"].change_hosting(availability_zones=named)
         app = make_app(tmp_path / "cdk.out")
-        network = Synthesis(app, SharedNetworkStack(app, NAME, zones=shared(made), cidr=DEFAULT_CIDR))
+        network = Synthesis(app, SharedNetworkStack(app, NAME, zones=shared(made), cidr=DEFAULT_CIDR, measured=False))
         subnets = [each["Properties"] for each in network.of_type("AWS::EC2::Subnet").values()]
         addresses.append({each["AvailabilityZone"]: each["CidrBlock"] for each in subnets})
     assert addresses[0]["us-east-1d"] == addresses[1]["us-east-1d"] == "10.0.48.0/20"

@@ -16,6 +16,7 @@ from aws_cdk.assertions import Annotations, Match
 
 from app import NothingBuilt, add_all, add_stacks
 from stacks.context import ReleaseSource, read_options, read_release
+from stacks.ecs.measuring import COMMANDS
 from stacks.release import steps
 from stacks.release.pipeline_stack import _model
 from tests.stacks.miniature import as_committed, candidate
@@ -64,7 +65,7 @@ def test_a_model_for_inferentia_is_recorded_on_its_chip_before_its_gate(
     ("workload", "before", "stacks", "after"),
     [
         *((name, "Clear", [name], MEASURING) for name in ENDPOINTS),
-        ("query_intent", "Clear", ["query_intent", "shared_network"], ["TakeDown"]),
+        ("query_intent", "Clear", ["query_intent", "shared_network"], MEASURING[1:]),
         ("duplicates", None, ["duplicates", "shared_network"], []),
     ],
 )
@@ -85,7 +86,7 @@ def test_production_deploys_only_measured_artifacts(
     app: App, actions: dict[str, list[list[str]]], templates: dict[str, dict[str, Any]]
 ) -> None:
     assert deployments(actions["Production"]) == ["SpellcheckStack.Deploy"]
-    assert actions["Production"][-1] == ["KeepBaseline"]
+    assert (actions["Production"][0], actions["Production"][-1]) == (["PauseScaling"], ["KeepBaseline"])
     in_production = {name for name, made in templates.items() if stages(made)[-1]["Name"] == "Production"}
     assert in_production == {"duplicates", "spellcheck"}, "a batch needs no measurement"
     stack = app.node.find_child("TextClassificationReleaseStack")
@@ -327,8 +328,9 @@ def build_specs(template: dict[str, Any]) -> list[Any]:
 
 def test_every_script_of_a_release_is_a_step(templates: dict[str, dict[str, Any]]) -> None:
     scripts = {file.name for file in SCRIPTS.glob("*.sh")}
-    used = set(re.findall(r"scripts/release/([a-z_]+\.sh)", json.dumps(list(map(build_specs, templates.values())))))
-    assert used == scripts
+    in_vpc = "\n".join(COMMANDS)
+    specs = json.dumps([*map(build_specs, templates.values()), in_vpc])
+    assert set(re.findall(r"scripts/release/([a-z_]+\.sh)", specs)) == scripts
 
 
 def test_the_template_is_the_one_last_reviewed(template: dict[str, Any]) -> None:

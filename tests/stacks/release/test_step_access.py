@@ -81,6 +81,37 @@ def test_an_endpoint_that_no_job_can_start_is_measured_directly(
     assert "sagemaker:DescribeEndpointConfig" not in step(granted, "Measure", "spellcheck")
 
 
+def test_a_service_is_measured_by_betas_project_in_its_vpc(
+    app: App, templates: dict[str, dict[str, Any]], granted: Granted
+) -> None:
+    projects = projects_of(templates["query_intent"])
+    (project,) = (project for name, project in projects.items() if "Measure" in name)
+    assert (
+        'measure_in_vpc.sh query_intent Beta-QueryIntentStack-Measure \\"$URL\\" inf1.6xlarge s3://<Releases>/'
+        "measurements/query_intent <AccessAsk"
+    ) in re.sub(r"<Releases\w+>", "<Releases>", as_text(project["Source"]["BuildSpec"]))
+    (beta,) = (each for each in app.synth().nested_assemblies if each.display_name == "QueryIntentReleaseStack/Beta")
+    resources = beta.nested_assembly.get_stack_by_name("Beta-QueryIntentStack").template["Resources"].values()
+    (started,) = (each["Properties"] for each in resources if each["Type"] == "AWS::CodeBuild::Project")
+    assert started["Name"] == "Beta-QueryIntentStack-Measure"
+
+
+def test_the_build_in_a_vpc_has_the_steps_role_and_needs_no_other(granted: Granted) -> None:
+    """It is started with the role of the step, whose S3 folder it reads and writes."""
+    grants = step(granted, "Measure", "query_intent")
+    for action in ("StartBuild", "BatchGetBuilds"):
+        assert ":project/Beta-QueryIntentStack-Measure\n" in grants[f"codebuild:{action}"]
+    assert re.fullmatch(r"<AccessAsk\w+>\n", grants["iam:PassRole"])
+    for action in ("s3:GetObject*", "s3:PutObject", "s3:DeleteObject*"):
+        assert "/measurements/query_intent/*" in grants[action]
+    # https://docs.aws.amazon.com/codebuild/latest/userguide/auth-and-access-control-iam-identity-based-access-control.html
+    for action in ("CreateNetworkInterface", "CreateNetworkInterfacePermission", "DeleteNetworkInterface"):
+        assert ":network-interface/*" in grants[f"ec2:{action}"]
+    for noun in ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs"):
+        assert grants[f"ec2:Describe{noun}"] == "*\n"
+    assert ":log-group:/aws/codebuild/Beta-QueryIntentStack-Measure" in grants["logs:PutLogEvents"]
+
+
 def test_what_is_recommended_is_proven_on_betas_endpoint_where_the_workload_asks_for_it(
     templates: dict[str, dict[str, Any]], granted: Granted
 ) -> None:

@@ -25,6 +25,7 @@ READS = {
     "PerformanceGate": {RUN},  # compare: two runs, of which S3 has the other
     "Propose": {RUN},  # the recommendation and the report
     "TakeDown": set(),
+    "PauseScaling": set(),  # recommendation.json
     "KeepBaseline": {RUN},
 }
 

@@ -1,0 +1,77 @@
+"""moto's own tests of Application Auto Scaling and SageMaker endpoints, re-expressed and run against the account."""
+
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_aws.process.local_account import LocalAccount
+from tests.local_aws.conftest import REPLAYING, clients, upload, wait_until
+from tests.local_aws.moto_cases import TESTS, VERSION, Call, differences, moto_endpoints, moto_scaling
+
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
+
+TABLES = (moto_scaling, moto_endpoints)
+CASES = {name: case for table in TABLES for name, case in table.CASES.items()}
+Client = Callable[[str], Any]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory, toolchain: Any) -> Iterator[Client]:
+    """An account of its own, because the cases list everything that it has."""
+    state = tmp_path_factory.mktemp("moto-cases")
+    with LocalAccount.start(state=state, toolchain=toolchain, program=REPLAYING) as running:
+        upload(running)
+        yield clients(running)
+
+
+@pytest.fixture(autouse=True)
+def emptied(client: Client) -> Iterator[None]:
+    yield
+    scaling, sagemaker = client("application-autoscaling"), client("sagemaker")
+    keys = ("ServiceNamespace", "ResourceId", "ScalableDimension")
+    for namespace in {each["ServiceNamespace"] for each in moto_scaling.TARGETS}:
+        pages = scaling.get_paginator("describe_scalable_targets").paginate(ServiceNamespace=namespace)
+        for each in pages.build_full_result()["ScalableTargets"]:
+            scaling.deregister_scalable_target(**{key: each[key] for key in keys})
+        for each in scaling.describe_scheduled_actions(ServiceNamespace=namespace)["ScheduledActions"]:
+            scaling.delete_scheduled_action(**{key: each[key] for key in (*keys, "ScheduledActionName")})
+    for kind, delete in (
+        ("Endpoint", sagemaker.delete_endpoint),
+        ("EndpointConfig", sagemaker.delete_endpoint_config),
+        ("Model", sagemaker.delete_model),
+    ):
+        for page in sagemaker.get_paginator(f"list_{kind.lower().replace('tc', 't_c')}s").paginate():
+            for each in page[f"{kind}s"]:
+                delete(**{f"{kind}Name": each[f"{kind}Name"]})
+    wait_until(lambda: not sagemaker.list_endpoints()["Endpoints"])
+
+
+def problems(client: Client, call: Call) -> list[str]:
+    try:
+        answer = getattr(client(call.service), call.operation)(**call.parameters)
+    except ClientError as error:
+        text = f"{error.response['Error']['Code']}: {error.response['Error']['Message']}"
+        return [] if call.error and text.startswith(call.error) else [text]
+    return [f"no error {call.error}"] if call.error else list(differences(answer, call.answer))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_account_answers_a_case_of_moto_as_moto_or_as_aws_documents(client: Client, name: str) -> None:
+    for number, call in enumerate(CASES[name].calls):
+        if call.eventually:
+            wait_until(lambda call=call: not problems(client, call), timeout_s=60.0)  # type: ignore[misc]
+        found = problems(client, call)
+        assert found == [], f"call {number}, {call.operation}. {CASES[name].differs or f'moto has the test in {TESTS}'}"
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_no_test_of_moto_is_left_out(table: Any) -> None:
+    assert sorted(table.CASES) == sorted(table.NAMES.split())
+
+
+def test_the_tables_are_of_the_moto_that_is_installed() -> None:
+    """After an update of moto: compare its tests with the tables, then change `VERSION`."""
+    assert version("moto") == VERSION
