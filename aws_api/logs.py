@@ -1,25 +1,57 @@
 """The first and the last lines of a container's log in CloudWatch Logs."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from aws_api.errors import NotFound
+from aws_api.errors import AwsRefused, NotFound
 from aws_api.session import AwsSession
 
 MOST_PAGES = 10
+DENIED = frozenset({"AccessDeniedException", "AccessDenied"})
 
 
-def last_lines(aws: AwsSession, group: str, lines: int, *, prefix: str | None = None) -> list[str]:
-    """Returns the end of the latest stream, or of the first one below `prefix` that has lines; none without a log."""
-    chosen = {"logStreamNamePrefix": prefix} if prefix else {"orderBy": "LastEventTime", "descending": True, "limit": 1}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContainerLog:
+    """The end of a log. `denied` is the service's message if it may not be read."""
+
+    group: str | None = None
+    lines: tuple[str, ...] = ()
+    denied: str | None = None
+
+
+def first_log(aws: AwsSession, places: Iterable[tuple[str, str | None]], lines: int, streams: int = 1) -> ContainerLog:
+    """Returns the end of the first log that has lines; a place is a group and the prefix of a stream's name."""
+    denied = None
+    for group, prefix in places:
+        try:
+            if found := last_lines(aws, group, lines, prefix=prefix, streams=streams):
+                return ContainerLog(group=group, lines=tuple(found))
+        except AwsRefused as error:
+            if error.code not in DENIED:
+                raise
+            denied = str(error)
+    return ContainerLog(denied=denied)
+
+
+def last_lines(aws: AwsSession, group: str, lines: int, *, prefix: str | None = None, streams: int = 1) -> list[str]:
+    """Returns the ends of the latest streams, oldest first, or of those below `prefix`; none without a log. Streams
+    without lines do not count with a prefix.
+    """
+    latest = {"orderBy": "LastEventTime", "descending": True, "limit": streams}
+    ends: list[list[str]] = []
     try:
+        chosen = {"logStreamNamePrefix": prefix} if prefix else latest
         for stream in aws.call("logs", "describe_log_streams", logGroupName=group, **chosen)["logStreams"]:
             request = {"logGroupName": group, "logStreamName": stream["logStreamName"], "startFromHead": False}
             events = aws.call("logs", "get_log_events", limit=lines, **request)["events"]
             if written := [line for event in events for line in str(event["message"]).rstrip().splitlines()]:
-                return written[-lines:]
+                ends.append(written[-lines:])
+            if len(ends) == streams:
+                break
     except NotFound:
         pass
-    return []
+    return [line for end in reversed(ends) for line in end]
 
 
 def first_events(aws: AwsSession, group: str) -> list[list[tuple[float, str]]]:

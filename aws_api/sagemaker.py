@@ -14,7 +14,7 @@ from typing import Any
 from aws_api import s3
 from aws_api.errors import AwsRefused, AwsUnavailable, NotFound
 from aws_api.expiry import expiry_of
-from aws_api.logs import first_events, last_lines
+from aws_api.logs import first_events, first_log
 from aws_api.session import AwsSession
 from workloads import Interrupted
 
@@ -30,7 +30,6 @@ ENDPOINT_LOG = "/aws/sagemaker/Endpoints/{endpoint}"
 """SageMaker documents two log groups for a test: the job's, with a stream for each endpoint, and the endpoint's, with
 a stream for each instance, which outlives the endpoint."""
 LOG_LINES = 8
-DENIED = frozenset({"AccessDeniedException", "AccessDenied"})
 HARDWARE_NAMESPACE = "/aws/sagemaker/Endpoints"
 """CloudWatch namespace of an instance's CPU, memory and GPU utilization, one point per minute."""
 EXPIRING_KINDS: Mapping[str, tuple[str, str]] = {
@@ -221,17 +220,7 @@ class SageMakerAccount(AwsSession):
 
     def container_log(self, job_name: str, endpoint_name: str) -> list[str]:
         """Returns the last lines of a test's container; none if there is no log or it may not be read."""
-        for group, prefix in (
-            (ENDPOINT_LOG.format(endpoint=endpoint_name), None),
-            (JOB_LOG, f"{job_name}/Endpoint/{endpoint_name}"),
-        ):
-            try:
-                if lines := last_lines(self, group, LOG_LINES, prefix=prefix):
-                    return lines
-            except AwsRefused as error:
-                if error.code not in DENIED:
-                    raise
-        return []
+        return [*first_log(self, container_logs(job_name, endpoint_name), LOG_LINES).lines]
 
     def metrics(self, queries: Iterable[Mapping[str, Any]], start: datetime, end: datetime) -> Points:
         """Returns the results of MetricDataQueries. The window is a minute wider on both sides, because a point's time
@@ -361,6 +350,11 @@ class SageMakerAccount(AwsSession):
 
     def _pages(self, operation: str, key: str, **arguments: Any) -> list[dict[str, Any]]:
         return self.pages("sagemaker", operation, key, **arguments)
+
+
+def container_logs(job_name: str, endpoint_name: str) -> list[tuple[str, str | None]]:
+    """Returns the log groups of a job's test, each with the prefix of its streams."""
+    return [(ENDPOINT_LOG.format(endpoint=endpoint_name), None), (JOB_LOG, f"{job_name}/Endpoint/{endpoint_name}")]
 
 
 def delete_endpoint(

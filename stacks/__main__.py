@@ -1,13 +1,14 @@
-"""Check an account before `cdk deploy`.
+"""Check an account before `cdk deploy`, or explain a failed deployment.
 
 examples:
   python -m stacks preflight                    the stack of every workload
   python -m stacks preflight SpellcheckStack --stage production --region eu-west-1
   python -m stacks preflight --probe ml.g4dn.xlarge --role-arn ARN
+  python -m stacks explain SpellcheckStack      the likely cause of a failure, and what to do
 
-It reads the workloads' files and cdk.json. Nothing needs to be built, and only --probe changes something in the
-account. See docs/deploying.md. Exit codes: 0 no check fails, 1 a check fails, 2 usage or workload file, 3 AWS is
-unavailable, 70 internal error, 130 interrupted.
+preflight reads the workloads' files and cdk.json. Nothing needs to be built, and only --probe changes something in the
+account. See docs/deploying.md. Exit codes: 0 no check fails, 1 a check fails, 2 usage, workload file or unknown name,
+3 AWS is unavailable, 70 internal error, 130 interrupted.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from aws_api.sagemaker import SageMakerAccount
 from aws_api.session import AwsSession
 from stacks.context import Context, ReleaseSource, Stage, read_budget, read_release
 from stacks.ecs.zones import SharedZones
+from stacks.explain import explain_deployment
 from stacks.preflight.checks import Check, plan
 from stacks.preflight.driver_probe import plan_probe, run_probe
 from stacks.preflight.questions import Answer, PreflightAccount, ask, preflight_account
@@ -41,6 +43,13 @@ Checks service quotas, instance types in the zones, AMIs, images, service-linked
 Permissions needed: servicequotas:ListServiceQuotas and ListAWSDefaultServiceQuotas, ec2:DescribeAvailabilityZones and
 DescribeInstanceTypeOfferings, ssm:GetParameter, ecr:DescribeImages, iam:GetRole and SimulatePrincipalPolicy,
 codeconnections:GetConnection. Without one, its checks are unknown."""
+EXPLAIN = """\
+Reads events, reasons, logs and metrics of a stack or an endpoint that failed. Prints the likely cause, the line that
+shows it, and what to do. Exit code 0 also if nothing failed.
+
+Permissions needed: cloudformation:DescribeStacks, DescribeStackEvents and DescribeStackResources,
+sagemaker:DescribeEndpoint and DescribeEndpointConfig, logs:DescribeLogStreams and GetLogEvents,
+cloudwatch:GetMetricData, ecs:DescribeServices, ListTasks and DescribeTasks."""
 LOG_WIDTH = 120
 """Columns of the table where stdout is not a terminal."""
 NO_BUDGET = "cdk.json has no {stage}-budget-usd: {stage} has no budget. See docs/deploying.md, Budget."
@@ -73,7 +82,17 @@ def parser() -> argparse.ArgumentParser:
     )
     preflight.add_argument("--version", metavar="YY.MM", help="the image of --probe; default: what serves on the type")
     preflight.add_argument("--role-arn", metavar="ARN", help="the execution role of --probe")
-    preflight.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
+    explain = commands.add_parser(
+        "explain",
+        help="the likely cause of a failed stack or endpoint, and what to do",
+        description=EXPLAIN,
+        epilog="example:\n  python -m stacks explain SpellcheckStack",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    explain.add_argument("name", metavar="STACK|ENDPOINT", help="the name of a stack or an endpoint")
+    explain.add_argument("--region", help="the region deployed to; default: the environment's or the profile's")
+    for command in (preflight, explain):
+        command.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
     return described
 
 
@@ -82,6 +101,10 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     options = described.parse_args(arguments)
     if options.command is None:
         described.print_help()
+        return 0
+    if options.command == "explain":
+        explanations = explain_deployment(SageMakerAccount(region=options.region), options.name)
+        print(explanations.model_dump_json(indent=2) if options.json else explanations.text())
         return 0
     if options.probe:
         return probe(options)
@@ -115,7 +138,10 @@ def probe(options: argparse.Namespace) -> int:
 def chosen(
     stacks: Sequence[str], root: Path, context: Context
 ) -> tuple[list[WorkloadFolder], dict[str, ReleaseSource]]:
-    """Returns the workloads and the release pipelines of the named stacks, or all. Raises `UsageError`."""
+    """Returns the workloads and the release pipelines of the named stacks, or all. Raises `UsageError`.
+
+    A pipeline comes with the workload that it deploys.
+    """
     folders = [load_workload(name, root / "workloads") for name in workload_names(root / "workloads")]
     by_stack = {folder.workload.stack_name: folder for folder in folders}
     source = read_release(context)
@@ -123,10 +149,10 @@ def chosen(
     if unknown := [stack for stack in stacks if stack not in by_stack | releases]:
         raise UsageError(f"There is no stack '{unknown[0]}'. Known: {', '.join([*by_stack, *releases])}.")
     names = list(stacks) or [*by_stack, *releases]
-    return (
-        [by_stack[stack] for stack in names if stack in by_stack],
-        {stack: releases[stack] for stack in names if stack in releases},
-    )
+    named = [
+        folder for folder in folders if {folder.workload.stack_name, folder.workload.release_stack_name} & {*names}
+    ]
+    return named, {stack: releases[stack] for stack in names if stack in releases}
 
 
 def document(account: PreflightAccount, stage: Stage, answered: Answered) -> dict[str, Any]:

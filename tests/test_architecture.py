@@ -48,14 +48,22 @@ MAY_IMPORT = {
     },
     "stacks": {"stacks", "workloads"},
     "stacks.preflight": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api", *OF_A_PROBE},
-    "stacks.__main__": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api"},
+    "stacks.explain": {"workloads", "aws_api"},
+    "stacks.__main__": {
+        "stacks.preflight",
+        "stacks.explain",
+        "stacks.context",
+        "stacks.ecs.zones",
+        "workloads",
+        "aws_api",
+    },
     "app": {"app", "stacks", "workloads"},
     "benchmarks": {"benchmarks", "scripts", *PACKAGES},
     "scripts": {"scripts", *PACKAGES},
 }
 """The longest name that a module begins with holds. model_build verifies with the very decoding loop that containers/
 ships, and copies it into the archive. All rooms read archives with the one module that containers can import, too.
-Of stacks, a preflight alone calls AWS: it is a command of its own, makes no construct, and no synthesis reaches it.
+Of stacks, preflight and explain call AWS: they are commands, make no construct, and no synthesis reaches them.
 local_aws imports the simulation's module of target tracking: one reading of AWS's documentation decides in both.
 A preflight packs and prices its probe with what packs payloads and prices fleets."""
 

@@ -118,6 +118,12 @@ class TensorRtTarget(_Target):
         """Returns the compute capability of each engine; g6 and g6e share one."""
         return tuple(dict.fromkeys(COMPUTE_CAPABILITIES[name] for name in self.families))
 
+    @property
+    def build_instances(self) -> dict[str, str]:
+        """Returns compute capability → the type on which a remote build makes its engine, in the engines' order."""
+        types = {COMPUTE_CAPABILITIES[name]: f"ml.{name}.xlarge" for name in reversed(self.families)}
+        return {capability: types[capability] for capability in self.compute_capabilities}
+
     @model_validator(mode="after")
     def _gpus_are_known(self) -> Self:
         if not self.instance_types or not set(self.families) <= set(COMPUTE_CAPABILITIES):
@@ -126,6 +132,10 @@ class TensorRtTarget(_Target):
                 f"so at least one type of {', '.join(COMPUTE_CAPABILITIES)} is needed and no other."
             )
         return self
+
+
+NEURON_BUILD_INSTANCE = "ml.c5.4xlarge"
+"""Where a remote build compiles for Inferentia, which needs none."""
 
 
 class NeuronTarget(_Target):

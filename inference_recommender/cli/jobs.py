@@ -1,4 +1,4 @@
-"""`jobs`: list, describe and stop Inference Recommender jobs, and delete what tests have left behind."""
+"""`jobs`: list, describe, explain and stop Inference Recommender jobs, and delete what tests have left behind."""
 
 import argparse
 import json
@@ -12,6 +12,7 @@ from rich.console import Console
 from aws_api.errors import AwsRefused, NotFound
 from aws_api.expiry import TAG
 from aws_api.sagemaker import MEASURED_ON_TAG, ExpiringResource, SageMakerAccount
+from inference_recommender.measure.failed_job import explain_job
 from inference_recommender.measure.job_service import TERMINAL, stop_and_wait
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.output import Commands, add_command, stdout_console, tell
@@ -36,6 +37,7 @@ LATEST = 20
 """Default number of jobs that `list` shows."""
 DESCRIPTION = f"""list [WORKLOAD]   Shows the latest jobs, or those whose name contains the workload's.
 describe JOB      Shows a job and its tests.
+explain JOB       Prints the likely cause of each failed test, the log line that shows it, and what to do.
 stop JOB          Stops a job and waits for its end.
 cleanup           Deletes the resources of tests that have expired.
 
@@ -60,7 +62,7 @@ class CleanupResult(Document):
 
 def add(commands: Commands) -> None:
     parser = add_command(
-        commands, "jobs", "list, describe and stop jobs, clean up after them", "jobs list", DESCRIPTION
+        commands, "jobs", "list, describe, explain and stop jobs, clean up after them", "jobs list", DESCRIPTION
     )
     parser.add_argument("action", choices=tuple(ACTIONS))
     parser.add_argument("name", nargs="?", metavar="NAME", help="the job, or for list a workload")
@@ -71,7 +73,7 @@ def add(commands: Commands) -> None:
 
 
 def _jobs(options: argparse.Namespace, stderr: Console) -> int:
-    if options.action in ("describe", "stop") and options.name is None:
+    if options.action in ("describe", "explain", "stop") and options.name is None:
         raise UsageError(f"jobs {options.action}: needs the name of a job. `jobs list` shows the names.")
     account = SageMakerAccount()
     if options.action == "cleanup":
@@ -103,10 +105,18 @@ def _describe(options: argparse.Namespace, account: SageMakerAccount, stderr: Co
     tests = measurements(described, steps, {})
     machine = account.tags(described["JobArn"]).get(MEASURED_ON_TAG)
     failures = tuple(f"{_name(test)}: {test.failure_reason}" for test in tests if test.failure_reason)
+    if failures:
+        failures += (f"Likely causes: `python -m inference_recommender jobs explain {options.name}`.",)
     report = _report(
         _head(described), _tests(tests, cores(machine) if machine else None), described["Status"], failures
     )
     show(report, stdout_console())
+    return 0
+
+
+def _explain(options: argparse.Namespace, account: SageMakerAccount, stderr: Console) -> int:
+    explanations = explain_job(account, options.name)
+    print(explanations.model_dump_json(indent=2) if options.json else explanations.text())
     return 0
 
 
@@ -161,7 +171,7 @@ def _clean_up(
     return "deleted", None
 
 
-ACTIONS = {"list": _list, "describe": _describe, "stop": _stop, "cleanup": _cleanup}
+ACTIONS = {"list": _list, "describe": _describe, "explain": _explain, "stop": _stop, "cleanup": _cleanup}
 
 
 def _head(described: Mapping[str, Any]) -> str:

@@ -245,7 +245,8 @@ def _check_jobs(described: Sequence[Mapping[str, Any]], measured: Sequence[Measu
         tests = [f"{one.instance_type}: {one.failure_reason}" for one in measured if one.failure_reason]
         unknown = [line for line in tests if line.partition(": ")[2] not in reason]
         failures = "\n".join([f"Job {name} failed: {reason}", *unknown])
-        raise JobFailed(f"{failures}\nMeasurements: {run_folder}.")
+        explain = f"Likely cause: `python -m inference_recommender jobs explain {name}`."
+        raise JobFailed(f"{failures}\n{explain} Measurements: {run_folder}.")
 
 
 def _reason(job: Mapping[str, Any]) -> str:

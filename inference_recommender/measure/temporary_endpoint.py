@@ -74,7 +74,7 @@ def _wait(account: SageMakerAccount, name: str, sleep: Sleep) -> None:
         if (status := described["EndpointStatus"]) == "InService":
             return
         if status != "Creating":
-            reason = described.get("FailureReason", "the service gave no reason")
-            raise Unavailable(f"endpoint {name} is {status}: {reason}")
+            reason = described.get("FailureReason", "the service gave no reason").rstrip(".")
+            raise Unavailable(f"endpoint {name} is {status}: {reason}. See `python -m stacks explain {name}`.")
         sleep(POLL_S)
     raise Unavailable(f"endpoint {name} was not in service after {START_S:.0f} s")

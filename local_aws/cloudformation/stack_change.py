@@ -144,8 +144,9 @@ class StackChange:
             self._make(logical_id, definition)
         except Exception as error:  # moto raises errors of many classes; each means a failed resource
             reason = _reason(error)
-            verb = "UPDATE" if logical_id in self.deployed else "CREATE"
-            self.on_event(logical_id, kind, "", f"{verb}_FAILED", reason)
+            old = self.deployed.get(logical_id)
+            verb, physical_id = ("UPDATE", old.physical_id) if old else ("CREATE", "")
+            self.on_event(logical_id, kind, physical_id, f"{verb}_FAILED", reason)
             raise _failed(logical_id, reason) from error
 
     def _make(self, logical_id: str, definition: dict[str, Any]) -> None:

@@ -35,6 +35,11 @@ _NOISE = "NODELAY NOT SUPPORTED"
 class ModelDidNotLoad(Unavailable):
     """The server ended before its model was ready."""
 
+    def __init__(self, message: str, pid: int, log_file: Path) -> None:
+        self.pid = pid
+        self.log_file = log_file
+        super().__init__(message)
+
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
@@ -158,7 +163,7 @@ class ModelServer:
         log = f"Its whole log is {self.log_file}." + (f" {what}:\n" + "\n".join(shown) if shown else "")
         if status is not None:
             message = f"{self.KIND} could not load the model '{model}' and ended with exit status {status}. {log}"
-            raise ModelDidNotLoad(message)
+            raise ModelDidNotLoad(message, self.pid, self.log_file)
         message = f"{self.KIND} was not ready with the model '{model}' after {timeout_s:g} s and was stopped. {log}"
         raise Unavailable(message)
 

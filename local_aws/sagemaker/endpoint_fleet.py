@@ -14,12 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from moto.logs.models import LogsBackend
 
 from local_aws import machine
-from local_aws.process.model_server import ModelServer
+from local_aws.process.model_server import ModelDidNotLoad, ModelServer
 from local_aws.sagemaker.model_host import ModelContainer, ModelHost
 from workloads import Unavailable
 
@@ -30,15 +31,15 @@ class EndpointLog:
         self._group = f"/aws/sagemaker/Endpoints/{endpoint}"
         self._lock = threading.Lock()
 
-    def keep(self, variant: str, server: ModelServer) -> None:
-        """Writes the stream of a server that answers now."""
-        stream = f"{variant}/i-{server.pid:017x}"
+    def keep(self, variant: str, pid: int, log_file: Path, preparations: Sequence[tuple[float, str]] = ()) -> None:
+        """Writes the stream of a server that answers now, or could not load its model."""
+        stream = f"{variant}/i-{pid:017x}"
         events = [
             _event(moment, f'I{datetime.fromtimestamp(moment, UTC):%m%d %H:%M:%S.%f} 0 local_aws] "{words}"')
-            for moment, words in server.preparations
+            for moment, words in preparations
         ]
-        now = max([time.time(), *(moment for moment, _ in server.preparations)])
-        events += [_event(now, line) for line in server.log_file.read_text("utf-8", "replace").splitlines() if line]
+        now = max([time.time(), *(moment for moment, _ in preparations)])
+        events += [_event(now, line) for line in log_file.read_text("utf-8", "replace").splitlines() if line]
         with self._lock:
             if self._group not in self._logs.groups:
                 self._logs.create_log_group(self._group, {})
@@ -212,9 +213,13 @@ class Fleet:
 
     def _start(self, endpoint: str, variant: EndpointVariant) -> ModelServer:
         name = f"{endpoint}-{variant.name}"
-        server = self._host.start(variant.container, name, variant.instance_type, variant.host_ami)
+        try:
+            server = self._host.start(variant.container, name, variant.instance_type, variant.host_ami)
+        except ModelDidNotLoad as error:
+            self._log.keep(variant.name, error.pid, error.log_file)
+            raise
         server.endpoint_config = self._config_name
-        self._log.keep(variant.name, server)
+        self._log.keep(variant.name, server.pid, server.log_file, server.preparations)
         log.info(f"endpoint {endpoint}: variant {variant.name} is answered by {server.KIND} (process {server.pid})")
         threading.Thread(target=self._watch, args=(variant.name, server), daemon=True).start()
         return server

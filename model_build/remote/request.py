@@ -21,6 +21,7 @@ from workloads import NeuronTarget, SageMakerEndpointHosting, Target, TensorRtTa
 from workloads.folder import with_settings
 from workloads.images import GPU_DEFAULT
 from workloads.instances import COMPUTE_CAPABILITIES, family, hardware
+from workloads.target import NEURON_BUILD_INSTANCE
 
 ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+")
 MAX_RUNTIME_S = 2 * 3600
@@ -28,7 +29,7 @@ STAND_IN_REGION = "us-east-1"
 STAND_IN_ROLE = "arn:aws:iam::000000000000:role/ModelBuildRole"
 VOLUME_GB = 60
 LONGEST_NAME = 63
-NEURON_INSTANCE, CPU_INSTANCE = "ml.c5.4xlarge", "ml.c5.2xlarge"
+CPU_INSTANCE = "ml.c5.2xlarge"
 IMAGE_OPTION = "--image-uri"
 
 NO_DRIVER_CHOICE = (
@@ -151,11 +152,11 @@ def _instances(target: Target, requested: str | None) -> tuple[str, ...]:
     if requested is not None and (why := _unfit(target, requested)):
         raise UsageError(f"--instance-type: got '{requested}'. {why}")
     if isinstance(target, TensorRtTarget):
-        by_engine = {COMPUTE_CAPABILITIES[name]: f"ml.{name}.xlarge" for name in reversed(target.families)}
+        by_engine = target.build_instances
         if requested:
             by_engine[COMPUTE_CAPABILITIES[family(requested)]] = requested
-        return tuple(by_engine[capability] for capability in target.compute_capabilities)
-    return (requested or (NEURON_INSTANCE if isinstance(target, NeuronTarget) else CPU_INSTANCE),)
+        return tuple(by_engine.values())
+    return (requested or (NEURON_BUILD_INSTANCE if isinstance(target, NeuronTarget) else CPU_INSTANCE),)
 
 
 def _unfit(target: Target, requested: str) -> str | None:
@@ -165,7 +166,7 @@ def _unfit(target: Target, requested: str) -> str | None:
     if re.match(r"(inf|trn)\d", family(requested)):
         return (
             "Processing jobs do not run on Inferentia or Trainium, and compiling needs neither: leave it out, or "
-            f"choose a CPU type such as {NEURON_INSTANCE}."
+            f"choose a CPU type such as {NEURON_BUILD_INSTANCE}."
         )
     if isinstance(target, TensorRtTarget) and family(requested) not in target.families:
         return f"An engine is built on the GPU it is for, and this target is for {', '.join(target.families)}."

@@ -5,7 +5,7 @@ EC2's quotas count vCPUs of a group of families, SageMaker's count instances of 
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stacks.context import ReleaseSource, Stage
 from stacks.ecs.zones import ORDINALS, SharedZones
@@ -26,15 +26,18 @@ from stacks.preflight.questions import (
 from workloads import (
     Candidate,
     EcsServiceHosting,
+    NeuronTarget,
     NewVpc,
     Rolling,
     SageMakerEndpointHosting,
     ScheduledBatchHosting,
+    TensorRtTarget,
     UsageError,
     WorkloadFolder,
     own_images,
 )
 from workloads.instances import NEURON_FAMILIES, family, instance_shape
+from workloads.target import NEURON_BUILD_INSTANCE
 
 ON_DEMAND = {
     "inf": "Running On-Demand Inf instances",
@@ -42,6 +45,10 @@ ON_DEMAND = {
     "": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
 }
 """EC2's quotas by the prefix of a family's name."""
+BUILDS_AT_ONCE = {"Large": 2, "Medium": 1, "Small": 2}
+"""Most builds that one pipeline starts at once, by CodeBuild's compute type."""
+QUEUED = 5
+"""Builds that CodeBuild queues for each that may run ("Builds in AWS CodeBuild")."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,9 +89,13 @@ def plan(
     questions = [
         (folder.workload.stack_name, question) for folder in folders for question in _questions(folder, stage, network)
     ]
-    for stack, source in (releases or {}).items():
+    pipelines = releases or {}
+    for stack, source in pipelines.items():
         questions += [(stack, question) for question in (Connection(arn=source.connection_arn), *_deploying())]
-    return tuple(_each_once(questions))
+    for folder in folders:
+        if (stack := folder.workload.release_stack_name) in pipelines:
+            questions += [(stack, question) for question in _releasing(folder, stage)]
+    return (*_each_once(questions), *_builds(tuple(pipelines)))
 
 
 def _each_once(questions: Iterable[tuple[str, Question]]) -> Iterator[Check]:
@@ -105,15 +116,55 @@ def _each_once(questions: Iterable[tuple[str, Question]]) -> Iterator[Check]:
 
 
 def _questions(folder: WorkloadFolder, stage: Stage, network: SharedZones) -> Iterator[Question]:
+    yield from _fleet(folder, stage)
     match folder.workload.hosting:
         case SageMakerEndpointHosting() as hosting:
-            yield from _endpoint(folder, hosting, stage)
+            yield from _endpoint(folder, hosting)
         case EcsServiceHosting() as hosting:
-            yield from _service(folder, hosting, stage, network)
+            yield from _service(folder, hosting, network)
         case ScheduledBatchHosting() as hosting:
             yield from _batch(folder, hosting, network)
+    yield from _built(folder)
     yield from _images(folder)
     yield from _deploying()
+
+
+def _releasing(folder: WorkloadFolder, stage: Stage) -> Iterator[Question]:
+    """Yields what a pipeline needs beside `stage`: the other stage in the same account, and the check on a chip."""
+    other: Stage = "beta" if stage == "production" else "production"
+    for quota in _fleet(folder, other):
+        yield replace(quota, why=f"{quota.why}, in {other}")
+    if isinstance(folder.workload.hosted, NeuronTarget):
+        chip = f"ml.{folder.workload.instance_types[0].removeprefix('ml.')}"
+        yield _hosted(chip, 1, "the temporary endpoint that records the model's outputs on its chip")
+
+
+def _builds(pipelines: tuple[str, ...]) -> Iterator[Check]:
+    for size, each in BUILDS_AT_ONCE.items() if pipelines else ():
+        most = each * len(pipelines)
+        question = Quota(
+            service="codebuild",
+            quota=f"Concurrently running builds for Linux/{size} environment",
+            needed=math.ceil(most / (1 + QUEUED)),
+            why=f"the pipelines start up to {most} at once, and CodeBuild queues {QUEUED} for each that runs",
+        )
+        yield Check(question=question, stacks=pipelines)
+
+
+def _built(folder: WorkloadFolder) -> Iterator[Quota]:
+    """Yields the machines of `model_build build --on sagemaker`, each of which has one job."""
+    workload = folder.workload
+    shadow = workload.hosting.shadow if isinstance(workload.hosting, SageMakerEndpointHosting) else None
+    names = (workload.hosting.target, shadow.target if shadow else None)
+    types: dict[str, str] = {}
+    for name in filter(None, names):
+        match workload.targets[workload.variant(name).target]:
+            case TensorRtTarget() as target:
+                types |= dict.fromkeys(target.build_instances.values(), "an engine is built on its GPU")
+            case NeuronTarget():
+                types[NEURON_BUILD_INSTANCE] = "a remote build compiles for Inferentia"
+    for instance_type, why in types.items():
+        yield Quota(service="sagemaker", quota=f"{instance_type} for processing job usage", needed=1, why=why)
 
 
 def _deploying() -> Iterator[Question]:
@@ -124,20 +175,39 @@ def _deploying() -> Iterator[Question]:
         yield MayDo(action="sts:AssumeRole", resource=arn, named=f"CDK's {role} role")
 
 
-def _endpoint(folder: WorkloadFolder, hosting: SageMakerEndpointHosting, stage: Stage) -> Iterator[Question]:
-    chosen = _recommended(folder)
-    chosen_type = chosen.instance_type if chosen else folder.workload.instance_types[0]
-    most = _most(chosen, hosting.min_instances_in_production if stage == "production" else 1)
-    beside, how = _beside(hosting, most, stage)
-    for instance_type in (chosen_type, *hosting.fallback_instance_types):
-        why = f"{most} at the peak and {beside} beside them while {how}"
-        yield _hosted(instance_type, most + beside, why)
+def _fleet(folder: WorkloadFolder, stage: Stage) -> Iterator[Quota]:
+    """Yields the quotas of the stack's own instances in a stage, at their most."""
+    workload, chosen = folder.workload, _recommended(folder)
+    instance_type = chosen.instance_type if chosen else workload.instance_types[0]
+    match workload.hosting:
+        case SageMakerEndpointHosting() as hosting:
+            most = _most(chosen, hosting.min_instances_in_production if stage == "production" else 1)
+            beside, how = _beside(hosting, most, stage)
+            why = f"{most} at the peak and {beside} beside them while {how}"
+            for each in (instance_type, *hosting.fallback_instance_types):
+                yield _hosted(each, most + beside, why)
+            if (shadow := hosting.shadow) is not None:
+                yield _hosted(shadow.instance_type, shadow.instance_count, "the shadow variant")
+        case EcsServiceHosting():
+            most = _most(chosen, 2 if stage == "production" else 1)
+            why = f"{most} {instance_type} at the peak, and as many during an update"
+            yield _on_demand(folder, instance_type, most * 2, why)
+
+
+def _endpoint(folder: WorkloadFolder, hosting: SageMakerEndpointHosting) -> Iterator[Question]:
+    workload, chosen = folder.workload, _recommended(folder)
+    for instance_type in (
+        chosen.instance_type if chosen else workload.instance_types[0],
+        *hosting.fallback_instance_types,
+    ):
         yield Offered(
             instance_type=instance_type.removeprefix("ml."),
             zones=hosting.network.zone_ids if isinstance(hosting.network, NewVpc) else (),
         )
-    if (shadow := hosting.shadow) is not None:
-        yield _hosted(shadow.instance_type, shadow.instance_count, "the shadow variant")
+    combinations = math.prod(len(values) for values in workload.recommender.environment.values())
+    at_once = min(workload.recommender.parallel_tests, combinations)
+    for instance_type in workload.instance_types:
+        yield _hosted(instance_type, at_once, "tests of a recommender job at once, beside the stack's own endpoint")
     if chosen is not None and chosen.autoscaling is not None:
         yield SAGEMAKER_SCALING
     endpoint = "arn:{partition}:sagemaker:{region}:{account}:endpoint/*"
@@ -157,14 +227,9 @@ def _beside(hosting: SageMakerEndpointHosting, most: int, stage: Stage) -> tuple
     return most, "a blue/green update runs both fleets"
 
 
-def _service(
-    folder: WorkloadFolder, hosting: EcsServiceHosting, stage: Stage, network: SharedZones
-) -> Iterator[Question]:
+def _service(folder: WorkloadFolder, hosting: EcsServiceHosting, network: SharedZones) -> Iterator[Question]:
     chosen = _recommended(folder)
     instance_type = chosen.instance_type if chosen else folder.workload.instance_types[0]
-    most = _most(chosen, 2 if stage == "production" else 1)
-    why = f"{most} {instance_type} at the peak, and as many during an update"
-    yield _on_demand(folder, instance_type, most * 2, why)
     yield BALANCING
     if chosen is not None and chosen.autoscaling is not None:
         yield ECS_SCALING

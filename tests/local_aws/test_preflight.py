@@ -1,6 +1,7 @@
 """`python -m stacks preflight` against the account on this machine: what it prints, and what it cannot ask there."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from local_aws.process.local_account import LocalAccount
 from stacks.__main__ import main
 from stacks.preflight import driver_probe
-from tests.local_aws.conftest import ROLE, wait_until
+from tests.local_aws.conftest import REPLAYING, ROLE, wait_until
 from workloads import Unavailable
 
 pytestmark = pytest.mark.integration
@@ -38,6 +39,30 @@ def test_a_check_that_fails_is_exit_code_1_and_what_the_account_lacks_is_said(
     assert checks["AMI of amazon-linux-2023/neuron"]["verdict"] == "pass"
     assert [name for name, check in checks.items() if check["verdict"] == "fail"] == ["cdk bootstrap"]
     assert all((check["what_to_do"] is not None) is (check["verdict"] == "fail") for check in checks.values())
+
+
+def test_a_new_account_lacks_the_quotas_of_accelerators_and_of_remote_builds(
+    tmp_path: Path, toolchain: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with LocalAccount.start(state=tmp_path, toolchain=toolchain, quotas="new-account", program=REPLAYING) as account:
+        for name, value in account.environment.items():
+            monkeypatch.setenv(name, value)
+        assert main(["preflight", "SpellcheckStack", "QueryIntentStack", "--json"]) == 1
+    checks = {check["check"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    lacking = {name: check for name, check in checks.items() if name.startswith("quota") and check["verdict"] == "fail"}
+    assert set(lacking) == {
+        "quota of sagemaker: ml.g5.xlarge for endpoint usage",
+        "quota of sagemaker: ml.g4dn.xlarge for endpoint usage",
+        "quota of sagemaker: ml.g6.xlarge for endpoint usage",
+        "quota of sagemaker: ml.g5.xlarge for processing job usage",
+        "quota of sagemaker: ml.g4dn.xlarge for processing job usage",
+        "quota of sagemaker: ml.g6.xlarge for processing job usage",
+        "quota of ec2: Running On-Demand Inf instances",
+        "quota of sagemaker: ml.c5.4xlarge for processing job usage",
+    }
+    assert lacking["quota of ec2: Running On-Demand Inf instances"]["found"] == (
+        "0 of 48 needed (vCPUs of 1 inf1.6xlarge at the peak, and as many during an update)."
+    )
 
 
 def test_a_probe_starts_a_server_and_deletes_everything(

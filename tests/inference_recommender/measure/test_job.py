@@ -132,7 +132,8 @@ def test_a_failed_job_is_reported_with_its_containers_log(runs: Runs) -> None:
     )
     assert str(caught.value) == (
         "Job job failed: The container did not pass its health check.\n"
-        f"ml.c5.xlarge: {explained}\nMeasurements: {runs.run_folder.path}."
+        f"ml.c5.xlarge: {explained}\nLikely cause: `python -m inference_recommender jobs explain job`. "
+        f"Measurements: {runs.run_folder.path}."
     )
     assert caught.value.exit_code == 3
     (measured,) = runs.run_folder.measurements()

@@ -111,7 +111,7 @@ def refuse(*_: object) -> Any:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"status": "Failed"}, "endpoint {name} is Failed: No room"),
+        ({"status": "Failed"}, "endpoint {name} is Failed: No room. See `python -m stacks explain {name}`"),
         ({"make_endpoint": refuse}, "AWS refused it: AccessDenied: not yours"),
     ],
 )

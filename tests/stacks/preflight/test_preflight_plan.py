@@ -1,15 +1,18 @@
 """A preflight's questions follow from the workloads' files, and agree with what the templates need."""
 
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from model_build.remote.request import plan_remote
+from stacks.__main__ import chosen
 from stacks.context import ReleaseSource, Stage
 from stacks.ecs.zones import SharedZones
-from stacks.preflight.checks import plan
+from stacks.preflight.checks import BUILDS_AT_ONCE, Check, plan
 from stacks.preflight.questions import (
     AMI_ROOT,
     OLDEST_BOOTSTRAP,
@@ -22,11 +25,14 @@ from stacks.preflight.questions import (
     Quota,
     ServiceRole,
 )
+from tests.model_build.remote.remote_account import site
 from tests.stacks.miniature import as_committed, candidate, make_repository
 from tests.stacks.templates import SNAPSHOTS
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload, own_images, workload_names
 
-SOURCE = ReleaseSource(repository="example/models", connection_arn="arn:aws:codeconnections:us-east-1:123456789012:x")
+MEASURED = "tests of a recommender job at once, beside the stack's own endpoint"
+CONNECTION = "arn:aws:codeconnections:us-east-1:123456789012:connection"
+SOURCE = ReleaseSource(repository="example/models", connection_arn=CONNECTION)
 
 
 @pytest.fixture
@@ -47,6 +53,14 @@ def only(kind: type[Any], asked: list[Question]) -> Any:
     return found
 
 
+def quota(checks: Iterable[Check], name: str) -> tuple[int, list[str]]:
+    """Returns what is needed of a quota, and the reason of each part."""
+    (found,) = (
+        check.question for check in checks if isinstance(check.question, Quota) and check.question.quota == name
+    )
+    return found.needed, [part.split(": ", 1)[-1] for part in found.why.split("; ")]
+
+
 def template(stack: str) -> dict[str, Any]:
     return dict(json.loads((SNAPSHOTS / f"{stack}.template.json").read_text("utf-8")))
 
@@ -54,16 +68,9 @@ def template(stack: str) -> dict[str, Any]:
 def test_an_endpoint_without_a_recommendation_needs_one_instance_and_another_for_its_update(
     unmeasured: WorkloadFolder,
 ) -> None:
-    (check, *_) = plan([unmeasured], "beta")
-    assert check.question == Quota(
-        service="sagemaker",
-        quota="ml.c5.xlarge for endpoint usage",
-        needed=2,
-        why="1 at the peak and 1 beside them while a blue/green update runs both fleets",
-    )
-    (check, *_) = plan([unmeasured], "production")
-    assert isinstance(check.question, Quota)
-    assert check.question.needed == 4
+    one = "1 at the peak and 1 beside them while a blue/green update runs both fleets"
+    assert quota(plan([unmeasured], "beta"), "ml.c5.xlarge for endpoint usage") == (2 + 1, [one, MEASURED])
+    assert quota(plan([unmeasured], "production"), "ml.c5.xlarge for endpoint usage")[0] == 4 + 1
 
 
 def test_a_measured_fleet_is_asked_for_at_its_largest(tmp_path: Path) -> None:
@@ -75,9 +82,9 @@ def test_a_measured_fleet_is_asked_for_at_its_largest(tmp_path: Path) -> None:
     assert recommendation.recommended is not None
     assert recommendation.recommended.autoscaling is not None
     most = recommendation.recommended.autoscaling.max_capacity
-    asked = [check.question for check in plan([folder], "beta")]
-    assert only(Quota, asked).needed == 2 * most
-    assert only(Quota, asked).quota == "ml.g5.xlarge for endpoint usage"
+    checks = plan([folder], "beta")
+    asked = [check.question for check in checks]
+    assert quota(checks, "ml.g5.xlarge for endpoint usage")[0] == 2 * most
     assert only(ServiceRole, asked).service == "sagemaker.application-autoscaling.amazonaws.com"
 
 
@@ -85,31 +92,88 @@ def test_a_measured_fleet_is_asked_for_at_its_largest(tmp_path: Path) -> None:
 def test_a_shadow_has_instances_in_every_stage(tmp_path: Path, stage: Stage) -> None:
     repository = make_repository(tmp_path)
     repository.host("cpu", shadow={"target": "cpu-int8", "instance_type": "ml.g5.xlarge", "instance_count": 3})
-    _, shadow = (check.question for check in plan([repository.folder], stage) if isinstance(check.question, Quota))
-    assert (shadow.quota, shadow.needed) == ("ml.g5.xlarge for endpoint usage", 3)
+    checks = plan([repository.folder], stage)
+    assert quota(checks, "ml.g5.xlarge for endpoint usage") == (3, ["the shadow variant"])
 
 
 def test_a_rolling_update_needs_a_batch_and_not_a_second_fleet(tmp_path: Path) -> None:
     repository = make_repository(tmp_path)
     repository.host("cpu", update={"strategy": "rolling", "percent": 25}, min_instances_in_production=4)
-    quota = only(Quota, [check.question for check in plan([repository.folder], "production")])
-    assert (quota.needed, quota.why) == (5, "4 at the peak and 1 beside them while a rolling update replaces a batch")
-    beta = only(Quota, [check.question for check in plan([repository.folder], "beta")])
-    assert beta.needed == 2, "an update in beta is blue/green"
+    name = "ml.c5.xlarge for endpoint usage"
+    batch = "4 at the peak and 1 beside them while a rolling update replaces a batch"
+    assert quota(plan([repository.folder], "production"), name) == (5 + 1, [batch, MEASURED])
+    assert quota(plan([repository.folder], "beta"), name)[0] == 2 + 1, "an update in beta is blue/green"
 
 
 def test_quotas_of_ec2_are_vcpus_and_add_up_over_the_stacks() -> None:
-    assert quotas("duplicates") == [
-        ("Running On-Demand Inf instances", 72, "vCPUs of 3 inf1.6xlarge, one for each shard")
-    ]
-    assert quotas("duplicates", "query_intent") == [
-        (
-            "Running On-Demand Inf instances",
-            72 + 48,
-            "DuplicatesStack: vCPUs of 3 inf1.6xlarge, one for each shard; QueryIntentStack: vCPUs of "
-            "1 inf1.6xlarge at the peak, and as many during an update",
-        )
-    ]
+    shards, service = "vCPUs of 3 inf1.6xlarge, one for each shard", "vCPUs of 1 inf1.6xlarge at the peak, and as many "
+    folders = [load_workload(name) for name in ("duplicates", "query_intent")]
+    name = "Running On-Demand Inf instances"
+    assert quota(plan(folders[:1], "beta"), name) == (72, [shards])
+    assert quota(plan(folders, "beta"), name) == (72 + 48, [shards, f"{service}during an update"])
+
+
+def test_a_remote_build_needs_a_processing_job_on_each_gpu_or_a_cpu_for_inferentia() -> None:
+    processing = {
+        name: [quota for quota, _, _ in quotas(name) if quota.endswith("for processing job usage")]
+        for name in ("spellcheck", "question_answering")
+    }
+    for name, listed in processing.items():
+        folder = load_workload(name)
+        jobs = plan_remote(folder, folder.workload.hosting.target, site())
+        assert listed == [f"{job.instance_type} for processing job usage" for job in jobs]
+
+
+@pytest.mark.parametrize(("values", "at_once"), [('"1", "2"', 2), ('"1", "2", "3"', 3)])
+@pytest.mark.parametrize("most", [3, 1])
+def test_a_jobs_tests_need_instances_of_every_candidate_at_once(
+    edit_workload: Callable[..., WorkloadFolder], values: str, at_once: int, most: int
+) -> None:
+    keys = f"[recommender]\nparallel_tests = {most}\nenvironment = {{ THREADS = [{values}] }}\n"
+    checks = plan([edit_workload("spellcheck", ("[traffic.production]", f"{keys}\n[traffic.production]"))], "beta")
+    assert quota(checks, "ml.g6.xlarge for endpoint usage") == (min(at_once, most), [MEASURED])
+
+
+def test_a_release_needs_both_stages_and_the_check_on_the_chip() -> None:
+    folder = load_workload("question_answering")
+    fleets = [f"{n} at the peak and {n} beside them while a blue/green update runs both fleets" for n in (1, 2)]
+    chip = "the temporary endpoint that records the model's outputs on its chip"
+    checks = plan([folder], "beta", {folder.workload.release_stack_name: SOURCE})
+    assert quota(checks, "ml.inf1.xlarge for endpoint usage") == (
+        2 + 1 + 4 + 1,
+        [fleets[0], MEASURED, f"{fleets[1]}, in production", chip],
+    )
+
+
+def test_a_pipeline_is_checked_with_its_workload() -> None:
+    source = {"release-repository": SOURCE.repository, "release-connection": f"{CONNECTION}/{'0' * 8}-{'0' * 27}"}
+    folders, releases = chosen(["SpellcheckReleaseStack"], ROOT, source.get)
+    assert [folder.workload.name for folder in folders] == ["spellcheck"]
+    assert list(releases) == ["SpellcheckReleaseStack"]
+
+
+def test_pipelines_need_as_many_builds_at_once_as_do_not_exceed_codebuilds_queue() -> None:
+    folders = [load_workload(name) for name in workload_names(ROOT / "workloads")]
+    checks = plan(folders, "beta", {folder.workload.release_stack_name: SOURCE for folder in folders})
+    needed = {
+        size: quota(checks, f"Concurrently running builds for Linux/{size} environment")[0] for size in BUILDS_AT_ONCE
+    }
+    assert needed == {"Large": 2, "Medium": 1, "Small": 2}
+    assert not [check for check in plan(folders, "beta") if "Concurrently" in check.question.subject]
+
+
+def test_the_builds_that_a_pipeline_starts_at_once_are_the_templates() -> None:
+    resources = template("SpellcheckReleaseStack")["Resources"]
+    (pipeline,) = (each for each in resources.values() if each["Type"] == "AWS::CodePipeline::Pipeline")
+    started: Counter[tuple[str, int, str]] = Counter()
+    for stage in pipeline["Properties"]["Stages"]:
+        for action in stage["Actions"]:
+            if action["ActionTypeId"]["Provider"] == "CodeBuild":
+                project = resources[action["Configuration"]["ProjectName"]["Ref"]]["Properties"]
+                size = project["Environment"]["ComputeType"].rpartition("_")[2].capitalize()
+                started[stage["Name"], action["RunOrder"], size] += 1
+    most = {size: max(count for (_, _, each), count in started.items() if each == size) for size in BUILDS_AT_ONCE}
+    assert most == BUILDS_AT_ONCE
 
 
 @pytest.fixture
