@@ -46,7 +46,6 @@ class LocalEndpoint(FakeEndpoint):
         self._log = EndpointLog(logs_backends[account_id][region_name], endpoint_name)
         self._fleet: Fleet | None = None
         self._lock = threading.Lock()
-        self._deleted = False
 
     def create(self, resolve: Resolve, production_variants: Sequence[Mapping[str, Any]]) -> None:
         """Starts the fleet in a thread. The status shows the result."""
@@ -62,7 +61,6 @@ class LocalEndpoint(FakeEndpoint):
     def delete(self, forget: Callable[[], object]) -> None:
         """Stops the fleet in a thread, then calls `forget`."""
         with self._lock:
-            self._deleted = True
             fleet, self._fleet = self._fleet, None
         self._set("Deleting")
 
@@ -130,14 +128,15 @@ class LocalEndpoint(FakeEndpoint):
             now = {each["VariantName"]: each.get("DesiredInstanceCount") for each in self.production_variants}
             variants = [resolve(each) for each in production_variants]
             variants = [replace(each, count=(retain and now.get(each.name)) or each.count) for each in variants]
-            if guardrails is not None:
-                guardrails.check_roles(self._host.roles, [each.container.role_arn for each in variants])
+            if guardrails is not None and (roles := self._host.roles) is not None:
+                for role_arn in filter(None, (each.container.role_arn for each in variants)):
+                    roles.check_rollback(role_arn, guardrails.alarm_names)
             fleet.start(self.endpoint_name, variants)
         except Exception as error:  # every error: an endpoint must not stay Creating for ever
             self._failed(error, updating=config_name is not None)
             return
         with self._lock:
-            old, self._fleet = self._fleet, None if self._deleted else fleet
+            old, self._fleet = self._fleet, fleet
         if config_name is not None and guardrails is not None and not self._passes(guardrails, old, fleet):
             return
         if config_name is not None:
@@ -146,9 +145,8 @@ class LocalEndpoint(FakeEndpoint):
             new = self._process_production_variants([dict(variant) for variant in production_variants])
             self.production_variants = [variant | retained.get(variant["VariantName"], {}) for variant in new]
         self._announce()
-        for unused in [old, fleet if self._deleted else None]:
-            if unused is not None:
-                unused.drain()
+        if old is not None:
+            old.drain()
 
     def _scale(self, desired: Mapping[str, Mapping[str, Any]]) -> None:
         fleet = self._fleet
@@ -174,15 +172,13 @@ class LocalEndpoint(FakeEndpoint):
         """Watches the new fleet, which has all traffic. Returns the traffic to the old fleet if it does not pass."""
         log.info(f"endpoint {self.endpoint_name}: the new fleet takes all traffic at once, unlike on AWS")
         alarmed = guardrails.watch(lambda: self._fleet is not new)
-        if not alarmed and (self._fleet is new or self._deleted):
+        if not alarmed and self._fleet is new:
             return True
         died = self.failure_reason
         self._set("RollingBack")
         with self._lock:
-            self._fleet = None if self._deleted else old
-        for unused in [new, old if self._deleted else None]:
-            if unused is not None:
-                unused.drain()
+            self._fleet = old
+        new.drain()
         # The words are this account's: AWS documents the rollback, and not its FailureReason.
         on = f"of its AutoRollbackConfiguration, {', '.join(alarmed)} {'is' if len(alarmed) == 1 else 'are'} in ALARM."
         reason = f"The update of endpoint {self.endpoint_name} was rolled back: {on if alarmed else died}"
@@ -190,8 +186,6 @@ class LocalEndpoint(FakeEndpoint):
         return False
 
     def _announce(self) -> None:
-        if self._deleted:
-            return
         self.update_failed = False
         # The tag names a variant's only server. With several servers, one would get the load of all.
         tags = {tag["Key"]: tag["Value"] for tag in self.tags if tag["Key"] != INVOCATIONS_URL}
@@ -226,8 +220,6 @@ class LocalEndpoint(FakeEndpoint):
         fleet.stop()
 
     def _set(self, status: str, reason: str | None = None) -> None:
-        if self._deleted and status != "Deleting":
-            return
         self.failure_reason = shortened(reason)
         self.endpoint_status = status
         self.last_modified_time = utcnow()

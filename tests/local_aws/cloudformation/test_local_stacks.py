@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,59 +14,12 @@ from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, echo_request, wait_unt
 pytestmark = pytest.mark.integration
 
 
-TEMPLATE = f"""
-Resources:
-  Alarm:
-    Type: AWS::CloudWatch::Alarm
-    Properties:
-      Namespace: AWS/SageMaker
-      MetricName: ModelLatency
-      ExtendedStatistic: p99
-      ComparisonOperator: GreaterThanOrEqualToThreshold
-      EvaluationPeriods: 5
-      Period: 60
-      Dimensions: [{{Name: EndpointName, Value: !GetAtt Endpoint.EndpointName}}]
-  Dashboard: {{Type: AWS::CloudWatch::Dashboard, Properties: {{DashboardName: watch}}}}
-  Policy:
-    Type: AWS::ApplicationAutoScaling::ScalingPolicy
-    Properties:
-      PolicyName: InvocationsPerInstance
-      PolicyType: TargetTrackingScaling
-      ScalingTargetId: !Ref Target
-      TargetTrackingScalingPolicyConfiguration:
-        PredefinedMetricSpecification: {{PredefinedMetricType: SageMakerVariantInvocationsPerInstance}}
-  Target:
-    Type: AWS::ApplicationAutoScaling::ScalableTarget
-    Properties:
-      MinCapacity: 2
-      ResourceId: !Sub "endpoint/${{Endpoint.EndpointName}}/variant/AllTraffic"
-      ScalableDimension: sagemaker:variant:DesiredInstanceCount
-      ServiceNamespace: sagemaker
-  Endpoint:
-    Type: AWS::SageMaker::Endpoint
-    Properties: {{EndpointConfigName: !GetAtt Config.EndpointConfigName}}
-  Config:
-    Type: AWS::SageMaker::EndpointConfig
-    Properties:
-      ProductionVariants:
-        - VariantName: AllTraffic
-          ModelName: !GetAtt Model.ModelName
-          InstanceType: ml.c5.xlarge
-          InitialInstanceCount: 1
-          InitialVariantWeight: 1
-  Model:
-    Type: AWS::SageMaker::Model
-    Properties:
-      ExecutionRoleArn: {ROLE}
-      PrimaryContainer: {{Image: "{IMAGE}", ModelDataUrl: "s3://{BUCKET}/echo.tar.gz"}}
-Outputs:
-  EndpointName: {{Value: !GetAtt Endpoint.EndpointName}}
-"""
+TEMPLATE = Path(__file__).with_name("whole.yaml").read_text("utf-8")
 
 
 def template(says: str = "got ", *, target: int = 100, threshold: int = 50_000, **environment: str) -> dict[str, Any]:
     """Returns a template of a model, its endpoint, scaling, an alarm and a dashboard."""
-    body = parse(TEMPLATE)
+    body = parse(TEMPLATE.replace("{ROLE}", ROLE).replace("{IMAGE}", IMAGE).replace("{BUCKET}", BUCKET))
     properties = {name: each["Properties"] for name, each in body["Resources"].items()}
     properties["Alarm"]["Threshold"] = threshold
     properties["Dashboard"]["DashboardBody"] = json.dumps({"widgets": [], "t": target})
