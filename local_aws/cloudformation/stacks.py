@@ -91,9 +91,8 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         for stack in list(self.stacks.values()):
             if name_or_stack_id in (stack.name, stack.stack_id):
                 if stack.enable_termination_protection:
-                    raise ValidationError(
-                        message=f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
-                    )
+                    refused = f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
+                    raise ValidationError(message=refused)
                 self._start(stack, "DELETE", lambda stack=stack: self._delete(stack))  # type: ignore[misc]
 
     def described_resources(self, stack_name: str) -> list[dict[str, Any]]:

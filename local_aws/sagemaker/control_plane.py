@@ -217,7 +217,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         return endpoint
 
     def _check_alarms(self, guardrails: Guardrails | None) -> None:
-        if missing := guardrails.alarms_in(None) if guardrails else []:
+        if missing := [name for name, alarm in guardrails.alarms.items() if alarm is None] if guardrails else []:
             raise ValidationError(
                 f"AutoRollbackConfiguration names alarms that do not exist in {self.region_name}: "
                 f"{', '.join(missing)}. Create them first."
@@ -310,8 +310,7 @@ class LocalSageMakerResponse(SageMakerResponse):
 
     def _guardrails(self, request: Mapping[str, Any]) -> Guardrails | None:
         config = request.get("DeploymentConfig")
-        cloudwatch: Any = cloudwatch_backends[self.current_account][self.region]
-        return Guardrails(config, cloudwatch) if config else None
+        return Guardrails(config, cloudwatch_backends[self.current_account][self.region]) if config else None
 
     def create_inference_recommendations_job(self) -> ActionResult:
         return ActionResult({"JobArn": self.backend.jobs.create(self._checked()).arn})

@@ -110,9 +110,8 @@ class LocalEndpoint(FakeEndpoint):
             "CreationTime": self.creation_time,
             "LastModifiedTime": self.last_modified_time,
         }
-        if self.guardrails:
-            response["LastDeploymentConfig"] = dict(self.guardrails.config)
-        return response | ({"FailureReason": self.failure_reason} if self.failure_reason else {})
+        deployed = {"LastDeploymentConfig": dict(self.guardrails.config)} if self.guardrails else {}
+        return response | deployed | ({"FailureReason": self.failure_reason} if self.failure_reason else {})
 
     def _switch(
         self,
@@ -130,7 +129,7 @@ class LocalEndpoint(FakeEndpoint):
             variants = [replace(each, count=(retain and now.get(each.name)) or each.count) for each in variants]
             if guardrails is not None and (roles := self._host.roles) is not None:
                 for role_arn in filter(None, (each.container.role_arn for each in variants)):
-                    roles.check_rollback(role_arn, guardrails.alarm_names)
+                    roles.check_rollback(role_arn, list(guardrails.alarms))
             fleet.start(self.endpoint_name, variants)
         except Exception as error:  # every error: an endpoint must not stay Creating for ever
             self._failed(error, updating=config_name is not None)
@@ -176,13 +175,11 @@ class LocalEndpoint(FakeEndpoint):
             return True
         died = self.failure_reason
         self._set("RollingBack")
-        with self._lock:
-            self._fleet = old
+        self._fleet = old
         new.drain()
         # The words are this account's: AWS documents the rollback, and not its FailureReason.
-        on = f"of its AutoRollbackConfiguration, {', '.join(alarmed)} {'is' if len(alarmed) == 1 else 'are'} in ALARM."
-        reason = f"The update of endpoint {self.endpoint_name} was rolled back: {on if alarmed else died}"
-        self._failed(Unavailable(reason), updating=True)
+        why = f"{', '.join(alarmed)} {'is' if len(alarmed) == 1 else 'are'} in ALARM." if alarmed else died
+        self._failed(Unavailable(f"The update of endpoint {self.endpoint_name} was rolled back: {why}"), updating=True)
         return False
 
     def _announce(self) -> None:

@@ -137,7 +137,6 @@ def publish_window(
 
 
 def _key(name: str, endpoint: str, variant: str, namespace: str = NAMESPACE, config: str | None = None) -> Key:
-    """Returns the metric of all fleets of an endpoint, or of the fleet of an endpoint configuration."""
     dimensions = {"EndpointName": endpoint, "VariantName": variant, "EndpointConfigName": config}
     return metric_key(namespace, name, [{"Name": key, "Value": value} for key, value in dimensions.items() if value])
 

@@ -12,11 +12,10 @@ from typing import Any
 
 from moto.cloudwatch.models import Alarm
 
-from local_aws.cloudwatch import LocalCloudWatchBackend, metric_key, statistic
+from local_aws.cloudwatch import statistic
 
 FASTER = 60
-READ_EVERY_S = 0.1
-PUBLISHED_AFTER_S = 1
+INTERVAL_S, PUBLISHED_AFTER_S = 0.1, 1
 _BEYOND = {"GreaterThanOrEqualTo": operator.ge, "GreaterThan": operator.gt, "LessThan": operator.lt}
 
 
@@ -25,16 +24,13 @@ class Guardrails:
     """The DeploymentConfig of an endpoint."""
 
     config: Mapping[str, Any]
-    cloudwatch: LocalCloudWatchBackend
+    cloudwatch: Any
 
     @property
-    def alarm_names(self) -> list[str]:
-        return [each["AlarmName"] for each in self.config.get("AutoRollbackConfiguration", {}).get("Alarms", [])]
-
-    def alarms_in(self, state: str | None) -> list[str]:
-        """Returns the names of the rollback's alarms that are in a state, or that do not exist if it is None."""
-        found = {name: self.cloudwatch.alarms.get(name) for name in self.alarm_names}
-        return [name for name, alarm in found.items() if getattr(alarm, "state_value", None) == state]
+    def alarms(self) -> dict[str, Alarm | None]:
+        """The alarms of the rollback by name; None for one that does not exist."""
+        named = self.config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
+        return {each["AlarmName"]: self.cloudwatch.alarms.get(each["AlarmName"]) for each in named}
 
     def watch(self, ended: Callable[[], bool]) -> list[str]:
         """Returns the alarms that are on, as soon as one is; none at the end of the bake, or when the fleet ended."""
@@ -42,12 +38,13 @@ class Guardrails:
         step = blue_green.get("TrafficRoutingConfiguration", rolling).get("WaitIntervalInSeconds", 0)
         until = time.monotonic() + (step + blue_green.get("TerminationWaitInSeconds", 0)) / FASTER
         while True:
-            for alarm in [self.cloudwatch.alarms[name] for name in self.alarm_names if name in self.cloudwatch.alarms]:
+            for alarm in filter(None, self.alarms.values()):
                 if alarm.state_value != "ALARM" and self._is_breached(alarm):
                     alarm.update_state("The metric is beyond the threshold.", "{}", "ALARM")
-            if (alarmed := self.alarms_in("ALARM")) or ended() or time.monotonic() >= until:
+            alarmed = [name for name, alarm in self.alarms.items() if alarm and alarm.state_value == "ALARM"]
+            if alarmed or ended() or time.monotonic() >= until:
                 return alarmed
-            time.sleep(READ_EVERY_S)
+            time.sleep(INTERVAL_S)
 
     def _is_breached(self, alarm: Alarm) -> bool:
         """Returns False for an alarm without a metric of its own: of other alarms, or of an expression."""
@@ -57,8 +54,7 @@ class Guardrails:
         period = max(alarm.period // FASTER, 1)
         end = int(time.time() - PUBLISHED_AFTER_S) // period * period
         start = end - alarm.evaluation_periods * period
-        dimensions = [{"Name": str(each.name), "Value": str(each.value)} for each in alarm.dimensions]
-        key = metric_key(alarm.namespace, alarm.metric_name, dimensions)
+        key = alarm.namespace, alarm.metric_name, frozenset((str(e.name), str(e.value)) for e in alarm.dimensions)
         found = self.cloudwatch.by_period(key, start, end, period, alarm.unit).values()
         missing = alarm.evaluation_periods - len(found) if alarm.treat_missing_data == "breaching" else 0
         breached = missing + sum(beyond(statistic(name, data), alarm.threshold) for data in found)

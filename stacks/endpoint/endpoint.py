@@ -29,15 +29,7 @@ from stacks.grants import (
     acknowledge_to_checkov,
     allow_container_telemetry,
 )
-from workloads import (
-    Canary,
-    DataCapture,
-    EndpointUpdate,
-    LatencyObjective,
-    Linear,
-    Rolling,
-    SageMakerEndpointHosting,
-)
+from workloads import Canary, DataCapture, EndpointUpdate, LatencyObjective, Linear, Rolling, SageMakerEndpointHosting
 from workloads.instances import has_local_storage
 
 SHADOW = "Shadow"
@@ -194,14 +186,7 @@ class WorkloadEndpoint(Construct):
 class CapturedData(Construct):
     """`config` for the endpoint configuration, and the encrypted `bucket` with an expiry. It outlives the stack."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        capture: DataCapture,
-        key: kms.IKey | None,
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, capture: DataCapture, key: kms.IKey | None) -> None:
         super().__init__(scope, id)
         self.bucket = s3.Bucket(
             self,
@@ -214,9 +199,7 @@ class CapturedData(Construct):
             lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(capture.keep_days))],
         )
         acknowledge(
-            self.bucket,
-            "AwsSolutions-S1",
-            "Only the endpoint writes here; a log of that would need a second bucket.",
+            self.bucket, "AwsSolutions-S1", "Only the endpoint writes here; a log of that would need a second bucket."
         )
         acknowledge_to_checkov(self.bucket, "CKV_AWS_21", "Captured files have unique names and are written once.")
         self.config = sagemaker.CfnEndpointConfig.DataCaptureConfigProperty(
@@ -276,9 +259,7 @@ def _traffic(update: EndpointUpdate, least: int) -> sagemaker.CfnEndpoint.Traffi
             )
         case Linear():
             return sagemaker.CfnEndpoint.TrafficRoutingConfigProperty(
-                type="LINEAR",
-                linear_step_size=_step(update.percent, least),
-                wait_interval_in_seconds=update.bake_s,
+                type="LINEAR", linear_step_size=_step(update.percent, least), wait_interval_in_seconds=update.bake_s
             )
         case _:
             return sagemaker.CfnEndpoint.TrafficRoutingConfigProperty(type="ALL_AT_ONCE", wait_interval_in_seconds=0)

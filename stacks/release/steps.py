@@ -293,11 +293,7 @@ def keep_baseline(
 
 
 def take_down(
-    name: str,
-    source: pipelines.IFileSetProducer,
-    stack: str,
-    role: iam.IRole,
-    after: pipelines.Step | None = None,
+    name: str, source: pipelines.IFileSetProducer, stack: str, role: iam.IRole, after: pipelines.Step | None = None
 ) -> pipelines.CodeBuildStep:
     """Deletes a stack of beta, whose servers cost by the hour."""
     step = _step(name, source, [f"bash {SCRIPTS}/take_down.sh {stack}"], role=role, timeout=LONGEST_CHANGE)

@@ -47,9 +47,7 @@ def test_alarms_of_the_rollback_must_exist_and_one_that_is_on_keeps_the_old_flee
     sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=new, DeploymentConfig=guarded("slow"))
     described = endpoints.settled(name)
     assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", old)
-    assert described["FailureReason"] == (
-        "The update of endpoint guarded was rolled back: of its AutoRollbackConfiguration, slow is in ALARM."
-    )
+    assert described["FailureReason"] == ("The update of endpoint guarded was rolled back: slow is in ALARM.")
     cloudwatch.set_alarm_state(AlarmName="slow", StateValue="OK", StateReason="a test")
     sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=new, DeploymentConfig=guarded("slow"))
     described = endpoints.settled(name)
@@ -85,9 +83,7 @@ def test_an_alarm_on_the_new_fleet_rolls_back_and_lets_the_fix_of_that_fleet_pas
     wait_until(lambda: invoke(runtime, name, "a") == ["old a"])
     described = endpoints.settled(name)
     assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", "good")
-    assert described["FailureReason"] == (
-        "The update of endpoint fixed was rolled back: of its AutoRollbackConfiguration, slow-bad is in ALARM."
-    )
+    assert described["FailureReason"] == ("The update of endpoint fixed was rolled back: slow-bad is in ALARM.")
     update(endpoints.config("fix", SAYS="new "), longest_ms=60_000, wait_s=0)
     assert endpoints.settled(name)["EndpointConfigName"] == "fix"
     assert invoke(runtime, name, "a") == ["new a"]
