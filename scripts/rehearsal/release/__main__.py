@@ -35,8 +35,10 @@ def rehearse(folder: Path, say: scenarios.Say) -> None:
         first = scenarios.new_artifacts(rehearsal)
         second = scenarios.to_production(rehearsal, first)
         scenarios.canary_rolled_back(rehearsal, second["spellcheck"])
+        scenarios.fix_under_alarm(rehearsal, second["spellcheck"])
         scenarios.another_instance_type(rehearsal, second["spellcheck"])
         scenarios.stopped_by_parity(rehearsal, second["question_answering"])
+        scenarios.stopped_by_size(rehearsal, second["spellcheck"])
         say("## Replacements")
         for line in rehearsal.replacements():
             say(line)

@@ -117,8 +117,14 @@ def test_a_change_to_a_create_only_property_makes_a_new_resource_and_then_drops_
         ("AWS::Strange::Thing", "This local account has no resource type AWS::Strange::Thing."),
     ],
 )
-def test_a_type_that_cannot_be_made_fails_its_stack(kind: str, reason: str, stacks: Stacks) -> None:  # noqa: F811
-    stack = stacks.create("strange", {"Resources": {"Thing": {"Type": kind}}})
+def test_a_type_that_cannot_be_made_fails_its_stack_before_anything_is_made(
+    kind: str,
+    reason: str,
+    stacks: Stacks,  # noqa: F811
+) -> None:
+    stack = stacks.create("strange", {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}, "Thing": {"Type": kind}}})
+    events = stacks.cloudformation.describe_stack_events(StackName="strange")["StackEvents"]
+    assert {each["ResourceType"] for each in events} == {"AWS::CloudFormation::Stack"}
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
     assert stack["StackStatusReason"] == f"The following resource(s) failed: [Thing]. {reason}"
 

@@ -226,3 +226,26 @@ def test_a_protected_stack_is_not_deleted(stacks: Stacks) -> None:
         stacks.delete("protected")
     stacks.cloudformation.update_termination_protection(StackName="protected", EnableTerminationProtection=False)
     assert stacks.delete("protected") == {"StackStatus": "GONE"}
+
+
+def test_a_change_is_in_progress_right_after_its_call_and_the_waiters_of_boto3_see_its_end(stacks: Stacks) -> None:
+    aws, named = stacks.cloudformation, {"StackName": "waited"}
+
+    def passes(verb: str, waiter: str, **resources: str) -> str:
+        body = json.dumps({"Resources": {name: {"Type": kind} for name, kind in resources.items()}})
+        getattr(aws, f"{verb}_stack")(**named, **({"TemplateBody": body} if resources else {}))
+        (described,) = aws.describe_stacks(**named)["Stacks"]
+        assert described["StackStatus"] == f"{verb.upper()}_IN_PROGRESS"
+        aws.get_waiter(f"stack_{waiter}_complete").wait(**named, WaiterConfig={"Delay": 1})
+        return str(described["StackId"])
+
+    passes("create", "create", Topic="AWS::SNS::Topic")
+    passes("update", "update", Queue="AWS::SQS::Queue")
+    passes("update", "rollback", Queue="Custom::Nothing")
+    events = reversed(aws.describe_stack_events(StackName=passes("delete", "delete"))["StackEvents"])
+    assert [each["ResourceStatus"] for each in events if each["ResourceType"] == "AWS::CloudFormation::Stack"] == [
+        *("CREATE_IN_PROGRESS", "CREATE_COMPLETE"),
+        *("UPDATE_IN_PROGRESS", "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS", "UPDATE_COMPLETE"),
+        *("UPDATE_IN_PROGRESS", "UPDATE_ROLLBACK_IN_PROGRESS", "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS"),
+        *("UPDATE_ROLLBACK_COMPLETE", "DELETE_IN_PROGRESS", "DELETE_COMPLETE"),
+    ]

@@ -1,11 +1,11 @@
 """Cases that re-express moto's own tests as calls of boto3 and expected answers.
 
-Each table names moto's test functions. `Case.differs` is the reason where AWS documents another answer than moto's test
-expects; the case then has the documented answer.
+`CASES` of a table has the calls for each of moto's test functions. `DIFFERS` has the reason where AWS documents another
+answer than moto's test expects; the case then has the documented answer.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,12 +28,6 @@ class Call:
     error: str = ""
     eventually: bool = False
     """Whether the call is repeated until the answer is the expected one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    calls: Sequence[Call]
-    differs: str = ""
 
 
 def differences(answer: Any, expected: Any, path: str = "answer") -> Iterator[str]:
