@@ -43,7 +43,11 @@ SPECIAL = {"pad_token": 0, "bos_token": 1, "eos_token": 2, "unk_token": 3}
 EXACT = ("optimum fp32", "optimum O2 fp32", "ours fp32")
 TOLERANCE = 1e-3
 OPTIMUM = "ORTModelForSequenceClassification"
-GOALS = (("ours fp32", "optimum fp32", 1.0), ("ours fp32", "optimum O2 fp32", 1.0), ("ours int8", BASELINE, 2.0))
+GOALS = (
+    ("ours fp32", "optimum fp32", 1.0),
+    ("ours fp32", "optimum O2 fp32", 1.0),
+    ("ours int8", BASELINE, 2.0),
+)
 
 
 def main() -> int:

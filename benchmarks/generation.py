@@ -35,7 +35,10 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 """The dimensions and tokens of facebook/bart-base and of Helsinki-NLP's opus-mt models."""
 EXACT = (BASELINE, "optimum fp32", "optimum O2 fp32", "ours fp32")
-GOALS = (("ours fp32", BASELINE, 2.5), ("ours int8", BASELINE, 5.0))
+GOALS = (
+    ("ours fp32", BASELINE, 2.5),
+    ("ours int8", BASELINE, 5.0),
+)
 GREEDY = "greedy"
 OPTIMUM = "ORTModelForSeq2SeqLM"
 

@@ -19,7 +19,15 @@ from model_build.plan import BuildPlan, plan
 from model_build.progress import Progress, seldom
 from model_build.remote import remote_options as remote
 from workloads import ROOT, ProjectError, Unavailable, UsageError, WorkloadFolder, load_workload, workload_names
-from workloads.program import CommandParser, Unforeseen, exit_code, foreseen, logged, printable, write_traceback
+from workloads.program import (
+    CommandParser,
+    Unforeseen,
+    exit_code,
+    foreseen,
+    logged,
+    printable,
+    write_traceback,
+)
 
 LOG_INTERVAL_S = 30.0
 """Seconds between lines of progress if standard error is not a terminal."""
@@ -39,7 +47,10 @@ COMMANDS = {
     ),
 }
 """Purpose and example of each command."""
-RENAMED = {"families": "plan --families", "record": "verify WORKLOAD --target TARGET --on sagemaker --image-uri URI"}
+RENAMED = {
+    "families": "plan --families",
+    "record": "verify WORKLOAD --target TARGET --on sagemaker --image-uri URI",
+}
 """Old commands, and what replaced them."""
 
 

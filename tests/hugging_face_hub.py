@@ -164,7 +164,10 @@ class _HubHandler(_Handler):
             return
         known = {"X-Repo-Commit": repository.commit, "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
         if file.endswith(LARGE):
-            linked = {"X-Linked-Size": str(len(content)), "X-Linked-Etag": f'"{hashlib.sha256(content).hexdigest()}"'}
+            linked = {
+                "X-Linked-Size": str(len(content)),
+                "X-Linked-Etag": f'"{hashlib.sha256(content).hexdigest()}"',
+            }
             self.send(302, headers={"Location": f"{self.hub.cdn}/{name}/{file}", **known, **linked})
         elif not cached:
             cached_at = f"/api/resolve-cache/models/{name}/{revision}/{file}"

@@ -38,7 +38,14 @@ MAY_IMPORT = {
         READER,
     },
     f"{RECOMMENDER}.client": {f"{RECOMMENDER}.client", f"{RECOMMENDER}.kserve", "workloads", "aws_api.errors"},
-    "local_aws": {"local_aws", "workloads", "aws_api.service_model", f"{RECOMMENDER}.load_generator", TRACKING, READER},
+    "local_aws": {
+        "local_aws",
+        "workloads",
+        "aws_api.service_model",
+        f"{RECOMMENDER}.load_generator",
+        TRACKING,
+        READER,
+    },
     "stacks": {"stacks", "workloads"},
     "stacks.preflight": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api", *OF_A_PROBE},
     "stacks.explain": {"workloads", "aws_api"},
@@ -107,7 +114,9 @@ ON_OTHER_MACHINES = {"model_build/remote/entry.py", "inference_recommender/measu
 """They run before anything of ours is installed, with nothing but the reader of archives beside them, so they cannot
 import a command."""
 
-STILL: dict[str, set[str]] = {"boto3": {"model_build/checkpoint/fetch.py"}}
+STILL: dict[str, set[str]] = {
+    "boto3": {"model_build/checkpoint/fetch.py"},
+}
 """Exceptions that are to go, by package. Nothing may be added."""
 
 

@@ -105,7 +105,8 @@ class TensorRtTarget(_Target):
 
     runtime: Literal["tensorrt"]
     precision: Literal["fp32", "fp16", "int8"] = Field(
-        default="fp32", description="int8: products of weights, with ranges seen on evaluation texts; the rest is fp16."
+        default="fp32",
+        description="int8: products of weights, with ranges seen on evaluation texts; the rest is fp16.",
     )
     fp32_layers: tuple[str, ...] = Field(
         default=(), description="Layers kept in fp32 in an fp16 or int8 engine, by the names the parity gate prints."

@@ -142,7 +142,8 @@ class Recommender(Document):
         description="InferenceAmiVersion of an experiment's GPU instances. Default: what the image needs there.",
     )
     ignore_driver: bool = Field(
-        default=False, description="Send a job also to hosts whose default GPU driver is known not to start the image."
+        default=False,
+        description="Send a job also to hosts whose default GPU driver is known not to start the image.",
     )
     load: Literal["sagemaker", "load-test"] | None = Field(
         default=None,

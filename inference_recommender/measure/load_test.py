@@ -30,7 +30,15 @@ from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from inference_recommender.sizing.decision import why_invalid
 from inference_recommender.triton_statistics import TritonStatistics
-from workloads import Interrupted, LatencyPercentiles, PhasedTraffic, Provenance, StairTraffic, Unavailable, Workload
+from workloads import (
+    Interrupted,
+    LatencyPercentiles,
+    PhasedTraffic,
+    Provenance,
+    StairTraffic,
+    Unavailable,
+    Workload,
+)
 
 LOAD = "load"
 """The generator's folder below the run's."""

@@ -80,7 +80,11 @@ def plan_recording(folder: WorkloadFolder, variant_name: str, root: Path, site: 
 
 
 def record_on_chip(
-    recording: Recording, output: Path, account: BuildAccount, progress: Progress = silent, sleep: Sleep = time.sleep
+    recording: Recording,
+    output: Path,
+    account: BuildAccount,
+    progress: Progress = silent,
+    sleep: Sleep = time.sleep,
 ) -> None:
     """Writes the model's outputs on the chip to `output`.
 

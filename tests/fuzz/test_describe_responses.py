@@ -87,7 +87,8 @@ def _read(run: RunFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["workload", "measurements", "recommendation", "request", "jobs", "run", "steps", "describe"]
+    "name",
+    ["workload", "measurements", "recommendation", "request", "jobs", "run", "steps", "describe"],
 )
 @examples(6)
 @given(data=st.data())

@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.load_generator.http import SWEEP_S
-from inference_recommender.load_generator.http_answer import MOST_HEAD_BYTES, BadAnswer, ParsedAnswer, whole_head
+from inference_recommender.load_generator.http_answer import (
+    MOST_HEAD_BYTES,
+    BadAnswer,
+    ParsedAnswer,
+    whole_head,
+)
 from inference_recommender.load_generator.load_plan import Arrivals, StoppingConditions, TrafficPattern, arrival_times
 from inference_recommender.load_generator.load_run import DRAIN_S, Run
 from tests.fuzz import examples

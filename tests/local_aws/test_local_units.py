@@ -11,7 +11,12 @@ from moto.cloudformation.exceptions import ValidationError
 from local_aws import machine
 from local_aws.__main__ import main
 from local_aws.cloudformation.stack_change import in_order, references
-from local_aws.cloudwatch import Distribution, distribution, is_statistic, statistic
+from local_aws.cloudwatch import (
+    Distribution,
+    distribution,
+    is_statistic,
+    statistic,
+)
 from local_aws.owner_only import AccountKeys
 from local_aws.process.triton import remove_leftovers
 from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened

@@ -125,7 +125,10 @@ def texts(node: Any) -> Iterator[str]:
 @pytest.mark.parametrize("deploy", [create, execute])
 @pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda construct: construct.name)
 def test_a_construct_is_deployed_and_its_resources_are_shown_or_it_is_refused_before_anything_is_made(
-    stacks: Stacks, client: Callable[[str], Any], construct: Construct, deploy: Callable[..., dict[str, Any]]
+    stacks: Stacks,
+    client: Callable[[str], Any],
+    construct: Construct,
+    deploy: Callable[..., dict[str, Any]],
 ) -> None:
     stack = deploy(stacks, "construct", construct.template, construct.parameters)
     resources = stacks.cloudformation.describe_stack_resources(StackName="construct")["StackResources"]

@@ -13,7 +13,14 @@ from model_build.checkpoint.architectures import write_random
 from model_build.encoder.reference import Reference
 from model_build.plan import BuildPlan, plan
 from tests.model_build.miniatures import tiny_bert
-from workloads import EncoderModel, MissingArtifact, RandomWeights, UsageError, WorkloadFolder, load_artifact
+from workloads import (
+    EncoderModel,
+    MissingArtifact,
+    RandomWeights,
+    UsageError,
+    WorkloadFolder,
+    load_artifact,
+)
 
 PUBLISHED = """
 [published.small]

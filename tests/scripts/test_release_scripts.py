@@ -167,7 +167,9 @@ def test_a_measured_artifact_is_not_proposed_again(checkout: Checkout) -> None:
     assert (checkout.folder / "proposal/README.txt").read_text() == told
 
 
-def test_a_failed_push_leaves_a_patch_and_does_not_stop_the_release(checkout: Checkout) -> None:
+def test_a_failed_push_leaves_a_patch_and_does_not_stop_the_release(
+    checkout: Checkout,
+) -> None:
     checkout.write("runs/candidate/recommendation.json", recommendation())
     checkout.write("runs/candidate/report.html", "<html></html>")
     shutil.rmtree(checkout.remote)

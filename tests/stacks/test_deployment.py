@@ -16,7 +16,9 @@ def test_without_a_recommendation_one_instance_is_deployed_with_a_warning(reposi
     ]
 
 
-def test_an_own_image_and_a_fitting_recommendation_give_no_warning(repository: Repository) -> None:
+def test_an_own_image_and_a_fitting_recommendation_give_no_warning(
+    repository: Repository,
+) -> None:
     repository.host(image_uri=OWN_IMAGE)
     repository.recommend(candidate())
     assert repository.synthesise().warnings() == []

@@ -87,7 +87,9 @@ def test_the_local_account_pulls_no_image(repository: Repository) -> None:
     ]
 
 
-def test_without_an_account_the_template_names_the_images_tag(unmeasured: Synthesis) -> None:
+def test_without_an_account_the_template_names_the_images_tag(
+    unmeasured: Synthesis,
+) -> None:
     assert errors(unmeasured) == []
     (note,) = unmeasured.notes("image:missing")
     assert note.endswith(

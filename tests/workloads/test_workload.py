@@ -120,7 +120,10 @@ def test_an_unknown_workload_lists_the_known(workloads_copy: Path) -> None:
             lambda folder: folder.target("gpu"),
             "target 'gpu'. Known targets: cpu, cpu-int8, cuda, tensorrt, tensorrt-int8.",
         ),
-        (lambda folder: folder.traffic("peak"), "traffic profile 'peak'. Known profiles: longer, production, quick."),
+        (
+            lambda folder: folder.traffic("peak"),
+            "traffic profile 'peak'. Known profiles: longer, production, quick.",
+        ),
         (lambda folder: folder.as_published("x"), "published experiment 'x'. Known experiments: none."),
     ],
 )

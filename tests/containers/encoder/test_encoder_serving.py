@@ -169,7 +169,9 @@ def test_requests_of_different_lengths_share_a_batch(served: Serve, settings: Se
     pytest.fail(f"Triton never put requests together: {model.batch_sizes('engine')}")
 
 
-def test_a_refused_request_does_not_affect_others_in_its_batch(served: Serve) -> None:
+def test_a_refused_request_does_not_affect_others_in_its_batch(
+    served: Serve,
+) -> None:
     """400, not 500: SageMaker counts a 500 as an error of the model. Triton puts the ensemble's name before it."""
     model, rows = served(CLASSIFICATION), make_rows(CLASSIFICATION)
     requests = [[rows[0]], [{"text": ""}], [rows[5]], [{"text": "a" * 40}], [rows[7]], [rows[2]]]

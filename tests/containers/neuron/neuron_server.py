@@ -79,7 +79,10 @@ class RunningServer:
         variables = {"MODEL_FOLDER": str(folder), "HOST": "127.0.0.1", "PORT": str(self.port), "PYTHONPATH": str(ROOT)}
         with log.open("w") as output:
             self.process = subprocess.Popen(
-                [str(SERVE)], env={**clean, **variables, **environment}, stderr=output, stdout=output
+                [str(SERVE)],
+                env={**clean, **variables, **environment},
+                stderr=output,
+                stdout=output,
             )
 
     def request(

@@ -30,7 +30,10 @@ class Answered:
     """The answers of a model to requests, one after the other, and what it logged and counted."""
 
     def __init__(
-        self, *requests: HttpRequest, predict: Callable[[Rows], Sequence[Any]] = answer_all, encode: Encode = list
+        self,
+        *requests: HttpRequest,
+        predict: Callable[[Rows], Sequence[Any]] = answer_all,
+        encode: Encode = list,
     ):
         self.log: list[str] = []
         self.record = RequestRecord()

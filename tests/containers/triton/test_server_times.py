@@ -103,7 +103,10 @@ def make_serve(folder: Path, start: str) -> Path:
 
 @pytest.mark.parametrize(
     ("given", "port"),
-    [({}, "8002"), ({"SAGEMAKER_SAFE_PORT_RANGE": "23000-23999", "SAGEMAKER_BIND_TO_PORT": "23000"}, "23001")],
+    [
+        ({}, "8002"),
+        ({"SAGEMAKER_SAFE_PORT_RANGE": "23000-23999", "SAGEMAKER_BIND_TO_PORT": "23000"}, "23001"),
+    ],
 )
 def test_triton_serves_its_metrics_on_loopback_on_a_port_that_sagemaker_allows(
     tmp_path: Path, given: Mapping[str, str], port: str

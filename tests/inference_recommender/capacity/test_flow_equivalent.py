@@ -76,7 +76,9 @@ def test_the_wait_is_as_long_as_the_completions_variance_makes_it(index: float, 
     """In heavy traffic a queue's wait is in proportion to 1 + I (Kingman): half as long at regular completions."""
     queue = _mm1(1, 4.0)
     other = FlowEquivalentServer(
-        completions=queue.completions, latencies_ms=queue.latencies_ms, dispersion=Dispersion(over_s=1.0, index=index)
+        completions=queue.completions,
+        latencies_ms=queue.latencies_ms,
+        dispersion=Dispersion(over_s=1.0, index=index),
     )
     rate = 0.98 * 15_000
     assert other.latency_ms(rate, 99.0) / queue.latency_ms(rate, 99.0) == pytest.approx(factor, rel=0.05)

@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_recommender.capacity.statistics import design_effect, effective_share, isotonic
+from inference_recommender.capacity.statistics import (
+    design_effect,
+    effective_share,
+    isotonic,
+)
 
 
 @given(st.lists(st.tuples(st.floats(-100, 100), st.floats(0.1, 10)), min_size=1, max_size=30))

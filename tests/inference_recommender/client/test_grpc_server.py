@@ -201,7 +201,11 @@ def _typed(message: Any, context: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"), [(_garbled, "output 'TEXT' has 1 elements"), (_typed, "only 0 of its 1 outputs are raw bytes")]
+    ("answer", "why"),
+    [
+        (_garbled, "output 'TEXT' has 1 elements"),
+        (_typed, "only 0 of its 1 outputs are raw bytes"),
+    ],
 )
 def test_a_wrong_answer_is_rejected(served: Served, url: str, answer: Answer, why: str) -> None:
     served.answer = answer

@@ -65,7 +65,9 @@ def test_a_minutes_latencies_become_one_datum_of_values_and_counts() -> None:
     ]
 
 
-@given(latencies=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 7_200)), max_size=2_000))
+@given(
+    latencies=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 7_200)), max_size=2_000),
+)
 def test_every_latency_is_published_once_within_the_services_limits(latencies: list[tuple[float, float]]) -> None:
     counts = Counter(bucket(latency, NOON_S + offset) for latency, offset in latencies)
     total = 0

@@ -87,7 +87,10 @@ def test_models_live_as_long_as_their_jobs_and_serve_the_archive_that_was_built(
     assert made["PrimaryContainer"] == {
         "Image": IMAGE,
         "ModelDataUrl": archive,
-        "Environment": {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "spellcheck", "SAGEMAKER_TRITON_LOG_VERBOSE": "false"},
+        "Environment": {
+            "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "spellcheck",
+            "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
+        },
     }
 
 

@@ -223,7 +223,10 @@ def test_a_named_image_replaces_the_default() -> None:
 def test_a_cuda_target_has_an_image_with_pytorch() -> None:
     both = cells(REVIEWS, ["graphs-base", "trt-base"], ["ml.g4dn.xlarge"])
     chosen = images(both, REVIEWS.workload, {}, partial(placeholder_image, REVIEWS.workload))
-    assert {kind: uri.rpartition(":")[2] for kind, uri in chosen.items()} == {"gpu": KIND, "gpu-torch": f"{KIND}-torch"}
+    assert {kind: uri.rpartition(":")[2] for kind, uri in chosen.items()} == {
+        "gpu": KIND,
+        "gpu-torch": f"{KIND}-torch",
+    }
     batch = batches(_experiment(*both), both, ())[0]
     access = ExperimentAccess(role_arn="r", images=chosen, bucket="b")
     artifact = an_artifact(workload="text_classification", variant=batch.variant, runtime="cuda")

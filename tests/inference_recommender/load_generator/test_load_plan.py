@@ -27,7 +27,10 @@ ONE_TRAFFIC = "(document): give exactly one of traffic_pattern (closed loop) and
     [
         ({**ARRIVALS, **USERS}, ONE_TRAFFIC),
         ({}, ONE_TRAFFIC),
-        ({**ARRIVALS, "url": None}, "(document): give exactly one of url and endpoint (of SageMaker, by name)."),
+        (
+            {**ARRIVALS, "url": None},
+            "(document): give exactly one of url and endpoint (of SageMaker, by name).",
+        ),
         (
             {**ARRIVALS, "headers": {"X-A": "1\r\nX-B: 2"}},
             "(document): header X-A: has a character that none may have, such as a line break.",

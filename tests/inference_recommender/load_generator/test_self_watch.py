@@ -27,7 +27,10 @@ def test_a_run_records_when_the_machine_stalled(tmp_path: Path) -> None:
 
 def test_each_window_has_the_seconds_of_its_stalls() -> None:
     """The second stall covers the end of the second window."""
-    events = {0.403: lambda virtual: virtual.loop.block(0.05), 1.903: lambda virtual: virtual.loop.block(0.4)}
+    events = {
+        0.403: lambda virtual: virtual.loop.block(0.05),
+        1.903: lambda virtual: virtual.loop.block(0.4),
+    }
     virtual = drive(ARRIVALS, answering(0.001), events=events)
     assert [window.stalled_s for window in virtual.windows] == pytest.approx([0.053, 0.097, 0.303, 0], abs=1e-6)
 

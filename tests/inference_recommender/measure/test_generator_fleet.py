@@ -17,7 +17,12 @@ import pytest
 
 from aws_api.service_model import problems
 from inference_recommender.measure import generator_entry
-from inference_recommender.measure.generator_fleet import FleetDrive, pack_source, plan_fleet, source_files
+from inference_recommender.measure.generator_fleet import (
+    FleetDrive,
+    pack_source,
+    plan_fleet,
+    source_files,
+)
 from inference_recommender.run_folder import RunFolder
 from tests.builders import Silent
 from tests.conftest import EditToml

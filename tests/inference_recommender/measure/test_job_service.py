@@ -84,7 +84,8 @@ def test_points_are_sorted_and_the_variants_model_latency_is_converted_from_micr
 
 
 @pytest.mark.parametrize(
-    ("published", "seconds", "queried"), [(1, 20, {1, 86_400}), (60, 120, {5, 60, 86_400}), (60, 7200, {60, 86_400})]
+    ("published", "seconds", "queried"),
+    [(1, 20, {1, 86_400}), (60, 120, {5, 60, 86_400}), (60, 7200, {60, 86_400})],
 )
 def test_the_finest_period_that_the_service_publishes_is_read(published: int, seconds: int, queried: set[int]) -> None:
     account = CloudWatch(published, 86_400)

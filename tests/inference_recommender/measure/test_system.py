@@ -10,7 +10,12 @@ import pytest
 from aws_api.errors import AwsUnavailable
 from aws_api.expiry import expiry_tag
 from aws_api.sagemaker import INVOCATIONS_URL_TAG, EndpointDescription
-from inference_recommender.measure.system import SystemUnderTest, machine_description, system_at_url, system_of_endpoint
+from inference_recommender.measure.system import (
+    SystemUnderTest,
+    machine_description,
+    system_at_url,
+    system_of_endpoint,
+)
 from workloads import UsageError
 
 NOW = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)

@@ -58,7 +58,11 @@ def test_a_role_is_made_changed_and_unmade_as_its_template_says(client: Clients,
     )
     updated = stacks.update(NAME, template("sagemaker.amazonaws.com", {"a": "s3:ListBucket"}, [PULL]))
     assert updated["Outputs"][0]["OutputValue"] == role
-    assert told(client, role) == ("sagemaker.amazonaws.com", {"a": "s3:ListBucket", "own": "logs:PutLogEvents"}, [PULL])
+    assert told(client, role) == (
+        "sagemaker.amazonaws.com",
+        {"a": "s3:ListBucket", "own": "logs:PutLogEvents"},
+        [PULL],
+    )
     stacks.cloudformation.delete_stack(StackName=NAME)
     assert stacks.settle(NAME)["StackStatus"] == "GONE"
     assert role not in [each["RoleName"] for each in client("iam").list_roles()["Roles"]]

@@ -45,7 +45,10 @@ job = InferenceRecommendationsJob.create(
         resource_limit=shapes.RecommendationJobResourceLimit(max_number_of_tests=1, max_parallel_of_tests=1),
         endpoint_configurations=[shapes.EndpointInputConfiguration(instance_type="ml.c5.xlarge")],
         container_config=shapes.RecommendationJobContainerConfig(
-            domain="NATURAL_LANGUAGE_PROCESSING", framework="PYTORCH", framework_version="2.0.0", payload_config=payload
+            domain="NATURAL_LANGUAGE_PROCESSING",
+            framework="PYTORCH",
+            framework_version="2.0.0",
+            payload_config=payload,
         ),
     ),
     stopping_conditions=shapes.RecommendationJobStoppingConditions(

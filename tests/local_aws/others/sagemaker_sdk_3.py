@@ -37,7 +37,10 @@ builder.right_size(
     job_name="sdk-3-job",
     job_duration_in_seconds=7200,
     hyperparameter_ranges=[
-        {"instance_types": CategoricalParameter(["ml.c5.xlarge"]), "OMP_NUM_THREADS": CategoricalParameter(["1"])}
+        {
+            "instance_types": CategoricalParameter(["ml.c5.xlarge"]),
+            "OMP_NUM_THREADS": CategoricalParameter(["1"]),
+        }
     ],
     phases=[Phase(duration_in_seconds=5, initial_number_of_users=1, spawn_rate=0)],
     traffic_type="PHASES",

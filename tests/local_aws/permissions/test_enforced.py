@@ -111,7 +111,11 @@ def test_a_session_may_do_what_its_role_allows_and_nothing_else(roles: Roles) ->
     assert s3.get_object(Bucket=BUCKET, Key="echo.tar.gz")["ContentLength"] > 0, "not deleted"
     assert refused(
         clients("sagemaker").create_model, ModelName="m", ExecutionRoleArn=f"arn:aws:iam::{ACCOUNT}:role/reader"
-    ) == (403, "AccessDeniedException", message("reader", "sagemaker:CreateModel", f"{SAGEMAKER}:model/m"))
+    ) == (
+        403,
+        "AccessDeniedException",
+        message("reader", "sagemaker:CreateModel", f"{SAGEMAKER}:model/m"),
+    )
 
 
 def test_a_change_of_the_policy_holds_from_the_next_call_on(roles: Roles) -> None:

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from local_aws.permissions.policy import Permission, PolicyContext, PolicyDecision, PolicyError, decide, parsed, trusts
+from local_aws.permissions.policy import (
+    Permission,
+    PolicyContext,
+    PolicyDecision,
+    PolicyError,
+    decide,
+    parsed,
+    trusts,
+)
 
 MODEL = "arn:aws:sagemaker:us-east-1:123456789012:model/m"
 ROLE = "arn:aws:iam::123456789012:role/deploy"

@@ -12,7 +12,13 @@ import pytest
 import inference_recommender
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.measure.job import JobSource, candidates_of
-from inference_recommender.measure.job_requests import SERVICE_DEFAULT, JobPlan, TestedModel, plan_default_job, plan_job
+from inference_recommender.measure.job_requests import (
+    SERVICE_DEFAULT,
+    JobPlan,
+    TestedModel,
+    plan_default_job,
+    plan_job,
+)
 from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder

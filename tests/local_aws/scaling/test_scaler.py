@@ -72,7 +72,8 @@ def test_of_two_policies_one_is_enough_to_add_and_both_have_to_agree_to_remove()
 
 
 @pytest.mark.parametrize(
-    ("suspended", "load", "stays"), [("DynamicScalingOutSuspended", 500, 4), ("DynamicScalingInSuspended", 10, 4)]
+    ("suspended", "load", "stays"),
+    [("DynamicScalingOutSuspended", 500, 4), ("DynamicScalingInSuspended", 10, 4)],
 )
 def test_what_is_suspended_does_not_happen(suspended: str, load: float, stays: int) -> None:
     scaled = Scaled(4)

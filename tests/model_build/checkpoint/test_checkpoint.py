@@ -99,7 +99,10 @@ REFUSALS: dict[str, tuple[Change, str]] = {
         removed(WEIGHTS),
         f"/{WEIGHTS}: does not exist. Save the model with `save_pretrained(…)`, which writes safetensors.",
     ),
-    "quantised weights": (with_integers, ": its weight '*' is of type I32. A build takes F64, F32, F16, BF16."),
+    "quantised weights": (
+        with_integers,
+        ": its weight '*' is of type I32. A build takes F64, F32, F16, BF16.",
+    ),
     "a missing shard": (
         written(INDEX, json.dumps({"weight_map": {"shared.weight": "model-00002-of-00002.safetensors"}})),
         "/model-00002-of-00002.safetensors: does not exist, but the index names it. Copy the whole checkpoint again.",
@@ -125,7 +128,10 @@ REFUSALS: dict[str, tuple[Change, str]] = {
         written(CONFIG, "[" * 100_000),
         f"/{CONFIG}: is not valid JSON: it is nested too deeply.",
     ),
-    "a text for a number": (config(d_model="32"), f'/{CONFIG}: d_model: got "32". Input should be a valid integer.'),
+    "a text for a number": (
+        config(d_model="32"),
+        f'/{CONFIG}: d_model: got "32". Input should be a valid integer.',
+    ),
     "no heads": (config(num_heads=0), f"/{CONFIG}: num_heads: got 0. Input should be greater than or equal to 1."),
     "another vocabulary": (
         config(vocab_size=40),

@@ -19,7 +19,12 @@ from model_build.plan import BuildPlan, plan
 from model_build.torch_threads import threads_kept
 from tests.model_build.miniatures import tiny_t5
 from tests.model_build.miniatures.tiny_bert import LABELS, make_workload
-from workloads import ParityReport, UsageError, WorkloadFolder, load_workload
+from workloads import (
+    ParityReport,
+    UsageError,
+    WorkloadFolder,
+    load_workload,
+)
 
 TASKS = ["text-classification", "text-pair-scoring", "question-answering"]
 Make = Callable[..., WorkloadFolder]

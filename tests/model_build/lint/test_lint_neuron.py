@@ -65,7 +65,11 @@ def put(name: str, content: bytes) -> Callable[[Tree], None]:
             "missing-neuron-file",
             "model.16.neuron.pt is not at the root of the archive.",
         ),
-        (put("settings.json", b"{}"), "unreadable-neuron-file", "settings.json cannot be read ('pad_to')."),
+        (
+            put("settings.json", b"{}"),
+            "unreadable-neuron-file",
+            "settings.json cannot be read ('pad_to').",
+        ),
         (put("weights.pkl", b"\x80\x02."), "pickle", "Pickles: 'weights.pkl'."),
     ],
 )

@@ -157,7 +157,10 @@ def make_checkpoint(folder: Path, family: str, task: str, *, labels: tuple[str, 
     tiny = TINY[family]
     tokenizer = make_tokenizer(tiny.tokens)
     config: Any = transformers.AutoConfig.for_model(
-        family, **tiny.config, vocab_size=tokenizer.get_vocab_size(), **_head(task, labels)
+        family,
+        **tiny.config,
+        vocab_size=tokenizer.get_vocab_size(),
+        **_head(task, labels),
     )
     torch.manual_seed(0)
     network = AUTO[task].from_config(config, attn_implementation="eager")

@@ -94,7 +94,12 @@ sys.exit(70)
     ],
 )
 def test_a_failure_leaves_a_message_and_a_log(
-    system: Path, capfd: pytest.CaptureFixture[str], program: str, code: int, message: tuple[str, str], log: str
+    system: Path,
+    capfd: pytest.CaptureFixture[str],
+    program: str,
+    code: int,
+    message: tuple[str, str],
+    log: str,
 ) -> None:
     assert _run(system, program) == code
     text = (system / "opt/ml/output/message").read_bytes()
@@ -149,7 +154,10 @@ def test_neuron_is_built_with_the_torch_of_its_image(runtime: str) -> None:
     assert not any(line.startswith(("torch", "numpy", "tensorflow")) for line in pinned.splitlines())
 
 
-@pytest.mark.parametrize(("driver", "needed"), [("470.256.02", True), ("580.65.06", False), ("590.10.01", False)])
+@pytest.mark.parametrize(
+    ("driver", "needed"),
+    [("470.256.02", True), ("580.65.06", False), ("590.10.01", False)],
+)
 @pytest.mark.parametrize("place", ["usr/local/cuda/compat/lib.real", "usr/local/cuda-13.0/compat"])
 def test_an_older_driver_than_the_images_cuda_gets_its_compatibility_libraries(
     tmp_path: Path, driver: str, needed: bool, place: str, capsys: pytest.CaptureFixture[str]

@@ -63,7 +63,7 @@ def test_a_tensorrt_target_is_built_on_each_of_its_gpus_in_the_image_that_serves
     assert driver_warnings(builds)[1:] == [
         "ml.g5.xlarge: a processing job cannot choose its host's GPU driver, and AWS does not document it. The "
         f"job ends in its first minute if the driver does not run the CUDA of {TRITON}. Then choose an older "
-        "hosting.triton_version, or build on an EC2 instance of that family in the image."
+        "hosting.triton_version, or build on an EC2 instance of that family in the image.",
     ]
 
 

@@ -239,7 +239,10 @@ def _mkdir(folder: Path) -> Path:
     [
         ({}, "does not exist, although the job completed."),
         (built("cpu-int8", FILES), "is of spellcheck cpu-int8, not of spellcheck cpu."),
-        (built("cpu", FILES, archive="../model.tar.gz"), "names the archive '../model.tar.gz', which does not exist."),
+        (
+            built("cpu", FILES, archive="../model.tar.gz"),
+            "names the archive '../model.tar.gz', which does not exist.",
+        ),
     ],
 )
 def test_an_output_that_is_not_of_this_build_is_refused(root: Path, outputs: dict[str, bytes], message: str) -> None:

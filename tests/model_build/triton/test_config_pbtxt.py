@@ -13,7 +13,12 @@ from workloads import InstanceGroup, Serving
 
 GOLDEN = Path(__file__).parent / "goldens" / "config.pbtxt"
 SETTINGS = Settings(
-    max_input_tokens=64, max_output_tokens=48, decoder_start_token_id=0, eos_token_ids=(1, 2), pad_token_id=3, threads=2
+    max_input_tokens=64,
+    max_output_tokens=48,
+    decoder_start_token_id=0,
+    eos_token_ids=(1, 2),
+    pad_token_id=3,
+    threads=2,
 )
 TEXT = Tensor(name="TEXT", data_type="TYPE_STRING", dims=(1,))
 CORRECTED = Tensor(name="CORRECTED", data_type="TYPE_STRING", dims=(1,))
