@@ -12,6 +12,8 @@ from workloads.hosting import ipv4_network
 Stage = Literal["beta", "production"]
 UseOfRecommendation = Literal["use", "ignore"]
 AutoscalingIs = Literal["on", "off"]
+Cleanup = Literal["off", "daily"]
+ReleaseStart = Literal["push", "push-and-approval"]
 Context = Callable[[str], Any]
 """Returns the value of a context key or None, as `app.node.try_get_context` does."""
 
@@ -21,6 +23,7 @@ DEFAULT_CIDR = "10.0.0.0/16"
 LARGEST_VPC, SMALLEST_VPC = 16, 20
 """Prefix lengths. AWS allows /16 to /28 (VPC user guide, VPC CIDR blocks); a /20 leaves each of 16 zones a /24."""
 REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)+")
+ENVIRONMENT = re.compile(r"(?P<account>\d{12})/(?P<region>[a-z]{2}(-[a-z]+)+-\d)")
 CONNECTION = re.compile(
     r"arn:aws[a-z-]*:(codeconnections|codestar-connections):[a-z0-9-]+:\d{12}:connection/[0-9a-f-]{36}"
 )
@@ -44,6 +47,8 @@ class Options:
     """The ARN of the topic that replaces the stacks' own topics. Its policy lets CloudWatch publish."""
     network_cidr: str | None = None
     """The addresses of the network that workloads on EC2 share in this stage; None is `DEFAULT_CIDR`."""
+    image_account: str | None = None
+    """The account of the release that built our images, if the stack is deployed to another account or region."""
     local: bool = False
     """True for a local account, which pulls no images and has no accelerators."""
 
@@ -62,6 +67,8 @@ class ReleaseSource:
     connection_arn: str
     """The AWS CodeConnections connection, which a person creates and confirms once at the repository's host."""
     branch: str = "main"
+    start: ReleaseStart = "push"
+    """With "push-and-approval" the approval of a model package starts a release of its workload, too."""
 
 
 def read_options(context: Context) -> Options:
@@ -134,6 +141,23 @@ def read_network_cidr(context: Context, stage: Stage) -> str | None:
     return str(network)
 
 
+def read_cleanup(context: Context) -> bool:
+    """Returns whether the account has a daily cleanup. Raises `UsageError` for a value that is not allowed."""
+    return bool(_choice("cleanup", context("cleanup"), get_args(Cleanup)) == "daily")
+
+
+def read_environment(context: Context, stage: Stage) -> tuple[str, str] | None:
+    """Returns account and region of a release's stage, or None. Raises `UsageError` for a malformed value."""
+    key = f"{stage}-environment"
+    if (value := context(key)) is None:
+        return None
+    if (match := ENVIRONMENT.fullmatch(str(value))) is None:
+        raise UsageError(
+            f"cdk.json: context.{key}: got '{value}'. Write it as ACCOUNT/REGION, for example 111122223333/eu-west-1."
+        )
+    return match["account"], match["region"]
+
+
 def read_release(context: Context) -> ReleaseSource | None:
     """Returns None where cdk.json names no release. Raises `UsageError` for half a source or a malformed one."""
     repository, connection = context("release-repository"), context("release-connection")
@@ -152,7 +176,10 @@ def read_release(context: Context) -> ReleaseSource | None:
         if not form.fullmatch(str(value)):
             raise UsageError(f"cdk.json: context.{key}: got '{value}'. Write it as {example}.")
     return ReleaseSource(
-        repository=str(repository), connection_arn=str(connection), branch=str(context("release-branch") or "main")
+        repository=str(repository),
+        connection_arn=str(connection),
+        branch=str(context("release-branch") or "main"),
+        start=_choice("release-start", context("release-start"), get_args(ReleaseStart)),
     )
 
 
