@@ -112,6 +112,9 @@ def add_stacks(
         raise NothingBuilt(left_out)
     if options.budget_usd is not None:
         BudgetStack(scope, BUDGET, stage=options.stage, limit_usd=options.budget_usd, environment=environment)
+    for child in scope.node.children[before:]:
+        if isinstance(child, Stack):
+            child.termination_protection = options.in_production
     return left_out
 
 
@@ -273,7 +276,6 @@ def _shared_network(
         measured=options.recommendation == "ignore",
         tags=cost_tags(options.stage),
         environment=environment,
-        termination_protection=options.in_production,
     )
 
 

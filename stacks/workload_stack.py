@@ -1,15 +1,13 @@
 """The parts that every stack of a workload shares: its props, and how it refuses and warns at synth."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from aws_cdk import Annotations, Environment, Stack, Token
 from aws_cdk import aws_kms as kms
 from aws_cdk.region_info import Fact
 
-from stacks.budget import cost_tags
 from stacks.context import Options
 from workloads import ModelArtifact, ProjectError, Recommendation, UsageError, WorkloadFolder
 
@@ -32,17 +30,6 @@ class WorkloadStackProps:
     recommendation: Recommendation | None
     options: Options
     environment: Environment | None = None
-
-
-def stack_settings(props: WorkloadStackProps) -> Mapping[str, Any]:
-    """Returns the arguments of `Stack` that the stacks of all workloads share."""
-    workload, options = props.folder.workload, props.options
-    return {
-        "env": props.environment,
-        "description": workload.description,
-        "tags": dict(cost_tags(options.stage, workload.name)),
-        "termination_protection": options.in_production,
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,21 +8,14 @@ from stacks.batch.shards import Shards, plan_shards
 from stacks.batch.steps import BatchSteps, EcsBatchWork
 from stacks.batch.storage import BatchStorage
 from stacks.batch.watch import BatchWatch
+from stacks.budget import cost_tags
 from stacks.deployment import problems_of_hardware
 from stacks.ecs.fleet import EcsFleet, machine
 from stacks.ecs.shared_network import PrivateNetwork, Shared
 from stacks.ecs.task import EcsTask
 from stacks.model_archive import ModelArchive
 from stacks.own_image import OwnImage
-from stacks.workload_stack import (
-    WorkloadStackProps,
-    add_legacy_note,
-    add_warnings,
-    named_key,
-    refuse,
-    region_of,
-    stack_settings,
-)
+from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, named_key, refuse, region_of
 from workloads import ScheduledBatchHosting, ThroughputObjective, UsageError
 
 
@@ -34,7 +27,8 @@ class ScheduledBatchStack(Stack):
     ) -> None:
         self._shared = shared
         workload = props.folder.workload
-        super().__init__(scope, id, **stack_settings(props))
+        tags = dict(cost_tags(props.options.stage, workload.name))
+        super().__init__(scope, id, env=props.environment, description=workload.description, tags=tags)
         objective = workload.objective
         if not isinstance(objective, ThroughputObjective):
             raise UsageError(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
+from stacks.budget import cost_tags
 from stacks.deployment import Deployment, plan_deployment
 from stacks.ecs.fleet import EcsFleet, Machine, machine
 from stacks.ecs.measuring import MeasuringProject
@@ -15,15 +16,7 @@ from stacks.ecs.task import EcsTask
 from stacks.ecs.watch import EcsServiceWatch, EcsServiceWatchProps
 from stacks.model_archive import ModelArchive
 from stacks.own_image import OwnImage
-from stacks.workload_stack import (
-    WorkloadStackProps,
-    add_legacy_note,
-    add_warnings,
-    named_key,
-    refuse,
-    region_of,
-    stack_settings,
-)
+from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, named_key, refuse, region_of
 from workloads import EcsServiceHosting, UsageError
 
 TASKS_DURING_AN_UPDATE = 2
@@ -37,7 +30,8 @@ class EcsServiceStack(Stack):
         self, scope: Construct, id: str, hosting: EcsServiceHosting, props: WorkloadStackProps, shared: Shared
     ) -> None:
         workload = props.folder.workload
-        super().__init__(scope, id, **stack_settings(props))
+        tags = dict(cost_tags(props.options.stage, workload.name))
+        super().__init__(scope, id, env=props.environment, description=workload.description, tags=tags)
         region = region_of(self)
         deployment = plan_deployment(props, region)
         refuse(_problems_of_certificate(hosting, props, region))

@@ -50,17 +50,9 @@ class SharedNetworkStack(Stack):
         measured: bool,
         tags: Mapping[str, str] | None = None,
         environment: Environment | None = None,
-        termination_protection: bool = False,
     ) -> None:
         about = "The network of all workloads on EC2."
-        super().__init__(
-            scope,
-            id,
-            env=environment,
-            description=about,
-            tags=dict(tags or {}),
-            termination_protection=termination_protection,
-        )
+        super().__init__(scope, id, env=environment, description=about, tags=dict(tags or {}))
         self.zones, self.cidr = zones, cidr
         if caution := zones.caution():
             Annotations.of(self).add_warning_v2("network:zones", caution)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
+from stacks.budget import cost_tags
 from stacks.deployment import Deployment
 from stacks.endpoint.alarms import EndpointAlarms
 from stacks.endpoint.dashboard import EndpointDashboard
@@ -17,14 +18,7 @@ from stacks.endpoint.served_model import Served
 from stacks.endpoint.serving_image import ServingImage, runs_on_neuron
 from stacks.model_archive import ModelArchive
 from stacks.paging import Paging
-from stacks.workload_stack import (
-    BuiltArtifact,
-    WorkloadStackProps,
-    add_legacy_note,
-    add_warnings,
-    region_of,
-    stack_settings,
-)
+from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, add_legacy_note, add_warnings, region_of
 from workloads import ModelArtifact, SageMakerEndpointHosting
 
 
@@ -40,7 +34,8 @@ class SageMakerEndpointStack(Stack):
         shadow: BuiltArtifact | None = None,
     ) -> None:
         workload = props.folder.workload
-        super().__init__(scope, id, **stack_settings(props))
+        tags = dict(cost_tags(props.options.stage, workload.name))
+        super().__init__(scope, id, env=props.environment, description=workload.description, tags=tags)
         self._props, self._hosting = props, hosting
         plan = plan_endpoint(props, hosting, region_of(self), shadow.artifact if shadow else None)
         deployment = plan.deployment
