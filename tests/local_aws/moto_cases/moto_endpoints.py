@@ -12,26 +12,11 @@ from typing import Any
 from tests.local_aws.conftest import BUCKET, IMAGE, ROLE
 from tests.local_aws.moto_cases import ABSENT, Call
 
-NAMES = """
-test_create_endpoint_config test_create_endpoint_config_serverless test_create_endpoint_config_async
-test_delete_endpoint_config test_create_endpoint_invalid_instance_type test_create_endpoint_invalid_memory_size
-test_create_endpoint test_delete_endpoint test_add_tags_endpoint test_delete_tags_endpoint test_list_tags_endpoint
-test_update_endpoint_weights_and_capacities_one_variant test_update_endpoint_weights_and_capacities_two_variants
-test_update_endpoint_weights_and_capacities_should_throw_clienterror_no_variant
-test_update_endpoint_weights_and_capacities_should_throw_clienterror_no_endpoint
-test_update_endpoint_weights_and_capacities_should_throw_clienterror_nonunique_variant test_list_endpoints
-test_list_endpoints_filters test_list_endpoint_configs test_list_endpoint_configs_filters
-"""
-"""Every test function of test_sagemaker_endpoint.py."""
-
-API = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/"
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:"
 TAGS = [{"Key": "team", "Value": "search"}, {"Key": "stage", "Value": "test"}]
 NO_CONFIG = "ValidationException: Could not find endpoint configuration"
 NO_ENDPOINT = "ValidationException: Could not find endpoint"
 ADDRESS = {"Key": "local-aws:invocations-url", "Value": str}
-TAGGED = "The account adds a tag with the address of the endpoint's only server, for its load generator."
-ORDER = f"The order is descending by default, and SortBy has no value 'name': {API}API_List"
 
 
 def call(operation: str, answer: Any = None, error: str = "", eventually: bool = False, **parameters: Any) -> Call:
@@ -148,7 +133,6 @@ ASYNC = {
 }
 MEMORY = "[1024, 2048, 3072, 4096, 5120, 6144]"
 FAILED = "failed to satisfy constraint: Member must satisfy enum value set: "
-PATH = "AWS's message has the whole path, as quoted in https://github.com/kyopark2014/ML-anomaly-detection"
 
 CASES = {
     "test_create_endpoint_config": made(variant()),
@@ -231,17 +215,4 @@ CASES = {
     ),
     "test_list_endpoint_configs": by_default("EndpointConfig"),
     "test_list_endpoint_configs_filters": filtered("EndpointConfig"),
-}
-DIFFERS = {
-    "test_create_endpoint_invalid_instance_type": PATH,
-    "test_create_endpoint_invalid_memory_size": PATH,
-    "test_create_endpoint": TAGGED,
-    "test_delete_endpoint": f"An endpoint is Deleting before it is gone: {API}API_DescribeEndpoint.html",
-    "test_add_tags_endpoint": TAGGED,
-    "test_delete_tags_endpoint": TAGGED,
-    "test_list_tags_endpoint": f"A call adds 50 tags at most, and 50 fit a page: {API}API_AddTags.html",
-    "test_list_endpoints": f"{ORDER}Endpoints.html",
-    "test_list_endpoints_filters": f"{ORDER}Endpoints.html",
-    "test_list_endpoint_configs": f"{ORDER}EndpointConfigs.html",
-    "test_list_endpoint_configs_filters": f"{ORDER}EndpointConfigs.html",
 }

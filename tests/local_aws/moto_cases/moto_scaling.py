@@ -7,24 +7,6 @@ from typing import Any
 
 from tests.local_aws.moto_cases import ABSENT, Call
 
-NAMES = """
-test_describe_scalable_targets_one_basic_ecs_success test_describe_scalable_targets_one_full_ecs_success
-test_describe_scalable_targets_only_return_ecs_targets test_describe_scalable_targets_next_token_success
-test_register_scalable_target_resource_id_variations test_register_scalable_target_updates_existing_target
-test_describe_scaling_policies test_delete_scaling_policies test_deregister_scalable_target
-test_delete_scheduled_action test_describe_scheduled_actions test_put_scheduled_action
-test_put_scheduled_action__use_update test_put_scaling_policy_with_unknown_policytype
-test_describe_scaling_policy_alarms test_describe_scaling_policy_with_ecs_alarms
-test_describe_scalable_targets_with_invalid_scalable_dimension_should_return_validation_exception
-test_describe_scalable_targets_with_invalid_service_namespace_should_return_validation_exception
-test_describe_scalable_targets_with_multiple_invalid_parameters_should_return_validation_exception
-test_register_scalable_target_ecs_with_non_existent_service_should_return_clusternotfound_exception
-test_target_params_are_valid_success
-"""
-"""Every test function of test_applicationautoscaling.py, ..._policies.py and test_validation.py."""
-
-REGISTER = "https://docs.aws.amazon.com/autoscaling/application/APIReference/API_RegisterScalableTarget.html"
-
 
 def call(operation: str, *parameters: dict[str, Any], answer: Any = None, error: str = "") -> Call:
     merged = {name: value for each in parameters for name, value in each.items()}
@@ -271,7 +253,4 @@ CASES = {
             for wrong in ({"ResourceId": "banana/default/web"}, {"ServiceNamespace": "rds"})
         ),
     ],
-}
-DIFFERS = {
-    "test_describe_scalable_targets_one_basic_ecs_success": f"The capacity is required when a target is new: {REGISTER}"
 }
