@@ -36,6 +36,7 @@ from stacks.context import (
     ReleaseSource,
     Stage,
     check_choice,
+    read_alarm_receiver,
     read_cleanup,
     read_environment,
     read_network_cidr,
@@ -111,6 +112,9 @@ def add_stacks(
         raise NothingBuilt(left_out)
     if options.budget_usd is not None:
         BudgetStack(scope, BUDGET, stage=options.stage, limit_usd=options.budget_usd, environment=environment)
+    for child in scope.node.children[before:]:
+        if isinstance(child, Stack):
+            child.termination_protection = options.in_production
     return left_out
 
 
@@ -167,9 +171,11 @@ def _add_stage(
     options: Options,
     environment: Environment,
 ) -> None:
-    cidr = read_network_cidr(app.node.try_get_context, options.stage)
+    context = app.node.try_get_context
+    cidr, (email, topic) = read_network_cidr(context, options.stage), read_alarm_receiver(context)
     account = pipeline.account if environment != pipeline else None
     options = replace(options, local=local, network_cidr=cidr, image_account=account)
+    options = replace(options, alarm_email=email, alarm_topic=topic)
     add_stacks(scope, root, environment, options, only=workload)
 
 

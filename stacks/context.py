@@ -17,6 +17,8 @@ ReleaseStart = Literal["push", "push-and-approval"]
 Context = Callable[[str], Any]
 """Returns the value of a context key or None, as `app.node.try_get_context` does."""
 
+EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}")
 DEFAULT_CIDR = "10.0.0.0/16"
 LARGEST_VPC, SMALLEST_VPC = 16, 20
 """Prefix lengths. AWS allows /16 to /28 (VPC user guide, VPC CIDR blocks); a /20 leaves each of 16 zones a /24."""
@@ -39,6 +41,10 @@ class Options:
     """"off" keeps the fleet's size. SageMaker changes the instance type only of a fleet without autoscaling."""
     budget_usd: float | None = None
     """The stage's monthly budget; None has no budget."""
+    alarm_email: str | None = None
+    """Is subscribed to the topic of each stack that pages, and confirms once by a link."""
+    alarm_topic: str | None = None
+    """The ARN of the topic that replaces the stacks' own topics. Its policy lets CloudWatch publish."""
     network_cidr: str | None = None
     """The addresses of the network that workloads on EC2 share in this stage; None is `DEFAULT_CIDR`."""
     image_account: str | None = None
@@ -71,6 +77,7 @@ def read_options(context: Context) -> Options:
     recommendation = _choice("recommendation", context("recommendation"), get_args(UseOfRecommendation))
     autoscaling = _choice("autoscaling", context("autoscaling"), get_args(AutoscalingIs))
     target = context("hosting-target")
+    email, topic = read_alarm_receiver(context)
     for key, value in (("hosting-target", target), ("recommendation", recommendation)):
         if stage == "production" and value not in (None, "use"):
             raise UsageError(
@@ -83,8 +90,24 @@ def read_options(context: Context) -> Options:
         recommendation=recommendation,
         autoscaling=autoscaling,
         budget_usd=read_budget(context, stage),
+        alarm_email=email,
+        alarm_topic=topic,
         network_cidr=read_network_cidr(context, stage),
     )
+
+
+def read_alarm_receiver(context: Context) -> tuple[str | None, str | None]:
+    """Returns the address and the topic that receive alarms. Raises `UsageError` for both, or a malformed one."""
+    email, topic = context("alarm-email"), context("alarm-topic")
+    for key, value, form, example in (
+        ("alarm-email", email, EMAIL, "NAME@DOMAIN"),
+        ("alarm-topic", topic, TOPIC, "arn:aws:sns:REGION:ACCOUNT:NAME"),
+    ):
+        if value is not None and not form.fullmatch(str(value)):
+            raise UsageError(f"-c {key}: got '{value}'. Write it as {example}.")
+    if email is not None and topic is not None:
+        raise UsageError("-c alarm-email, alarm-topic: got both. Leave one out: subscribe the address to your topic.")
+    return email, topic
 
 
 def read_budget(context: Context, stage: Stage) -> float | None:

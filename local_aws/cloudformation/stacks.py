@@ -102,6 +102,9 @@ class LocalCloudFormationBackend(CloudFormationBackend):
     def delete_stack(self, name_or_stack_id: str) -> None:
         for stack in list(self.stacks.values()):
             if name_or_stack_id in (stack.name, stack.stack_id):
+                if stack.enable_termination_protection:
+                    refused = f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
+                    raise ValidationError(message=refused)
                 self._start(stack, "DELETE", lambda stack=stack: self._delete(stack))  # type: ignore[misc]
 
     def described_resources(self, stack_name: str) -> list[dict[str, Any]]:
@@ -232,6 +235,11 @@ class LocalCloudFormationResponse(CloudFormationResponse):
     def delete_change_set(self) -> EmptyResult:
         self._backend.delete_change_set(*self._named())
         return EmptyResult()
+
+    def update_termination_protection(self) -> ActionResult:
+        stack = self._backend.get_stack(self._get_param("StackName"))
+        stack.enable_termination_protection = self._get_bool_param("EnableTerminationProtection")
+        return ActionResult({"StackId": stack.stack_id})
 
     def describe_stack_resources(self) -> ActionResult:
         """Adds each resource's reason, where the account says what it only records."""

@@ -32,7 +32,7 @@ INSTALLATION = "install_locked.sh"
 POLL_S = 0.1
 
 
-def new_artifacts(rehearsal: Rehearsal) -> None:
+def new_artifacts(rehearsal: Rehearsal, workloads: Sequence[str] = workload_changes.WORKLOADS) -> States:
     """Deploys the pipelines. A release of artifacts that were never measured ends with proposals, before production."""
     rehearsal.say("## 1. A release of new artifacts ends with proposed recommendations")
     for change in workload_changes.as_rehearsed(rehearsal.repository):
@@ -40,24 +40,26 @@ def new_artifacts(rehearsal: Rehearsal) -> None:
     commit = rehearsal.repository.commit("A rehearsed release")
     rehearsal.run_as_owner("cdk", "bootstrap", "--ci")
     rehearsal.run_as_owner("cdk", "deploy", "*ReleaseStack", "--require-approval", "never", "--ci")
-    for workload in workload_changes.WORKLOADS:
-        _, outcomes = rehearsal.release(workload, commit)
+    states = {}
+    for workload in workloads:
+        states[workload], outcomes = rehearsal.release(workload, commit)
         _expect_success(outcomes)
         _show(rehearsal, outcomes, "ParityGate", "SmokeTest", "PerformanceGate", "Propose")
         check_connection(rehearsal.runner(workload).pipeline, rehearsal.roles.as_owner("iam"))
-    branches, due = len(rehearsal.repository.branches()), len(workload_changes.MEASURED)
+    branches, due = len(rehearsal.repository.branches()), len(set(workloads) & {*workload_changes.MEASURED})
     if branches != due:
         raise Unexpected(f"The releases proposed {branches} recommendations instead of {due}.")
+    return states
 
 
-def to_production(rehearsal: Rehearsal) -> States:
-    """Merges the proposals. The releases of the merge bring all five workloads to production."""
+def to_production(rehearsal: Rehearsal, before: States) -> States:
+    """Merges the proposals. The releases of the merge bring every workload to production."""
     rehearsal.say("## 2. The proposals are merged, and the releases reach production")
     for change in workload_changes.reviewed(rehearsal.repository):
         rehearsal.say(f"reviewed: {change}")
     commit = rehearsal.repository.commit("The recommendations, reviewed")
     states = {}
-    for workload in workload_changes.WORKLOADS:
+    for workload in before:
         states[workload], outcomes = rehearsal.release(workload, commit)
         _expect_success(outcomes)
         _show(rehearsal, outcomes, "BuildModel", "PerformanceGate", "Propose")
@@ -65,8 +67,8 @@ def to_production(rehearsal: Rehearsal) -> States:
     names = sorted(each["StackName"] for each in stacks if each["StackName"].startswith("Production-"))
     workloads = [name for name in names if "Network" not in name]
     rehearsal.say(f"deployed: {', '.join(names)}")
-    if len(workloads) != 5:
-        raise Unexpected(f"{len(workloads)} of 5 workloads are in production: {', '.join(workloads)}.")
+    if len(workloads) != len(before):
+        raise Unexpected(f"{len(workloads)} of {len(before)} workloads are in production: {', '.join(workloads)}.")
     return states
 
 
@@ -111,7 +113,7 @@ def _another_count(rehearsal: Rehearsal, before: ExecutionState, count: int) -> 
 def another_instance_type(rehearsal: Rehearsal, before: ExecutionState) -> None:
     """A recommendation of another type changes the type of an autoscaled endpoint, which SageMaker alone refuses."""
     rehearsal.say("## 5. A release changes the instance type of an autoscaled endpoint")
-    repository, endpoint, other = rehearsal.repository, PRODUCTION_ENDPOINT, "ml.c5.2xlarge"
+    repository, endpoint, other = rehearsal.repository, PRODUCTION_ENDPOINT, workload_changes.GPU_TYPES[1]
 
     def change(document: dict[str, Any]) -> None:
         document["recommended"]["instance_type"] = other

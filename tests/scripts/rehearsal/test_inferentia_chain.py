@@ -148,6 +148,7 @@ class TestEndpoint:
         assert found.archive_sha256 == parity(deployed, *ENDPOINT).archive_sha256
 
 
+@pytest.mark.skipif(not AWS_CLI.exists(), reason="there is no AWS CLI: `make aws-cli` installs it")
 class TestService:
     def test_a_build_in_its_vpc_measures_it_for_a_recommendation(
         self, copy: RepositoryCopy, released: tuple[str, str], tmp_path: Path
