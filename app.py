@@ -16,6 +16,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from typing import get_args
 from urllib.parse import urlsplit
 
 from aws_cdk import Annotations, App, CloudFormationValidatePlugin, Environment, Stack, Validations
@@ -25,12 +26,19 @@ import workloads
 from stacks.batch.batch_stack import ScheduledBatchStack
 from stacks.budget import NAME as BUDGET
 from stacks.budget import BudgetStack, cost_tags
+from stacks.cleanup import NAME as CLEANUP
+from stacks.cleanup import CleanupStack
 from stacks.context import (
     DEFAULT_CIDR,
     PRODUCTION,
+    Context,
     Options,
     ReleaseSource,
+    Stage,
     check_choice,
+    read_alarm_receiver,
+    read_cleanup,
+    read_environment,
     read_network_cidr,
     read_options,
     read_release,
@@ -104,6 +112,9 @@ def add_stacks(
         raise NothingBuilt(left_out)
     if options.budget_usd is not None:
         BudgetStack(scope, BUDGET, stage=options.stage, limit_usd=options.budget_usd, environment=environment)
+    for child in scope.node.children[before:]:
+        if isinstance(child, Stack):
+            child.termination_protection = options.in_production
     return left_out
 
 
@@ -112,6 +123,12 @@ def add_releases(app: App, root: Path, environment: Environment, source: Release
     # Imported here because most syntheses have no pipeline, and its library takes long to import.
     from stacks.release.pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
 
+    environments = stage_environments(app.node.try_get_context, environment)
+    if source.start == "push-and-approval" and environments["beta"] != environment:
+        raise workloads.UsageError(
+            "cdk.json: context.release-start: got 'push-and-approval' with a beta-environment. Approvals are events of "
+            "beta's account and region, and start only a pipeline there. Leave one of the two out."
+        )
     folders = {folder.workload.name: folder for folder in _folders(root, None)}
     if (only := app.node.try_get_context("release")) is not None:
         check_choice("release", only, list(folders))
@@ -121,18 +138,45 @@ def add_releases(app: App, root: Path, environment: Environment, source: Release
             source=source,
             workload=workload,
             is_built=_is_built(root, workload),
-            waiting=_why_not_in_production(root, folders[name], environment),
+            waiting=_why_not_in_production(root, folders[name], environments["production"]),
             add_stacks=partial(_add_stage, app, root, environment, name, local),
             environment=environment,
+            environments=environments,
         )
         ReleasePipelineStack(app, workload.release_stack_name, props)
 
 
+def stage_environments(context: Context, pipeline: Environment) -> dict[Stage, Environment]:
+    """Returns account and region of each stage: its own, or those of the pipeline. Raises `UsageError`."""
+    environments = dict.fromkeys(get_args(Stage), pipeline)
+    for stage in environments:
+        if (given := read_environment(context, stage)) is None:
+            continue
+        if pipeline.account is None or pipeline.region is None:
+            raise workloads.UsageError(
+                f"cdk.json: context.{stage}-environment: the account and region of the pipeline are unknown. "
+                "Log in to AWS as the account of the pipeline, and set AWS_REGION."
+            )
+        environments[stage] = Environment(account=given[0], region=given[1])
+    return environments
+
+
 def _add_stage(
-    app: App, root: Path, environment: Environment, workload: str, local: bool, scope: Construct, options: Options
+    app: App,
+    root: Path,
+    pipeline: Environment,
+    workload: str,
+    local: bool,
+    scope: Construct,
+    options: Options,
+    environment: Environment,
 ) -> None:
-    cidr = read_network_cidr(app.node.try_get_context, options.stage)
-    add_stacks(scope, root, environment, replace(options, local=local, network_cidr=cidr), only=workload)
+    context = app.node.try_get_context
+    cidr, (email, topic) = read_network_cidr(context, options.stage), read_alarm_receiver(context)
+    account = pipeline.account if environment != pipeline else None
+    options = replace(options, local=local, network_cidr=cidr, image_account=account)
+    options = replace(options, alarm_email=email, alarm_topic=topic)
+    add_stacks(scope, root, environment, options, only=workload)
 
 
 def _is_built(root: Path, workload: workloads.Workload) -> bool:
@@ -294,12 +338,14 @@ def add_all(
     context = app.node.try_get_context
     try:
         source = read_release(context)
+        if cleans := read_cleanup(context):
+            CleanupStack(app, CLEANUP, environment=environment)
         try:
             left_out = add_stacks(app, root, environment, replace(read_options(context), local=local), on_cpu=local)
         except NothingBuilt as error:
-            if source is None:
+            if source is None and not cleans:
                 raise
-            left_out = dict(error.reasons)  # A release builds its models itself.
+            left_out = dict(error.reasons)  # A release builds its models itself; a cleanup needs none.
         for name in asked_for([*(stack.node.id for stack in app.node.children), *left_out], command):
             if name in left_out:
                 print(f"{name} is left out: {left_out[name]}", file=sys.stderr)

@@ -120,6 +120,8 @@ class AccountSettings:
     generator: Sequence[str] = COMMAND
     neuron: NeuronStandIn | None = None
     """Replaces Inferentia's chips. Without it, their instance types are rejected."""
+    prepare: Callable[[Path, str], None] | None = None
+    """Changes an unpacked model, given its folder and instance type, before a Triton serves it."""
     processing: ContainerRunner | None = None
     """Runs the containers of processing jobs. Without it, CreateProcessingJob is rejected."""
     images_must_exist: bool = False
@@ -139,6 +141,7 @@ class Account:
             state=settings.state,
             toolchain=settings.toolchain,
             neuron=settings.neuron,
+            prepare=settings.prepare,
             environment=self.environment,
             most_servers=settings.most_servers,
             roles=ServiceRoles(self.calls, settings.account_id, settings.region),

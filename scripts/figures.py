@@ -20,17 +20,17 @@ PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "sta
 BUDGETS = {
     "inference_recommender": 18_600,
     "model_build": 12_900,
-    "local_aws": 8_400,
+    "local_aws": 8_650,
     "containers": 6_560,
     "aws_api": 1_350,
-    "stacks": 7_100,
+    "stacks": 7_450,
     "workloads": 4_000,
     "benchmarks": 4_000,
-    "scripts": 3_700,
-    "tests": 51_000,
+    "scripts": 3_900,
+    "tests": 52_000,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 65_500
+PRODUCTION_LINES = 66_500
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 

@@ -27,12 +27,12 @@ from rich.table import Table
 
 from aws_api.sagemaker import SageMakerAccount
 from aws_api.session import AwsSession
-from stacks.context import Context, ReleaseSource, Stage, read_budget, read_release
+from stacks.context import Context, ReleaseSource, Stage, read_budget, read_environment, read_release
 from stacks.ecs.zones import SharedZones
 from stacks.explain import explain_deployment
 from stacks.preflight.checks import Check, plan
 from stacks.preflight.driver_probe import plan_probe, run_probe
-from stacks.preflight.questions import Answer, PreflightAccount, ask, preflight_account
+from stacks.preflight.questions import Answer, PreflightAccount, Trusts, ask, preflight_account
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload, workload_names
 from workloads.program import exit_code
 
@@ -42,7 +42,7 @@ Checks service quotas, instance types in the zones, AMIs, images, service-linked
 
 Permissions needed: servicequotas:ListServiceQuotas and ListAWSDefaultServiceQuotas, ec2:DescribeAvailabilityZones and
 DescribeInstanceTypeOfferings, ssm:GetParameter, ecr:DescribeImages, iam:GetRole and SimulatePrincipalPolicy,
-codeconnections:GetConnection. Without one, its checks are unknown."""
+codeconnections:GetConnection, sts:AssumeRole. Without one, its checks are unknown."""
 EXPLAIN = """\
 Reads events, reasons, logs and metrics of a stack or an endpoint that failed. Prints the likely cause, the line that
 shows it, and what to do. Exit code 0 also if nothing failed.
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     every = [load_workload(name, root / "workloads") for name in workload_names(root / "workloads")]
     shared = {folder.file: folder.workload for folder in every}
     network = SharedZones(shared, account.region, in_production=options.stage == "production")
-    checks = plan(folders, options.stage, releases, network)
+    checks = plan(folders, options.stage, releases, network, trusts(context))
     answered = [(check, ask(check.question, account)) for check in checks]
     if options.json:
         print(json.dumps(document(account, options.stage, answered), indent=2, ensure_ascii=False))
@@ -153,6 +153,12 @@ def chosen(
         folder for folder in folders if {folder.workload.stack_name, folder.workload.release_stack_name} & {*names}
     ]
     return named, {stack: releases[stack] for stack in names if stack in releases}
+
+
+def trusts(context: Context) -> list[Trusts]:
+    """Returns the question for each stage of a release that has an account and region of its own."""
+    given = {stage: read_environment(context, stage) for stage in get_args(Stage)}
+    return [Trusts(stage=stage, account=each[0], region=each[1]) for stage, each in given.items() if each]
 
 
 def document(account: PreflightAccount, stage: Stage, answered: Answered) -> dict[str, Any]:

@@ -12,13 +12,18 @@ from workloads.hosting import ipv4_network
 Stage = Literal["beta", "production"]
 UseOfRecommendation = Literal["use", "ignore"]
 AutoscalingIs = Literal["on", "off"]
+Cleanup = Literal["off", "daily"]
+ReleaseStart = Literal["push", "push-and-approval"]
 Context = Callable[[str], Any]
 """Returns the value of a context key or None, as `app.node.try_get_context` does."""
 
+EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}")
 DEFAULT_CIDR = "10.0.0.0/16"
 LARGEST_VPC, SMALLEST_VPC = 16, 20
 """Prefix lengths. AWS allows /16 to /28 (VPC user guide, VPC CIDR blocks); a /20 leaves each of 16 zones a /24."""
 REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)+")
+ENVIRONMENT = re.compile(r"(?P<account>\d{12})/(?P<region>[a-z]{2}(-[a-z]+)+-\d)")
 CONNECTION = re.compile(
     r"arn:aws[a-z-]*:(codeconnections|codestar-connections):[a-z0-9-]+:\d{12}:connection/[0-9a-f-]{36}"
 )
@@ -36,8 +41,14 @@ class Options:
     """"off" keeps the fleet's size. SageMaker changes the instance type only of a fleet without autoscaling."""
     budget_usd: float | None = None
     """The stage's monthly budget; None has no budget."""
+    alarm_email: str | None = None
+    """Is subscribed to the topic of each stack that pages, and confirms once by a link."""
+    alarm_topic: str | None = None
+    """The ARN of the topic that replaces the stacks' own topics. Its policy lets CloudWatch publish."""
     network_cidr: str | None = None
     """The addresses of the network that workloads on EC2 share in this stage; None is `DEFAULT_CIDR`."""
+    image_account: str | None = None
+    """The account of the release that built our images, if the stack is deployed to another account or region."""
     local: bool = False
     """True for a local account, which pulls no images and has no accelerators."""
 
@@ -56,6 +67,8 @@ class ReleaseSource:
     connection_arn: str
     """The AWS CodeConnections connection, which a person creates and confirms once at the repository's host."""
     branch: str = "main"
+    start: ReleaseStart = "push"
+    """With "push-and-approval" the approval of a model package starts a release of its workload, too."""
 
 
 def read_options(context: Context) -> Options:
@@ -64,6 +77,7 @@ def read_options(context: Context) -> Options:
     recommendation = _choice("recommendation", context("recommendation"), get_args(UseOfRecommendation))
     autoscaling = _choice("autoscaling", context("autoscaling"), get_args(AutoscalingIs))
     target = context("hosting-target")
+    email, topic = read_alarm_receiver(context)
     for key, value in (("hosting-target", target), ("recommendation", recommendation)):
         if stage == "production" and value not in (None, "use"):
             raise UsageError(
@@ -76,8 +90,24 @@ def read_options(context: Context) -> Options:
         recommendation=recommendation,
         autoscaling=autoscaling,
         budget_usd=read_budget(context, stage),
+        alarm_email=email,
+        alarm_topic=topic,
         network_cidr=read_network_cidr(context, stage),
     )
+
+
+def read_alarm_receiver(context: Context) -> tuple[str | None, str | None]:
+    """Returns the address and the topic that receive alarms. Raises `UsageError` for both, or a malformed one."""
+    email, topic = context("alarm-email"), context("alarm-topic")
+    for key, value, form, example in (
+        ("alarm-email", email, EMAIL, "NAME@DOMAIN"),
+        ("alarm-topic", topic, TOPIC, "arn:aws:sns:REGION:ACCOUNT:NAME"),
+    ):
+        if value is not None and not form.fullmatch(str(value)):
+            raise UsageError(f"-c {key}: got '{value}'. Write it as {example}.")
+    if email is not None and topic is not None:
+        raise UsageError("-c alarm-email, alarm-topic: got both. Leave one out: subscribe the address to your topic.")
+    return email, topic
 
 
 def read_budget(context: Context, stage: Stage) -> float | None:
@@ -111,6 +141,23 @@ def read_network_cidr(context: Context, stage: Stage) -> str | None:
     return str(network)
 
 
+def read_cleanup(context: Context) -> bool:
+    """Returns whether the account has a daily cleanup. Raises `UsageError` for a value that is not allowed."""
+    return bool(_choice("cleanup", context("cleanup"), get_args(Cleanup)) == "daily")
+
+
+def read_environment(context: Context, stage: Stage) -> tuple[str, str] | None:
+    """Returns account and region of a release's stage, or None. Raises `UsageError` for a malformed value."""
+    key = f"{stage}-environment"
+    if (value := context(key)) is None:
+        return None
+    if (match := ENVIRONMENT.fullmatch(str(value))) is None:
+        raise UsageError(
+            f"cdk.json: context.{key}: got '{value}'. Write it as ACCOUNT/REGION, for example 111122223333/eu-west-1."
+        )
+    return match["account"], match["region"]
+
+
 def read_release(context: Context) -> ReleaseSource | None:
     """Returns None where cdk.json names no release. Raises `UsageError` for half a source or a malformed one."""
     repository, connection = context("release-repository"), context("release-connection")
@@ -129,7 +176,10 @@ def read_release(context: Context) -> ReleaseSource | None:
         if not form.fullmatch(str(value)):
             raise UsageError(f"cdk.json: context.{key}: got '{value}'. Write it as {example}.")
     return ReleaseSource(
-        repository=str(repository), connection_arn=str(connection), branch=str(context("release-branch") or "main")
+        repository=str(repository),
+        connection_arn=str(connection),
+        branch=str(context("release-branch") or "main"),
+        start=_choice("release-start", context("release-start"), get_args(ReleaseStart)),
     )
 
 

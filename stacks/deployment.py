@@ -27,6 +27,10 @@ class Deployment:
     recommended: Candidate | None
     warnings: tuple[SynthWarning, ...]
 
+    @property
+    def least_instances(self) -> int:
+        return self.autoscaling.min_capacity if self.autoscaling else self.instance_count
+
 
 def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_production: int = 2) -> Deployment:
     """Plans a fleet for `region`, or for any if None. Raises `NotMeasured` or `UsageError`."""

@@ -64,15 +64,18 @@ class OwnImage(Construct):
         stack, kind = Stack.of(self), self._kind
         content = own_images.content_of(kind)
         built = own_images.load_image(self._workload.root, kind)
-        why = _why_not(built, self._workload, kind, content) or _elsewhere(built, stack)
+        released_in = self._workload.options.image_account
+        why = _why_not(built, self._workload, kind, content) or (None if released_in else _elsewhere(built, stack))
         if why:
             self._tell(why)
         fitting = None if why else built
         repository = fitting.repository if fitting else own_images.REPOSITORY
         # Without a digest the name is still one of this very content: it is the tag under which it would be pushed.
         version = f"@{fitting.digest}" if fitting else f":{kind}-{content}"
-        uri = f"{stack.account}.dkr.ecr.{stack.region}.{Aws.URL_SUFFIX}/{repository}{version}"
-        return EcrImage(account=stack.account, region=stack.region, repository=repository, uri=uri)
+        # Other regions have a replica in the stack's own account.
+        account = released_in if fitting and released_in and fitting.region == stack.region else stack.account
+        uri = f"{account}.dkr.ecr.{stack.region}.{Aws.URL_SUFFIX}/{repository}{version}"
+        return EcrImage(account=account, region=stack.region, repository=repository, uri=uri)
 
     def _tell(self, why: str) -> None:
         file, kind = self._workload.folder.file, self._kind

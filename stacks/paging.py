@@ -8,8 +8,10 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
+from stacks.context import Options
 from stacks.grants import acknowledge_to_checkov
 
 CLOUDWATCH = "cloudwatch.amazonaws.com"
@@ -20,12 +22,20 @@ DATAPOINTS_TO_ALARM = 3
 
 
 def sustained_alarm(
-    scope: Construct, id: str, metric: cloudwatch.IMetric, threshold: float, description: str
+    scope: Construct,
+    id: str,
+    metric: cloudwatch.Metric | cloudwatch.MathExpression,
+    threshold: float,
+    description: str,
+    *,
+    name: str | None = None,
 ) -> cloudwatch.Alarm:
     """Returns an alarm for three minutes of five at or above `threshold`. One slow minute is no incident."""
+    is_percentile = isinstance(metric, cloudwatch.Metric) and metric.statistic.startswith("p")
     return cloudwatch.Alarm(
         scope,
         id,
+        alarm_name=name,
         metric=metric,
         threshold=threshold,
         comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
@@ -33,6 +43,8 @@ def sustained_alarm(
         datapoints_to_alarm=DATAPOINTS_TO_ALARM,
         # Without traffic nothing is reported, and no objective is missed.
         treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        # Of ten requests in a minute, the slowest is the P99.
+        evaluate_low_sample_count_percentile="ignore" if is_percentile else None,
         alarm_description=description,
     )
 
@@ -40,15 +52,27 @@ def sustained_alarm(
 class Paging(Construct):
     """`topic` to subscribe to, and `alarm`, which is in ALARM while any of `alarms` is.
 
-    `own_key` adds a key for the messages, for 1 USD a month.
+    `own_key` adds a key for the messages, for 1 USD a month. The options name an address to subscribe, or a topic that
+    replaces the construct's own.
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, workload: str, alarms: Sequence[cloudwatch.IAlarm], own_key: bool = False
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        workload: str,
+        alarms: Sequence[cloudwatch.IAlarm],
+        options: Options,
+        own_key: bool = False,
     ) -> None:
         super().__init__(scope, id)
         self._own_key, self._workload = own_key, workload
-        self.topic = self._topic()
+        self.topic = (
+            sns.Topic.from_topic_arn(self, "Topic", options.alarm_topic) if options.alarm_topic else self._topic()
+        )
+        if options.alarm_email is not None:
+            self.topic.add_subscription(subscriptions.EmailSubscription(options.alarm_email))
         self.alarm = cloudwatch.CompositeAlarm(
             self,
             "Alarm",

@@ -36,6 +36,8 @@ PROGRAMS = {
     "scripts.rehearsal.steps": "boto3.client",
     "scripts.rehearsal.release": "signal.signal",
     "scripts.release.image": "workloads.own_images.load_image",
+    "scripts.release.pause_scaling": "workloads.load_workload",
+    "scripts.release.publish_archives": "pathlib.Path.rglob",
     "scripts.walk": "signal.signal",
 }
 """The call that raises the planted error, by program."""

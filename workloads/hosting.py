@@ -329,6 +329,9 @@ class ScheduledBatchHosting(_OnEc2):
     deadline_hours: Annotated[int, Field(ge=1, le=23)] = Field(
         default=6, description="A run that takes longer is stopped, and an alarm says so."
     )
+    output_days: PositiveInt = Field(
+        default=90, description="Days until answers expire. A run for the same day writes them again from its input."
+    )
     max_bad_share: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.01, description="A run with a larger share of rows that cannot be answered has failed."
     )

@@ -222,6 +222,11 @@ class Workload(Document):
         return f"{self.stack_name.removesuffix('Stack')}ReleaseStack"
 
     @property
+    def package_group(self) -> str:
+        """Returns the model package group in which `register` and a release register its models."""
+        return self.name.replace("_", "-")
+
+    @property
     def deployables(self) -> tuple[str, ...]:
         """Returns the names that can be built: every target, served as `serving` says, and every variant."""
         return (*self.targets, *self.variants)

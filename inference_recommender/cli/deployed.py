@@ -96,7 +96,7 @@ def _register(options: argparse.Namespace, stderr: Console) -> int:
 def group_request(workload: Workload) -> dict[str, Any]:
     """Returns the request of CreateModelPackageGroup."""
     return {
-        "ModelPackageGroupName": workload.name.replace("_", "-"),
+        "ModelPackageGroupName": workload.package_group,
         "ModelPackageGroupDescription": workload.description,
         "Tags": [{"Key": "workload", "Value": workload.name}],
     }
@@ -107,7 +107,7 @@ def package_request(workload: Workload, model: Mapping[str, Any], payload_url: s
     DescribeModel. Raises `Unavailable` if the model is not one container with an image.
     """
     return {
-        "ModelPackageGroupName": workload.name.replace("_", "-"),
+        "ModelPackageGroupName": workload.package_group,
         "ModelPackageDescription": workload.description,
         "ModelApprovalStatus": "PendingManualApproval",
         "Domain": DOMAIN,

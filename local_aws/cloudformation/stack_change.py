@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -77,37 +78,44 @@ class StackChange:
     _retired: list[DeployedResource] = field(default_factory=list)
 
     def apply(self, template: dict[str, Any], parameters: Mapping[str, Any]) -> OutputMap:
-        """Brings the stack to the template and returns its outputs. Raises `ChangeFailed` after the rollback."""
-        before = {name: getattr(self.map, name) for name in _TEMPLATE_STATE if hasattr(self.map, name)}
+        """Brings the stack to the template and returns its outputs. `clean_up` deletes what it no longer has.
+
+        Raises `ChangeFailed`; `roll_back` then undoes the change.
+        """
+        for name in _TEMPLATE_STATE:
+            if hasattr(self.map, name):
+                self._undo.append(partial(setattr, self.map, name, getattr(self.map, name)))
         self.map.resolved_parameters = dict(self.map.resolved_parameters)
-        try:
-            with _failing("The template cannot be evaluated"):
-                self.map._template = template
-                self.map._resource_json_map = template["Resources"]
-                self.map.input_parameters = dict(parameters)
-                self.map.load_mapping()
-                self.map.load_parameters()
-                self.map.load_conditions()
-                ordered = in_order(template["Resources"])
-            self._check_types(template["Resources"])
-            for logical_id in ordered:
-                self._converge(logical_id, template["Resources"][logical_id])
-            outputs = self._evaluate_outputs(template)
-        except ChangeFailed:
-            for undo in reversed(self._undo):
-                try:
-                    undo()
-                except Exception as error:  # the rest must still be undone
-                    self.on_event("", "", "", "ROLLBACK_FAILED", repr(error))
-            for name, value in before.items():
-                setattr(self.map, name, value)
-            raise
-        for logical_id in [name for name in reversed(list(self.deployed)) if name not in template["Resources"]]:
-            self._delete(logical_id, self.deployed.pop(logical_id))
+        with _failing("The template cannot be evaluated"):
+            self.map._template = template
+            self.map._resource_json_map = template["Resources"]
+            self.map.input_parameters = dict(parameters)
+            self.map.load_mapping()
+            self.map.load_parameters()
+            self.map.load_conditions()
+            ordered = in_order(template["Resources"])
+        self._check_types(template["Resources"])
+        for logical_id in ordered:
+            self._converge(logical_id, template["Resources"][logical_id])
+        return self._evaluate_outputs(template)
+
+    def roll_back(self) -> None:
+        for undo in reversed(self._undo):
+            try:
+                undo()
+            except Exception as error:  # the rest must still be undone
+                self.on_event("", "", "", "ROLLBACK_FAILED", repr(error))
+
+    def clean_up(self) -> None:
+        """Deletes the resources that the change replaced or dropped. Those that fail are left, as by CloudFormation."""
+        template = self.map._resource_json_map
+        for logical_id in [name for name in reversed(list(self.deployed)) if name not in template]:
             self.map._parsed_resources.pop(logical_id, None)
+            with contextlib.suppress(ChangeFailed):
+                self._delete(logical_id, self.deployed.pop(logical_id))
         for old in reversed(self._retired):
-            self._delete(old.resource.logical_resource_id, old)
-        return outputs
+            with contextlib.suppress(ChangeFailed):
+                self._delete(old.resource.logical_resource_id, old)
 
     def _evaluate_outputs(self, template: dict[str, Any]) -> OutputMap:
         """Evaluates every output now: moto would do so in each DescribeStacks, and fail there."""

@@ -1,6 +1,7 @@
 """moto's CloudFormation with changes that run as the service's do: in a thread, with events, statuses and rollback."""
 
 import contextlib
+import copy
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -19,6 +20,8 @@ from local_aws.cloudformation import recorded
 from local_aws.cloudformation import template as templates
 from local_aws.cloudformation.stack_change import ChangeFailed, DeployedResource, StackChange
 
+SHOWN_WITHIN_S = 5.0
+"""A change begins when DescribeStacks has shown it, or after this time. A small stack would be complete before."""
 log = logging.getLogger(__name__)
 
 
@@ -30,7 +33,8 @@ class LocalCloudFormationBackend(CloudFormationBackend):
     def __init__(self, region_name: str, account_id: str) -> None:
         super().__init__(region_name, account_id)
         self._deployed: dict[str, dict[str, DeployedResource]] = {}
-        self._changing: set[str] = set()
+        self._changing: dict[str, threading.Event] = {}
+        """An event for each stack that changes, set when DescribeStacks has shown the change."""
         self._lock = threading.Lock()
 
     @property
@@ -87,9 +91,20 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         self._start(stack, verb, lambda: self._apply(stack, verb, change_set.template, change_set.parameters))
         change_set.execution_status = "EXECUTE_COMPLETE"
 
+    def describe_stacks(self, name_or_stack_id: str) -> list[Stack]:
+        """Returns copies: a change may end before the answer is written."""
+        copies = [copy.copy(stack) for stack in super().describe_stacks(name_or_stack_id)]
+        for stack in copies:
+            if shown := self._changing.get(stack.stack_id):
+                shown.set()
+        return copies
+
     def delete_stack(self, name_or_stack_id: str) -> None:
         for stack in list(self.stacks.values()):
             if name_or_stack_id in (stack.name, stack.stack_id):
+                if stack.enable_termination_protection:
+                    refused = f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
+                    raise ValidationError(message=refused)
                 self._start(stack, "DELETE", lambda stack=stack: self._delete(stack))  # type: ignore[misc]
 
     def described_resources(self, stack_name: str) -> list[dict[str, Any]]:
@@ -115,27 +130,35 @@ class LocalCloudFormationBackend(CloudFormationBackend):
                 raise ValidationError(
                     message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
                 )
-            self._changing.add(stack.stack_id)
+            shown = self._changing[stack.stack_id] = threading.Event()
         self._set(stack, f"{verb}_IN_PROGRESS", "User Initiated")
 
         def run() -> None:
+            shown.wait(SHOWN_WITHIN_S)
             try:
                 work()
             except Exception as error:  # a stack must not stay IN_PROGRESS for ever
                 self._set(stack, f"{verb}_FAILED", repr(error))
             finally:
-                self._changing.discard(stack.stack_id)
+                del self._changing[stack.stack_id]
 
         threading.Thread(target=run, name=f"stack-{stack.name}", daemon=True).start()
 
     def _apply(self, stack: Stack, verb: str, template: str, parameters: Mapping[str, Any]) -> None:
+        change, updates = self._change(stack), verb == "UPDATE"
         try:
-            outputs = self._change(stack).apply(templates.parse(template), parameters)
+            outputs = change.apply(templates.parse(template), parameters)
         except ChangeFailed as error:
-            rollback = "ROLLBACK" if verb == "CREATE" else "UPDATE_ROLLBACK"
-            stack._add_stack_event(f"{rollback}_IN_PROGRESS", resource_status_reason=str(error))
+            rollback = "UPDATE_ROLLBACK" if updates else "ROLLBACK"
+            self._set(stack, f"{rollback}_IN_PROGRESS", str(error))
+            change.roll_back()
+            if updates:
+                self._set(stack, "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS", str(error))
             self._set(stack, f"{rollback}_COMPLETE", str(error))
             return
+        if updates:
+            self._set(stack, "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
+        change.clean_up()
         stack.template = template
         stack._parse_template()
         stack.parameters = dict(parameters)
@@ -212,6 +235,11 @@ class LocalCloudFormationResponse(CloudFormationResponse):
     def delete_change_set(self) -> EmptyResult:
         self._backend.delete_change_set(*self._named())
         return EmptyResult()
+
+    def update_termination_protection(self) -> ActionResult:
+        stack = self._backend.get_stack(self._get_param("StackName"))
+        stack.enable_termination_protection = self._get_bool_param("EnableTerminationProtection")
+        return ActionResult({"StackId": stack.stack_id})
 
     def describe_stack_resources(self) -> ActionResult:
         """Adds each resource's reason, where the account says what it only records."""

@@ -129,14 +129,8 @@ def _undecided(session: AssumedRole, problem: str) -> RequestRefused:
 
 SAGEMAKER = "sagemaker.amazonaws.com"
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
-OF_AN_ENDPOINT = (
-    "CreateEndpointConfig",
-    "CreateEndpoint",
-    "DescribeEndpoint",
-    "InvokeEndpoint",
-    "DeleteEndpoint",
-    "DeleteEndpointConfig",
-)
+_CALLS = "CreateEndpointConfig CreateEndpoint DescribeEndpoint InvokeEndpoint DeleteEndpoint DeleteEndpointConfig"
+OF_AN_ENDPOINT = tuple(_CALLS.split())
 LOGS = ("CreateLogGroup", "CreateLogStream", "PutLogEvents")
 _IMAGE = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<name>[^:@]+)(?:[:@].*)?"
@@ -186,6 +180,11 @@ class ServiceRoles:
         # Without these grants the model has no log on AWS, but starts.
         self._first_denied(role_arn, operation, self._permissions((f"logs:{each}", stream) for each in LOGS))
 
+    def check_rollback(self, role_arn: str, alarms: Sequence[str]) -> None:
+        """Raises `Unavailable` if a model's role may not read the alarms of an update's automatic rollback."""
+        permissions = self._needed(ApiCall("cloudwatch", "DescribeAlarms", {"AlarmNames": list(alarms)}))
+        self._require(role_arn, "sagemaker:UpdateEndpoint", permissions)
+
     def check_job(self, role_arn: str, job: RecommendationWork) -> None:
         """Raises `Unavailable` for the first permission that a job's role lacks; as on AWS, the job has begun then."""
         operation = "sagemaker:CreateInferenceRecommendationsJob"
@@ -205,6 +204,9 @@ class ServiceRoles:
             (create,) = self._needed(ApiCall("kms", "CreateGrant", {"KeyId": job.key_id}))
             context = {**create.context, "kms:grantisforawsresource": ("true",)}
             permissions.append(Permission(create.action, create.resource, context))
+        self._require(role_arn, operation, permissions)
+
+    def _require(self, role_arn: str, operation: str, permissions: Sequence[Permission]) -> None:
         if denial := self._first_denied(role_arn, operation, permissions):
             user = f"arn:aws:sts::{self._scope.account_id}:assumed-role/{role_arn.rpartition('/')[2]}/SageMaker"
             raise Unavailable(denied(user, "sagemaker", denial, PolicyDecision.NOT_ALLOWED).message)

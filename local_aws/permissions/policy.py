@@ -186,7 +186,7 @@ def _statement(raw: Mapping[str, Any]) -> Statement:
         actions=_patterns(raw, "Action", ignore_case=True),
         resources=None if "Principal" in raw else _patterns(raw, "Resource", ignore_case=False),
         conditions=tuple(
-            PolicyCondition(operator, key.lower(), tuple(_text(each) for each in as_list(values)))
+            PolicyCondition(operator, key.lower(), tuple(map(_text, as_list(values))))
             for operator, keys in (raw.get("Condition") or {}).items()
             for key, values in keys.items()
         ),

@@ -63,6 +63,7 @@ class ModelServer:
         self.log_file = log_file
         self.preparations: tuple[tuple[float, str], ...] = ()
         self.gpus = 0  # of its instance type
+        self.endpoint_config = ""
         """The steps before the server was started: Unix seconds and words for each."""
         self._process = process
         self._health_paths = health_paths

@@ -22,8 +22,9 @@ from moto.sagemaker.responses import SageMakerResponse
 
 from local_aws import quotas as service_quotas
 from local_aws import service_model
-from local_aws.sagemaker.endpoint import Guardrails, LocalEndpoint
+from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_fleet import EndpointVariant, instance_types_of
+from local_aws.sagemaker.guardrails import Guardrails
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.processing_jobs import ProcessingJobs
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs, tags_of
@@ -216,7 +217,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         return endpoint
 
     def _check_alarms(self, guardrails: Guardrails | None) -> None:
-        if missing := guardrails.alarms_in(None) if guardrails else []:
+        if missing := [name for name, alarm in guardrails.alarms.items() if alarm is None] if guardrails else []:
             raise ValidationError(
                 f"AutoRollbackConfiguration names alarms that do not exist in {self.region_name}: "
                 f"{', '.join(missing)}. Create them first."

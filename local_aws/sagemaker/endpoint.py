@@ -1,22 +1,23 @@
 """A SageMaker endpoint with model servers: Creating, then InService or Failed, Updating, Deleting.
 
 Every change runs in a thread, as the service's do. An update starts the new fleet, switches when it answers, and stops
-the old one; if it fails, the old fleet keeps answering. Scaling starts or stops servers of the current fleet.
+the old one. If the update fails or an alarm of its guardrails is on, the old fleet answers. Scaling starts or stops
+servers of the current fleet.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from moto.cloudwatch.models import CloudWatchBackend
 from moto.core.utils import utcnow
 from moto.logs.models import logs_backends
 from moto.sagemaker.models import FakeEndpoint
 
 from local_aws.sagemaker.endpoint_fleet import EndpointLog, EndpointVariant, Fleet
+from local_aws.sagemaker.guardrails import Guardrails
 from local_aws.sagemaker.model_host import ModelHost
 from workloads import ProjectError, Unavailable
 
@@ -29,24 +30,6 @@ process, which answers for every endpoint."""
 Resolve = Callable[[Mapping[str, Any]], EndpointVariant]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Guardrails:
-    """An endpoint's deployment guardrails, without the steps of the traffic shift and their waits.
-
-    The new fleet takes all traffic when it answers. The alarms of the automatic rollback must exist; if one is in ALARM
-    at that moment, the old fleet stays.
-    """
-
-    config: Mapping[str, Any]
-    cloudwatch: CloudWatchBackend
-
-    def alarms_in(self, state: str | None) -> list[str]:
-        """Returns the names of the rollback's alarms that are in a state, or that do not exist if it is None."""
-        named = self.config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
-        found = {each["AlarmName"]: self.cloudwatch.alarms.get(each["AlarmName"]) for each in named}
-        return [name for name, alarm in found.items() if getattr(alarm, "state_value", None) == state]
 
 
 class LocalEndpoint(FakeEndpoint):
@@ -63,7 +46,6 @@ class LocalEndpoint(FakeEndpoint):
         self._log = EndpointLog(logs_backends[account_id][region_name], endpoint_name)
         self._fleet: Fleet | None = None
         self._lock = threading.Lock()
-        self._deleted = False
 
     def create(self, resolve: Resolve, production_variants: Sequence[Mapping[str, Any]]) -> None:
         """Starts the fleet in a thread. The status shows the result."""
@@ -79,7 +61,6 @@ class LocalEndpoint(FakeEndpoint):
     def delete(self, forget: Callable[[], object]) -> None:
         """Stops the fleet in a thread, then calls `forget`."""
         with self._lock:
-            self._deleted = True
             fleet, self._fleet = self._fleet, None
         self._set("Deleting")
 
@@ -129,9 +110,8 @@ class LocalEndpoint(FakeEndpoint):
             "CreationTime": self.creation_time,
             "LastModifiedTime": self.last_modified_time,
         }
-        if self.guardrails:
-            response["LastDeploymentConfig"] = dict(self.guardrails.config)
-        return response | ({"FailureReason": self.failure_reason} if self.failure_reason else {})
+        deployed = {"LastDeploymentConfig": dict(self.guardrails.config)} if self.guardrails else {}
+        return response | deployed | ({"FailureReason": self.failure_reason} if self.failure_reason else {})
 
     def _switch(
         self,
@@ -140,29 +120,32 @@ class LocalEndpoint(FakeEndpoint):
         config_name: str | None = None,
         retain: bool = False,
     ) -> None:
-        fleet = Fleet(self._host, self._log, self._died)
+        guardrails = self.guardrails
+        fleet = Fleet(self._host, self._log, self._died, config_name or self.endpoint_config_name)
         try:
             log.info(f"endpoint {self.endpoint_name}: starting")
             now = {each["VariantName"]: each.get("DesiredInstanceCount") for each in self.production_variants}
             variants = [resolve(each) for each in production_variants]
             variants = [replace(each, count=(retain and now.get(each.name)) or each.count) for each in variants]
+            if guardrails is not None and (roles := self._host.roles) is not None:
+                for role_arn in filter(None, (each.container.role_arn for each in variants)):
+                    roles.check_rollback(role_arn, list(guardrails.alarms))
             fleet.start(self.endpoint_name, variants)
-            if config_name is not None and self.guardrails is not None:
-                self._guard(fleet, self.guardrails.alarms_in("ALARM"))
         except Exception as error:  # every error: an endpoint must not stay Creating for ever
             self._failed(error, updating=config_name is not None)
             return
         with self._lock:
-            old, self._fleet = self._fleet, None if self._deleted else fleet
+            old, self._fleet = self._fleet, fleet
+        if config_name is not None and guardrails is not None and not self._passes(guardrails, old, fleet):
+            return
         if config_name is not None:
             retained = {variant["VariantName"]: variant for variant in self.production_variants} if retain else {}
             self.endpoint_config_name = config_name
             new = self._process_production_variants([dict(variant) for variant in production_variants])
             self.production_variants = [variant | retained.get(variant["VariantName"], {}) for variant in new]
         self._announce()
-        for unused in [old, fleet if self._deleted else None]:
-            if unused is not None:
-                unused.stop()
+        if old is not None:
+            old.drain()
 
     def _scale(self, desired: Mapping[str, Mapping[str, Any]]) -> None:
         fleet = self._fleet
@@ -184,18 +167,22 @@ class LocalEndpoint(FakeEndpoint):
                 item["DesiredWeight"] = item["CurrentWeight"] = weights[item["VariantName"]]
         self._announce()
 
-    def _guard(self, fleet: Fleet, alarmed: Sequence[str]) -> None:
-        if alarmed:
-            fleet.stop()
-            raise Unavailable(
-                f"The update of endpoint {self.endpoint_name} was rolled back: of its AutoRollbackConfiguration, "
-                f"{', '.join(alarmed)} {'is' if len(alarmed) == 1 else 'are'} in ALARM."
-            )
+    def _passes(self, guardrails: Guardrails, old: Fleet | None, new: Fleet) -> bool:
+        """Watches the new fleet, which has all traffic. Returns the traffic to the old fleet if it does not pass."""
         log.info(f"endpoint {self.endpoint_name}: the new fleet takes all traffic at once, unlike on AWS")
+        alarmed = guardrails.watch(lambda: self._fleet is not new)
+        if not alarmed and self._fleet is new:
+            return True
+        died = self.failure_reason
+        self._set("RollingBack")
+        self._fleet = old
+        new.drain()
+        # The words are this account's: AWS documents the rollback, and not its FailureReason.
+        why = f"{', '.join(alarmed)} {'is' if len(alarmed) == 1 else 'are'} in ALARM." if alarmed else died
+        self._failed(Unavailable(f"The update of endpoint {self.endpoint_name} was rolled back: {why}"), updating=True)
+        return False
 
     def _announce(self) -> None:
-        if self._deleted:
-            return
         self.update_failed = False
         # The tag names a variant's only server. With several servers, one would get the load of all.
         tags = {tag["Key"]: tag["Value"] for tag in self.tags if tag["Key"] != INVOCATIONS_URL}
@@ -224,14 +211,12 @@ class LocalEndpoint(FakeEndpoint):
         with self._lock:
             if fleet is not self._fleet:
                 return
+            self._set("Failed", reason)
             self._fleet = None
         log.info(f"endpoint {self.endpoint_name} failed: {reason}")
-        self._set("Failed", reason)
         fleet.stop()
 
     def _set(self, status: str, reason: str | None = None) -> None:
-        if self._deleted and status != "Deleting":
-            return
         self.failure_reason = shortened(reason)
         self.endpoint_status = status
         self.last_modified_time = utcnow()

@@ -102,10 +102,11 @@ OnDeath = Callable[["Fleet", str], None]
 class Fleet:
     """Running servers by variant. `on_death(fleet, reason)` is called when one ends without having been stopped."""
 
-    def __init__(self, host: ModelHost, log: EndpointLog, on_death: OnDeath) -> None:
+    def __init__(self, host: ModelHost, log: EndpointLog, on_death: OnDeath, config_name: str) -> None:
         self._host = host
         self._log = log
         self._on_death = on_death
+        self._config_name = config_name
         self._servers: dict[str, tuple[ModelServer, ...]] = {}
         self._variants: dict[str, EndpointVariant] = {}
         self._retired: set[ModelServer] = set()
@@ -179,6 +180,12 @@ class Fleet:
                     self._leases[picked[1]] -= 1
                     self._changed.notify_all()
 
+    def drain(self) -> None:
+        """Stops all servers as soon as their invocations have ended."""
+        for server in [each for servers in self._servers.values() for each in servers]:
+            self._drain(server)
+        self.stop()
+
     def stop(self) -> None:
         self._stopping.set()
         for server in [each for servers in self._servers.values() for each in servers]:
@@ -211,6 +218,7 @@ class Fleet:
         except ModelDidNotLoad as error:
             self._log.keep(variant.name, error.pid, error.log_file)
             raise
+        server.endpoint_config = self._config_name
         self._log.keep(variant.name, server.pid, server.log_file, server.preparations)
         log.info(f"endpoint {endpoint}: variant {variant.name} is answered by {server.KIND} (process {server.pid})")
         threading.Thread(target=self._watch, args=(variant.name, server), daemon=True).start()

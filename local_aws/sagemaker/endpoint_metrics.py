@@ -40,7 +40,7 @@ class InvocationMetrics:
 
     def __init__(self, backend: LocalCloudWatchBackend) -> None:
         self._backend = backend
-        self._seconds: defaultdict[tuple[str, str, int], _Second] = defaultdict(_Second)
+        self._seconds: defaultdict[tuple[str, str, str, int], _Second] = defaultdict(_Second)
         self._taken: defaultdict[tuple[str, str, int], float] = defaultdict(float)
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -57,6 +57,7 @@ class InvocationMetrics:
         self,
         endpoint: str,
         variant: str,
+        config: str,
         *,
         status: int,
         model_us: int,
@@ -66,9 +67,9 @@ class InvocationMetrics:
     ) -> None:
         """Records one invocation with the container's status; like SageMaker, every status but 200 is a model error.
 
-        `gpus` is the number of GPUs of an instance.
+        `config` is the endpoint configuration of the fleet that answered, and `gpus` the number of GPUs of an instance.
         """
-        key = (endpoint, variant, int(time.time()))
+        key = (endpoint, variant, config, int(time.time()))
         with self._lock:
             second = self._seconds[key]
             second.invocations += 1
@@ -86,11 +87,12 @@ class InvocationMetrics:
 
     def _publish_seconds_before(self, now: int) -> None:
         with self._lock:
-            finished = [key for key in self._seconds if key[2] < now]
+            finished = [key for key in self._seconds if key[3] < now]
             taken = [(key, self._seconds.pop(key)) for key in finished]
-        for (endpoint, variant, second), seen in taken:
+        for (endpoint, variant, config, second), seen in taken:
             for name, datum in _data(second, seen):
                 self._backend.put(_key(name, endpoint, variant), datum)
+                self._backend.put(_key(name, endpoint, variant, config=config), datum)
             publish_gpus(self._backend, endpoint, variant, second, seen.gpus)
             took_us = sum(
                 micros * count for each in (seen.model_us, seen.overhead_us) for micros, count in each.items()
@@ -134,9 +136,9 @@ def publish_window(
         backend.put(_key("ModelLatency", endpoint, variant), Distribution(at, micros, counts, "Microseconds"))
 
 
-def _key(name: str, endpoint: str, variant: str, namespace: str = NAMESPACE) -> Key:
-    dimensions = [{"Name": "EndpointName", "Value": endpoint}, {"Name": "VariantName", "Value": variant}]
-    return metric_key(namespace, name, dimensions)
+def _key(name: str, endpoint: str, variant: str, namespace: str = NAMESPACE, config: str | None = None) -> Key:
+    dimensions = {"EndpointName": endpoint, "VariantName": variant, "EndpointConfigName": config}
+    return metric_key(namespace, name, [{"Name": key, "Value": value} for key, value in dimensions.items() if value])
 
 
 def _data(second: int, seen: _Second) -> list[tuple[str, Distribution]]:

@@ -10,7 +10,7 @@ import itertools
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,7 @@ class ModelHost:
     state: Path
     toolchain: Path
     neuron: NeuronStandIn | None = None
+    prepare: Callable[[Path, str], None] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     most_servers: int = 1
     """Most servers that answer for a variant, however many instances it has: a machine has room for a few."""
@@ -175,6 +176,8 @@ class ModelHost:
                 log_file=log_file,
             )
         else:
+            if self.prepare is not None:
+                self.prepare(repository, instance_type)
             server = TritonServer.start(
                 repository,
                 default_model=default_model(repository, container.environment),

@@ -96,6 +96,7 @@ class InvocationMiddleware:
         self._metrics.record(
             name,
             variant,
+            server.endpoint_config,
             status=model.status,
             model_us=round((answered - sent) * 1e6),
             overhead_us=round((time.perf_counter() - answered + sent - started) * 1e6),

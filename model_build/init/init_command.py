@@ -79,7 +79,7 @@ def text(document: Mapping[str, Any]) -> str:
             f"targets               {', '.join(document['targets'])}",
             *(f"no {name:<18} {reason}" for name, reason in document["left_out"].items()),
             "",
-            "Next, with the local account (`python -m local_aws`) or yours:",
+            "Next, with the local account (`python -m local_aws --pace quick`); on AWS leave out --traffic quick:",
             *(f"  {command}" for command in document["next"]),
         ]
     )

@@ -113,12 +113,14 @@ def _unpack(built: FetchedBuild, folder: Path) -> None:
 
 
 def _merge(unpacked: Path, union: Path, jobs: Sequence[str]) -> None:
-    for file in sorted(path for path in unpacked.rglob("*") if path.is_file()):
+    for file in sorted(unpacked.rglob("*")):
         name = file.relative_to(unpacked)
         there = union / name
+        if file.is_dir():  # an ensemble's version folder is empty, and Triton needs it
+            there.mkdir(parents=True, exist_ok=True)
+            continue
         if there.exists() and file_sha256(there) != file_sha256(file):
             raise _disagreement(f"files {name.as_posix()}", jobs)
-        there.parent.mkdir(parents=True, exist_ok=True)
         file.replace(there)
 
 

@@ -44,7 +44,7 @@ class ScheduledBatchStack(Stack):
             )
             Annotations.of(self).add_info_v2("batch:schedule-off", text)
         key = named_key(self, hosting.kms_key_arn)
-        storage = BatchStorage(self, "Storage", key=key)
+        storage = BatchStorage(self, "Storage", key=key, output_days=hosting.output_days)
         archive = ModelArchive(self, "Archive", file=props.archive_file, sha256=props.artifact.archive_sha256)
         role = iam.Role(
             self,
@@ -71,6 +71,7 @@ class ScheduledBatchStack(Stack):
             steps=steps,
             objective=objective,
             deadline_hours=hosting.deadline_hours,
+            options=props.options,
             daily=hosting.daily and props.options.in_production,
             own_key=key is not None,
         )

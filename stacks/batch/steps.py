@@ -174,7 +174,14 @@ class BatchSteps(Construct):
         )
         answer = sfn.Chain.start(work.shards(self)).next(work.account(self))
         chain = name_run.next(self._look_for_input(input)).next(self._unless_missing(input, answer))
-        log = logs.LogGroup(self, "Log", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
+        log = logs.LogGroup(
+            self,
+            "Log",
+            # Other names add to the resource policy of CloudWatch Logs, whose size is limited.
+            log_group_name=f"/aws/vendedlogs/states/{Stack.of(self).stack_name}",
+            retention=logs.RetentionDays.ONE_MONTH,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
         acknowledge_log(log)
         self.machine = sfn.StateMachine(
             self,

@@ -13,9 +13,9 @@ LOGS_KEPT = Duration.days(90)
 
 
 class BatchStorage(Construct):
-    """`input` and `output`. Both outlive the stack, because they hold users' data."""
+    """`input` and `output`. Both outlive the stack, because they hold users' data. Answers expire."""
 
-    def __init__(self, scope: Construct, id: str, *, key: kms.IKey | None) -> None:
+    def __init__(self, scope: Construct, id: str, *, key: kms.IKey | None, output_days: int) -> None:
         super().__init__(scope, id)
         self.key = key
         self._logs = s3.Bucket(
@@ -29,7 +29,7 @@ class BatchStorage(Construct):
         acknowledge(self._logs, "AwsSolutions-S1", "It is where access logs go; logging its own would never end.")
         acknowledge_to_checkov(self._logs, "CKV_AWS_21", "A log has a name of its own and is written once.")
         self.input = self._bucket("Input")
-        self.output = self._bucket("Output")
+        self.output = self._bucket("Output", Duration.days(output_days))
 
     def grant_run(self, role: iam.Role) -> None:
         """Lets a shard or the account read rows, write answers and read them again."""
@@ -44,7 +44,7 @@ class BatchStorage(Construct):
         objects = [bucket.arn_for_objects("*") for bucket in (self.input, self.output)]
         acknowledge_resources(role, objects, "Each run has a folder of its own, named after its day.")
 
-    def _bucket(self, name: str) -> s3.Bucket:
+    def _bucket(self, name: str, expiration: Duration | None = None) -> s3.Bucket:
         return s3.Bucket(
             self,
             name,
@@ -58,7 +58,9 @@ class BatchStorage(Construct):
             server_access_logs_prefix=f"{name.lower()}/",
             lifecycle_rules=[
                 s3.LifecycleRule(
-                    noncurrent_version_expiration=OLD_VERSIONS, abort_incomplete_multipart_upload_after=Duration.days(7)
+                    expiration=expiration,
+                    noncurrent_version_expiration=OLD_VERSIONS,
+                    abort_incomplete_multipart_upload_after=Duration.days(7),
                 )
             ],
         )

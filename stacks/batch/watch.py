@@ -5,6 +5,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from stacks.batch.steps import BatchSteps
+from stacks.context import Options
 from stacks.ecs import metrics as ecs_metrics
 from stacks.paging import Paging
 from workloads import ThroughputObjective
@@ -24,6 +25,7 @@ class BatchWatch(Construct):
         steps: BatchSteps,
         objective: ThroughputObjective,
         deadline_hours: int,
+        options: Options,
         daily: bool,
         own_key: bool,
     ) -> None:
@@ -31,7 +33,7 @@ class BatchWatch(Construct):
         self._steps, self._deadline_hours, self._objective = steps, deadline_hours, objective
         self._workload = workload
         alarms = [self._failed(), self._late(), self._slow(), *([self._absent()] if daily else [])]
-        self.paging = Paging(self, "Paging", workload=workload, alarms=alarms, own_key=own_key)
+        self.paging = Paging(self, "Paging", workload=workload, alarms=alarms, options=options, own_key=own_key)
         self._dashboard()
 
     def _failed(self) -> cloudwatch.Alarm:

@@ -112,6 +112,7 @@ class EcsServiceStack(Stack):
                 recommended=deployment.recommended,
                 reports=bool(runs_on.devices),
                 own_key=hosting.kms_key_arn is not None,
+                options=props.options,
             ),
         )
 

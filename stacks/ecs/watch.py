@@ -8,6 +8,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ecs as ecs
 from constructs import Construct
 
+from stacks.context import Options
 from stacks.ecs import metrics as ecs_metrics
 from stacks.ecs.service import MINUTE, EcsService
 from stacks.paging import Paging, sustained_alarm
@@ -29,6 +30,7 @@ class EcsServiceWatchProps:
     reports: bool
     """True where the server reports to CloudWatch itself: the Neuron server does, Triton does not."""
     own_key: bool
+    options: Options
 
 
 class EcsServiceWatch(Construct):
@@ -39,7 +41,9 @@ class EcsServiceWatch(Construct):
         self._props = props
         about_answers = [self._latency(), *(self._reported() if props.reports else ())]
         alarms = [*about_answers, *self._health()]
-        self.paging = Paging(self, "Paging", workload=props.workload, alarms=alarms, own_key=props.own_key)
+        self.paging = Paging(
+            self, "Paging", workload=props.workload, alarms=alarms, options=props.options, own_key=props.own_key
+        )
         # The other alarms refer to the service, so the service cannot refer to them.
         props.service.service.enable_deployment_alarms(
             [alarm.alarm_name for alarm in about_answers], behavior=ecs.AlarmBehavior.ROLLBACK_ON_ALARM

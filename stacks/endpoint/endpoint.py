@@ -3,29 +3,33 @@
 Resources are L1, because the alpha L2 has neither `RetainAllVariantProperties` nor `InferenceAmiVersion`.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from aws_cdk import Duration
+from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from stacks.endpoint.metrics import VARIANT
+from stacks.endpoint.alarms import RollbackAlarms
+from stacks.endpoint.metrics import VARIANT, EndpointMetrics
 from stacks.endpoint.network import EndpointVpc
 from stacks.endpoint.served_model import Served, ServedModel
 from stacks.grants import (
     ENDPOINT_LOGS,
     acknowledge,
     acknowledge_actions,
+    acknowledge_log,
     acknowledge_resources,
     acknowledge_to_checkov,
     allow_container_telemetry,
 )
-from workloads import Canary, DataCapture, EndpointUpdate, Linear, Rolling, SageMakerEndpointHosting
+from workloads import Canary, DataCapture, EndpointUpdate, LatencyObjective, Linear, Rolling, SageMakerEndpointHosting
 from workloads.instances import has_local_storage
 
 SHADOW = "Shadow"
@@ -36,14 +40,17 @@ LONGEST_UPDATE_S = 28_800
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkloadEndpointProps:
-    name: str
-    """Fixed, because the alarms that guard an update exist before the endpoint and refer to its name."""
+    metrics: EndpointMetrics
+    """Has the endpoint's name, which is fixed: the alarms of an update exist before the endpoint."""
+    objective: LatencyObjective
     hosting: SageMakerEndpointHosting
     production: Served
     shadow: Served | None
     update: EndpointUpdate | None
     """None stands for SageMaker's default: all at once, without alarms."""
-    rollback_alarms: Sequence[cloudwatch.IAlarm]
+    least_instances: int
+    """The minimum of autoscaling. An update keeps the count of a running fleet, which may be larger."""
+    in_production: bool
 
     @property
     def all_served(self) -> list[Served]:
@@ -64,6 +71,7 @@ class WorkloadEndpoint(Construct):
         shadow = self._served(SHADOW, props.shadow) if props.shadow else None
         config = self._config(props, production, shadow)
         endpoint = self._endpoint(props, config)
+        endpoint.node.add_dependency(self._log_group(props))
         self.model_name = production.model.attr_model_name
         self.model_arn = production.model.ref
         self.endpoint_name = endpoint.attr_endpoint_name
@@ -104,23 +112,51 @@ class WorkloadEndpoint(Construct):
             shadow_production_variants=[shadow.variant(SHADOW, copied.percent / 100)] if shadow and copied else None,
             data_capture_config=self._capture.config if self._capture else None,
             kms_key_id=self._key.key_arn if self._key and _has_volumes(props) else None,
+            # On by default, it requests /metrics from the container every minute. No image of this project serves that
+            # path on SageMaker's port: the servers print their metrics in CloudWatch's embedded metric format.
+            metrics_config=sagemaker.CfnEndpointConfig.MetricsConfigProperty(enable_detailed_observability=False),
         )
         if config.kms_key_id is None:
             acknowledge_to_checkov(config, "CKV_AWS_98", "SageMaker encrypts volumes with a key of its own.")
         return config
 
     def _endpoint(self, props: WorkloadEndpointProps, config: sagemaker.CfnEndpointConfig) -> sagemaker.CfnEndpoint:
-        return sagemaker.CfnEndpoint(
+        alarms = self._rollback_alarms(props, config.attr_endpoint_config_name) if props.update else None
+        endpoint = sagemaker.CfnEndpoint(
             self,
             "Endpoint",
-            endpoint_name=props.name,
+            endpoint_name=props.metrics.endpoint_name,
             endpoint_config_name=config.attr_endpoint_config_name,
             # Without it every update resets an autoscaled fleet to its initial count.
             retain_all_variant_properties=True,
-            deployment_config=_deployment_config(props.update, props.production.instance_count, props.rollback_alarms)
-            if props.update
+            deployment_config=_deployment_config(props.update, props.least_instances, alarms.all)
+            if props.update and alarms
             else None,
         )
+        if alarms is not None:
+            # The model needs the role's own policy and the alarms need the model's configuration: hence another policy.
+            policy = iam.Policy(self, "RollbackPolicy", roles=[self.role])
+            arns = [alarm.alarm_arn for alarm in alarms.all]
+            policy.add_statements(iam.PolicyStatement(actions=["cloudwatch:DescribeAlarms"], resources=arns))
+            endpoint.node.add_dependency(policy)
+        return endpoint
+
+    def _rollback_alarms(self, props: WorkloadEndpointProps, config_name: str) -> RollbackAlarms:
+        metrics = replace(props.metrics, config_name=config_name)
+        return RollbackAlarms(self, "Rollback", metrics=metrics, objective=props.objective)
+
+    def _log_group(self, props: WorkloadEndpointProps) -> logs.LogGroup:
+        """Creates the log group before SageMaker does, which would keep the logs for ever."""
+        group = logs.LogGroup(
+            self,
+            "Log",
+            log_group_name=f"/aws/sagemaker/Endpoints/{props.metrics.endpoint_name}",
+            retention=logs.RetentionDays.ONE_MONTH,
+            # In production the log of a deleted endpoint is kept. A failed first deployment leaves none behind.
+            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if props.in_production else RemovalPolicy.DESTROY,
+        )
+        acknowledge_log(group)
+        return group
 
     def _captured_data(self, props: WorkloadEndpointProps) -> "CapturedData | None":
         if props.hosting.data_capture is None:
@@ -150,14 +186,7 @@ class WorkloadEndpoint(Construct):
 class CapturedData(Construct):
     """`config` for the endpoint configuration, and the encrypted `bucket` with an expiry. It outlives the stack."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        capture: DataCapture,
-        key: kms.IKey | None,
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, capture: DataCapture, key: kms.IKey | None) -> None:
         super().__init__(scope, id)
         self.bucket = s3.Bucket(
             self,
@@ -170,9 +199,7 @@ class CapturedData(Construct):
             lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(capture.keep_days))],
         )
         acknowledge(
-            self.bucket,
-            "AwsSolutions-S1",
-            "Only the endpoint writes here; a log of that would need a second bucket.",
+            self.bucket, "AwsSolutions-S1", "Only the endpoint writes here; a log of that would need a second bucket."
         )
         acknowledge_to_checkov(self.bucket, "CKV_AWS_21", "Captured files have unique names and are written once.")
         self.config = sagemaker.CfnEndpointConfig.DataCaptureConfigProperty(
@@ -204,7 +231,7 @@ def _has_volumes(props: WorkloadEndpointProps) -> bool:
 
 
 def _deployment_config(
-    update: EndpointUpdate, instances: int, alarms: Sequence[cloudwatch.IAlarm]
+    update: EndpointUpdate, least: int, alarms: Sequence[cloudwatch.IAlarm]
 ) -> sagemaker.CfnEndpoint.DeploymentConfigProperty:
     """Returns SageMaker's deployment guardrails for an update of a fleet. SageMaker excludes Inf1 from them."""
     rollback = sagemaker.CfnEndpoint.AutoRollbackConfigProperty(
@@ -212,45 +239,56 @@ def _deployment_config(
     )
     if isinstance(update, Rolling):
         return sagemaker.CfnEndpoint.DeploymentConfigProperty(
-            auto_rollback_configuration=rollback, rolling_update_policy=_rolling(update, instances)
+            auto_rollback_configuration=rollback, rolling_update_policy=_rolling(update, least)
         )
     return sagemaker.CfnEndpoint.DeploymentConfigProperty(
         auto_rollback_configuration=rollback,
         blue_green_update_policy=sagemaker.CfnEndpoint.BlueGreenUpdatePolicyProperty(
-            traffic_routing_configuration=_traffic(update, instances),
+            traffic_routing_configuration=_traffic(update, least),
             termination_wait_in_seconds=update.bake_s,
             maximum_execution_timeout_in_seconds=LONGEST_UPDATE_S,
         ),
     )
 
 
-def _traffic(update: EndpointUpdate, instances: int) -> sagemaker.CfnEndpoint.TrafficRoutingConfigProperty:
+def _traffic(update: EndpointUpdate, least: int) -> sagemaker.CfnEndpoint.TrafficRoutingConfigProperty:
     match update:
         case Canary():
             return sagemaker.CfnEndpoint.TrafficRoutingConfigProperty(
-                type="CANARY", canary_size=_share(update.percent, instances), wait_interval_in_seconds=update.bake_s
+                type="CANARY", canary_size=_canary(update.percent, least), wait_interval_in_seconds=update.bake_s
             )
         case Linear():
             return sagemaker.CfnEndpoint.TrafficRoutingConfigProperty(
-                type="LINEAR",
-                linear_step_size=_share(update.percent, instances),
-                wait_interval_in_seconds=update.bake_s,
+                type="LINEAR", linear_step_size=_step(update.percent, least), wait_interval_in_seconds=update.bake_s
             )
         case _:
             return sagemaker.CfnEndpoint.TrafficRoutingConfigProperty(type="ALL_AT_ONCE", wait_interval_in_seconds=0)
 
 
-def _rolling(update: Rolling, instances: int) -> sagemaker.CfnEndpoint.RollingUpdatePolicyProperty:
+def _rolling(update: Rolling, least: int) -> sagemaker.CfnEndpoint.RollingUpdatePolicyProperty:
     return sagemaker.CfnEndpoint.RollingUpdatePolicyProperty(
-        maximum_batch_size=_share(update.percent, instances),
+        maximum_batch_size=_step(update.percent, least),
         wait_interval_in_seconds=update.bake_s,
         maximum_execution_timeout_in_seconds=LONGEST_UPDATE_S,
-        rollback_maximum_batch_size=_share(100, instances),  # Roll back in one step.
+        rollback_maximum_batch_size=_percent(100),  # Roll back in one step.
     )
 
 
-def _share(percent: int, instances: int) -> sagemaker.CfnEndpoint.CapacitySizeProperty:
-    """Returns a part of the fleet: where its share is less than one instance, one. How SageMaker rounds is not told."""
-    if percent * instances < 100:
+def _canary(percent: int, least: int) -> sagemaker.CfnEndpoint.CapacitySizeProperty:
+    """Returns `percent` of the fleet, or one instance if that is less than one of `least` instances."""
+    if percent * least < 100:
         return sagemaker.CfnEndpoint.CapacitySizeProperty(type="INSTANCE_COUNT", value=1)
-    return sagemaker.CfnEndpoint.CapacitySizeProperty(type="CAPACITY_PERCENT", value=percent)
+    return _percent(percent)
+
+
+def _step(percent: int, least: int) -> sagemaker.CfnEndpoint.CapacitySizeProperty:
+    """Returns at least one of `least` instances, as a share: SageMaker limits the share of a fleet of any size.
+
+    A linear step is 10 to 50 % of the fleet and a rolling batch 5 to 50 % (API reference of TrafficRoutingConfig and
+    RollingUpdatePolicy).
+    """
+    return _percent(min(max(percent, math.ceil(100 / least)), 50))
+
+
+def _percent(value: int) -> sagemaker.CfnEndpoint.CapacitySizeProperty:
+    return sagemaker.CfnEndpoint.CapacitySizeProperty(type="CAPACITY_PERCENT", value=value)

@@ -41,24 +41,25 @@ class SageMakerEndpointStack(Stack):
         deployment = plan.deployment
         add_warnings(self, plan.warnings)
         add_legacy_note(self, props.folder)
-        metrics = EndpointMetrics(endpoint_name=self.stack_name, workload=props.folder.workload.name)
+        metrics = EndpointMetrics(endpoint_name=self.stack_name, workload=workload.name)
         alarms = self._alarms(metrics, deployment)
         production = self._served(plan)
         endpoint = WorkloadEndpoint(
             self,
             "Serving",
             WorkloadEndpointProps(
-                name=self.stack_name,
+                metrics=metrics,
+                objective=workload.latency_objective,
                 hosting=hosting,
                 production=production,
                 shadow=self._shadow(shadow),
                 update=plan.update,
-                rollback_alarms=alarms.rollback,
+                least_instances=deployment.least_instances,
+                in_production=props.options.in_production,
             ),
         )
         self._scale(endpoint, deployment)
         paging = self._watch(metrics, alarms, deployment)
-        workload = props.folder.workload
         recommender = RecommenderAccess(
             self,
             "Recommender",
@@ -154,5 +155,11 @@ class SageMakerEndpointStack(Stack):
             recommended=deployment.recommended,
             on_neuron=runs_on_neuron(self._props.artifact),
         )
-        own_key = self._hosting.kms_key_arn is not None
-        return Paging(self, "Paging", workload=workload.name, alarms=alarms.paging, own_key=own_key)
+        return Paging(
+            self,
+            "Paging",
+            workload=workload.name,
+            alarms=alarms.paging,
+            options=self._props.options,
+            own_key=self._hosting.kms_key_arn is not None,
+        )

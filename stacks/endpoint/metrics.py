@@ -16,6 +16,8 @@ MINUTE = Duration.minutes(1)
 class EndpointMetrics:
     endpoint_name: str
     workload: str
+    config_name: str | None = None
+    """Selects the fleet of this endpoint configuration. None selects all fleets of the endpoint."""
 
     def model_latency(self, statistic: str) -> cloudwatch.Metric:
         """Microseconds. `statistic` may be any percentile, such as "p99"."""
@@ -96,10 +98,11 @@ class EndpointMetrics:
         return self._metric(name, "Average", "/aws/sagemaker/Endpoints")
 
     def _metric(self, name: str, statistic: str, namespace: str = "AWS/SageMaker") -> cloudwatch.Metric:
+        fleet = {"EndpointConfigName": self.config_name} if self.config_name else {}
         return cloudwatch.Metric(
             namespace=namespace,
             metric_name=name,
             statistic=statistic,
             period=MINUTE,
-            dimensions_map={"EndpointName": self.endpoint_name, "VariantName": VARIANT},
+            dimensions_map={"EndpointName": self.endpoint_name, "VariantName": VARIANT, **fleet},
         )

@@ -22,6 +22,7 @@ from stacks.preflight.questions import (
     Question,
     Quota,
     ServiceRole,
+    Trusts,
 )
 from workloads import (
     Candidate,
@@ -78,6 +79,7 @@ def plan(
     stage: Stage,
     releases: Mapping[str, ReleaseSource] | None = None,
     network: SharedZones | None = None,
+    trusts: Sequence[Trusts] = (),
 ) -> tuple[Check, ...]:
     """Returns the checks for the stacks of `folders` and for `releases`, pipelines by stack name, each question once.
 
@@ -91,7 +93,7 @@ def plan(
     ]
     pipelines = releases or {}
     for stack, source in pipelines.items():
-        questions += [(stack, question) for question in (Connection(arn=source.connection_arn), *_deploying())]
+        questions += [(stack, question) for question in (Connection(arn=source.connection_arn), *_deploying(), *trusts)]
     for folder in folders:
         if (stack := folder.workload.release_stack_name) in pipelines:
             questions += [(stack, question) for question in _releasing(folder, stage)]
@@ -177,9 +179,8 @@ def _deploying() -> Iterator[Question]:
 
 def _fleet(folder: WorkloadFolder, stage: Stage) -> Iterator[Quota]:
     """Yields the quotas of the stack's own instances in a stage, at their most."""
-    workload, chosen = folder.workload, _recommended(folder)
-    instance_type = chosen.instance_type if chosen else workload.instance_types[0]
-    match workload.hosting:
+    chosen, instance_type = _chosen(folder)
+    match folder.workload.hosting:
         case SageMakerEndpointHosting() as hosting:
             most = _most(chosen, hosting.min_instances_in_production if stage == "production" else 1)
             beside, how = _beside(hosting, most, stage)
@@ -195,11 +196,8 @@ def _fleet(folder: WorkloadFolder, stage: Stage) -> Iterator[Quota]:
 
 
 def _endpoint(folder: WorkloadFolder, hosting: SageMakerEndpointHosting) -> Iterator[Question]:
-    workload, chosen = folder.workload, _recommended(folder)
-    for instance_type in (
-        chosen.instance_type if chosen else workload.instance_types[0],
-        *hosting.fallback_instance_types,
-    ):
+    workload, (chosen, first) = folder.workload, _chosen(folder)
+    for instance_type in (first, *hosting.fallback_instance_types):
         yield Offered(
             instance_type=instance_type.removeprefix("ml."),
             zones=hosting.network.zone_ids if isinstance(hosting.network, NewVpc) else (),
@@ -228,8 +226,7 @@ def _beside(hosting: SageMakerEndpointHosting, most: int, stage: Stage) -> tuple
 
 
 def _service(folder: WorkloadFolder, hosting: EcsServiceHosting, network: SharedZones) -> Iterator[Question]:
-    chosen = _recommended(folder)
-    instance_type = chosen.instance_type if chosen else folder.workload.instance_types[0]
+    chosen, instance_type = _chosen(folder)
     yield BALANCING
     if chosen is not None and chosen.autoscaling is not None:
         yield ECS_SCALING
@@ -284,9 +281,11 @@ def _images(folder: WorkloadFolder) -> Iterator[Question]:
             yield Image(uri=f"{own_images.REPOSITORY}:{kind}-{content}", kind=kind)
 
 
-def _recommended(folder: WorkloadFolder) -> Candidate | None:
+def _chosen(folder: WorkloadFolder) -> tuple[Candidate | None, str]:
+    """Returns the recommended candidate and its type; without one, the first type of the target."""
     recommendation = folder.recommendation()
-    return recommendation.recommended if recommendation is not None else None
+    chosen = recommendation.recommended if recommendation is not None else None
+    return chosen, chosen.instance_type if chosen else folder.workload.instance_types[0]
 
 
 def _most(chosen: Candidate | None, least: int) -> int:

@@ -269,6 +269,38 @@ class Bootstrapped:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Trusts:
+    """CDK's deploy role of another account and region trusts the account of the pipeline."""
+
+    stage: str
+    account: str
+    region: str
+
+    @property
+    def subject(self) -> str:
+        return f"cdk bootstrap of {self.stage}, {self.account}/{self.region}"
+
+    def answer(self, account: PreflightAccount) -> Answer:
+        partition = account.caller.split(":")[1]
+        role = f"cdk-{BOOTSTRAP_QUALIFIER}-deploy-role-{self.account}-{self.region}"
+        arn = f"arn:{partition}:iam::{self.account}:role/{role}"
+        todo = (
+            f"With credentials of {self.account}, run `cdk bootstrap aws://{self.account}/{self.region} --trust "
+            f"{account.number} --cloudformation-execution-policies "
+            f"arn:{partition}:iam::aws:policy/AdministratorAccess`."
+        )
+        try:
+            with translate_aws_errors("AssumeRole"):
+                account.aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="preflight")
+        except AwsRefused as error:
+            may = MayDo(action="sts:AssumeRole", resource=arn, named=role).answer(account)
+            if may.verdict == "pass":
+                return Answer("fail", f"{role} does not exist, or does not trust account {account.number}.", todo)
+            return Answer("unknown", f"{error} If the account is not bootstrapped:", todo)
+        return Answer("pass", f"Account {account.number} may assume {role}.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MayDo:
     """The caller may do `action` on `resource`, which may have {partition}, {account} and {region} in it."""
 

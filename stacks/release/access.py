@@ -1,8 +1,9 @@
 """The roles of a workload's release, one for each kind of step, on named resources where a name is known."""
 
 from collections.abc import Iterable
+from functools import cached_property
 
-from aws_cdk import ArnFormat, Aws, Stack
+from aws_cdk import ArnFormat, Aws, PhysicalName, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
@@ -60,24 +61,58 @@ def use_of(connection_arn: str) -> iam.PolicyStatement:
     return iam.PolicyStatement(actions=[f"{service}:UseConnection"], resources=[connection_arn])
 
 
+class AssumingRole(iam.Role):
+    """The role of a step that works as `target`, a role in another account or region. It may do nothing else.
+
+    `commands` come before those of the step. The SDKs renew the role's session, which lasts an hour at most.
+    """
+
+    commands: tuple[str, ...] = ()
+
+    def assume(self, target: iam.Role) -> None:
+        Stack.of(self).resolve(target.role_arn)  # Gives the role its name before its stage is synthesised.
+        allow(self, ["sts:AssumeRole"], [target.role_arn])
+        region = Stack.of(target).region
+        self.commands = (
+            f"aws configure set role_arn {target.role_arn} --profile stage",
+            "aws configure set credential_source EcsContainer --profile stage",
+            f"export AWS_PROFILE=stage AWS_REGION={region} AWS_DEFAULT_REGION={region}",
+        )
+
+
 class ReleaseAccess(Construct):
     """`source` reads the repository; methods return the roles of the workload's steps.
 
-    A build runs code from pip and from checkpoints, so it can write only its own folders.
+    A build runs code from pip and from checkpoints, so it can write only its own folders. `pipeline` is the scope of
+    the pipeline's own roles if this construct belongs to a stage in another account or region.
     """
 
-    def __init__(self, scope: Construct, id: str, *, workload: str, releases: s3.IBucket, connection_arn: str) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        workload: str,
+        releases: s3.IBucket,
+        connection_arn: str,
+        pipeline: Construct | None = None,
+    ) -> None:
         super().__init__(scope, id)
-        self._workload, self._releases = workload, releases
+        self._workload, self._releases, self._pipeline = workload, releases, pipeline
         self._own_names = f"{workload.replace('_', '-')}-*"
-        self.source = iam.Role(
+        self._connection_arn = connection_arn
+
+    @cached_property
+    def source(self) -> iam.Role:
+        role = iam.Role(
             self,
             "Source",
             # CodePipeline's own role assumes it, which CDK adds.
             assumed_by=iam.AccountPrincipal(Stack.of(self).account),
             description="Gets the repository's files.",
         )
-        self.source.add_to_policy(use_of(connection_arn))
+        role.add_to_policy(use_of(self._connection_arn))
+        return role
 
     def build(self) -> iam.Role:
         """Returns the role of the workload's build, here and as a SageMaker processing job."""
@@ -119,7 +154,7 @@ class ReleaseAccess(Construct):
         )
         allow(role, ["autoscaling:DeleteLifecycleHook"], [group])
         acknowledge_resources(role, [group], "CloudFormation ends a group's name with an id that it makes.")
-        return role
+        return self._of_step(role)
 
     def ask(self, stack_name: str, *, loaded: bool, proven: bool) -> iam.Role:
         """Returns the role that invokes the stack's endpoint and runs jobs on its model.
@@ -153,7 +188,7 @@ class ReleaseAccess(Construct):
         self._let_offer_payloads(role)
         acknowledge_resources(role, [jobs, passed, *logs], OWN_NAMES)
         acknowledge_resources(role, ["*"], "To read metrics and to list a job's steps are actions on no resource.")
-        return role
+        return self._of_step(role)
 
     def measure_in_vpc(self, project: str) -> iam.Role:
         """Returns the role that starts a build of the project inside a service's VPC, here and as that build's role."""
@@ -175,6 +210,21 @@ class ReleaseAccess(Construct):
         acknowledge_resources(role, in_vpc, "The VPC is the beta stage's, which is deployed later.")
         return role
 
+    def register(self, group: str) -> iam.Role:
+        """Returns the role that registers the stage's model in one model package group."""
+        role = self._role("Register", "registers the measured model.")
+        groups, packages = self._arn("model-package-group", group), self._arn("model-package", f"{group}/*")
+        models = self._arn("model", "*")
+        allow(role, ["sagemaker:DescribeModel"], [models])
+        allow(role, ["sagemaker:CreateModelPackageGroup", "sagemaker:AddTags"], [groups])
+        allow(role, ["sagemaker:CreateModelPackage"], [groups, packages])
+        allow(role, ["sagemaker:ListModelPackageGroups"], ["*"])
+        self._let_offer_payloads(role)
+        acknowledge_resources(role, [models], "CloudFormation names each model of an endpoint.")
+        acknowledge_resources(role, [packages], "SageMaker numbers the versions of a group.")
+        acknowledge_resources(role, ["*"], "ListModelPackageGroups is an action on no resource.")
+        return self._of_step(role)
+
     def pause_scaling(self, stack_name: str) -> iam.Role:
         """Returns the role that takes scaling out of a stack, by the role that made the stack."""
         role = self._role("PauseScaling", "prepares production for another instance type.")
@@ -184,7 +234,7 @@ class ReleaseAccess(Construct):
         )
         acknowledge_resources(role, [stack], "CloudFormation ends a stack's ARN with an id that it makes.")
         self._let_read_endpoint(role, stack_name)
-        return role
+        return self._of_step(role)
 
     def compare(self) -> iam.Role:
         """Returns the role that reads and keeps the run that the workload's next release is compared with."""
@@ -237,9 +287,27 @@ class ReleaseAccess(Construct):
         acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
 
     def _role(self, id: str, purpose: str, *services: str) -> iam.Role:
-        principals = [iam.ServicePrincipal(name) for name in ("codebuild.amazonaws.com", *services)]
-        trusted = iam.CompositePrincipal(*principals)
-        return iam.Role(self, id, assumed_by=trusted, description=f"{self._workload}: {purpose}")
+        builder = iam.ServicePrincipal("codebuild.amazonaws.com")
+        step: iam.IPrincipal = builder
+        name = None
+        if self._pipeline is not None:
+            name = PhysicalName.GENERATE_IF_NEEDED
+            assuming = AssumingRole(
+                self._pipeline, id, assumed_by=builder, role_name=name, description=f"Works as {self._workload}'s {id}."
+            )
+            account = iam.AccountPrincipal(Stack.of(assuming).account)
+            step = account.with_conditions({"ArnEquals": {"aws:PrincipalArn": assuming.role_arn}})
+        trusted = iam.CompositePrincipal(step, *map(iam.ServicePrincipal, services))
+        return iam.Role(self, id, assumed_by=trusted, role_name=name, description=f"{self._workload}: {purpose}")
+
+    def _of_step(self, role: iam.Role) -> iam.Role:
+        """Returns the role of a step that works as `role`: itself, or the one that assumes it."""
+        if self._pipeline is None:
+            return role
+        assuming = self._pipeline.node.find_child(role.node.id)
+        assert isinstance(assuming, AssumingRole)
+        assuming.assume(role)
+        return assuming
 
     def _arn(self, resource: str, name: str) -> str:
         return Stack.of(self).format_arn(service="sagemaker", resource=resource, resource_name=name)

@@ -31,7 +31,9 @@ class ReleaseImages(Construct):
         workload: Workload,
         source: pipelines.IFileSetProducer,
         after: pipelines.Step,
+        readers: Iterable[str],
     ) -> None:
+        """`readers` are the other accounts that pull the images."""
         super().__init__(scope, id)
         self._after, self._source = after, source
         kinds = sorted(own_images.kinds_of(workload))
@@ -39,6 +41,8 @@ class ReleaseImages(Construct):
         if not kinds:
             return
         self._repository = self._make_repository()
+        for account in readers:
+            self._repository.grant_pull(iam.AccountPrincipal(account))
         self._role = self._make_role(kinds)
         self.built[FOLDER] = self._step(kinds).add_output_directory(FOLDER)
 

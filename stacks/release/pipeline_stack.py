@@ -5,7 +5,7 @@ artifact ends with the proposal of its recommendation; the release of the merge 
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,11 +13,14 @@ from aws_cdk import Annotations, CfnOutput, Environment, RemovalPolicy, Stack, S
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_codepipeline as codepipeline
 from aws_cdk import aws_codepipeline_actions as actions
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.context import PRODUCTION, Options, ReleaseSource
+from stacks.context import Stage as StageName
 from stacks.ecs.measuring import project_name
 from stacks.ecs.service_stack import EcsServiceStack
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
@@ -28,8 +31,8 @@ from stacks.release.images import ReleaseImages
 from workloads import ROOT, ProjectError, Workload
 from workloads.instances import NEURON_FAMILIES
 
-AddStacks = Callable[[Construct, Options], None]
-"""Adds the workload's stacks to a scope."""
+AddStacks = Callable[[Construct, Options, Environment], None]
+"""Adds the workload's stacks to a scope, in an account and region."""
 
 SERVING = (SageMakerEndpointStack, EcsServiceStack)
 """Stacks whose instances cost by the hour. A batch's cost while it runs."""
@@ -46,6 +49,7 @@ REASONS = {
     r"Resource::.*:log-group:/aws/codebuild/.*": "A project writes into the log group that CodeBuild names after it.",
     r"Resource::.*:report-group/.*": "A project reports into the groups that CodeBuild names after it.",
     r"Resource::<[^<>]*\.Arn>/.*": "Files that steps hand on have names that each execution makes.",
+    r"Resource::arn:<AWS::Partition>:s3:::.*eplicationbucket\w*/\*": "Files for a deployment in another region.",
     r"Action::s3:(GetObject|GetBucket|List|DeleteObject|Abort)\*": "What CDK's grants on a bucket are made of.",
     r"Action::kms:(ReEncrypt|GenerateDataKey)\*": "What CDK's grants on a key are made of.",
     r"Resource::arn:\*:iam::[^:]*:role/\*": "A condition keeps to the roles of CDK's bootstrap, by their tag.",
@@ -63,7 +67,18 @@ class ReleasePipelineProps:
     waiting: ProjectError | None
     """Why the workload is not in production yet; None if it can be."""
     add_stacks: AddStacks
-    environment: Environment | None = None
+    environment: Environment
+    """The account and region of the pipeline."""
+    environments: Mapping[StageName, Environment]
+    """The accounts and regions of the stages."""
+
+    def is_elsewhere(self, stage: StageName) -> bool:
+        return self.environments[stage] != self.environment
+
+    @property
+    def other_accounts(self) -> list[str]:
+        accounts = {each.account for each in self.environments.values()} - {None, self.environment.account}
+        return sorted(map(str, accounts))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,6 +115,8 @@ class ReleasePipelineStack(Stack):
         self._production(pipeline, measurement)
         pipeline.build_pipeline()
         self._keep_build()
+        if props.source.start == "push-and-approval":
+            self._start_on_approval(release)
         acknowledge_wildcards(release, REASONS)
         acknowledge_wildcards(pipeline, REASONS)
         acknowledge_wildcards(self._access, REASONS)
@@ -122,6 +139,7 @@ class ReleasePipelineStack(Stack):
             cross_account_keys=True,
             enable_key_rotation=True,
             restart_execution_on_update=True,
+            reuse_cross_region_support_stacks=False,  # Each pipeline updates its own stacks.
         )
 
     def _source(self, output: codepipeline.Artifact, *, clone: bool) -> actions.CodeStarConnectionsSourceAction:
@@ -155,12 +173,15 @@ class ReleasePipelineStack(Stack):
     def _synth(self) -> pipelines.CodeBuildStep:
         model, name = self._model, self._props.workload.name
         checked = steps.check(self._commit)
-        self._images = ReleaseImages(self, "Images", workload=self._props.workload, source=self._commit, after=checked)
+        accounts = self._props.other_accounts
+        self._images = ReleaseImages(
+            self, "Images", workload=self._props.workload, source=self._commit, after=checked, readers=accounts
+        )
         self._build = steps.build(model, self._commit, checked, self._access.build(), self._releases.bucket_name)
         builds = {each.folder: self._build.add_output_directory(each.folder) for each in (model, *model.beside)}
         self._built = builds[model.folder]
         gate = steps.parity_gate(model, self._commit, self._built, self._recorded())
-        publish = publishing([self.account])
+        publish = publishing([self.account, *accounts])
         return steps.synth(name, self._commit, self._images.built | builds, gate, publish)
 
     def _recorded(self) -> pipelines.Step | None:
@@ -181,33 +202,73 @@ class ReleasePipelineStack(Stack):
         """Adds the stage, if the workload is built; returns the measurement of its server, if it has one."""
         if not self._props.is_built:
             return None
-        stage = self._stage("Beta", BETA)
+        stage, access = self._stage("Beta", BETA), self._access_to("beta")
         stack = stage.node.find_child(self._props.workload.stack_name)
-        measurement = self._measurement(stack) if isinstance(stack, SERVING) else None
+        measurement = None
+        if isinstance(stack, SERVING) and not self._is_out_of_reach(stack):
+            measurement = self._measurement(stack, access)
         before: list[pipelines.Step] = []
         after = list(measurement.steps) if measurement else []
         if isinstance(stack, SERVING):
-            role = self._access.take_down(stack.stack_name)
+            role = access.take_down(stack.stack_name)
             # A release that stopped left its servers.
             before.append(steps.take_down("Clear", self._commit, stack.stack_name, role))
             last = after[-1] if after else None
             after.append(steps.take_down("TakeDown", self._commit, stack.stack_name, role, last))
-        pipeline.add_stage(stage, pre=before, post=after)
+        self._add_stage(pipeline, stage, before, after)
         return measurement
 
-    def _measurement(self, stack: SageMakerEndpointStack | EcsServiceStack) -> Measurement:
+    def _is_out_of_reach(self, stack: Stack) -> bool:
+        """Returns True for a service in another account or region, whose VPC no build of the pipeline can enter."""
+        if not isinstance(stack, EcsServiceStack) or not self._props.is_elsewhere("beta"):
+            return False
+        Annotations.of(self).add_warning_v2(
+            "release:unmeasured",
+            f"{self._props.workload.name} is not measured in beta: an ECS service is measured only in the pipeline's "
+            "account and region. Leave beta-environment out of cdk.json to measure it.",
+        )
+        return True
+
+    def _measurement(self, stack: SageMakerEndpointStack | EcsServiceStack, access: ReleaseAccess) -> Measurement:
         name, commit = self._props.workload.name, self._commit
-        measured = self._endpoint(stack) if isinstance(stack, SageMakerEndpointStack) else [self._service(stack)]
+        if isinstance(stack, SageMakerEndpointStack):
+            measured = self._endpoint(stack, access)
+        else:
+            measured = [self._service(stack)]
         run, compare = measured[-1], self._access.compare()
         gate = steps.performance_gate(name, commit, run, self._baselines, compare)
+        registered = self._registration(stack, gate, access)
         connection = use_of(self._props.source.connection_arn)
-        proposal = steps.propose(name, self._clone, self._commit_id, gate, run, connection)
-        return Measurement(steps=(*measured, gate, proposal), run=run, role=compare)
+        last = [gate, *registered][-1]
+        proposal = steps.propose(name, self._clone, self._commit_id, last, run, connection)
+        return Measurement(steps=(*measured, gate, *registered, proposal), run=run, role=compare)
 
-    def _endpoint(self, stack: SageMakerEndpointStack) -> list[pipelines.CodeBuildStep]:
+    def _registration(self, stack: Stack, after: pipelines.Step, access: ReleaseAccess) -> list[pipelines.Step]:
+        """Returns the step that registers an endpoint's model. The model of a service has no package."""
+        if not isinstance(stack, SageMakerEndpointStack):
+            return []
+        workload, model = self._props.workload, _output(stack, "ModelName")
+        role = access.register(workload.package_group)
+        return [steps.register(workload.name, self._commit, model, after, role)]
+
+    def _start_on_approval(self, release: codepipeline.Pipeline) -> None:
+        group = self._props.workload.package_group
+        events.Rule(
+            self,
+            "Approval",
+            description=f"Starts a release when a model package of {group} is approved.",
+            event_pattern=events.EventPattern(
+                source=["aws.sagemaker"],
+                detail_type=["SageMaker Model Package State Change"],
+                detail={"ModelPackageGroupName": [group], "ModelApprovalStatus": ["Approved"]},
+            ),
+            targets=[targets.CodePipeline(release)],
+        )
+
+    def _endpoint(self, stack: SageMakerEndpointStack, access: ReleaseAccess) -> list[pipelines.CodeBuildStep]:
         """Returns the steps that invoke and measure an endpoint."""
         model, name, output = self._model, self._props.workload.name, partial(_output, stack)
-        ask = self._access.ask(stack.stack_name, loaded=model.loaded, proven=model.proven)
+        ask = access.ask(stack.stack_name, loaded=model.loaded, proven=model.proven)
         smoke_test = steps.smoke_test(name, self._commit, output("EndpointName"), ask)
         return [smoke_test, steps.measure(model, self._commit, self._built, smoke_test, output, ask)]
 
@@ -234,16 +295,53 @@ class ReleasePipelineStack(Stack):
         stack = stage.node.find_child(self._props.workload.stack_name)
         before, kept = [], []
         if isinstance(stack, SageMakerEndpointStack):
-            role = self._access.pause_scaling(stack.stack_name)
+            role = self._access_to("production").pause_scaling(stack.stack_name)
             before = [steps.pause_scaling(name, self._commit, stack.stack_name, role)]
         if measurement is not None:
             kept = [steps.keep_baseline(name, self._commit, measurement.run, self._baselines, measurement.role)]
-        pipeline.add_stage(stage, pre=before, post=kept)
+        self._add_stage(pipeline, stage, before, kept)
 
     def _stage(self, name: str, options: Options) -> Stage:
-        stage = Stage(self, name, env=self._props.environment)
-        self._props.add_stacks(stage, options)
+        environment = self._props.environments[options.stage]
+        stage = Stage(self, name, env=environment)
+        self._props.add_stacks(stage, options, environment)
         return stage
+
+    def _access_to(self, stage: StageName) -> ReleaseAccess:
+        """Returns the roles of the steps that work in a stage. Another account or region has a stack of them."""
+        if not self._props.is_elsewhere(stage):
+            return self._access
+        name = self._props.workload.name
+        environment = self._props.environments[stage]
+        stack = Stack(
+            Stage(self, f"{stage.title()}Access", env=environment),
+            self.stack_name.replace("Stack", "AccessStack"),
+            description=f"Roles that the release of {name} assumes in {stage}.",
+        )
+        return ReleaseAccess(
+            stack,
+            "Access",
+            workload=name,
+            releases=self._releases,
+            connection_arn=self._props.source.connection_arn,
+            pipeline=Construct(self._access, stage.title()),
+        )
+
+    def _add_stage(
+        self,
+        pipeline: pipelines.CodePipeline,
+        stage: Stage,
+        before: Sequence[pipelines.Step],
+        after: Sequence[pipelines.Step],
+    ) -> None:
+        """Adds a stage, after that of the roles by which steps work in another account or region."""
+        name = f"{stage.node.id}Access"
+        access = self.node.try_find_child(name)
+        if isinstance(access, Stage) and any(isinstance(each, iam.Role) for each in access.node.find_all()):
+            pipeline.add_stage(access)
+        else:
+            self.node.try_remove_child(name)
+        pipeline.add_stage(stage, pre=before, post=after)
 
     @property
     def _baselines(self) -> str:
@@ -289,9 +387,10 @@ def _cli_version() -> str:
 
 
 def _acknowledge_artifacts(pipeline: pipelines.CodePipeline) -> None:
-    bucket = pipeline.pipeline.artifact_bucket
-    acknowledge(bucket, "AwsSolutions-S1", "Artifacts between steps. Only this pipeline reads and writes them.")
-    acknowledge_to_checkov(bucket, "CKV_AWS_21", "Each execution gives its artifacts new names.")
+    replicas = (support.replication_bucket for support in pipeline.pipeline.cross_region_support.values())
+    for bucket in (pipeline.pipeline.artifact_bucket, *replicas):
+        acknowledge(bucket, "AwsSolutions-S1", "Artifacts between steps. Only this pipeline reads and writes them.")
+        acknowledge_to_checkov(bucket, "CKV_AWS_21", "Each execution gives its artifacts new names.")
     assets = pipeline.node.try_find_child("Assets")  # Nothing is published before something is built.
     publisher = assets.node.try_find_child("FileRole") if assets else None
     if isinstance(publisher, iam.Role):

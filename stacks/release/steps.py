@@ -7,6 +7,8 @@ from aws_cdk import CfnOutput, Duration, pipelines
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_iam as iam
 
+from stacks.release.access import AssumingRole
+
 SCRIPTS = "scripts/release"
 INSTALL = "bash scripts/install_locked.sh python"
 """Installs what locks pin, each file compared with its hash. The project itself runs from the source."""
@@ -246,6 +248,17 @@ def performance_gate(
     )
 
 
+def register(
+    workload: str, source: pipelines.IFileSetProducer, model: CfnOutput, after: pipelines.Step, role: iam.IRole
+) -> pipelines.CodeBuildStep:
+    """Registers the measured model as a model package that awaits approval."""
+    command = f'python -m inference_recommender register {workload} --set "recommender.model=$MODEL_NAME"'
+    commands = [f"{INSTALL} requirements/project.txt", command]
+    step = _step("Register", source, commands, outputs={"MODEL_NAME": model}, role=role)
+    step.add_step_dependency(after)
+    return step
+
+
 def propose(
     workload: str,
     clone: pipelines.IFileSetProducer,
@@ -330,7 +343,7 @@ def _step(
     return pipelines.CodeBuildStep(
         name,
         input=source,
-        commands=commands,
+        commands=[*(role.commands if isinstance(role, AssumingRole) else ()), *commands],
         additional_inputs=inputs,
         env_from_cfn_outputs=outputs,
         role=role,

@@ -18,7 +18,7 @@ LEFT = (
 class Account(SageMakerAccount):
     """Refuses DeleteEndpoint with `refusals`, one after another, and then accepts it."""
 
-    def __init__(self, *refusals: AwsRefused) -> None:
+    def __init__(self, *refusals: BaseException) -> None:
         self.refusals = list(refusals)
         self.calls: list[str] = []
         self.slept_s = 0.0
@@ -61,13 +61,7 @@ def test_an_endpoint_that_is_left_behind_is_named_with_the_command_that_deletes_
     assert (str(error.value), account.slept_s) == (f"{refusals[0]}\n{LEFT}", slept_s)
 
 
-def test_ctrl_c_ends_the_wait_and_names_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    account = Account(BUSY)
-
-    def interrupt(seconds: float) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(account, "sleep", interrupt)
+def test_ctrl_c_ends_the_wait_and_names_the_endpoint() -> None:
     with pytest.raises(Interrupted) as interrupted:
-        account.delete()
+        Account(BUSY, KeyboardInterrupt()).delete()
     assert str(interrupted.value) == f"Interrupted: the endpoint was not deleted.\n{LEFT}"

@@ -12,6 +12,8 @@ pyOnnx.cpp), and tensorrt.so of the wheel tensorrt-cu12-bindings 10.4.0 (read on
 
 # ruff: noqa: N801, N802, N803, N815 - CUDA's names
 
+from __future__ import annotations
+
 import ctypes
 import json
 import sys
@@ -21,18 +23,22 @@ from enum import IntEnum
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 import onnxruntime
-import pytest
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
-from model_build.tensorrt.profiles import Profile
+if TYPE_CHECKING:
+    import pytest
+
+    from model_build.tensorrt.profiles import Profile
 
 VERSION = "10.4.0.26"
+HEADER_BYTES = 28
+"""A plan begins as a real one: see model_build/lint/backends.py."""
 PATTERN = 0xFF  # NaN in every float, -1 in every integer
 TYPES: dict[int, Any] = {
     onnx.TensorProto.FLOAT: np.float32,
@@ -58,7 +64,8 @@ def plan_bytes(
     tensorrt: str = VERSION,
 ) -> bytes:
     head = json.dumps({"tensorrt": tensorrt, "capability": capability, "profiles": profiles})
-    return b"\n".join((head.encode(), model.SerializeToString()))
+    tag = b"ftrt" + bytes(20) + bytes(map(int, tensorrt.split(".")))
+    return tag + b"\n".join((head.encode(), model.SerializeToString()))
 
 
 class cudaError_t(IntEnum):
@@ -220,7 +227,7 @@ class ExecutionContextAllocationStrategy(IntEnum):
 
 
 class Context:
-    def __init__(self, engine: "Engine", strategy: ExecutionContextAllocationStrategy) -> None:
+    def __init__(self, engine: Engine, strategy: ExecutionContextAllocationStrategy) -> None:
         self.engine = engine
         self.profile = 0
         self.shapes: dict[str, Shape] = {}
@@ -448,6 +455,12 @@ def builder_of(gpu: Gpu) -> type:
 
 def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
     """Let `import tensorrt` and `from cuda.bindings import runtime` find the fakes."""
+    for name, module in modules(gpu).items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+def modules(gpu: Gpu) -> dict[str, ModuleType]:
+    """Returns TensorRT's and CUDA's modules by their names."""
     tensorrt: Any = ModuleType("tensorrt")
 
     class Logger:
@@ -460,7 +473,7 @@ def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
 
         def deserialize_cuda_engine(self, plan: bytes) -> Engine | None:
             """None, as the real one answers, for a plan of another version or GPU."""
-            head, _, graph = plan.partition(b"\n")
+            head, _, graph = plan[HEADER_BYTES:].partition(b"\n")
             built = json.loads(head)
             fits = (built["tensorrt"], built["capability"]) == (VERSION, gpu.capability)
             return Engine(gpu, onnx.load_from_string(graph), built["profiles"]) if fits else None
@@ -480,7 +493,8 @@ def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
     runtime.cudaHostAllocDefault = 0
     bindings: Any = ModuleType("cuda.bindings")
     bindings.runtime = runtime
-    modules = {"tensorrt": tensorrt, "cuda": ModuleType("cuda"), "cuda.bindings": bindings}
-    for name, module in {**modules, "cuda.bindings.runtime": runtime}.items():
+    made = {"tensorrt": tensorrt, "cuda": ModuleType("cuda"), "cuda.bindings": bindings}
+    made["cuda.bindings.runtime"] = runtime
+    for name, module in made.items():
         module.__spec__ = ModuleSpec(name, None)  # torch looks for TensorRT's
-        monkeypatch.setitem(sys.modules, name, module)
+    return made

@@ -111,7 +111,15 @@ def upload(account: LocalAccount) -> None:
     """Puts the echo model and the payloads into the account's S3, and makes the role of models and jobs."""
     iam = boto3.client("iam", **account.client_arguments())
     trust = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    actions = ["s3:GetObject", "sagemaker:*", "cloudwatch:GetMetricData", "logs:*", "ecr:*", "iam:PassRole"]
+    actions = [
+        "s3:GetObject",
+        "sagemaker:*",
+        "cloudwatch:GetMetricData",
+        "cloudwatch:DescribeAlarms",
+        "logs:*",
+        "ecr:*",
+        "iam:PassRole",
+    ]
     allowed = {"Effect": "Allow", "Action": actions, "Resource": "*"}
     trusting, allowing = (json.dumps({"Version": "2012-10-17", "Statement": [each]}) for each in (trust, allowed))
     name = ROLE.rpartition("/")[2]
@@ -229,7 +237,7 @@ class Endpoints:
             found: dict[str, Any] = self.sagemaker.describe_endpoint(EndpointName=name)
             return found
 
-        wait_until(lambda: described()["EndpointStatus"] not in ("Creating", "Updating"))
+        wait_until(lambda: described()["EndpointStatus"] not in ("Creating", "Updating", "RollingBack"))
         return described()
 
     def delete_all(self) -> None:

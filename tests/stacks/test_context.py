@@ -1,15 +1,18 @@
 """The effects and the refusals of `cdk -c KEY=VALUE`."""
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App
+from aws_cdk import App, Stack
 
 from app import NothingBuilt, add_stacks
 from stacks.context import Options, read_options
-from tests.stacks.miniature import Repository, candidate
+from tests.stacks.miniature import Repository, as_committed, candidate, recommend_for_production
 from workloads import ROOT, UsageError, artifact_file
+
+TOPIC = "arn:aws:sns:eu-west-1:123456789012:pages"
 
 
 def read(**context: Any) -> Options:
@@ -31,6 +34,12 @@ def test_options_are_read_from_the_context() -> None:
         ({"stage": "prod"}, "-c stage: got 'prod'. Allowed: beta, production."),
         ({"recommendation": "no"}, "-c recommendation: got 'no'. Allowed: use, ignore."),
         ({"autoscaling": "0"}, "-c autoscaling: got '0'. Allowed: on, off."),
+        ({"alarm_email": "team"}, "-c alarm-email: got 'team'. Write it as NAME@DOMAIN."),
+        ({"alarm_topic": "pages"}, "-c alarm-topic: got 'pages'. Write it as arn:aws:sns:REGION:ACCOUNT:NAME."),
+        (
+            {"alarm_email": "team@example.com", "alarm_topic": TOPIC},
+            "-c alarm-email, alarm-topic: got both. Leave one out: subscribe the address to your topic.",
+        ),
         (
             {"beta-network-cidr": "10.1.0.0/24"},
             "-c beta-network-cidr: got '10.1.0.0/24'. Allowed: prefix lengths from /16 to /20. Write for example "
@@ -57,6 +66,18 @@ def test_production_rejects_options_for_rehearsals(given: str) -> None:
     assert str(refusal.value) == (
         f"-c {given}: is for rehearsing and measuring, and -c stage=production is neither. Leave one of the two out."
     )
+
+
+@pytest.mark.parametrize("workload", ["spellcheck", "query_intent", "duplicates"])
+def test_every_stack_that_pages_uses_the_topic_and_is_protected_in_production(tmp_path: Path, workload: str) -> None:
+    repository = as_committed(tmp_path, workload)
+    recommend_for_production(repository)
+    synthesis = repository.synthesise(options=read(stage="production", alarm_topic=TOPIC))
+    assert synthesis.only("AWS::CloudWatch::CompositeAlarm")["AlarmActions"] == [TOPIC]
+    assert synthesis.of_type("AWS::SNS::Topic") == {}
+    stacks = [each for each in synthesis.app.node.children if isinstance(each, Stack)]
+    assert all(each.termination_protection for each in stacks)
+    assert not repository.synthesise(options=Options(recommendation="ignore")).stack.termination_protection
 
 
 def test_hosting_target_applies_to_workloads_that_have_the_target(repository: Repository) -> None:

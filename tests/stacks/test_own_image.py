@@ -68,6 +68,23 @@ def test_an_outdated_image_is_an_error(repository: Repository) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("region", "registry"),
+    [("eu-west-1", "210987654321.dkr.ecr.eu-west-1"), ("us-east-1", "123456789012.dkr.ecr.us-east-1")],
+    ids=["in the release's region", "in another region"],
+)
+def test_a_stage_elsewhere_pulls_from_the_release_or_from_its_replica(
+    region: str, registry: str, repository: Repository
+) -> None:
+    push(repository, registry="210987654321.dkr.ecr.eu-west-1.amazonaws.com")
+    environment = Environment(account="123456789012", region=region)
+    synthesis = repository.synthesise(environment, Options(image_account="210987654321"))
+    assert image(synthesis) == f"{registry}.<AWS::URLSuffix>/team@{DIGEST}"
+    account, _, _, region = registry.split(".")
+    assert f":ecr:{region}:{account}:repository/team" in str(synthesis.json)
+    assert errors(synthesis) == []
+
+
 def test_an_image_in_another_region_is_an_error(repository: Repository) -> None:
     push(repository)
     virginia = Environment(account="123456789012", region="us-east-1")

@@ -8,11 +8,12 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk.assertions import Template
 
+from stacks.context import Options
 from stacks.paging import Paging
 from tests.stacks.templates import make_app
 
 
-def paging(root: Path, *, own_key: bool = False) -> App:
+def paging(root: Path, options: Options | None = None, *, own_key: bool = False) -> App:
     app = make_app(root)
     stack = Stack(app, "Stack")
     alarms = [
@@ -21,7 +22,7 @@ def paging(root: Path, *, own_key: bool = False) -> App:
         )
         for name in ("Latency", "Errors")
     ]
-    Paging(stack, "Paging", workload="spellcheck", alarms=alarms, own_key=own_key)
+    Paging(stack, "Paging", workload="spellcheck", alarms=alarms, options=options or Options(), own_key=own_key)
     return app
 
 
@@ -76,3 +77,20 @@ def test_cloudwatch_may_use_the_topics_key(template: Template) -> None:
     (grant,) = [item for item in statements if item["Principal"] == {"Service": "cloudwatch.amazonaws.com"}]
     assert grant["Action"] == ["kms:Decrypt", "kms:GenerateDataKey*"]
     assert grant["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+
+
+def test_an_address_is_subscribed_to_the_topic(tmp_path: Path) -> None:
+    template = template_of(paging(tmp_path, Options(alarm_email="team@example.com")))
+    (topic,) = template.find_resources("AWS::SNS::Topic")
+    assert only(template, "AWS::SNS::Subscription") == {
+        "Endpoint": "team@example.com",
+        "Protocol": "email",
+        "TopicArn": {"Ref": topic},
+    }
+
+
+def test_a_topic_replaces_the_stacks_own(tmp_path: Path) -> None:
+    arn = "arn:aws:sns:eu-west-1:123456789012:pages"
+    template = template_of(paging(tmp_path, Options(alarm_topic=arn), own_key=True))
+    assert only(template, "AWS::CloudWatch::CompositeAlarm")["AlarmActions"] == [arn]
+    assert template.find_resources("AWS::SNS::Topic") == template.find_resources("AWS::KMS::Key") == {}

@@ -20,11 +20,20 @@ from scripts.rehearsal.release.rehearsal import TAIL_LINES, Rehearsal, Unexpecte
 Say = Callable[[str], None]
 States = dict[str, ExecutionState]
 """The state of each workload's last release."""
+PRODUCTION_ENDPOINT = "Production-SpellcheckStack"
+TO_PRODUCTION = (
+    "Source/Files",
+    "Build/Synth",
+    "Production/PauseScaling",
+    "Production/SpellcheckStack.Prepare",
+    "Production/SpellcheckStack.Deploy",
+)
+"""The actions that bring a new recommendation of spellcheck to production."""
 INSTALLATION = "install_locked.sh"
 POLL_S = 0.1
 
 
-def new_artifacts(rehearsal: Rehearsal) -> States:
+def new_artifacts(rehearsal: Rehearsal, workloads: Sequence[str] = workload_changes.WORKLOADS) -> States:
     """Deploys the pipelines. A release of artifacts that were never measured ends with proposals, before production."""
     rehearsal.say("## 1. A release of new artifacts ends with proposed recommendations")
     for change in workload_changes.as_rehearsed(rehearsal.repository):
@@ -33,27 +42,28 @@ def new_artifacts(rehearsal: Rehearsal) -> States:
     rehearsal.run_as_owner("cdk", "bootstrap", "--ci")
     rehearsal.run_as_owner("cdk", "deploy", "*ReleaseStack", "--require-approval", "never", "--ci")
     states = {}
-    for workload in workload_changes.WORKLOADS:
+    for workload in workloads:
         states[workload], outcomes = rehearsal.release(workload, commit)
         _expect_success(outcomes)
         _show(rehearsal, outcomes, "ParityGate", "SmokeTest", "PerformanceGate", "Propose")
         check_connection(rehearsal.runner(workload).pipeline, rehearsal.roles.as_owner("iam"))
-    branches, due = len(rehearsal.repository.branches()), len(workload_changes.ENDPOINTS)
+    branches, due = len(rehearsal.repository.branches()), len(set(workloads) & {*workload_changes.ENDPOINTS})
     if branches != due:
         raise Unexpected(f"The releases proposed {branches} recommendations instead of {due}.")
     return states
 
 
 def to_production(rehearsal: Rehearsal, before: States) -> States:
-    """Merges the proposals. The releases of the merge bring all five workloads to production."""
+    """Merges the proposals. The releases of the merge bring every workload to production."""
     rehearsal.say("## 2. The proposals are merged, and the releases reach production")
     for change in workload_changes.reviewed(rehearsal.repository):
         rehearsal.say(f"reviewed: {change}")
-    sha256 = _artifact(rehearsal, before["query_intent"], "query_intent")["archive_sha256"]
-    rehearsal.say(f"reviewed: {workload_changes.recommendation_of_query_intent(rehearsal.repository, sha256)}")
+    if "query_intent" in before:
+        sha256 = _artifact(rehearsal, before["query_intent"], "query_intent")["archive_sha256"]
+        rehearsal.say(f"reviewed: {workload_changes.recommendation_of_query_intent(rehearsal.repository, sha256)}")
     commit = rehearsal.repository.commit("The recommendations, reviewed")
     states = {}
-    for workload in workload_changes.WORKLOADS:
+    for workload in before:
         states[workload], outcomes = rehearsal.release(workload, commit)
         _expect_success(outcomes)
         _show(rehearsal, outcomes, "BuildModel", "PerformanceGate", "Propose")
@@ -61,52 +71,60 @@ def to_production(rehearsal: Rehearsal, before: States) -> States:
     names = sorted(each["StackName"] for each in stacks if each["StackName"].startswith("Production-"))
     workloads = [name for name in names if "Network" not in name]
     rehearsal.say(f"deployed: {', '.join(names)}")
-    if len(workloads) != 5:
-        raise Unexpected(f"{len(workloads)} of 5 workloads are in production: {', '.join(workloads)}.")
+    if len(workloads) != len(before):
+        raise Unexpected(f"{len(workloads)} of {len(before)} workloads are in production: {', '.join(workloads)}.")
     return states
 
 
 def canary_rolled_back(rehearsal: Rehearsal, before: ExecutionState) -> None:
-    """An alarm during the update of production rolls the update back; the endpoint still answers."""
+    """An alarm of the new fleet rolls an update of production back; the endpoint still answers."""
     rehearsal.say("## 3. An alarm rolls a production update back")
-    alarms = rehearsal.roles.as_owner("cloudwatch").describe_alarms()["MetricAlarms"]
-    names = [each["AlarmName"] for each in alarms]
-    endpoint = "Production-SpellcheckStack"
-    (latency,) = (name for name in names if name.startswith(f"{endpoint}-") and "ModelLatency" in name)
-    repository = rehearsal.repository
-
-    def another_count(document: dict[str, Any]) -> None:
-        document["recommended"]["instance_count"] = 4
-        document["recommended"]["autoscaling"]["max_capacity"] = 8
-
-    repository.edit_json("workloads/spellcheck/recommendation.json", another_count)
-    commit = repository.commit("Another fleet")
-    state = replace(before, commit=commit)
-    stack = "Production/SpellcheckStack"
-    state, prepared = rehearsal.run("spellcheck", ["Source/Files", "Build/Synth", f"{stack}.Prepare"], state)
-    _expect_success(prepared)
-    with _alarm_during_update(rehearsal, endpoint, latency):
-        _, outcomes = rehearsal.run("spellcheck", [f"{stack}.Deploy"], state)
-    _expect_stop(rehearsal, outcomes, "SpellcheckStack.Deploy", f"{latency} is in ALARM")
-    rehearsal.say(f"{endpoint} is {_status(rehearsal, endpoint)}")
-    command = ["python", "-m", "inference_recommender", "invoke", "spellcheck", "--endpoint", endpoint]
+    with _alarm_of_new_fleet(rehearsal, PRODUCTION_ENDPOINT) as alarms:
+        outcomes = _another_count(rehearsal, before, 4)
+    _expect_stop(rehearsal, outcomes, "SpellcheckStack.Deploy", f"{alarms[0]} is in ALARM")
+    rehearsal.say(f"{PRODUCTION_ENDPOINT} is {_status(rehearsal, PRODUCTION_ENDPOINT)}")
+    command = ["python", "-m", "inference_recommender", "invoke", "spellcheck", "--endpoint", PRODUCTION_ENDPOINT]
     for line in rehearsal.run_as_owner(*command, "ergonomic webcam for travelles"):
         rehearsal.say(f"  {line}")
 
 
+def fix_under_alarm(rehearsal: Rehearsal, before: ExecutionState) -> None:
+    """The alarms of a slow version are on. The release of its fix is not rolled back."""
+    rehearsal.say("## 4. A version whose alarms are on is fixed")
+    cloudwatch = rehearsal.roles.as_owner("cloudwatch")
+    alarms = cloudwatch.describe_alarms(AlarmNamePrefix=f"{PRODUCTION_ENDPOINT}-")["MetricAlarms"]
+    names = [alarm["AlarmName"] for alarm in alarms if "ModelLatency" in alarm["AlarmName"]]
+    for name in names:
+        cloudwatch.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="a rehearsal")
+    rehearsal.say(f"in ALARM: {', '.join(names)}")
+    _expect_success(_another_count(rehearsal, before, 3))
+    rehearsal.say(f"{PRODUCTION_ENDPOINT} is {_status(rehearsal, PRODUCTION_ENDPOINT)}")
+
+
+def _another_count(rehearsal: Rehearsal, before: ExecutionState, count: int) -> list[Outcome]:
+    """Releases a recommendation of `count` instances of spellcheck to production."""
+
+    def change(document: dict[str, Any]) -> None:
+        document["recommended"]["instance_count"] = count
+        document["recommended"]["autoscaling"]["max_capacity"] = 2 * count
+
+    rehearsal.repository.edit_json("workloads/spellcheck/recommendation.json", change)
+    state = replace(before, commit=rehearsal.repository.commit(f"A fleet of {count}"))
+    _, outcomes = rehearsal.run("spellcheck", TO_PRODUCTION, state)
+    return outcomes
+
+
 def another_instance_type(rehearsal: Rehearsal, before: ExecutionState) -> None:
     """A recommendation of another type changes the type of an autoscaled endpoint, which SageMaker alone refuses."""
-    rehearsal.say("## 4. A release changes the instance type of an autoscaled endpoint")
-    repository, endpoint, other = rehearsal.repository, "Production-SpellcheckStack", "ml.c5.2xlarge"
+    rehearsal.say("## 5. A release changes the instance type of an autoscaled endpoint")
+    repository, endpoint, other = rehearsal.repository, PRODUCTION_ENDPOINT, workload_changes.GPU_TYPES[1]
 
     def change(document: dict[str, Any]) -> None:
         document["recommended"]["instance_type"] = other
 
     repository.edit_json("workloads/spellcheck/recommendation.json", change)
     state = replace(before, commit=repository.commit("Another instance type"))
-    stack = "Production/SpellcheckStack"
-    actions = ["Source/Files", "Build/Synth", "Production/PauseScaling", f"{stack}.Prepare", f"{stack}.Deploy"]
-    _, outcomes = rehearsal.run("spellcheck", actions, state)
+    _, outcomes = rehearsal.run("spellcheck", TO_PRODUCTION, state)
     _expect_success(outcomes)
     _show(rehearsal, outcomes, "PauseScaling")
     sagemaker = rehearsal.roles.as_owner("sagemaker")
@@ -122,7 +140,7 @@ def another_instance_type(rehearsal: Rehearsal, before: ExecutionState) -> None:
 
 def stopped_by_parity(rehearsal: Rehearsal, before: ExecutionState) -> None:
     """A model that differs from the original is stopped by the parity gate of its chip."""
-    rehearsal.say("## 5. The parity gate stops a model that differs from the original")
+    rehearsal.say("## 6. The parity gate stops a model that differs from the original")
     rehearsal.repository.edit(
         "workloads/question_answering/workload.toml",
         lambda text: text.replace("max_logit_difference = 1.0", "max_logit_difference = 1e-9"),
@@ -132,28 +150,47 @@ def stopped_by_parity(rehearsal: Rehearsal, before: ExecutionState) -> None:
     _expect_stop(rehearsal, outcomes, "ParityGate", "The compiled model differs from the original")
 
 
+def stopped_by_size(rehearsal: Rehearsal, before: ExecutionState) -> None:
+    """An assembly that CodePipeline does not pass to CloudFormation is stopped before anything is deployed."""
+    rehearsal.say("## 7. An assembly over the limit is stopped before anything is deployed")
+    rehearsal.repository.edit(
+        "scripts/release/publish_archives.py", lambda text: text.replace("256_000_000", "100_000")
+    )
+    rehearsal.say("changed for the rehearsal: the limit is 100 kB, which the templates exceed")
+    state = replace(before, commit=rehearsal.repository.commit("A lower limit"))
+    _, outcomes = rehearsal.run("spellcheck", TO_PRODUCTION, state)
+    _expect_stop(rehearsal, outcomes, "Synth", "Nothing was deployed")
+
+
 @contextmanager
-def _alarm_during_update(rehearsal: Rehearsal, endpoint: str, alarm: str) -> Iterator[None]:
-    """Sets the alarm as soon as the endpoint is Updating. Raises `Unexpected` if it never was."""
-    cloudwatch = rehearsal.roles.as_owner("cloudwatch")
-    ended, was_set = Event(), Event()
+def _alarm_of_new_fleet(rehearsal: Rehearsal, endpoint: str) -> Iterator[list[str]]:
+    """Sets the latency alarm of the new fleet while the endpoint is Updating. Raises `Unexpected` if it never was.
+
+    The list has the alarm's name at the end of the block.
+    """
+    cloudwatch, sagemaker = (rehearsal.roles.as_owner(name) for name in ("cloudwatch", "sagemaker"))
+    old = sagemaker.describe_endpoint(EndpointName=endpoint)["EndpointConfigName"]
+    ended = Event()
+    names: list[str] = []
 
     def watch() -> None:
-        while not ended.wait(POLL_S):
-            if _status(rehearsal, endpoint) == "Updating":
-                cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="ALARM", StateReason="a rehearsal")
-                was_set.set()
-                return
+        while not names and not ended.wait(POLL_S):
+            if _status(rehearsal, endpoint) != "Updating":
+                continue
+            for alarm in cloudwatch.describe_alarms(AlarmNamePrefix=f"{endpoint}-")["MetricAlarms"]:
+                config = {each["Name"]: each["Value"] for each in alarm["Dimensions"]}.get("EndpointConfigName")
+                if config not in (None, old) and alarm["AlarmName"].endswith("-ModelLatency"):
+                    names.append(alarm["AlarmName"])
+                    cloudwatch.set_alarm_state(AlarmName=names[0], StateValue="ALARM", StateReason="a rehearsal")
 
     thread = Thread(target=watch)
     thread.start()
     try:
-        yield
+        yield names
     finally:
         ended.set()
         thread.join()
-        cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="a rehearsal")
-    if not was_set.is_set():
+    if not names:
         raise Unexpected(f"{endpoint} was never Updating during the deployment of its stack.")
 
 

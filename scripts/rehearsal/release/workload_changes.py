@@ -13,8 +13,12 @@ REPOSITORY = "team/transformers-in-production"
 CONNECTION = "arn:aws:codeconnections:us-east-1:123456789012:connection/00000000-0000-0000-0000-000000000000"
 WORKLOADS = ("duplicates", "query_intent", "question_answering", "spellcheck", "text_classification")
 ENDPOINTS = ("question_answering", "spellcheck", "text_classification")
-ON_CPU = ("spellcheck", "text_classification")
+ON_GPU = ("spellcheck", "text_classification")
+GPU_TYPES = ("ml.g4dn.xlarge", "ml.g5.xlarge")
+NEWER_TRITON = "25.09"
+"""Starts on no host of a job, so the release loads the endpoint itself."""
 PHASES_S = (20, 40)
+ENGINES = r"(?m)^(\[targets\.tensorrt\](?:\n.+)*?\ninstance_types = ).*$"
 TARGET = r'(?m)^(\[hosting\](?:\n.+)*?\ntarget = )"([^"]+)"'
 TRAFFIC = r"(?s)(\[traffic\.production\]\ntype = \"phases\"\n)phases = \[.*?\n\]\nstop = [^\n]*\n"
 QUICK_PHASES = f"""phases = [
@@ -35,10 +39,12 @@ def as_rehearsed(repository: Repository) -> Iterator[str]:
     pins = {base: f"sha256:{hashlib.sha256(base.encode()).hexdigest()}" for base in sorted(bases)}
     (repository.clone / "containers" / PINS).write_text(json.dumps({"digests": pins}, indent=2) + "\n", "utf-8")
     yield f"containers/{PINS}: invented digests, because the registries of base images are not available here"
-    for workload in ON_CPU:
-        if _target(repository, workload) != "cpu":
-            repository.edit(_toml(workload), lambda text: re.sub(TARGET, r'\1"cpu"', text, count=1))
-    yield 'spellcheck, text_classification: hosting.target = "cpu", because there is no GPU here'
+    for workload in ON_GPU:
+        repository.edit(_toml(workload), lambda text: re.sub(ENGINES, rf"\1{json.dumps(GPU_TYPES)}", text))
+    yield f"{', '.join(ON_GPU)}: engines for {' and '.join(GPU_TYPES)}"
+    newer = rf'\g<0>\ntriton_version = "{NEWER_TRITON}"'
+    repository.edit(_toml("spellcheck"), lambda text: re.sub(rf"{TARGET}.*$", newer, text, count=1))
+    yield f"spellcheck: hosting.triton_version = {NEWER_TRITON}, so that the release loads the endpoint itself"
     for workload in ENDPOINTS:
         repository.edit(_toml(workload), _modest)
     yield f"endpoints: traffic of {sum(PHASES_S)} s, and an objective of 5 s at 600 invocations/min"
@@ -50,7 +56,8 @@ def reviewed(repository: Repository) -> Iterator[str]:
         repository.merge(branch)
         yield f"merged {branch}"
     for workload in ENDPOINTS:
-        repository.edit_json(_recommendation(workload), _measured_on_sagemaker)
+        if (repository.clone / _recommendation(workload)).exists():
+            repository.edit_json(_recommendation(workload), _measured_on_sagemaker)
     yield 'provenance.measured_on is "sagemaker", because production requires it'
 
 

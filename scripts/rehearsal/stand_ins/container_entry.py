@@ -1,7 +1,8 @@
 """Runs an uploaded `entry.py` in place of its container: `container_entry.py SYSTEM ENTRY [ARGUMENT…]`.
 
-SYSTEM is the folder that stands for /. Neuron's packages are those of PYTHONPATH, because their lock is for the Pythons
-of AWS's images; every other installation is the program's own. Runs as a script, without the project's packages.
+SYSTEM is the folder that stands for /. The packages for Neuron and for GPUs are those of PYTHONPATH, because their
+locks are for AWS's images; every other installation is the program's own. Runs as a script, without the project's
+packages.
 """
 
 import importlib.util

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from scripts.rehearsal.stand_ins import gpu
 from scripts.rehearsal.stand_ins.notes import note
 from tests.fake_neuron import write_fake
 
@@ -81,11 +83,17 @@ def run_program(request: Mapping[str, Any], system: Path, folder: Path, log: Pat
     inherited = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "OMP_", "PATH"))}
     environment = {"HOME": str(folder), "LANG": "C.UTF-8", **inherited, **(request.get("Environment") or {})}
     image = specification["ImageUri"].split("/")[-1]
+    ours = sysconfig.get_path("purelib")
     for name, package in NEURON_IMAGES.items():
         if image.startswith(f"{name}:"):
-            torch = Path(sys.prefix) / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
-            environment["PYTHONPATH"] = f"{write_fake(folder / 'packages', package)}:{torch}"
+            environment["PYTHONPATH"] = f"{write_fake(folder / 'packages', package)}:{ours}"
             note(f"{package} of the image {image}", "the fake compiler, on this machine's Python and torch")
+    instance_type = request["ProcessingResources"]["ClusterConfig"]["InstanceType"]
+    if capability := gpu.capability_of(instance_type):
+        environment["PYTHONPATH"] = f"{gpu.write_packages(folder / 'packages', capability)}:{ours}"
+        tools = gpu.write_tools(folder / "tools", gpu.DEVICES[capability])
+        environment["PATH"] = f"{tools}:{environment['PATH']}"
+        note(f"the GPU of {instance_type}, and trtexec of the image {image}", gpu.DESCRIPTION)
     note(f"docker run {image} {program} {script} {' '.join(arguments)}", "the same program as a process")
     command = [sys.executable, str(ENTRY), str(system), str(inside(system, script)), *arguments]
     with log.open("ab") as output:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 
 from inference_recommender.__main__ import main
 from inference_recommender.capacity.probe import Capacity, Probe
@@ -312,50 +313,12 @@ def test_a_policy_on_concurrent_requests_is_not_simulated(recommendation: Path) 
     assert sized_service.sized_service(folder, recommendation).cautions == (NO_RUN, sized_service.CONCURRENCY)
 
 
-SHAPES = "diurnal, weekly, flash-sale, steady-growth, zone-lost"
-OTHER_TIMES = (
-    "lines are 60 s apart, but 6 come at another time: line 6 after 120 s, line 15 after 120 s, line 24 after 120 s, "
-    "line 33 after 120 s, line 42 after 120 s and 1 more."
-)
-REFUSALS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("black-friday", (), f"--trace: 'black-friday' is neither a file nor a shape. Shapes: {SHAPES}."),
-    ("waves.csv", ("--days", "2"), "--days: sets the length of a shape. A file has its own length."),
-    (
-        "diurnal",
-        ("--set", "policy.min_capacity=30"),
-        "--set policy: (document): min_capacity 30 exceeds max_capacity 20.",
-    ),
-    (
-        "diurnal",
-        ("--set", "policy.target_invocations_per_instance=0.0"),
-        "--set policy: target_invocations_per_instance: got 0.0. Input should be greater than 0.",
-    ),
-    (
-        "diurnal",
-        ("--optimise", "--set", "policy.max_capacity=4"),
-        "--optimise chooses the policy itself. Leave out --set policy.",
-    ),
-    (
-        "diurnal",
-        ("--set", "objective.peak_invocations_per_minute=9000"),
-        "--set objective.KEY=VALUE sizes the fleet again. Name the measurement with --from, such as the "
-        "recommendation's run: --from runs/NAME.",
-    ),
-    ("diurnal", ("--set", "sizing.headroom=1"), "--set: got 'sizing.headroom=1'. Allowed: simulation.KEY=VALUE."),
-    (
-        "gaps.csv",
-        (),
-        f"gaps.csv: {OTHER_TIMES} Fill the gaps with --set simulation.fill_gaps=zero if there was no traffic, or =last "
-        "if the monitoring failed.",
-    ),
-)
+REFUSALS = tomllib.loads(Path(__file__).with_name("simulate_refusals.toml").read_text("utf-8"))["case"]
 
 
-@pytest.mark.parametrize(("trace", "options", "message"), REFUSALS, ids=[each[2][:40] for each in REFUSALS])
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case["message"][:40])
 def test_refusals(
-    trace: str,
-    options: tuple[str, ...],
-    message: str,
+    case: dict[str, Any],
     recommendation: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -364,7 +327,7 @@ def test_refusals(
     monkeypatch.chdir(tmp_path)
     waves(tmp_path)
     gaps(tmp_path)
-    assert refusal(recommendation, capsys, *options, trace=trace) == message
+    assert refusal(recommendation, capsys, *case["options"], trace=case["trace"]) == case["message"]
 
 
 def test_a_target_without_any_capacity_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

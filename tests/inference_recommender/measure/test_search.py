@@ -1,12 +1,14 @@
 """Open-loop searches of a job's candidates, and of a system without a test. Without a result the estimate decides."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aws_api.errors import AwsUnavailable
+from aws_api.expiry import GRACE_S, expiry_of
 from benchmarks.searches.simulated_service import MM1, SimulatedService
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.search import Bottleneck, SendProbe
@@ -61,6 +63,9 @@ def test_a_candidate_is_searched_on_a_temporary_endpoint_with_its_environment(ke
     model, config = account.made
     name = config["EndpointConfigName"]
     assert model["PrimaryContainer"]["Environment"] == {"A": "1", "THREADS": "2"}
+    expires_at = expiry_of(config["Tags"])
+    assert expires_at is not None
+    assert (expires_at - datetime.now(UTC)).total_seconds() > 3600 + GRACE_S, "a start may take an hour"
     started = measured.cold_start
     assert started is not None
     assert (started.fetch_s, started.unpack_s) == pytest.approx((0.025, 0.075), abs=1e-5)

@@ -2,18 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomllib
 
 from inference_recommender.__main__ import main
 from tests.inference_recommender.sizing.builders import batch_report, job_result, job_text
 from workloads import ROOT
 
-PEAK = ("--peak-invocations-per-minute", "30000")
-GONE = (
-    "gone.json cannot be read: [Errno 2] No such file or directory: 'gone.json'. Allowed: the JSON of "
-    "DescribeInferenceRecommendationsJob, or the folder of a run or an experiment."
-)
+CASES = tomllib.loads(Path(__file__).with_name("size_refusals.toml").read_text("utf-8"))["case"]
 
 
 @pytest.fixture
@@ -26,54 +24,12 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        ((), "--from: is missing. Give evidence to size from, or --explain to print the price catalogue."),
-        (("--from", "job.json", "job.json"), "--from: got 2 paths. Only the reports of a batch may be several."),
-        (
-            ("--from", "job.json", "--latency-limit-ms", "9", "--workload", "spellcheck"),
-            "--latency-limit-ms, --workload: both give the objective. Leave one out.",
-        ),
-        (
-            ("--from", "job.json"),
-            "--peak-invocations-per-minute: is missing. Give it, or --workload NAME for its objective.",
-        ),
-        (
-            ("--from", "job.json", *PEAK, "--set", "sizing.headroom=-1"),
-            "--set sizing: headroom: got -1. Input should be greater than or equal to 0.",
-        ),
-        (("--from", "job.json", *PEAK, "--set", "headroom=1"), "--set: got 'headroom=1'. Allowed: sizing.KEY=VALUE."),
-        (("--from", "job.json", *PEAK, "--recommend"), "--recommend: is only for a batch's reports or a rate."),
-        (("--from", "rate.json", *PEAK), "--peak-invocations-per-minute: is only for a job, a run or a search."),
-        (("--from", "rate.json"), "--workload: is missing. A batch's shards follow from the objective of a workload."),
-        (
-            ("--from", "rate.json", "--workload", "duplicates", "--baseline", "rate.json"),
-            "--baseline: names no instance type. Give it as --baseline TYPE=PATH.",
-        ),
-        (
-            ("--from", "rate.json", "--workload", "duplicates", "--recommend"),
-            "--recommend: needs measured reports. Write shards from a stated rate into workload.toml, hosting.shards, "
-            "with their source.",
-        ),
-        (
-            ("--from", "rate.json", "--workload", "spellcheck"),
-            f"{ROOT}/workloads/spellcheck/workload.toml: hosting.kind: is not scheduled-batch. Measure it with `python "
-            "-m inference_recommender run spellcheck`.",
-        ),
-        (
-            ("--from", "report.json", "--workload", "duplicates"),
-            "--from: was measured on the archive dddddddddddd…, which is none of this machine's builds. Build it, or "
-            "measure the archive that is built.",
-        ),
-        (("--from", "gone.json", *PEAK), GONE),
-    ],
-)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["message"][:40])
 def test_options_that_do_not_fit_the_evidence_are_refused(
-    files: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], problem: str
+    files: Path, capsys: pytest.CaptureFixture[str], case: dict[str, Any]
 ) -> None:
-    assert main(["size", *arguments]) == 2
-    assert capsys.readouterr().err == f"{problem}\n"
+    assert main(["size", *case["arguments"]]) == 2
+    assert capsys.readouterr().err == f"{case['message']}\n".replace("{root}", str(ROOT))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +56,7 @@ def test_options_that_do_not_fit_the_evidence_are_refused(
 )
 def test_a_file_without_a_job_is_refused(files: Path, capsys: pytest.CaptureFixture[str], text: str, why: str) -> None:
     (files / "other.json").write_text(text, "utf-8")
-    assert main(["size", "--from", "other.json", *PEAK]) == 2
+    assert main(["size", "--from", "other.json", "--peak-invocations-per-minute", "30000"]) == 2
     assert capsys.readouterr().err == (
         f"other.json is not a usable response of DescribeInferenceRecommendationsJob: {why}.\n"
     )

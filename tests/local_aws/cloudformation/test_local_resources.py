@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from local_aws.cloudformation.recorded import REASON, schema_of
 from local_aws.cloudformation.service_api import as_request, input_shape
@@ -118,47 +117,16 @@ def test_a_change_to_a_create_only_property_makes_a_new_resource_and_then_drops_
         ("AWS::Strange::Thing", "This local account has no resource type AWS::Strange::Thing."),
     ],
 )
-def test_a_type_that_cannot_be_made_fails_its_stack(kind: str, reason: str, stacks: Stacks) -> None:  # noqa: F811
-    stack = stacks.create("strange", {"Resources": {"Thing": {"Type": kind}}})
+def test_a_type_that_cannot_be_made_fails_its_stack_before_anything_is_made(
+    kind: str,
+    reason: str,
+    stacks: Stacks,  # noqa: F811
+) -> None:
+    stack = stacks.create("strange", {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}, "Thing": {"Type": kind}}})
+    events = stacks.cloudformation.describe_stack_events(StackName="strange")["StackEvents"]
+    assert {each["ResourceType"] for each in events} == {"AWS::CloudFormation::Stack"}
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
     assert stack["StackStatusReason"] == f"The following resource(s) failed: [Thing]. {reason}"
-
-
-def guarded(*alarms: str) -> dict[str, Any]:
-    canary = {"Type": "CANARY", "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 10}, "WaitIntervalInSeconds": 60}
-    return {
-        "BlueGreenUpdatePolicy": {"TrafficRoutingConfiguration": canary},
-        "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": name} for name in alarms]},
-    }
-
-
-def test_alarms_of_the_rollback_must_exist_and_one_that_is_on_keeps_the_old_fleet(
-    endpoints: Endpoints, sagemaker: Any, client: Callable[[str], Any]
-) -> None:
-    cloudwatch = client("cloudwatch")
-    old, new = endpoints.config("guarded-old"), endpoints.config("guarded-new")
-    name = endpoints.create("guarded", config=old)
-    endpoints.settled(name)
-    with pytest.raises(ClientError) as refusal:
-        sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=new, DeploymentConfig=guarded("slow"))
-    assert refusal.value.response["Error"]["Message"] == (
-        "AutoRollbackConfiguration names alarms that do not exist in us-east-1: slow. Create them first."
-    )
-    alarm = template()["Resources"]["Alarm"]["Properties"]
-    cloudwatch.put_metric_alarm(**{**alarm, "AlarmName": "slow", "Dimensions": []})
-    cloudwatch.set_alarm_state(AlarmName="slow", StateValue="ALARM", StateReason="a test")
-    sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=new, DeploymentConfig=guarded("slow"))
-    described = endpoints.settled(name)
-    assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", old)
-    assert described["FailureReason"] == (
-        "The update of endpoint guarded was rolled back: of its AutoRollbackConfiguration, slow is in ALARM."
-    )
-    cloudwatch.set_alarm_state(AlarmName="slow", StateValue="OK", StateReason="a test")
-    sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=new, DeploymentConfig=guarded("slow"))
-    described = endpoints.settled(name)
-    assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", new)
-    assert described["LastDeploymentConfig"] == guarded("slow")
-    cloudwatch.delete_alarms(AlarmNames=["slow"])
 
 
 def test_an_endpoint_takes_the_first_type_of_its_pool_that_is_here(endpoints: Endpoints, sagemaker: Any) -> None:

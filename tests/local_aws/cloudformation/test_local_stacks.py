@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,59 +14,12 @@ from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, echo_request, wait_unt
 pytestmark = pytest.mark.integration
 
 
-TEMPLATE = f"""
-Resources:
-  Alarm:
-    Type: AWS::CloudWatch::Alarm
-    Properties:
-      Namespace: AWS/SageMaker
-      MetricName: ModelLatency
-      ExtendedStatistic: p99
-      ComparisonOperator: GreaterThanOrEqualToThreshold
-      EvaluationPeriods: 5
-      Period: 60
-      Dimensions: [{{Name: EndpointName, Value: !GetAtt Endpoint.EndpointName}}]
-  Dashboard: {{Type: AWS::CloudWatch::Dashboard, Properties: {{DashboardName: watch}}}}
-  Policy:
-    Type: AWS::ApplicationAutoScaling::ScalingPolicy
-    Properties:
-      PolicyName: InvocationsPerInstance
-      PolicyType: TargetTrackingScaling
-      ScalingTargetId: !Ref Target
-      TargetTrackingScalingPolicyConfiguration:
-        PredefinedMetricSpecification: {{PredefinedMetricType: SageMakerVariantInvocationsPerInstance}}
-  Target:
-    Type: AWS::ApplicationAutoScaling::ScalableTarget
-    Properties:
-      MinCapacity: 2
-      ResourceId: !Sub "endpoint/${{Endpoint.EndpointName}}/variant/AllTraffic"
-      ScalableDimension: sagemaker:variant:DesiredInstanceCount
-      ServiceNamespace: sagemaker
-  Endpoint:
-    Type: AWS::SageMaker::Endpoint
-    Properties: {{EndpointConfigName: !GetAtt Config.EndpointConfigName}}
-  Config:
-    Type: AWS::SageMaker::EndpointConfig
-    Properties:
-      ProductionVariants:
-        - VariantName: AllTraffic
-          ModelName: !GetAtt Model.ModelName
-          InstanceType: ml.c5.xlarge
-          InitialInstanceCount: 1
-          InitialVariantWeight: 1
-  Model:
-    Type: AWS::SageMaker::Model
-    Properties:
-      ExecutionRoleArn: {ROLE}
-      PrimaryContainer: {{Image: "{IMAGE}", ModelDataUrl: "s3://{BUCKET}/echo.tar.gz"}}
-Outputs:
-  EndpointName: {{Value: !GetAtt Endpoint.EndpointName}}
-"""
+TEMPLATE = Path(__file__).with_name("whole.yaml").read_text("utf-8")
 
 
 def template(says: str = "got ", *, target: int = 100, threshold: int = 50_000, **environment: str) -> dict[str, Any]:
     """Returns a template of a model, its endpoint, scaling, an alarm and a dashboard."""
-    body = parse(TEMPLATE)
+    body = parse(TEMPLATE.replace("{ROLE}", ROLE).replace("{IMAGE}", IMAGE).replace("{BUCKET}", BUCKET))
     properties = {name: each["Properties"] for name, each in body["Resources"].items()}
     properties["Alarm"]["Threshold"] = threshold
     properties["Dashboard"]["DashboardBody"] = json.dumps({"widgets": [], "t": target})
@@ -259,3 +213,39 @@ def test_a_bucket_policy_of_the_bootstrap_stack_does_not_lock_the_bucket(
     assert stacks.update("policy", body("s3:PutObject"))["StackStatus"] == "UPDATE_COMPLETE"
     assert "s3:PutObject" in s3.get_bucket_policy(Bucket="guarded")["Policy"]
     assert stacks.delete("policy") == {"StackStatus": "GONE"}
+
+
+def test_a_protected_stack_is_not_deleted(stacks: Stacks) -> None:
+    stacks.create("protected", {"Resources": {"Log": {"Type": "AWS::Logs::LogGroup", "Properties": {}}}})
+    stacks.cloudformation.update_termination_protection(StackName="protected", EnableTerminationProtection=True)
+    (described,) = stacks.cloudformation.describe_stacks(StackName="protected")["Stacks"]
+    assert described["EnableTerminationProtection"] is True
+    with pytest.raises(
+        ClientError, match=r"Stack \[protected\] cannot be deleted while TerminationProtection is enabled"
+    ):
+        stacks.delete("protected")
+    stacks.cloudformation.update_termination_protection(StackName="protected", EnableTerminationProtection=False)
+    assert stacks.delete("protected") == {"StackStatus": "GONE"}
+
+
+def test_a_change_is_in_progress_right_after_its_call_and_the_waiters_of_boto3_see_its_end(stacks: Stacks) -> None:
+    aws, named = stacks.cloudformation, {"StackName": "waited"}
+
+    def passes(verb: str, waiter: str, **resources: str) -> str:
+        body = json.dumps({"Resources": {name: {"Type": kind} for name, kind in resources.items()}})
+        getattr(aws, f"{verb}_stack")(**named, **({"TemplateBody": body} if resources else {}))
+        (described,) = aws.describe_stacks(**named)["Stacks"]
+        assert described["StackStatus"] == f"{verb.upper()}_IN_PROGRESS"
+        aws.get_waiter(f"stack_{waiter}_complete").wait(**named, WaiterConfig={"Delay": 1})
+        return str(described["StackId"])
+
+    passes("create", "create", Topic="AWS::SNS::Topic")
+    passes("update", "update", Queue="AWS::SQS::Queue")
+    passes("update", "rollback", Queue="Custom::Nothing")
+    events = reversed(aws.describe_stack_events(StackName=passes("delete", "delete"))["StackEvents"])
+    assert [each["ResourceStatus"] for each in events if each["ResourceType"] == "AWS::CloudFormation::Stack"] == [
+        *("CREATE_IN_PROGRESS", "CREATE_COMPLETE"),
+        *("UPDATE_IN_PROGRESS", "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS", "UPDATE_COMPLETE"),
+        *("UPDATE_IN_PROGRESS", "UPDATE_ROLLBACK_IN_PROGRESS", "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS"),
+        *("UPDATE_ROLLBACK_COMPLETE", "DELETE_IN_PROGRESS", "DELETE_COMPLETE"),
+    ]

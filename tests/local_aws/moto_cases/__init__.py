@@ -1,18 +1,15 @@
 """Cases that re-express moto's own tests as calls of boto3 and expected answers.
 
-Each table names moto's test functions. `Case.differs` is the reason where AWS documents another answer than moto's test
-expects; the case then has the documented answer.
+`CASES` of a module has the calls for each of moto's test functions. moto_tests.json names every test function. It gives
+the reason where AWS documents another answer than moto's test expects; the case then has the documented answer. Its
+source is the newest public commit when it was written: those tests equal the source distribution's of its version.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-VERSION = "5.2.5"
-"""The version of moto whose tests the tables cover: the one that is installed."""
-TESTS = "https://github.com/getmoto/moto/tree/0af643a5dbfc98797f08ee64f5be3ef8002d56ff/tests/"
-"""The newest public commit when the tables were written. Its tests equal those of `VERSION`'s source distribution."""
 ABSENT = object()
 """The expectation of a member that is not in the answer."""
 
@@ -28,12 +25,6 @@ class Call:
     error: str = ""
     eventually: bool = False
     """Whether the call is repeated until the answer is the expected one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    calls: Sequence[Call]
-    differs: str = ""
 
 
 def differences(answer: Any, expected: Any, path: str = "answer") -> Iterator[str]:

@@ -20,6 +20,7 @@ PSEUDO = {
     "AWS::URLSuffix": "amazonaws.com",
 }
 _REGIONAL = {
+    "AWS::CloudWatch::Alarm": "cloudwatch:{}:alarm:{}",
     "AWS::ECS::Cluster": "ecs:{}:cluster/{}",
     "AWS::ECS::TaskDefinition": "ecs:{}:task-definition/{}:1",
     "AWS::KMS::Key": "kms:{}:key/{}",

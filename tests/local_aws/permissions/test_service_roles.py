@@ -111,6 +111,24 @@ def test_the_serving_role_fetches_its_model_and_a_missing_grant_is_named(
     ]
 
 
+def test_a_guarded_update_needs_a_models_role_that_may_read_the_rollback_alarms(
+    service: ServiceRoles, make: Callable[..., str]
+) -> None:
+    template = Template(ROOT / "tests/stacks/snapshots/SpellcheckStack.template.json")
+    (endpoint,) = template.all_of("AWS::SageMaker::Endpoint").values()
+    named = endpoint["DeploymentConfig"]["AutoRollbackConfiguration"]["Alarms"]
+    alarms = [each["AlarmName"] for each in named]
+    (model, *_) = template.all_of("AWS::SageMaker::Model").values()
+    role = model["ExecutionRoleArn"].rpartition("/")[2]
+    service.check_rollback(make(template.document(role)), alarms)
+    refused = make(template.document(role, without="cloudwatch:DescribeAlarms"))
+    assert failure(service.check_rollback, refused, alarms) == (
+        f"User: arn:aws:sts::123456789012:assumed-role/{refused.rpartition('/')[2]}/SageMaker is not authorized to "
+        f"perform: cloudwatch:DescribeAlarms on resource: arn:aws:cloudwatch:us-east-1:123456789012:alarm:{alarms[0]} "
+        "because no identity-based policy allows the cloudwatch:DescribeAlarms action"
+    )
+
+
 def test_a_role_that_is_missing_or_does_not_trust_sagemaker_has_no_access(
     make: Callable[..., str], service: ServiceRoles
 ) -> None:
@@ -200,3 +218,31 @@ def test_an_endpoint_whose_model_cannot_be_read_is_failed(
         "Failed",
         no_access(role, container["ModelDataUrl"]),
     )
+
+
+@pytest.mark.integration
+def test_a_guarded_endpoint_whose_role_may_not_read_its_alarms_is_failed(
+    client: Callable[[str], Any], endpoints: Endpoints, sagemaker: Any
+) -> None:
+    role = client("iam").create_role(RoleName="reads-no-alarm", AssumeRolePolicyDocument=trust())["Role"]["Arn"]
+    sagemaker.create_model(
+        ModelName="unwatched",
+        ExecutionRoleArn=role,
+        PrimaryContainer={"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz"},
+    )
+    variant = {"VariantName": "v", "ModelName": "unwatched", "InstanceType": "ml.c5.xlarge", "InitialInstanceCount": 1}
+    sagemaker.create_endpoint_config(EndpointConfigName="unwatched", ProductionVariants=[variant])
+    client("cloudwatch").put_metric_alarm(
+        AlarmName="unread",
+        EvaluationPeriods=1,
+        ComparisonOperator="GreaterThanThreshold",
+        MetricName="m",
+        Namespace="n",
+    )
+    alarms = {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "unread"}]}}
+    endpoints.names.append("unwatched")
+    sagemaker.create_endpoint(EndpointName="unwatched", EndpointConfigName="unwatched", DeploymentConfig=alarms)
+    described = endpoints.settled("unwatched")
+    assert described["EndpointStatus"] == "Failed"
+    assert "is not authorized to perform: cloudwatch:DescribeAlarms on resource: " in described["FailureReason"]
+    client("cloudwatch").delete_alarms(AlarmNames=["unread"])

@@ -25,7 +25,7 @@ integration = pytest.mark.integration
 
 def busy_account(state: Path, toolchain: Path) -> tuple[LocalAccount, list[int]]:
     """Starts an account with an endpoint in service and a job at work; returns it with the ids of all its processes."""
-    account = LocalAccount.start(state=state, toolchain=toolchain, program=REPLAYING)
+    account = LocalAccount.start(state=state, toolchain=toolchain, pace="quick", program=REPLAYING)
     upload(account)
     client = clients(account)
     sagemaker = client("sagemaker")

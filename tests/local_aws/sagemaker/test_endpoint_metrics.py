@@ -30,7 +30,9 @@ def published(finer: bool, monkeypatch: pytest.MonkeyPatch) -> Published:
 
     def record(second: int, micros: int, instances: int) -> None:
         now[0] = START + second + 0.5
-        metrics.record("shop", "AllTraffic", status=200, model_us=micros, overhead_us=10_000, instances=instances)
+        metrics.record(
+            "shop", "AllTraffic", "config", status=200, model_us=micros, overhead_us=10_000, instances=instances
+        )
 
     for second in range(12):
         record(second, 240_000, 4)
@@ -46,6 +48,23 @@ def published(finer: bool, monkeypatch: pytest.MonkeyPatch) -> Published:
         return {second - START: statistic(stat, each) for second, each in data.items()}
 
     return found
+
+
+def test_the_old_and_the_new_fleet_of_an_update_have_metrics_of_their_own() -> None:
+    cloudwatch = LocalCloudWatchBackend("us-east-1", "123456789012")
+    metrics = InvocationMetrics(cloudwatch)
+    for config, micros in (("old", 1000), ("new", 9000)):
+        metrics.record("shop", "AllTraffic", config, status=200, model_us=micros, overhead_us=1, instances=1)
+    metrics.start()
+    metrics.close()
+
+    def highest(*fleet: dict[str, str]) -> float:
+        key = metric_key("AWS/SageMaker", "ModelLatency", [*DIMENSIONS, *fleet])
+        (data,) = cloudwatch.by_period(key, 0, 1e10, 10**10).values()
+        return statistic("Maximum", data)
+
+    fleets = [{"Name": "EndpointConfigName", "Value": config} for config in ("old", "new")]
+    assert [highest(), *map(highest, fleets)] == [9000, 1000, 9000]
 
 
 def test_an_invocation_counts_for_the_instances_that_were_in_service(published: Published) -> None:

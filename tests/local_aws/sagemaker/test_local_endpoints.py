@@ -107,19 +107,16 @@ def test_an_endpoint_is_created_answers_is_updated_and_deleted(
 
 
 def test_an_endpoint_that_starts_is_deleted_as_soon_as_sagemaker_allows_it(
-    endpoints: Endpoints, account: LocalAccount, sagemaker: Any, tmp_path: Path
+    endpoints: Endpoints, sagemaker: Any, tmp_path: Path
 ) -> None:
-    gate, said = tmp_path / "gate", list[str]()
-    config = endpoints.config("impatient-config", GATE=str(gate))
-    name = endpoints.create("impatient", config=config)
+    gate, said, aws = tmp_path / "gate", list[str](), SageMakerAccount()
+    name = endpoints.create("impatient", config=endpoints.config("impatient-config", GATE=str(gate)))
+    aws._clients["sagemaker"] = sagemaker
 
     def sleep(seconds: float) -> None:
         gate.touch()
         time.sleep(0.1)
 
-    session = boto3.Session(**{key: each for key, each in account.client_arguments().items() if key != "endpoint_url"})
-    aws = SageMakerAccount(session)
-    aws._clients["sagemaker"] = sagemaker
     aws.delete_endpoint(name, said.append, sleep)
     assert said[0] == "Endpoint impatient starts or updates. Waiting to delete it: 0 of 60 min"
     with pytest.raises(ClientError, match="Could not find endpoint"):

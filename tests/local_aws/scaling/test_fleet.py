@@ -73,7 +73,7 @@ class Host:
 
 def fleet(host: Host, count: int = 1, died: Callable[[Fleet, str], None] = lambda *_: None) -> Fleet:
     log: Any = SimpleNamespace(keep=lambda variant, server: None)
-    made = Fleet(cast(ModelHost, host), log, died)
+    made = Fleet(cast(ModelHost, host), log, died, "config")
     container = ModelContainer(model_data_url="s3://models/model.tar.gz", environment={})
     made.start(
         "shop",

@@ -8,10 +8,15 @@ import stat
 import sys
 from pathlib import Path
 
-T4, A10G = "Tesla T4, 7.5, 535.104.05", "NVIDIA A10G, 8.6, 550.54.15"
+T4, A10G, L4 = "Tesla T4, 7.5, 535.104.05", "NVIDIA A10G, 8.6, 550.54.15", "NVIDIA L4, 8.9, 550.54.15"
 NVIDIA_SMI = """
-assert sys.argv[1:] == ["--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"], sys.argv
-print({said!r})
+FIELDS = ["name", "compute_cap", "driver_version"]
+query, layout = sys.argv[1:]
+assert (query.partition("=")[0], layout) == ("--query-gpu", "--format=csv,noheader"), sys.argv
+queried = [FIELDS.index(field) for field in query.partition("=")[2].split(",")]
+for line in {said!r}.splitlines():
+    values = line.split(", ")
+    print(", ".join(values[index] for index in queried) if len(values) == len(FIELDS) else line)
 sys.exit({status})
 """
 TRTEXEC = """
@@ -50,6 +55,7 @@ with open(options["--timingCacheFile"], "a") as cache:
     cache.write("timed ")
 with open(options["--saveEngine"], "wb") as engine:
     head = {{"tensorrt": {plan!r}, "capability": {capability!r}, "profiles": profiles}}
+    engine.write(b"ftrt" + bytes(20) + bytes(map(int, {plan!r}.split("."))))
     engine.write(json.dumps(head).encode() + b"\\n" + graph)
 print("&&&& PASSED " + banner)
 """

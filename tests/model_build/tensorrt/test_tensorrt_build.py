@@ -91,7 +91,8 @@ def engines_built(planned: BuildPlan, capability: str = "7.5") -> int:
 
 
 def plan_graph(planned: BuildPlan, name: str) -> onnx.ModelProto:
-    return onnx.load_from_string((planned.repository / "tiny" / "1" / name).read_bytes().partition(b"\n")[2])
+    built = (planned.repository / "tiny" / "1" / name).read_bytes()[fake_tensorrt.HEADER_BYTES :]
+    return onnx.load_from_string(built.partition(b"\n")[2])
 
 
 def test_a_t5_is_built_on_a_t4_and_its_archive_answers_as_the_original(
@@ -149,6 +150,7 @@ def test_engines_of_a_t4_and_an_a10g_are_joined_into_one_archive(machine: Machin
     archive.unpack(joined.archive, tmp_path / "joined")
     version = tmp_path / "joined" / "tiny_model" / "1"
     assert sorted(file.name for file in version.iterdir()) == ["model.7.5.plan", "model.8.6.plan"]
+    assert (tmp_path / "joined" / "tiny" / "1").is_dir()  # the ensemble's, which is empty
     assert joined.artifact.toolchain["gpu"] == "Tesla T4, NVIDIA A10G"
     assert joined.artifact.toolchain["compute_capability"] == "7.5, 8.6"
     assert joined.artifact.parity is not None

@@ -342,9 +342,7 @@ def test_a_stack_for_inf1_has_a_note_on_moving_to_inf2(service: Synthesis) -> No
     )
 
 
-def test_without_a_recommendation_the_warning_names_the_load_test(
-    repository: Repository,
-) -> None:
+def test_without_a_recommendation_the_warning_names_the_load_test(repository: Repository) -> None:
     repository.change_hosting(image_uri=IMAGE)
     assert repository.synthesise().warnings() == [
         f"{repository.recommendation_file} does not exist: one inf1.6xlarge is deployed, without autoscaling. "

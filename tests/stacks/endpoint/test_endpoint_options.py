@@ -15,16 +15,69 @@ PRODUCTION = Options(stage="production")
 OWN_NEURON = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron:1"
 
 
+def rollback_alarms(synthesis: Synthesis) -> dict[str, dict[str, Any]]:
+    named = deployment_config(synthesis)["AutoRollbackConfiguration"]["Alarms"]
+    ids = [alarm["AlarmName"]["Ref"] for alarm in named]
+    return {id: synthesis.json["Resources"][id]["Properties"] for id in ids}
+
+
 def test_alarms_on_latency_and_errors_roll_an_update_back(everything: Synthesis) -> None:
-    alarms = deployment_config(everything)["AutoRollbackConfiguration"]["Alarms"]
-    named = [everything.json["Resources"][alarm["AlarmName"]["Ref"]]["Properties"]["MetricName"] for alarm in alarms]
-    assert named == [
-        "ModelLatency",
-        "OverheadLatency",
-        "Invocation5XXErrors",
-        "InvocationModelErrors",
-        "Invocation4XXErrors",
+    limits = {alarm["MetricName"]: alarm["Threshold"] for alarm in rollback_alarms(everything).values()}
+    assert limits == {
+        "ModelLatency": 50_000,
+        "OverheadLatency": 20_000,
+        "Invocation5XXErrors": 0.001,
+        "InvocationModelErrors": 0.001,
+        "Invocation4XXErrors": 0.05,
+    }
+
+
+def test_rollback_alarms_watch_only_the_new_fleet_so_a_fix_of_a_bad_fleet_can_be_deployed(
+    everything: Synthesis,
+) -> None:
+    (config,) = everything.of_type("AWS::SageMaker::EndpointConfig")
+    config_name = {"Fn::GetAtt": [config, "EndpointConfigName"]}
+    for alarm in rollback_alarms(everything).values():
+        dimensions = {each["Name"]: each["Value"] for each in alarm["Dimensions"]}
+        assert dimensions == {
+            "EndpointName": "SpellcheckStack",
+            "VariantName": "AllTraffic",
+            "EndpointConfigName": config_name,
+        }
+        # A new name for each configuration: CloudWatch keeps the state of an alarm that changes its metric.
+        assert config_name in alarm["AlarmName"]["Fn::Join"][1]
+
+
+def test_the_models_role_may_read_the_rollback_alarms_before_the_update_begins(everything: Synthesis) -> None:
+    ((policy, arns),) = (
+        (id, statement["Resource"])
+        for id, each in everything.of_type("AWS::IAM::Policy").items()
+        for statement in each["Properties"]["PolicyDocument"]["Statement"]
+        if statement["Action"] == "cloudwatch:DescribeAlarms"
+    )
+    assert sorted(each["Fn::GetAtt"][0] for each in arns) == sorted(rollback_alarms(everything))
+    (model, *_) = everything.of_type("AWS::SageMaker::Model").values()
+    roles = everything.json["Resources"][policy]["Properties"]["Roles"]
+    assert [each["Ref"] for each in roles] == [model["Properties"]["ExecutionRoleArn"]["Fn::GetAtt"][0]]
+    (endpoint,) = everything.of_type("AWS::SageMaker::Endpoint").values()
+    assert policy in endpoint["DependsOn"]
+
+
+def test_a_production_log_outlives_its_endpoint(everything: Synthesis, measured: Synthesis) -> None:
+    policies = [
+        next(
+            (each["DeletionPolicy"], each["Properties"]["RetentionInDays"])
+            for each in synthesis.of_type("AWS::Logs::LogGroup").values()
+            if each["Properties"].get("LogGroupName") == "/aws/sagemaker/Endpoints/SpellcheckStack"
+        )
+        for synthesis in (everything, measured)
     ]
+    assert policies == [("RetainExceptOnCreate", 30), ("Delete", 30)]
+
+
+def test_sagemaker_creates_no_log_group_of_its_own(measured: Synthesis) -> None:
+    (endpoint,) = measured.of_type("AWS::SageMaker::Endpoint").values()
+    assert set(measured.of_type("AWS::Logs::LogGroup")) <= set(endpoint["DependsOn"])
 
 
 def test_a_new_network_reaches_only_the_aws_services(everything: Synthesis) -> None:

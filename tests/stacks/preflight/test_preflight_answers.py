@@ -28,6 +28,7 @@ from stacks.preflight.questions import (
     Question,
     Quota,
     ServiceRole,
+    Trusts,
     ask,
     preflight_account,
 )
@@ -280,6 +281,50 @@ def test_a_root_user_may_do_everything(scripted: PreflightAccount) -> None:
     scripted.caller = "arn:aws:iam::123456789012:root"
     text = "The account's root user may do everything. Deploy as a role instead."
     assert ask(DEPLOY, scripted) == Answer("pass", text)
+
+
+ASSUMED = """<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>k</AccessKeyId>
+<SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken><Expiration>2030-01-01T00:00:00Z</Expiration>
+</Credentials></AssumeRoleResult></AssumeRoleResponse>"""
+NOT_ASSUMED = (
+    "<ErrorResponse><Error><Code>AccessDenied</Code><Message>Not authorized.</Message></Error></ErrorResponse>"
+)
+TRUST = (
+    "With credentials of 222233334444, run `cdk bootstrap aws://222233334444/eu-west-1 --trust 123456789012 "
+    "--cloudformation-execution-policies arn:aws:iam::aws:policy/AdministratorAccess`."
+)
+DEPLOY_ROLE = "cdk-hnb659fds-deploy-role-222233334444-eu-west-1"
+
+
+@pytest.mark.parametrize(
+    ("response", "decision", "expected"),
+    [
+        ((200, ASSUMED), "allowed", Answer("pass", f"Account 123456789012 may assume {DEPLOY_ROLE}.")),
+        (
+            (403, NOT_ASSUMED),
+            "allowed",
+            Answer("fail", f"{DEPLOY_ROLE} does not exist, or does not trust account 123456789012.", TRUST),
+        ),
+        (
+            (403, NOT_ASSUMED),
+            "implicitDeny",
+            Answer(
+                "unknown",
+                "AWS refused AssumeRole: AccessDenied: Not authorized. If the account is not bootstrapped:",
+                TRUST,
+            ),
+        ),
+    ],
+    ids=["trusted", "not trusted", "caller may not assume roles"],
+)
+def test_the_account_of_a_stage_has_to_trust_that_of_the_pipeline(
+    scripted: PreflightAccount, response: Any, decision: str, expected: Answer
+) -> None:
+    answering(scripted, "sts", response)
+    answering(scripted, "iam", (200, SIMULATED.format(decision)))
+    question = Trusts(stage="production", account="222233334444", region="eu-west-1")
+    assert question.subject == "cdk bootstrap of production, 222233334444/eu-west-1"
+    assert ask(question, scripted) == expected
 
 
 def test_without_credentials_the_account_is_unavailable() -> None:

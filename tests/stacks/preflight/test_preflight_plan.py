@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from model_build.remote.request import plan_remote
-from stacks.__main__ import chosen
+from stacks.__main__ import chosen, trusts
 from stacks.context import ReleaseSource, Stage
 from stacks.ecs.zones import SharedZones
 from stacks.preflight.checks import BUILDS_AT_ONCE, Check, plan
@@ -24,6 +24,7 @@ from stacks.preflight.questions import (
     Question,
     Quota,
     ServiceRole,
+    Trusts,
 )
 from tests.model_build.remote.remote_account import site
 from tests.stacks.miniature import as_committed, candidate, make_repository
@@ -207,6 +208,14 @@ def test_zones_that_are_named_are_asked_for(edit_workload: Callable[..., Workloa
     folder = edit_workload("duplicates", ("shards = 3", zones))
     asked = [check.question for check in plan([folder], "beta")]
     assert only(Offered, asked).zones == ("us-east-1b", "us-east-1c")
+
+
+def test_a_release_asks_for_the_trust_of_each_stage_that_has_its_own_environment() -> None:
+    given = {"production-environment": "222233334444/eu-west-1"}
+    (trust,) = trusts(given.get)
+    assert trust == Trusts(stage="production", account="222233334444", region="eu-west-1")
+    checks = plan([], "beta", {"SpellcheckReleaseStack": SOURCE}, None, [trust])
+    assert (trust, ("SpellcheckReleaseStack",)) in [(check.question, check.stacks) for check in checks]
 
 
 def test_each_question_is_asked_once_for_all_stacks_that_need_it() -> None:

@@ -19,8 +19,8 @@ SHADOW = {"target": "cpu-int8", "instance_type": "ml.c5.xlarge"}
 ENDPOINTS = ("question_answering", "spellcheck", "text_classification")
 
 
-def release(root: Path, connection: str = CONNECTION) -> App:
-    app = make_app(root / "cdk.out")
+def release(root: Path, connection: str = CONNECTION, **context: Any) -> App:
+    app = make_app(root / "cdk.out", {key.replace("_", "-"): value for key, value in context.items()})
     add_releases(app, root, VIRGINIA, ReleaseSource(repository="example/models", connection_arn=connection))
     return app
 

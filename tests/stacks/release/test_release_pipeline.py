@@ -25,7 +25,8 @@ from tests.stacks.templates import assert_is_snapshot, make_app
 from workloads import ROOT, UsageError, load_workload
 from workloads.folder import with_settings
 
-MEASURING = ["SmokeTest", "Measure", "PerformanceGate", "Propose", "TakeDown"]
+MEASURING = ["SmokeTest", "Measure", "PerformanceGate", "Register", "Propose", "TakeDown"]
+OF_A_SERVICE = ["Measure", "PerformanceGate", "Propose", "TakeDown"]
 SCRIPTS = ROOT / "scripts" / "release"
 OLDER_CONNECTION = CONNECTION.replace("codeconnections", "codestar-connections")
 
@@ -65,7 +66,7 @@ def test_a_model_for_inferentia_is_recorded_on_its_chip_before_its_gate(
     ("workload", "before", "stacks", "after"),
     [
         *((name, "Clear", [name], MEASURING) for name in ENDPOINTS),
-        ("query_intent", "Clear", ["query_intent", "shared_network"], MEASURING[1:]),
+        ("query_intent", "Clear", ["query_intent", "shared_network"], OF_A_SERVICE),
         ("duplicates", None, ["duplicates", "shared_network"], []),
     ],
 )

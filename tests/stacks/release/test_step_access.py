@@ -2,13 +2,21 @@
 
 import json
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aws_cdk import App
 
-from tests.stacks.release.conftest import ENDPOINTS, ON_NEURON, WORKLOADS
+from app import add_releases
+from inference_recommender.cli.deployed import group_request
+from stacks.context import ReleaseSource, read_release
+from tests.stacks.miniature import as_committed
+from tests.stacks.release.conftest import CONNECTION, ENDPOINTS, ON_NEURON, VIRGINIA, WORKLOADS
 from tests.stacks.release.test_release_pipeline import projects_of, statements_of
+from tests.stacks.templates import make_app
+from workloads import UsageError, load_workload
 
 Granted = dict[str, dict[str, dict[str, str]]]
 BUCKET = "sagemaker-<AWS::Region>-<AWS::AccountId>"
@@ -174,3 +182,52 @@ def test_only_betas_endpoints_can_be_deleted(granted: Granted) -> None:
         for resources in may_delete:
             assert resources.endswith(f":stack/Beta-{workload.title().replace('_', '')}Stack/*\n")
             assert resources.count(":stack/") == 1
+
+
+@pytest.mark.parametrize("workload", ENDPOINTS)
+def test_a_release_registers_the_measured_model_in_the_group_of_the_workload_alone(
+    workload: str, templates: dict[str, dict[str, Any]], granted: Granted
+) -> None:
+    """`register` uses the same group by default."""
+    group = group_request(load_workload(workload).workload)["ModelPackageGroupName"]
+    grants = step(granted, "Register", workload)
+    assert grants["sagemaker:CreateModelPackageGroup"].endswith(f":model-package-group/{group}\n")
+    assert grants["sagemaker:CreateModelPackage"].count(":model-package") == 2
+    assert f":model-package/{group}/*\n" in grants["sagemaker:CreateModelPackage"]
+    (project,) = (each for name, each in projects_of(templates[workload]).items() if "Register" in name)
+    command = f'python -m inference_recommender register {workload} --set \\"recommender.model=$MODEL_NAME\\"'
+    assert command in as_text(project["Source"]["BuildSpec"])
+
+
+def test_the_approval_of_a_model_package_starts_a_release_if_it_is_set(tmp_path: Path) -> None:
+    repository = as_committed(tmp_path, "text_classification")
+    shutil.rmtree(tmp_path / "build")
+    context = {"release-repository": "o/n", "release-connection": CONNECTION, "release-start": "push-and-approval"}
+    source = read_release(context.get)
+    assert source is not None
+    app = make_app(tmp_path / "cdk.out")
+    add_releases(app, repository.root, VIRGINIA, source)
+    resources = app.synth().stacks[0].template["Resources"]
+    (rule,) = (r["Properties"] for r in resources.values() if r["Type"] == "AWS::Events::Rule")
+    assert rule["EventPattern"] == {
+        "source": ["aws.sagemaker"],
+        "detail-type": ["SageMaker Model Package State Change"],
+        "detail": {"ModelPackageGroupName": ["text-classification"], "ModelApprovalStatus": ["Approved"]},
+    }
+    (target,) = rule["Targets"]
+    (pipeline,) = (name for name, r in resources.items() if r["Type"] == "AWS::CodePipeline::Pipeline")
+    assert target["Arn"]["Fn::Join"][1][-1] == {"Ref": pipeline}
+    role = target["RoleArn"]["Fn::GetAtt"][0]
+    (statement,) = statements_of({"Resources": resources}, role)
+    assert (statement["Action"], statement["Resource"]) == ("codepipeline:StartPipelineExecution", target["Arn"])
+
+
+def test_an_approval_in_another_account_cannot_start_a_release(tmp_path: Path) -> None:
+    source = ReleaseSource(repository="o/n", connection_arn=CONNECTION, start="push-and-approval")
+    app = make_app(tmp_path, {"beta-environment": "222233334444/us-east-1"})
+    with pytest.raises(UsageError) as caught:
+        add_releases(app, tmp_path, VIRGINIA, source)
+    assert str(caught.value) == (
+        "cdk.json: context.release-start: got 'push-and-approval' with a beta-environment. Approvals are events of "
+        "beta's account and region, and start only a pipeline there. Leave one of the two out."
+    )

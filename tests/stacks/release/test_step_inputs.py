@@ -23,6 +23,7 @@ READS = {
     "SmokeTest": set(),  # invoke: workload.toml and payloads.jsonl
     "Measure": {BUILD},  # run: artifact.json, whose sha256 the recommendation names, and its archive
     "PerformanceGate": {RUN},  # compare: two runs, of which S3 has the other
+    "Register": set(),  # workload.toml and payloads.jsonl
     "Propose": {RUN},  # the recommendation and the report
     "TakeDown": set(),
     "PauseScaling": set(),  # recommendation.json

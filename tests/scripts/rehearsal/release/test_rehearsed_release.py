@@ -14,6 +14,7 @@ from scripts.rehearsal.release.execution import ExecutionState, Outcome, Runner,
 from scripts.rehearsal.release.machine import Machine
 from scripts.rehearsal.release.permissions import CallLog, Denied, Roles
 from scripts.rehearsal.release.sources import Repository
+from scripts.rehearsal.release.workload_changes import GPU_TYPES
 from tests.scripts.rehearsal.release.templates import ACCOUNT, build, commands, pipeline, project, source
 from workloads import ROOT
 
@@ -126,3 +127,5 @@ def test_the_whole_rehearsal_goes_as_expected(tmp_path: Path) -> None:
     transcript: list[str] = []
     rehearse(tmp_path / "release-rehearsal", transcript.append)
     assert [line for line in transcript if line.startswith("## ")][-1].startswith("## Calls by role")
+    builders = [line for line in transcript if "trtexec of the image sagemaker-tritonserver:" in line]
+    assert {line.partition(",")[0] for line in builders} == {f"the GPU of {each}" for each in GPU_TYPES}

@@ -1,0 +1,61 @@
+"""Deployment guardrails: alarms watch the new fleet of an update. One in ALARM returns the traffic to the old fleet.
+
+All traffic shifts at once, unlike on AWS, and time runs 60 times faster: a bake of ten minutes takes ten seconds, and
+the minutes of an alarm are seconds. Its metric or SetAlarmState turns an alarm on. Only SetAlarmState turns it off.
+"""
+
+import operator
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from moto.cloudwatch.models import Alarm
+
+from local_aws.cloudwatch import statistic
+
+FASTER = 60
+INTERVAL_S, PUBLISHED_AFTER_S = 0.1, 1
+_BEYOND = {"GreaterThanOrEqualTo": operator.ge, "GreaterThan": operator.gt, "LessThan": operator.lt}
+
+
+@dataclass(frozen=True, slots=True)
+class Guardrails:
+    """The DeploymentConfig of an endpoint."""
+
+    config: Mapping[str, Any]
+    cloudwatch: Any
+
+    @property
+    def alarms(self) -> dict[str, Alarm | None]:
+        """The alarms of the rollback by name; None for one that does not exist."""
+        named = self.config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
+        return {each["AlarmName"]: self.cloudwatch.alarms.get(each["AlarmName"]) for each in named}
+
+    def watch(self, ended: Callable[[], bool]) -> list[str]:
+        """Returns the alarms that are on, as soon as one is; none at the end of the bake, or when the fleet ended."""
+        blue_green, rolling = (self.config.get(f"{kind}UpdatePolicy", {}) for kind in ("BlueGreen", "Rolling"))
+        step = blue_green.get("TrafficRoutingConfiguration", rolling).get("WaitIntervalInSeconds", 0)
+        until = time.monotonic() + (step + blue_green.get("TerminationWaitInSeconds", 0)) / FASTER
+        while True:
+            for alarm in filter(None, self.alarms.values()):
+                if alarm.state_value != "ALARM" and self._is_breached(alarm):
+                    alarm.update_state("The metric is beyond the threshold.", "{}", "ALARM")
+            alarmed = [name for name, alarm in self.alarms.items() if alarm and alarm.state_value == "ALARM"]
+            if alarmed or ended() or time.monotonic() >= until:
+                return alarmed
+            time.sleep(INTERVAL_S)
+
+    def _is_breached(self, alarm: Alarm) -> bool:
+        """Returns False for an alarm without a metric of its own: of other alarms, or of an expression."""
+        name, beyond = alarm.extended_statistic or alarm.statistic, _BEYOND.get(alarm.comparison_operator[:-9])
+        if not (beyond and name and alarm.metric_name and alarm.period):
+            return False
+        period = max(alarm.period // FASTER, 1)
+        end = int(time.time() - PUBLISHED_AFTER_S) // period * period
+        start = end - alarm.evaluation_periods * period
+        key = alarm.namespace, alarm.metric_name, frozenset((str(e.name), str(e.value)) for e in alarm.dimensions)
+        found = self.cloudwatch.by_period(key, start, end, period, alarm.unit).values()
+        missing = alarm.evaluation_periods - len(found) if alarm.treat_missing_data == "breaching" else 0
+        breached = missing + sum(beyond(statistic(name, data), alarm.threshold) for data in found)
+        return bool(breached >= (alarm.datapoints_to_alarm or alarm.evaluation_periods))
