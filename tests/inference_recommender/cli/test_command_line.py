@@ -168,6 +168,7 @@ def test_a_dry_run_of_a_default_job_of_a_package_is_a_valid_request(cli: Cli) ->
         ),
         (("report", "."), ". is not a run folder: it has no workload.json.\n"),
         (("jobs", "stop"), "jobs stop: needs the name of a job. `jobs list` shows the names.\n"),
+        (("jobs", "explain"), "jobs explain: needs the name of a job. `jobs list` shows the names.\n"),
     ],
 )
 def test_what_cannot_be_measured_is_rejected_in_a_sentence(cli: Cli, arguments: tuple[str, ...], message: str) -> None:

@@ -268,7 +268,8 @@ def test_a_failed_endpoint_is_a_failed_cell_and_the_others_are_measured(
     endpoints.failing_types = {"ml.c5.xlarge": "The primary container did not pass the ping health check."}
     failed, measured = run(planned)
     assert failed.failure_reason == (
-        f"endpoint {NAME}-ort-base-1 is Failed: The primary container did not pass the ping health check."
+        f"endpoint {NAME}-ort-base-1 is Failed: The primary container did not pass the ping health check. "
+        f"See `python -m stacks explain {NAME}-ort-base-1`."
     )
     assert measured.series is not None
     assert endpoints.endpoints == {}
