@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# measure_endpoint.sh WORKLOAD ENDPOINT: loads the deployed endpoint by our own generator, and leaves its run in runs/candidate.
+# measure_endpoint.sh WORKLOAD ENDPOINT TARGET: loads the deployed endpoint by our own generator, and leaves its run in runs/candidate.
 # For instance types on whose hosts a job of Inference Recommender could not start the model.
 source "$(dirname "$0")/common.bash"
-takes 2 "WORKLOAD ENDPOINT" "$@"
-workload=$1 endpoint=$2
+takes 3 "WORKLOAD ENDPOINT TARGET" "$@"
+workload=$1 endpoint=$2 target=$3
 name=${workload//_/-}-release-$(date -u +%Y%m%d-%H%M%S)
 rm -rf runs/candidate
-ours python -m inference_recommender run "$workload" --endpoint "$endpoint" --traffic production --name "$name"
+ours python -m inference_recommender run "$workload" --endpoint "$endpoint" --target "$target" --traffic production --name "$name"
 mv "runs/$name" runs/candidate

@@ -159,7 +159,7 @@ class ReleaseAccess(Construct):
     def ask(self, stack_name: str, *, loaded: bool, proven: bool) -> iam.Role:
         """Returns the role that invokes the stack's endpoint and runs jobs on its model.
 
-        With `loaded` it also describes the endpoint; with `proven` also the served archive and the endpoint's tags.
+        With `loaded` it also describes the endpoint and the served archive; with `proven` also the endpoint's tags.
         """
         role = self._role("Ask", "asks and measures what the beta stage deployed.")
         own = self._own_names
@@ -173,11 +173,11 @@ class ReleaseAccess(Construct):
         allow(role, ["sagemaker:InvokeEndpoint"], [self._arn("endpoint", stack_name.lower())])
         if loaded or proven:
             self._let_look_at(role, stack_name)
-        if proven:
             models = self._arn("model", "*")
             allow(role, ["sagemaker:DescribeModel"], [models])
-            allow(role, ["sagemaker:ListTags"], [self._arn("endpoint", stack_name.lower())])
             acknowledge_resources(role, [models], "CloudFormation names each model of an endpoint.")
+        if proven:
+            allow(role, ["sagemaker:ListTags"], [self._arn("endpoint", stack_name.lower())])
         verbs = ("Create", "Describe", "Stop")
         actions = [f"sagemaker:{verb}InferenceRecommendationsJob" for verb in verbs]
         actions.append("sagemaker:GetScalingConfigurationRecommendation")

@@ -185,7 +185,7 @@ def measure(
     `deployed` returns the stack's outputs by name. The step's output is the run's folder.
     """
     if model.loaded:
-        command = f'bash {SCRIPTS}/measure_endpoint.sh {model.workload} "$ENDPOINT"'
+        command = f'bash {SCRIPTS}/measure_endpoint.sh {model.workload} "$ENDPOINT" {model.target}'
         outputs = {"ENDPOINT": deployed("EndpointName")}
     else:
         command = f'bash {SCRIPTS}/measure.sh {model.workload} "$MODEL_NAME" "$JOB_ROLE"'

@@ -342,7 +342,7 @@ ARGUMENTS = {
     "measure.sh": ("spellcheck", "model", "arn"),
     "measure_in_vpc.sh": ("query_intent", "Beta-Measure", "http://lb:8080", "inf1.6xlarge", "s3://releases/run", "arn"),
     "measure_url.sh": ("query_intent", "http://lb:8080", "inf1.6xlarge"),
-    "measure_endpoint.sh": ("text_classification", "Beta-TextClassificationStack"),
+    "measure_endpoint.sh": ("text_classification", "Beta-TextClassificationStack", "trt-db-ig"),
     "prove.sh": ("text_classification", "Beta-TextClassificationStack"),
     "parity_gate.sh": ("spellcheck", "cpu"),
     "performance_gate.sh": ("spellcheck", "s3://releases/baselines"),

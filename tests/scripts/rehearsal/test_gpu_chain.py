@@ -84,7 +84,7 @@ def test_its_endpoint_answers_and_its_measurement_ends_in_a_recommendation(
     answers = script(copy, "smoke_test", workload, outputs["EndpointName"]).splitlines()
     assert len(answers) == 3
     by_job = ("measure.sh", workload, outputs["ModelName"], outputs["RecommenderRoleArn"])
-    by_load = ("measure_endpoint.sh", workload, outputs["EndpointName"])
+    by_load = ("measure_endpoint.sh", workload, outputs["EndpointName"], target)
     name, *arguments = by_load if released == BY_LOAD else by_job
     process = copy.start("bash", f"scripts/release/{name}", *arguments)
     _, stderr = process.communicate(timeout=900)

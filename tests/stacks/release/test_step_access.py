@@ -80,11 +80,14 @@ def test_an_endpoint_that_no_job_can_start_is_measured_directly(
     """A job's hosts of ml.g4dn start with too old a driver; beta's variant names an AMI."""
     projects = projects_of(templates["text_classification"])
     (project,) = (project for name, project in projects.items() if "Measure" in name)
-    assert 'measure_endpoint.sh text_classification \\"$ENDPOINT\\"' in as_text(project["Source"]["BuildSpec"])
+    assert 'measure_endpoint.sh text_classification \\"$ENDPOINT\\" trt-db-ig' in as_text(
+        project["Source"]["BuildSpec"]
+    )
     grants = step(granted, "Measure", "text_classification")
     for action in ("InvokeEndpoint", "DescribeEndpoint"):
         assert ":endpoint/beta-textclassificationstack\n" in grants[f"sagemaker:{action}"]
     assert ":endpoint-config/*\n" in grants["sagemaker:DescribeEndpointConfig"]
+    assert ":model/*\n" in grants["sagemaker:DescribeModel"]
     assert grants["application-autoscaling:DescribeScalableTargets"] == "*\n"
     assert "sagemaker:DescribeEndpointConfig" not in step(granted, "Measure", "spellcheck")
 
@@ -134,7 +137,7 @@ def test_what_is_recommended_is_proven_on_betas_endpoint_where_the_workload_asks
     for action in ("InvokeEndpoint", "DescribeEndpoint", "ListTags"):
         assert ":endpoint/beta-questionansweringstack\n" in grants[f"sagemaker:{action}"]
     assert ":model/*\n" in grants["sagemaker:DescribeModel"]
-    assert "sagemaker:DescribeModel" not in step(granted, "Measure", "text_classification")
+    assert "sagemaker:DescribeModel" not in step(granted, "Measure", "spellcheck")
 
 
 @pytest.mark.parametrize("workload", ENDPOINTS)
