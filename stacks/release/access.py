@@ -159,7 +159,7 @@ class ReleaseAccess(Construct):
     def ask(self, stack_name: str, *, loaded: bool, proven: bool) -> iam.Role:
         """Returns the role that invokes the stack's endpoint and runs jobs on its model.
 
-        With `loaded` it also describes the endpoint and the served archive; with `proven` also the endpoint's tags.
+        With `loaded` or `proven` it also describes the endpoint, its tags and the served archive.
         """
         role = self._role("Ask", "asks and measures what the beta stage deployed.")
         own = self._own_names
@@ -176,7 +176,6 @@ class ReleaseAccess(Construct):
             models = self._arn("model", "*")
             allow(role, ["sagemaker:DescribeModel"], [models])
             acknowledge_resources(role, [models], "CloudFormation names each model of an endpoint.")
-        if proven:
             allow(role, ["sagemaker:ListTags"], [self._arn("endpoint", stack_name.lower())])
         verbs = ("Create", "Describe", "Stop")
         actions = [f"sagemaker:{verb}InferenceRecommendationsJob" for verb in verbs]

@@ -84,7 +84,7 @@ def test_an_endpoint_that_no_job_can_start_is_measured_directly(
         project["Source"]["BuildSpec"]
     )
     grants = step(granted, "Measure", "text_classification")
-    for action in ("InvokeEndpoint", "DescribeEndpoint"):
+    for action in ("InvokeEndpoint", "DescribeEndpoint", "ListTags"):
         assert ":endpoint/beta-textclassificationstack\n" in grants[f"sagemaker:{action}"]
     assert ":endpoint-config/*\n" in grants["sagemaker:DescribeEndpointConfig"]
     assert ":model/*\n" in grants["sagemaker:DescribeModel"]
