@@ -136,7 +136,7 @@ def another_instance_type(rehearsal: Rehearsal, before: ExecutionState) -> None:
 
 def stopped_by_parity(rehearsal: Rehearsal, before: ExecutionState) -> None:
     """A model that differs from the original is stopped by the parity gate of its chip."""
-    rehearsal.say("## 6. The parity gate stops a model that differs from the original")
+    rehearsal.say("## 7. The parity gate stops a model that differs from the original")
     rehearsal.repository.edit(
         "workloads/question_answering/workload.toml",
         lambda text: text.replace("max_logit_difference = 1.0", "max_logit_difference = 1e-9"),
@@ -148,7 +148,7 @@ def stopped_by_parity(rehearsal: Rehearsal, before: ExecutionState) -> None:
 
 def stopped_by_size(rehearsal: Rehearsal, before: ExecutionState) -> None:
     """An assembly that CodePipeline does not pass to CloudFormation is stopped before anything is deployed."""
-    rehearsal.say("## 7. An assembly over the limit is stopped before anything is deployed")
+    rehearsal.say("## 6. An assembly over the limit is stopped before anything is deployed")
     rehearsal.repository.edit(
         "scripts/release/publish_archives.py", lambda text: text.replace("256_000_000", "100_000")
     )
