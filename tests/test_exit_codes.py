@@ -59,6 +59,7 @@ CHILDREN = {
     "model_build/encoder/export.py",
     "scripts/rehearsal/stand_ins/container_entry.py",
     "scripts/rehearsal/stand_ins/processing_job.py",
+    "scripts/rehearsal/stand_ins/vpc_build.py",
 }
 """Processes that a program starts: it tells in its own words that they died."""
 TOOLS = {

@@ -31,6 +31,7 @@ PASSED_TO = {
 }
 """The receiver of a role that a request names, by service. A request to another service passes no role."""
 PUBLIC = "parameter/aws/service/"
+_ENDPOINT = re.compile("(^|:)endpoint/")
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/.+")
 _VARIABLE = re.compile(r"\{([A-Za-z.]+)\}")
 _OF_VERSIONS = {
@@ -129,7 +130,7 @@ def _resources(service: str, template: str, parameters: Mapping[str, Any], scope
     owner = str(parameters.get("registryId") or scope.account_id) if service == "ecr" else scope.account_id
     start = f"arn:aws:{prefix_of(service)}:{scope.region}:"
     if prefix_of(service) == "sagemaker":  # it writes an endpoint's name in lower case into its ARN
-        filled = [text.lower() if text.startswith("endpoint/") else text for text in filled]
+        filled = [text.lower() if _ENDPOINT.search(text) else text for text in filled]
     return [
         text if text.startswith("arn:") else f"{start}{'' if text.startswith(PUBLIC) else owner}:{text}"
         for text in filled

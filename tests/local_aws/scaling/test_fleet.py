@@ -25,6 +25,7 @@ class Server:
     KIND = "Triton"
     invocations_url = "http://127.0.0.1:1/invocations"
     log_file = Path("none.log")
+    preparations: tuple[tuple[float, str], ...] = ()
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -72,7 +73,7 @@ class Host:
 
 
 def fleet(host: Host, count: int = 1, died: Callable[[Fleet, str], None] = lambda *_: None) -> Fleet:
-    log: Any = SimpleNamespace(keep=lambda variant, server: None)
+    log: Any = SimpleNamespace(keep=lambda *_: None)
     made = Fleet(cast(ModelHost, host), log, died, "config")
     container = ModelContainer(model_data_url="s3://models/model.tar.gz", environment={})
     made.start(
