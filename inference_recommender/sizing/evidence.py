@@ -144,6 +144,8 @@ def _measurement(key: str, result: Mapping[str, Any]) -> Measurement:
     latency = result.get("Metrics", {}).get("ModelLatency")
     named = result.get("ModelConfiguration", {}).get("InferenceSpecificationName")
     variant = named or result.get("EndpointConfiguration", {}).get("VariantName")
+    if not isinstance(variant, str | None):
+        raise TypeError(f"VariantName is {variant!r}")
     unit = {"model_latency_ms": latency, "model_latency_unit": "ms"}
     return measured.model_copy(update={"variant": variant, **unit})
 

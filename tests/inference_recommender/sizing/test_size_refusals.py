@@ -52,6 +52,11 @@ def test_options_that_do_not_fit_the_evidence_are_refused(
             '{"ModelLatency": "slow"}}]}',
             "it is damaged (TypeError: must be real number, not str)",
         ),
+        (
+            '{"InferenceRecommendations": [{"EndpointConfiguration": {"EndpointName": "e", "InstanceType": '
+            '"ml.c5.xlarge", "VariantName": true}, "Metrics": {}}]}',
+            "it is damaged (TypeError: VariantName is True)",
+        ),
     ],
 )
 def test_a_file_without_a_job_is_refused(files: Path, capsys: pytest.CaptureFixture[str], text: str, why: str) -> None:
