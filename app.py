@@ -174,8 +174,9 @@ def _add_stage(
     context = app.node.try_get_context
     cidr, (email, topic) = read_network_cidr(context, options.stage), read_alarm_receiver(context)
     account = pipeline.account if environment != pipeline else None
-    options = replace(options, local=local, network_cidr=cidr, image_account=account)
-    options = replace(options, alarm_email=email, alarm_topic=topic)
+    options = replace(
+        options, local=local, network_cidr=cidr, image_account=account, alarm_email=email, alarm_topic=topic
+    )
     add_stacks(scope, root, environment, options, only=workload)
 
 

@@ -1,4 +1,4 @@
-"""Explains why an endpoint failed. stacks/explain.py has stacks, inference_recommender/measure/failed_job.py has jobs.
+"""Explains why an endpoint failed. stacks/explain.py has stacks, inference_recommender/cli/jobs.py has jobs.
 
 `explain` is pure: it searches the log and the reasons of a failure for the known causes of failures.toml. The other
 functions read logs and reasons from an account. Each call may raise `AwsUnavailable`.

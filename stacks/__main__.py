@@ -76,7 +76,6 @@ def parser() -> argparse.ArgumentParser:
     preflight.add_argument(
         "--stage", choices=get_args(Stage), default="beta", help="the stage whose fleet is checked; default: beta"
     )
-    preflight.add_argument("--region", help="the region deployed to; default: the environment's or the profile's")
     preflight.add_argument(
         "--probe", metavar="TYPE", help="only start a Triton image on a temporary endpoint of this type; costs money"
     )
@@ -90,8 +89,8 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     explain.add_argument("name", metavar="STACK|ENDPOINT", help="the name of a stack or an endpoint")
-    explain.add_argument("--region", help="the region deployed to; default: the environment's or the profile's")
     for command in (preflight, explain):
+        command.add_argument("--region", help="the region deployed to; default: the environment's or the profile's")
         command.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
     return described
 

@@ -129,8 +129,14 @@ def _undecided(session: AssumedRole, problem: str) -> RequestRefused:
 
 SAGEMAKER = "sagemaker.amazonaws.com"
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
-_CALLS = "CreateEndpointConfig CreateEndpoint DescribeEndpoint InvokeEndpoint DeleteEndpoint DeleteEndpointConfig"
-OF_AN_ENDPOINT = tuple(_CALLS.split())
+OF_AN_ENDPOINT = (
+    "CreateEndpointConfig",
+    "CreateEndpoint",
+    "DescribeEndpoint",
+    "InvokeEndpoint",
+    "DeleteEndpoint",
+    "DeleteEndpointConfig",
+)
 LOGS = ("CreateLogGroup", "CreateLogStream", "PutLogEvents")
 _IMAGE = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<name>[^:@]+)(?:[:@].*)?"

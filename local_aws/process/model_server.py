@@ -62,9 +62,9 @@ class ModelServer:
         self.pid = process.pid
         self.log_file = log_file
         self.preparations: tuple[tuple[float, str], ...] = ()
+        """The steps before the server was started: Unix seconds and words for each."""
         self.gpus = 0  # of its instance type
         self.endpoint_config = ""
-        """The steps before the server was started: Unix seconds and words for each."""
         self._process = process
         self._health_paths = health_paths
         self._pool = connection_pool(url, maxsize=IDLE_CONNECTIONS, retries=False)

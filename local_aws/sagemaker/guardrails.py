@@ -16,7 +16,11 @@ from local_aws.cloudwatch import statistic
 
 FASTER = 60
 INTERVAL_S, PUBLISHED_AFTER_S = 0.1, 1
-_BEYOND = {"GreaterThanOrEqualTo": operator.ge, "GreaterThan": operator.gt, "LessThan": operator.lt}
+_BEYOND = {
+    "GreaterThanOrEqualToThreshold": operator.ge,
+    "GreaterThanThreshold": operator.gt,
+    "LessThanThreshold": operator.lt,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Guardrails:
 
     def _is_breached(self, alarm: Alarm) -> bool:
         """Returns False for an alarm without a metric of its own: of other alarms, or of an expression."""
-        name, beyond = alarm.extended_statistic or alarm.statistic, _BEYOND.get(alarm.comparison_operator[:-9])
+        name, beyond = alarm.extended_statistic or alarm.statistic, _BEYOND.get(alarm.comparison_operator)
         if not (beyond and name and alarm.metric_name and alarm.period):
             return False
         period = max(alarm.period // FASTER, 1)

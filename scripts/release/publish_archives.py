@@ -45,9 +45,9 @@ def check_size(assembly: Path) -> None:
     sizes = {file: file.stat().st_size for file in assembly.rglob("*") if file.is_file()}
     if (total := sum(sizes.values())) > MAX_ARTIFACT_BYTES:
         largest = sorted(sizes, key=lambda file: -sizes[file])[:3]
-        names = ", ".join(f"{file.relative_to(assembly)} ({sizes[file] / 1e6:,.0f} MB)" for file in largest)
+        names = ", ".join(f"{file.relative_to(assembly)} ({sizes[file] / 1e6:,.1f} MB)" for file in largest)
         raise TooLarge(
-            f"{assembly}: has {total / 1e6:,.0f} MB. CodePipeline passes at most {MAX_ARTIFACT_BYTES / 1e6:,.0f} MB to "
+            f"{assembly}: has {total / 1e6:,.1f} MB. CodePipeline passes at most {MAX_ARTIFACT_BYTES / 1e6:,.1f} MB to "
             f"CloudFormation. Nothing was deployed. Make the largest files smaller: {names}."
         )
 

@@ -156,10 +156,8 @@ def _builds(pipelines: tuple[str, ...]) -> Iterator[Check]:
 def _built(folder: WorkloadFolder) -> Iterator[Quota]:
     """Yields the machines of `model_build build --on sagemaker`, each of which has one job."""
     workload = folder.workload
-    shadow = workload.hosting.shadow if isinstance(workload.hosting, SageMakerEndpointHosting) else None
-    names = (workload.hosting.target, shadow.target if shadow else None)
     types: dict[str, str] = {}
-    for name in filter(None, names):
+    for name in workload.deployed:
         match workload.targets[workload.variant(name).target]:
             case TensorRtTarget() as target:
                 types |= dict.fromkeys(target.build_instances.values(), "an engine is built on its GPU")

@@ -202,14 +202,16 @@ class ReleasePipelineStack(Stack):
         """Adds the stage, if the workload is built; returns the measurement of its server, if it has one."""
         if not self._props.is_built:
             return None
-        stage, access = self._stage("Beta", BETA), self._access_to("beta")
+        stage = self._stage("Beta", BETA)
         stack = stage.node.find_child(self._props.workload.stack_name)
         measurement = None
-        if isinstance(stack, SERVING) and not self._is_out_of_reach(stack):
-            measurement = self._measurement(stack, access)
         before: list[pipelines.Step] = []
-        after = list(measurement.steps) if measurement else []
+        after: list[pipelines.Step] = []
         if isinstance(stack, SERVING):
+            access = self._access_to("beta")
+            if not self._is_out_of_reach(stack):
+                measurement = self._measurement(stack, access)
+                after += measurement.steps
             role = access.take_down(stack.stack_name)
             # A release that stopped left its servers.
             before.append(steps.take_down("Clear", self._commit, stack.stack_name, role))
@@ -335,12 +337,8 @@ class ReleasePipelineStack(Stack):
         after: Sequence[pipelines.Step],
     ) -> None:
         """Adds a stage, after that of the roles by which steps work in another account or region."""
-        name = f"{stage.node.id}Access"
-        access = self.node.try_find_child(name)
-        if isinstance(access, Stage) and any(isinstance(each, iam.Role) for each in access.node.find_all()):
+        if isinstance(access := self.node.try_find_child(f"{stage.node.id}Access"), Stage):
             pipeline.add_stage(access)
-        else:
-            self.node.try_remove_child(name)
         pipeline.add_stage(stage, pre=before, post=after)
 
     @property

@@ -21,7 +21,7 @@ from aws_api.explain import (
 )
 from aws_api.logs import ContainerLog
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.measure.failed_job import explain_job
+from inference_recommender.cli.jobs import explain_job
 from workloads import UsageError
 from workloads.document import parse_toml
 

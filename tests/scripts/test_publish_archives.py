@@ -55,6 +55,6 @@ def test_an_assembly_over_codepipelines_limit_is_refused_before_anything_is_depl
     with pytest.raises(TooLarge) as caught:
         check_size(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path}: has 256 MB. CodePipeline passes at most 256 MB to CloudFormation. Nothing was deployed. Make the "
-        "largest files smaller: asset.weights.bin (256 MB), Stack.template.json (0 MB)."
+        f"{tmp_path}: has 256.0 MB. CodePipeline passes at most 256.0 MB to CloudFormation. Nothing was deployed. Make "
+        "the largest files smaller: asset.weights.bin (256.0 MB), Stack.template.json (0.0 MB)."
     )

@@ -102,7 +102,7 @@ def _another_count(rehearsal: Rehearsal, before: ExecutionState, count: int) -> 
 
     def change(document: dict[str, Any]) -> None:
         document["recommended"]["instance_count"] = count
-        document["recommended"]["autoscaling"]["max_capacity"] = 2 * count
+        document["recommended"]["autoscaling"] |= {"min_capacity": count, "max_capacity": 2 * count}
 
     rehearsal.repository.edit_json("workloads/spellcheck/recommendation.json", change)
     state = replace(before, commit=rehearsal.repository.commit(f"A fleet of {count}"))

@@ -79,9 +79,3 @@ def _toml(workload: str) -> str:
 
 def _recommendation(workload: str) -> str:
     return f"workloads/{workload}/recommendation.json"
-
-
-def _target(repository: Repository, workload: str) -> str:
-    match = re.search(TARGET, (repository.clone / _toml(workload)).read_text("utf-8"))
-    assert match is not None, f"{_toml(workload)} has no hosting.target"
-    return match[2]

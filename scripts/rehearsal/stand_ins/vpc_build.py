@@ -16,12 +16,11 @@ from pathlib import Path
 from containers import archive_reader
 from local_aws.process.neuron import NeuronServer
 from scripts.rehearsal.account import neuron_stand_in
+from scripts.rehearsal.release.execution import NO_BUILDS
 from scripts.rehearsal.stand_ins.notes import note
 from stacks.ecs.measuring import COMMANDS
 from workloads import ModelArtifact
 
-NO_BUILDS = "because no build runs here"
-"""The answer of the local account to StartBuild, if the role may call it."""
 SHORT = " --traffic production"
 """The rehearsal's traffic of a minute: a search takes five."""
 STATE = "vpc-build"
