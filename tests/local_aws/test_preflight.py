@@ -1,6 +1,7 @@
 """`python -m stacks preflight` against the account on this machine: what it prints, and what it cannot ask there."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from local_aws.process.local_account import LocalAccount
 from stacks.__main__ import main
 from stacks.preflight import driver_probe
 from tests.local_aws.conftest import REPLAYING, ROLE, wait_until
-from workloads import Unavailable
+from workloads import ROOT, Unavailable
 
 pytestmark = pytest.mark.integration
 
@@ -44,10 +45,15 @@ def test_a_check_that_fails_is_exit_code_1_and_what_the_account_lacks_is_said(
 def test_a_new_account_lacks_the_quotas_of_accelerators_and_of_remote_builds(
     tmp_path: Path, toolchain: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with LocalAccount.start(state=tmp_path, toolchain=toolchain, quotas="new-account", program=REPLAYING) as account:
+    root, state = tmp_path / "repository", tmp_path / "account"
+    # `make run` leaves a recommendation in the checkout, of an instance type that has a quota.
+    ignored = shutil.ignore_patterns("checkpoint", "__pycache__", "recommendation.json")
+    shutil.copytree(ROOT / "workloads", root / "workloads", ignore=ignored)
+    shutil.copy(ROOT / "cdk.json", root)
+    with LocalAccount.start(state=state, toolchain=toolchain, quotas="new-account", program=REPLAYING) as account:
         for name, value in account.environment.items():
             monkeypatch.setenv(name, value)
-        assert main(["preflight", "SpellcheckStack", "QueryIntentStack", "--json"]) == 1
+        assert main(["preflight", "SpellcheckStack", "QueryIntentStack", "--json"], root) == 1
     checks = {check["check"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
     lacking = {name: check for name, check in checks.items() if name.startswith("quota") and check["verdict"] == "fail"}
     assert set(lacking) == {
