@@ -8,7 +8,6 @@ allow it.
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +33,17 @@ class Roles:
 
     def __init__(self, account: Mapping[str, str]) -> None:
         self.environment = account
-        self._assumed = cache(self._assume)
 
     def as_owner(self, service: str) -> Any:
         keys = self.environment["AWS_ACCESS_KEY_ID"], self.environment["AWS_SECRET_ACCESS_KEY"], None
         return self._client(service, *keys)
 
     def client(self, service: str, role_arn: str, by: str | None = None) -> Any:
-        """Returns a client with a session of the role, assumed by the role `by`, or by an AWS service if None."""
-        return self._client(service, *self._assumed(role_arn, by))
+        """Returns a client with a new session of the role, assumed by the role `by`, or by an AWS service if None.
+
+        Sessions expire after an hour, and a rehearsal on a busy machine takes longer.
+        """
+        return self._client(service, *self._assume(role_arn, by))
 
     def _assume(self, role_arn: str, by: str | None) -> tuple[str, str, str]:
         sts = self.as_owner("sts") if by is None else self.client("sts", by)

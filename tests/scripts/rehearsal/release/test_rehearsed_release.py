@@ -60,6 +60,12 @@ def grant(account: LocalAccount, role: str, statements: list[dict[str, Any]]) ->
     iam.put_role_policy(RoleName=role, PolicyName="Default", PolicyDocument=document)
 
 
+def test_each_client_of_a_role_has_a_new_session(account: LocalAccount) -> None:
+    roles = Roles(account.environment)
+    clients = [roles.client("s3", f"arn:aws:iam::{ACCOUNT}:role/SourceRole") for _ in range(2)]
+    assert len({client._request_signer._credentials.access_key for client in clients}) == 2
+
+
 def released(account: LocalAccount, folder: Path, *step: str) -> tuple[Outcome, CallLog]:
     """Runs the source and one build, and returns the build's outcome."""
     calls = CallLog(account.log_file.parent / "calls.jsonl")
