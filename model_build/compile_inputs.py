@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from model_build.checkpoint import Checkpoint
+from model_build.text2text import generation
 from workloads import EncoderModel, Model, NeuronTarget, OnnxRuntimeTarget, Serving, Target, TensorRtTarget, TextToText
 
 BackendName = Literal["text2text", "encoder", "neuron"]
@@ -57,11 +58,16 @@ class CompileInputs:
             return self.target.precision == "int8"
         return isinstance(self.target, OnnxRuntimeTarget) and self.target.quantisation == "static"
 
+    @property
+    def beams(self) -> bool:
+        """Whether a text2text model searches several beams."""
+        return generation.served(self.text2text, self.checkpoint).num_beams > 1
+
     def facts(self) -> list[Any]:
         """The values that the compiled bytes depend on, as JSON."""
         facts: list[Any] = [
             self.checkpoint.sha256,
-            # How answers are looked for and named changes no graph.
+            # The name of the output changes no graph, nor does the decoding, unless it searches beams.
             self.model.model_dump(mode="json", exclude={"answer", "generation"}),
             self.target.model_dump(mode="json", exclude={"parity", "objective"}),
         ]
@@ -69,4 +75,6 @@ class CompileInputs:
             facts.append(self.batches.model_dump(mode="json"))
         if self.calibrates or isinstance(self.target, NeuronTarget):
             facts.append([dict(row) for row in self.calibration])
+        if isinstance(self.target, OnnxRuntimeTarget) and isinstance(self.model, TextToText):
+            facts.append(self.beams)
         return facts

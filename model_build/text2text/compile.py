@@ -22,7 +22,7 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
         case OnnxRuntimeTarget() as target:
             _export(inputs, scratch, progress)
             progress(f"Compiling for ONNX Runtime, {target.precision}")
-            optimise.optimise(scratch / PORTABLE, graphs, target.precision, target.fp32_layers)
+            optimise.optimise(scratch / PORTABLE, graphs, target.precision, target.fp32_layers, beams=inputs.beams)
             return {"onnx_opset": str(export.OPSET)}
         case CudaTarget():
             progress("Tracing")
