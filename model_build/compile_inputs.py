@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from model_build.checkpoint import Checkpoint
-from model_build.text2text import generation
 from workloads import EncoderModel, Model, NeuronTarget, OnnxRuntimeTarget, Serving, Target, TensorRtTarget, TextToText
 
 BackendName = Literal["text2text", "encoder", "neuron"]
@@ -58,23 +57,17 @@ class CompileInputs:
             return self.target.precision == "int8"
         return isinstance(self.target, OnnxRuntimeTarget) and self.target.quantisation == "static"
 
-    @property
-    def beams(self) -> bool:
-        """Whether a text2text model searches several beams."""
-        return generation.served(self.text2text, self.checkpoint).num_beams > 1
-
     def facts(self) -> list[Any]:
         """The values that the compiled bytes depend on, as JSON."""
+        # The name of the output changes no graph. Beams change the decoder that ONNX Runtime gets.
+        unused = {"answer"} if isinstance(self.target, OnnxRuntimeTarget) else {"answer", "generation"}
         facts: list[Any] = [
             self.checkpoint.sha256,
-            # The name of the output changes no graph, nor does the decoding, unless it searches beams.
-            self.model.model_dump(mode="json", exclude={"answer", "generation"}),
+            self.model.model_dump(mode="json", exclude=unused),
             self.target.model_dump(mode="json", exclude={"parity", "objective"}),
         ]
         if isinstance(self.target, TensorRtTarget):
             facts.append(self.batches.model_dump(mode="json"))
         if self.calibrates or isinstance(self.target, NeuronTarget):
             facts.append([dict(row) for row in self.calibration])
-        if isinstance(self.target, OnnxRuntimeTarget) and isinstance(self.model, TextToText):
-            facts.append(self.beams)
         return facts

@@ -5,11 +5,10 @@ it fuses the norms, turns product-and-residual into Gemm and folds transposes. O
 (MultiHeadAttention, GroupQueryAttention) was tried and won next to nothing: a step's time is in its weights.
 
 int8 leaves embeddings in fp32, which cost size and not time, and the layers named in `fp32_layers`. The decoder's
-weights are scaled by blocks of `BLOCK` inputs (MatMulNBits), its activations by blocks of their own row. That operator
-is the fastest for up to four rows at once. A decoder of beams has more: its weights are scaled by output, and its
-activations by row (MatMulIntegerToFloat). The encoder reads many positions at once. Its weights are scaled by output
-(DynamicQuantizeMatMul), and the activations of a batch share one scale, so that an int8 answer may still depend on its
-neighbours in the batch; an fp32 answer does not.
+weights are scaled by blocks of `BLOCK` inputs (MatMulNBits), its activations by blocks of their own row. From four rows
+on that is the slower operator: a decoder of beams has weights scaled by output, and activations by row (`BY_ROW`). In
+the encoder the activations of a batch share one scale (DynamicQuantizeMatMul), so that an int8 answer may still depend
+on its neighbours in the batch; an fp32 answer does not.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 import onnx
-from onnx import NodeProto, helper, numpy_helper
+from onnx import numpy_helper, parser
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
@@ -26,23 +25,35 @@ from model_build import layers
 from model_build.onnx_session import save_as_run
 from model_build.text2text.graphs import BLOCK, GRAPHS, INT8_ACTIVATIONS
 
+Precision = Literal["fp32", "int8"]
 PRODUCT = "MatMul"
+LEAST = np.float32(1e-30)
+BY_ROW = parser.parse_function("""
+    <domain: "rows", opset_import: ["" : 18, "com.microsoft" : 1]>
+    Product (hidden, weights, scales) => (products) {
+        axis = Constant <value_ints = [-1]> ()
+        least = Constant <value_float = 1e-30> ()
+        step = Constant <value_float = 0.007874016> ()
+        zero = Constant <value = uint8 {128}> ()
+        sizes = Abs (hidden)
+        largest = ReduceMax (sizes, axis)
+        positive = Max (largest, least)
+        shares = Div (hidden, positive)
+        quantised = QuantizeLinear (shares, step, zero)
+        unscaled = com.microsoft.MatMulIntegerToFloat (quantised, weights, step, scales, zero)
+        products = Mul (unscaled, positive)
+    }
+""")
+"""A product with activations in uint8 around 128, scaled by row, and weights in int8, scaled by output."""
 
 
 def optimise(
-    portable: Path,
-    compiled: Path,
-    precision: Literal["fp32", "int8"],
-    fp32_layers: Sequence[str] = (),
-    *,
-    beams: bool = False,
+    portable: Path, compiled: Path, precision: Precision, fp32_layers: Sequence[str] = (), *, beams: bool = False
 ) -> None:
     """Compiles both graphs of `portable` into `compiled`. Raises `UsageError` for a layer that neither has."""
     kept = layers.chosen(layer_names(portable), fp32_layers)
-    for name, quantise in (
-        ("encoder", _quantise_by_output),
-        ("decoder", _quantise_by_row if beams else _quantise_by_block),
-    ):
+    decoder = _quantise_by_row if beams else _quantise_by_block
+    for name, quantise in (("encoder", _quantise_by_output), ("decoder", decoder)):
         source, file = portable / f"{name}.onnx", compiled / f"{name}.onnx"
         if precision == "int8":
             scratch = compiled / f"int8-{name}.onnx"
@@ -88,42 +99,15 @@ def _quantise_by_block(source: Path, quantised: Path, kept: list[str]) -> None:
 
 def _quantise_by_row(source: Path, quantised: Path, kept: list[str]) -> None:
     model = onnx.load(source)
-    graph = model.graph
-    weights = {tensor.name: tensor for tensor in graph.initializer}
-    constants = {"row.steps": np.float32(127), "row.least": np.float32(1e-30), "row.one": np.float32(1)}
-    constants |= {"row.zero": np.uint8(128), "row.axis": np.array([-1])}
-    graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items())
-    nodes: list[NodeProto] = []
-    rows: set[str] = set()
-    for node in list(graph.node):
-        if node.op_type != PRODUCT or node.input[1] not in weights or node.name in kept:
-            nodes.append(node)
-            continue
-        activations, weight = node.input
-        if activations not in rows:
-            rows.add(activations)
-            nodes += _row_scaled(activations)
-        matrix = numpy_helper.to_array(weights[weight])
-        scales = np.maximum(np.abs(matrix).max(0), np.float32(1e-30)) / np.float32(127)
-        graph.initializer.append(numpy_helper.from_array(np.rint(matrix / scales).astype(np.int8), f"{node.name}.int8"))
-        graph.initializer.append(numpy_helper.from_array(scales, f"{node.name}.scales"))
-        scaled = [f"{activations}.uint8", f"{node.name}.int8", "row.one", f"{node.name}.scales", "row.zero"]
-        nodes.append(helper.make_node("MatMulIntegerToFloat", scaled, [f"{node.name}.out"], domain="com.microsoft"))
-        nodes.append(helper.make_node("Mul", [f"{node.name}.out", f"{activations}.scale"], node.output, node.name))
-    del graph.node[:]
-    graph.node.extend(nodes)
-    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == PRODUCT and node.input[1] in weights and node.name not in kept:
+            matrix = numpy_helper.to_array(weights[node.input[1]])
+            scales = np.maximum(np.abs(matrix).max(0), LEAST) / np.float32(127)
+            names = [f"{node.name}.{part}" for part in ("int8", "scales")]
+            for name, values in zip(names, (np.rint(matrix / scales).astype(np.int8), scales), strict=True):
+                model.graph.initializer.append(numpy_helper.from_array(values, name))
+            node.op_type, node.domain, node.input[1:] = BY_ROW.name, BY_ROW.domain, names
+    model.functions.append(BY_ROW)
+    model.opset_import.extend(onnx.helper.make_opsetid(domain, 1) for domain in (BY_ROW.domain, "com.microsoft"))
     onnx.save(model, quantised)
-
-
-def _row_scaled(name: str) -> list[NodeProto]:
-    """Returns nodes that make `name` uint8 around 128, with a scale for each row."""
-    size, most, scale = f"{name}.size", f"{name}.most", f"{name}.scale"
-    return [
-        helper.make_node("Abs", [name], [size]),
-        helper.make_node("ReduceMax", [size, "row.axis"], [most]),
-        helper.make_node("Max", [most, "row.least"], [f"{most}.positive"]),
-        helper.make_node("Div", [f"{most}.positive", "row.steps"], [scale]),
-        helper.make_node("Div", [name, scale], [f"{name}.steps"]),
-        helper.make_node("QuantizeLinear", [f"{name}.steps", "row.one", "row.zero"], [f"{name}.uint8"]),
-    ]
