@@ -35,6 +35,7 @@ BY_ROW = parser.parse_function("""
         least = Constant <value_float = 1e-30> ()
         step = Constant <value_float = 0.007874016> ()
         zero = Constant <value = uint8 {128}> ()
+
         sizes = Abs (hidden)
         largest = ReduceMax (sizes, axis)
         positive = Max (largest, least)
