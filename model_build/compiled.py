@@ -31,7 +31,18 @@ from workloads.errors import InvalidDocument
 
 NOT_COMPILING = ("init", "lint", "remote")
 """Folders of model_build that change no graph."""
-EXPORTERS = ("numpy", "nvidia-modelopt", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "safetensors", "torch")
+EXPORTERS = (
+    "nncf",
+    "numpy",
+    "nvidia-modelopt",
+    "onnx",
+    "onnx-ir",
+    "onnxruntime",
+    "onnxscript",
+    "openvino",
+    "safetensors",
+    "torch",
+)
 TOOLS: Mapping[BackendName, tuple[str, ...]] = {
     "text2text": (*EXPORTERS, "transformers"),
     "encoder": (*EXPORTERS, "tokenizers"),

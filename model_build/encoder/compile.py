@@ -10,13 +10,13 @@ from containers.encoder.preprocess import Preprocessor
 from containers.encoder.row import Refusal
 from containers.encoder.tensors import tensors
 from model_build.compile_inputs import CompileInputs
-from model_build.encoder import export, optimise
+from model_build.encoder import export, openvino_graph, optimise
 from model_build.encoder.graphs import settings
 from model_build.layers import products
 from model_build.onnx_session import Tensors
 from model_build.progress import Progress
 from model_build.tensorrt import engines
-from workloads import CudaTarget, OnnxRuntimeTarget, TensorRtTarget, TorchScriptTarget
+from workloads import CudaTarget, OnnxRuntimeTarget, OpenVinoTarget, TensorRtTarget, TorchScriptTarget
 
 
 def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
@@ -38,6 +38,11 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
             portable = _export(inputs, scratch, progress)
             progress(f"Compiling for ONNX Runtime, {target.precision}")
             optimise.optimise(portable, graphs / export.GRAPH, target, _calibration(inputs))
+            return {"onnx_opset": str(export.OPSET)}
+        case OpenVinoTarget() as target:
+            portable = _export(inputs, scratch, progress)
+            progress(f"Compiling for OpenVINO, {target.precision}")
+            openvino_graph.compile_graph(portable, graphs, target, list(_calibration(inputs)))
             return {"onnx_opset": str(export.OPSET)}
         case TensorRtTarget():
             toolchain = engines.toolchain(inputs)

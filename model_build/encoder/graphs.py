@@ -11,6 +11,7 @@ from workloads import (
     EncoderModel,
     NeuronTarget,
     OnnxRuntimeTarget,
+    OpenVinoTarget,
     QuestionAnswering,
     Target,
     TensorRtTarget,
@@ -21,7 +22,7 @@ from workloads import (
 )
 from workloads.instances import hardware
 
-TritonTarget = OnnxRuntimeTarget | TorchScriptTarget | CudaTarget | TensorRtTarget
+TritonTarget = OnnxRuntimeTarget | OpenVinoTarget | TorchScriptTarget | CudaTarget | TensorRtTarget
 
 BUCKETS = (16, 32, 64, 96, 128, 192, 256, 384)
 """Lengths in tokens to which requests are padded: for a native backend, so that they can share a batch; for CUDA
@@ -51,6 +52,7 @@ def settings(model: EncoderModel, target: Target, checkpoint: Checkpoint) -> Set
         truncation=model.truncation,
         input_types=tuple(sorted(target.input_types.items())) if isinstance(target, NeuronTarget) else (),
         **_of_task(model),
+        **_of_runtime(target),
     )
 
 
@@ -69,6 +71,14 @@ def _of_task(model: EncoderModel) -> dict[str, Any]:
             return {"stride": model.stride}
         case _:
             return {}
+
+
+def _of_runtime(target: Target) -> dict[str, Any]:
+    """Returns the settings that only this runtime has."""
+    if not isinstance(target, OpenVinoTarget):
+        return {}
+    precision = "bf16" if target.precision == "bf16" else "fp32"  # what int8 leaves is fp32
+    return {"precision": precision, "instruction_sets": target.instruction_sets}
 
 
 def padded_lengths(model: EncoderModel, target: Target) -> tuple[int, ...]:
@@ -91,6 +101,8 @@ def graph_files(target: TritonTarget, checkpoint: Checkpoint, graphs: Path) -> d
             size = sum(file.stat().st_size for file in checkpoint.weights)
             large = size > INLINE_LIMIT and target.precision == "fp32"
             names = ["model.onnx", *(["model.onnx.data"] if large else [])]
+        case OpenVinoTarget():
+            names = ["model.xml", "model.bin"]
         case TorchScriptTarget():
             names = ["model.pt"]
         case CudaTarget():
