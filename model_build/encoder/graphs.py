@@ -27,6 +27,8 @@ TritonTarget = OnnxRuntimeTarget | OpenVinoTarget | TorchScriptTarget | CudaTarg
 BUCKETS = (16, 32, 64, 96, 128, 192, 256, 384)
 """Lengths in tokens to which requests are padded: for a native backend, so that they can share a batch; for CUDA
 graphs, of which each has one shape, so that there are few."""
+OPENVINO_STEP = 16
+"""Tokens between two padded lengths. OpenVINO compiles kernels for each new batch shape, which takes milliseconds."""
 INLINE_LIMIT = 1_000_000_000  # bytes of weights that still go into the graph's own file
 
 
@@ -88,6 +90,8 @@ def padded_lengths(model: EncoderModel, target: Target) -> tuple[int, ...]:
         return (longest,)
     if isinstance(target, NeuronTarget):
         return target.sequence_lengths or (longest,)
+    if isinstance(target, OpenVinoTarget):
+        return (*range(OPENVINO_STEP, longest, OPENVINO_STEP), longest)
     if native(target) or isinstance(target, CudaTarget):
         return (*(length for length in BUCKETS if length < longest), longest)
     return ()

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import openvino
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import Tensor, nn
@@ -147,6 +146,8 @@ def make_folder(folder: Path, settings: Settings, model: str) -> Path:
             onnx = folder / "model.onnx"
             _export_onnx(graph, settings, onnx)
             if model == "model.xml":
+                import openvino
+
                 openvino.save_model(openvino.Core().read_model(onnx), folder / model, compress_to_fp16=False)
                 onnx.unlink()
     return folder
