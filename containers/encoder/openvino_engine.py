@@ -1,4 +1,4 @@
-"""Runs the compiled model on OpenVINO, on an x86 CPU: an `Engine`. Its runs take turns."""
+"""Runs the compiled model on OpenVINO, on an x86 CPU: an `Engine` for one call at a time."""
 
 import re
 from collections.abc import Mapping, Sequence
