@@ -39,6 +39,7 @@ BY_ROW = parser.parse_function("""
         sizes = Abs (hidden)
         largest = ReduceMax (sizes, axis)
         positive = Max (largest, least)
+
         shares = Div (hidden, positive)
         quantised = QuantizeLinear (shares, step, zero)
         unscaled = com.microsoft.MatMulIntegerToFloat (quantised, weights, step, scales, zero)
