@@ -1,8 +1,7 @@
 """Compiles the portable graphs of a T5 for ONNX Runtime on CPU: quantised for int8, fused, stripped of their origin.
 
-In and out: folders with encoder.onnx and decoder.onnx. ONNX Runtime's own offline optimiser is all there is for fp32:
-it fuses the norms, turns product-and-residual into Gemm and folds transposes. One node per attention
-(MultiHeadAttention, GroupQueryAttention) was tried and won next to nothing: a step's time is in its weights.
+ONNX Runtime's own offline optimiser is all there is for fp32: it fuses the norms, turns product-and-residual into Gemm
+and folds transposes. One node per attention (MultiHeadAttention, GroupQueryAttention) was tried: no gain.
 
 int8 leaves embeddings in fp32, which cost size and not time, and the layers named in `fp32_layers`. The decoder's
 weights are scaled by blocks of `BLOCK` inputs (MatMulNBits), its activations by blocks of their own row. From four rows
@@ -23,11 +22,10 @@ from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQua
 
 from model_build import layers
 from model_build.onnx_session import save_as_run
-from model_build.text2text.graphs import BLOCK, GRAPHS, INT8_ACTIVATIONS
+from model_build.text2text.graphs import BLOCK, GRAPHS
 
 Precision = Literal["fp32", "int8"]
 PRODUCT = "MatMul"
-LEAST = np.float32(1e-30)
 BY_ROW = parser.parse_function("""
     <domain: "rows", opset_import: ["" : 18, "com.microsoft" : 1]>
     Product (hidden, weights, scales) => (products) {
@@ -91,9 +89,8 @@ def _quantise_by_output(source: Path, quantised: Path, kept: list[str]) -> None:
 
 
 def _quantise_by_block(source: Path, quantised: Path, kept: list[str]) -> None:
-    config = DefaultWeightOnlyQuantConfig(
-        block_size=BLOCK, is_symmetric=True, accuracy_level=INT8_ACTIVATIONS, bits=8, op_types_to_quantize=(PRODUCT,)
-    )
+    # Level 4: activations in int8.
+    config = DefaultWeightOnlyQuantConfig(block_size=BLOCK, is_symmetric=True, accuracy_level=4, bits=8)
     quantizer = MatMulNBitsQuantizer(onnx.load(source), nodes_to_exclude=kept, algo_config=config)
     quantizer.process()
     quantizer.model.save_model_to_file(str(quantised), False)
@@ -105,7 +102,7 @@ def _quantise_by_row(source: Path, quantised: Path, kept: list[str]) -> None:
     for node in model.graph.node:
         if node.op_type == PRODUCT and node.input[1] in weights and node.name not in kept:
             matrix = numpy_helper.to_array(weights[node.input[1]])
-            scales = np.maximum(np.abs(matrix).max(0), LEAST) / np.float32(127)
+            scales = np.abs(matrix).max(0).clip(np.float32(1e-30)) / np.float32(127)
             names = [f"{node.name}.{part}" for part in ("int8", "scales")]
             for name, values in zip(names, (np.rint(matrix / scales).astype(np.int8), scales), strict=True):
                 model.graph.initializer.append(numpy_helper.from_array(values, name))

@@ -54,17 +54,13 @@ def comparer(plan: BuildPlan, made: Path, progress: Progress) -> Compare:
     settings = replace(known, max_batch_size=plan.variant.serving.max_batch_size)
 
     def compared(folder: Path, progress: Progress) -> list[ParityComparison]:
-        load = static_onnx.generator if _static_onnx(plan, folder) else TextGenerator.load
+        static = isinstance(plan.target, TensorRtTarget) and not any(folder.glob("*.plan"))
+        load = static_onnx.generator if static else TextGenerator.load
         compiled, file = load(folder, settings), plan.source.path / "evaluation.jsonl"
         size = settings.max_batch_size
         return compare(original, compiled, plan.examples, batch_size=size, file=file, progress=progress)
 
     return compared
-
-
-def _static_onnx(plan: BuildPlan, folder: Path) -> bool:
-    """True for the graphs of a TensorRT target, of which no engine was built."""
-    return isinstance(plan.target, TensorRtTarget) and not any(folder.glob("*.plan"))
 
 
 @dataclass(frozen=True, slots=True)
