@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import harness
+from benchmarks import goals, harness
+from benchmarks.goals import Goal
 from workloads import ROOT, Example, Row, TextPairScoring, ThroughputObjective, load_workload
 
 BASELINE = "huggingface pipeline"
@@ -189,9 +190,9 @@ def report(measured: dict[str, list[dict[str, Any]]], best: dict[str, dict[str, 
             f"{row['other_answers']:>15}{row['machines_for_objective']:>10} such"
         )
     times = {engine: results[engine]["times_faster_than_pipeline"] for engine in OURS}
-    goals = [{"goal": f"{name} ≥ {GOAL:g} × pipeline", "got": got, "met": got >= GOAL} for name, got in times.items()]
+    judged = [Goal(cell=f"{name} over pipeline", figure=faster, limit=GOAL) for name, faster in times.items()]
     document = {"objective_rows_per_second": peak, "engines": results}
-    return harness.finish("batch", ["onnxruntime", "tokenizers", "torch", "transformers"], document, goals)
+    return goals.finish("batch", ["onnxruntime", "tokenizers", "torch", "transformers"], document, judged)
 
 
 if __name__ == "__main__":

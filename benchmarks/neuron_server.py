@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from benchmarks import harness
+from benchmarks import goals, harness
+from benchmarks.goals import Goal
 from benchmarks.harness import ROOT
 from benchmarks.plain_triton import http_triton, processor_s
 from containers.encoder.goldens import GOLDENS, PARITY, Golden, ParityLimits, to_json
@@ -190,7 +191,7 @@ def running_triton(model: Path) -> Iterator[tuple[int, int]]:
 
 def report(seen: dict[int, list[dict[str, dict[str, float]]]]) -> int:
     """Prints medians over rounds. `seen` has the figures of both servers by users and round."""
-    results, goals = {}, []
+    results, judged = {}, []
     print(f"{'users':>5} {'server':8}" + "".join(f"{name:>21}" for name in FIGURES))
     for users, pairs in seen.items():
         median = statistics.median
@@ -200,9 +201,9 @@ def report(seen: dict[int, list[dict[str, dict[str, float]]]]) -> int:
         for server, row in rows.items():
             print(f"{users:5} {server:8}" + "".join(f"{row[name]:21.2f}" for name in FIGURES))
         rate, cpu = ratios["requests_per_second"], ratios["cpu_us"]
-        goals.append({"goal": f"requests a second at {users} users", "got": rate, "met": rate >= 1 - NOISE})
-        goals.append({"goal": f"CPU of a request at {users} users", "got": cpu, "met": cpu <= 1 + NOISE})
-    return harness.finish("neuron_server", ["httptools", "tokenizers", "uvloop"], {"users": results}, goals)
+        judged.append(Goal(cell=f"requests a second at {users} users over Triton", figure=rate, limit=1 - NOISE))
+        judged.append(Goal(cell=f"CPU of a request at {users} users", figure=cpu, limit=1 + NOISE, at_most=True))
+    return goals.finish("neuron_server", ["httptools", "tokenizers", "uvloop"], {"users": results}, judged)
 
 
 if __name__ == "__main__":

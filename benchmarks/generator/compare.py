@@ -12,7 +12,6 @@ in its synchronous mode and with --async. Its libraries libb64 and libcudart com
 
 import csv
 import json
-import operator
 import os
 import statistics
 import subprocess
@@ -23,12 +22,13 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
-from benchmarks import harness
+from benchmarks import goals, harness
+from benchmarks.goals import Goal
 from benchmarks.plain_triton import http_triton, processor_s
 from inference_recommender.load_generator.load_plan import LoadPlan, Phase, StoppingConditions, TrafficPattern
 from inference_recommender.payloads import payload_archive
@@ -194,7 +194,7 @@ def report(seen: dict[int, dict[str, list[Figures]]]) -> int:
             cpu = f"{figures.cpu_us_per_request:>16.1f}{ratio:>8.2f}"
             print(f"{number:>7}  {tool:14}{figures.requests_per_second:>11,.0f}{latencies}{cpu}")
     document = {number: {tool: row._asdict() for tool, row in of.items()} for number, of in medians.items()}
-    return harness.finish("generator", ["uvloop", "httptools"], {"concurrency": document}, list(_goals(seen)))
+    return goals.finish("generator", ["uvloop", "httptools"], {"concurrency": document}, list(_goals(seen)))
 
 
 def _rounds(names: list[str], url: str, concurrency: int, rounds: int, seconds: float) -> dict[str, list[Figures]]:
@@ -271,16 +271,17 @@ def _null_triton() -> Iterator[str]:
             yield server.url
 
 
-def _goals(seen: dict[int, dict[str, list[Figures]]]) -> Iterator[dict[str, Any]]:
+def _goals(seen: dict[int, dict[str, list[Figures]]]) -> Iterator[Goal]:
     """Judges by the median over rounds of our figure over perf_analyzer's."""
     for concurrency, of in seen.items():
-        for key, goal, holds, bound in (
-            ("cpu_us_per_request", "CPU per request ≤ 0.25 × perf_analyzer's", operator.le, 0.25),
-            ("p99_ms", "p99 ≤ perf_analyzer's", operator.le, 1.0),
-            ("requests_per_second", "requests a second ≥ perf_analyzer's", operator.ge, 1.0),
+        for key, name, at_most, limit in (
+            ("cpu_us_per_request", "CPU per request", True, 0.25),
+            ("p99_ms", "P99", True, 1.0),
+            ("requests_per_second", "requests a second", False, 1.0),
         ):
-            if (ratio := _ratio(of, key)) is not None:
-                yield {"goal": f"{goal} at {concurrency}", "got": round(ratio, 3), "met": holds(ratio, bound)}
+            cell, ratio = f"{name} at {concurrency} over perf_analyzer's", _ratio(of, key)
+            note = "" if PERF_ANALYZER in of else "perf_analyzer: not installed"
+            yield Goal(cell=cell, figure=ratio, limit=limit, at_most=at_most, note=note)
 
 
 def _ratio(of: dict[str, list[Figures]], key: str) -> float | None:
