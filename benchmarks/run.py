@@ -15,8 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
-sys.path.insert(0, str(FOLDER.parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import goals
 from benchmarks.goals import Goal
 
@@ -48,10 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(name: str, arguments: Sequence[str]) -> list[Goal]:
     """Runs a benchmark and prints its output. Returns its goals, or one that is not run if it ended without them."""
     print(f"# python benchmarks/{name}.py {' '.join(arguments)}".rstrip(), flush=True)
-    last = ""
-    with subprocess.Popen(
-        [sys.executable, FOLDER / f"{name}.py", *arguments], stdout=subprocess.PIPE, text=True
-    ) as process:
+    last, command = "", [sys.executable, Path(__file__).parent / f"{name}.py", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         for line in process.stdout:
             print(last, end="", flush=True)

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
-from benchmarks import goals
+from benchmarks import goals, harness
 from benchmarks.goals import Goal
 from local_aws.process.local_account import LocalAccount
 from workloads import ROOT

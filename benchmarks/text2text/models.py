@@ -5,7 +5,6 @@ A checkpoint has a `Setup` beside it: the token ids that decoding needs, and the
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -76,11 +75,7 @@ class Setup:
 def make_checkpoint(group: str, folder: Path) -> None:
     """Writes the checkpoint of a group, which is a model and a device, and its setup."""
     name = group.split()[0]
-    makers: dict[str, Callable[[str, Path], Setup]] = {
-        "spellcheck": _spellcheck,
-        **dict.fromkeys(SEQUENCES, _sequences),
-    }
-    make = makers.get(name, _t5)
+    make = _spellcheck if name == "spellcheck" else _sequences if name in SEQUENCES else _t5
     (folder / SETUP).write_text(json.dumps(asdict(make(name, folder))), "utf-8")
 
 

@@ -23,11 +23,13 @@ from workloads.program import exit_code
 PAGES = [ROOT / "benchmarks" / "RESULTS.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMANDS = sorted({found for page in PAGES for found in re.findall(r"`python (benchmarks/[^`]+)`", page.read_text())})
 PARTS = {
+    "benchmarks/goals.py",
     "benchmarks/harness.py",
     "benchmarks/peers.py",
     "benchmarks/plain_triton.py",
     "benchmarks/searches/simulated_service.py",
-    "benchmarks/t5/engines.py",
+    "benchmarks/text2text/engines.py",
+    "benchmarks/text2text/models.py",
 }
 
 
@@ -119,8 +121,9 @@ def test_serving_compares_protocols_and_hit_ratios(capsys: pytest.CaptureFixture
         "rows  cache     p50 ms  p99 ms  requests/s  p50 x  req x  hits",
         "   1  off         3.50    7.25       1,412   1.00   2.00     -",
         "   1  0.5         3.50    7.25       1,412   1.00   2.00  0.49",
-        "met     all ways give the same answers: 1",
-        "NOT met the cache hits are the known requests: 0",
+        "goal                                                figure  limit    verdict",
+        "ways with other answers                                  0  ≤ 0      met",
+        "hit ratios whose hits are not the known requests         1  ≤ 0      missed",
     ]
 
 
@@ -133,8 +136,9 @@ def test_neuron_server_is_judged_by_requests_and_cpu(capsys: pytest.CaptureFixtu
         "   16 ours                  3000.00                 5.00                 8.00               200.00",
         "   16 triton                2000.00                 5.00                10.00               100.00",
         "   16 × triton                 1.50                 1.00                 0.80                 2.00",
-        "met     requests a second at 16 users: 1.5",
-        "NOT met CPU of a request at 16 users: 2",
+        "goal                                         figure  limit    verdict",
+        "requests a second at 16 users over Triton       1.5  ≥ 0.95   met",
+        "CPU of a request at 16 users                      2  ≤ 1.05   missed",
     ]
 
 
@@ -149,8 +153,9 @@ def test_batch_compares_rows_per_second(capsys: pytest.CaptureFixture[str]) -> N
         "huggingface pipeline       1,000         1.0    25.0%              0         9 such",
         "ours fp32                  5,000         5.0    25.0%              0         2 such",
         "ours int8                  3,000         3.0    25.0%              0         3 such",
-        "met     ours fp32 ≥ 4 × pipeline: 5",
-        "NOT met ours int8 ≥ 4 × pipeline: 3",
+        "goal                       figure  limit    verdict",
+        "ours fp32 over pipeline         5  ≥ 4      met",
+        "ours int8 over pipeline         3  ≥ 4      missed",
     ]
 
 
@@ -169,7 +174,8 @@ def test_generators_are_compared_with_the_asynchronous_peer_where_the_other_has_
         "      2  ours                4,000    0.250    0.500            10.0    1.00",
         "      2  perf_analyzer       2,000        -        -            50.0    5.00",
         "      2  … --async           1,000    1.000    2.000            80.0    8.00",
-        "met     CPU per request ≤ 0.25 × perf_analyzer's at 2: 0.2",
-        "met     p99 ≤ perf_analyzer's at 2: 0.25",
-        "met     requests a second ≥ perf_analyzer's at 2: 2",
+        "goal                                           figure  limit    verdict",
+        "CPU per request at 2 over perf_analyzer's         0.2  ≤ 0.25   met",
+        "P99 at 2 over perf_analyzer's                    0.25  ≤ 1      met",
+        "requests a second at 2 over perf_analyzer's         2  ≥ 1      met",
     ]
