@@ -86,18 +86,18 @@ class Comparison:
     def document(self) -> dict[str, Any]:
         rows = {}
         for name in self.turns:
-            faster = times_faster(self.turns, name, BASELINE)
+            faster = times_faster(self.turns, name, next(iter(self.turns)))
             rows[name] = {**asdict(medians(self.turns[name])), "times": faster.ms, "cpu_times": faster.cpu_ms}
         absent = {name: each.reason for name, each in self.absent.items()}
         return {"engines": rows, "absent": absent, "answers": {name: each.text for name, each in self.answers.items()}}
 
     def table(self) -> str:
-        """Returns medians in milliseconds and speed-ups over the baseline."""
-        lines = [f"{self.title:40}{'ms':>10}{'×':>7}{'CPU ms':>10}{'×':>7}  answers"]
+        """Returns medians in milliseconds, and speed-ups over the first engine."""
+        lines = [f"{self.title:40}{'ms':>10}{'×':>7}{'CPU ms':>10}{'×':>7}{'P99 ms':>10}  answers"]
         for name, row in self.document()["engines"].items():
             checked = self.answers[name].text if name in self.answers else ""
             figures = f"{row['ms']:10.2f}{row['times']:7.2f}{row['cpu_ms']:10.2f}{row['cpu_times']:7.2f}"
-            lines.append(f"{name:40}{figures}  {checked}".rstrip())
+            lines.append(f"{name:40}{figures}{row['p99_ms']:10.2f}  {checked}".rstrip())
         return "\n".join([*lines, *(f"{name:40}  {each.reason}" for name, each in self.absent.items())])
 
 

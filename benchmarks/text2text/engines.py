@@ -267,25 +267,7 @@ def _settings(setup: Setup) -> Any:
     )
 
 
-def _reading(place: Place) -> Answer:
-    """Reads as much memory as an answer has to. Decoding token by token cannot be faster."""
-    import torch
-
-    torch.set_num_threads(THREADS)
-    setup, bytes_each = Setup.read(place.checkpoint), {"fp32": 4, "fp16": 2, "int8": 1}[place.precision]
-    encoder, decoder = (
-        torch.ones(weights * bytes_each // 8, dtype=torch.int64, device=place.torch_device)
-        for weights in (setup.encoder_weights, setup.decoder_weights)
-    )
-
-    def read(call: Call) -> list[list[int]]:
-        return [[int(memory.sum().item()) for memory in (encoder, *[decoder] * call.tokens)]]
-
-    return answering(setup, read)
-
-
 HUGGING_FACE = (BASELINE, "huggingface fp16", "huggingface compiled fp32", "huggingface compiled fp16")
-READING = ("reading fp32", "reading fp16", "reading int8")
 ENGINES: dict[str, Mapping[str, Callable[[Place], Answer]]] = {
     "cpu": {
         **dict.fromkeys((BASELINE, "huggingface compiled fp32"), _torch),
@@ -294,13 +276,11 @@ ENGINES: dict[str, Mapping[str, Callable[[Place], Answer]]] = {
         **dict.fromkeys(("ctranslate2 fp32", "ctranslate2 int8"), _ctranslate2),
         **dict.fromkeys(("ours fp32", "ours int8", "ours guided int8"), _ours),
         **dict.fromkeys(("ours fp32, triton", "ours int8, triton", "ours guided int8, triton"), _triton),
-        **dict.fromkeys(("reading fp32", "reading int8"), _reading),
     },
     "cuda": {
         **dict.fromkeys(HUGGING_FACE, _torch),
         **dict.fromkeys(("ours fp32", "ours fp16"), _ours),
         **dict.fromkeys((f"{TENSORRT} {precision}" for precision in ("fp32", "fp16", "int8")), _ours),
-        **dict.fromkeys(READING, _reading),
     },
 }
 

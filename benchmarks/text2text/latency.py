@@ -9,9 +9,9 @@ none. BART and Marian have the dimensions of bart-base and opus-mt with random w
 spellcheck is the committed model with its evaluation, one row at a time. T5 has all cores, the others one thread. In
 fp32 each engine has to return Hugging Face's tokens, except for CTranslate2, which orders equally good beams otherwise.
 
-The encoder of T5 is timed separately, so the rest is the decoder's. `reading` reads the weights of one answer: the
-encoder's once and the decoder's for each token. On a GPU of AWS's post about T5 at Amazon Search (2022, TensorRT 8.2,
-9 tokens in), its ratios are goals. Exits with 3 if the GPU or an engine is missing, and prints what it needs.
+The encoder of T5 is timed separately, so the rest is the decoder's. On a GPU of AWS's post about T5 at Amazon Search
+(2022, TensorRT 8.2, 9 tokens in), its ratios are goals. Exits with 3 if the GPU or an engine is missing, and prints
+what it needs.
 """
 
 import os
@@ -36,8 +36,6 @@ from workloads.program import exit_code
 
 PROGRAM = Path(engines.__file__)
 GUIDED = "ours guided int8"
-READING_TIMES = {"ours int8": 1.5, "ours fp16": 2.0}
-"""At most this many times as long as reading the weights."""
 T5_GOALS: Mapping[str, Pairs] = {
     models.ONE_ROW: (
         ("ours int8", BASELINE, 8.0),
@@ -45,7 +43,6 @@ T5_GOALS: Mapping[str, Pairs] = {
         ("ours fp32", BASELINE, 3.0),
         ("ours fp32", "ctranslate2 fp32", 1.3),
         ("ours fp16", BASELINE, 7.6),
-        *((ours, f"reading {ours.split()[-1]}", 1 / most) for ours, most in READING_TIMES.items()),
     ),
     models.CHANGED: ((GUIDED, "ours int8", 2.5), (GUIDED, "ctranslate2 int8", 6.0)),
     models.UNCHANGED: ((GUIDED, "ours int8", 5.0),),
@@ -121,10 +118,8 @@ def missing_engines() -> dict[str, str]:
 def offers(group: str, name: str) -> bool:
     """Returns whether an engine is compared on a model."""
     if group in models.SEQUENCES:
-        return not name.endswith(engines.TRITON) and not name.startswith("reading")
-    if group == "spellcheck":
-        return not name.startswith(("reading", "optimum O2"))
-    return name != f"{GUIDED}{engines.TRITON}"
+        return not name.endswith(engines.TRITON)
+    return group == "spellcheck" or name != f"{GUIDED}{engines.TRITON}"
 
 
 def compare(group: str, device: str, names: Sequence[str], rounds: int) -> list[Comparison]:
@@ -150,7 +145,7 @@ def check_answers(group: str, case: str, answers: Mapping[str, list[Any]]) -> di
     for name, own in answers.items():
         if None in own:
             checked[name] = Checked("encoder is not separate", right=False)
-        elif not name.startswith("reading"):
+        else:
             same = statistics.mean(row == other for row, other in zip(chain(*own), chain(*expected), strict=True))
             checked[name] = Checked(f"{same:.1%} as {BASELINE}", same == 1.0 or not _has_to_agree(group, name))
     return checked

@@ -54,7 +54,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What decoding needs of a checkpoint. The weights count those that an answer of T5 is multiplied with."""
+    """What decoding needs of a checkpoint."""
 
     start: int
     end: int
@@ -62,8 +62,6 @@ class Setup:
     max_input_tokens: int
     max_output_tokens: int
     calls: dict[str, Call]
-    encoder_weights: int = 0
-    decoder_weights: int = 0
 
     @classmethod
     def read(cls, checkpoint: Path) -> "Setup":
@@ -172,16 +170,7 @@ def _t5(name: str, folder: Path) -> Setup:
     for case, changed in ((CHANGED, SOURCE_WORDS // 10), (UNCHANGED, 0)):
         calls |= {f"{case} {number}": call(SOURCE_WORDS, changed) for number in range(SOURCES)}
     limits = {"max_input_tokens": 64, "max_output_tokens": SOURCE_WORDS + 1}
-    return Setup(start=0, end=1, pad=0, calls=calls, **limits, **_matrix_weights(model))
-
-
-def _matrix_weights(model: Any) -> dict[str, int]:
-    """Counts the weights that the source and every output token are multiplied with; embeddings are looked up."""
-    sizes = {name: w.numel() for name, w in model.named_parameters() if w.dim() == 2 and "relative" not in name}
-    of_source = ("encoder.", "EncDecAttention.k", "EncDecAttention.v")
-    source = sum(size for name, size in sizes.items() if any(part in name for part in of_source))
-    # The shared embedding is the head as well: read whole for each token.
-    return {"encoder_weights": source, "decoder_weights": sum(sizes.values()) - source}
+    return Setup(start=0, end=1, pad=0, calls=calls, **limits)
 
 
 def copying_t5(shape: dict[str, int]) -> Any:

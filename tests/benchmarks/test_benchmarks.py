@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from benchmarks import batch, neuron_server, published, serving
 from benchmarks.generator import compare
@@ -102,29 +104,14 @@ def test_the_experiment_on_a_gpu_names_what_this_machine_lacks_and_does_no_work(
     published.check_machine("text_classification", "gpu-twin")
 
 
-def test_serving_compares_protocols_and_hit_ratios(capsys: pytest.CaptureFixture[str]) -> None:
-    figures = {
-        "rows": 1,
-        "p50_ms": 3.5,
-        "p99_ms": 7.25,
-        "requests_per_s": 1412,
-        "p50_ratio": 1.0,
-        "requests_ratio": 2.0,
-    }
-    protocols = [{"way": "json", "hit_ratio_counted": None, "hits_as_sent": None, **figures}]
-    cache = [{"way": "off", "hit_ratio_counted": None, "hits_as_sent": None, **figures}]
-    cache += [{"way": "0.5", "hit_ratio_counted": 0.49, "hits_as_sent": False, **figures}]
-    assert serving.report({"answers_differ": [], "protocols": protocols, "cache": cache}) == 1
-    assert capsys.readouterr().out.splitlines()[:-1] == [
-        "rows  protocol  p50 ms  p99 ms  requests/s  p50 x  req x  hits",
-        "   1  json        3.50    7.25       1,412   1.00   2.00     -",
-        "rows  cache     p50 ms  p99 ms  requests/s  p50 x  req x  hits",
-        "   1  off         3.50    7.25       1,412   1.00   2.00     -",
-        "   1  0.5         3.50    7.25       1,412   1.00   2.00  0.49",
-        "goal                                                figure  limit    verdict",
-        "ways with other answers                                  0  ≤ 0      met",
-        "hit ratios whose hits are not the known requests         1  ≤ 0      missed",
-    ]
+def test_mixed_lengths_have_the_percentiles_of_the_goal() -> None:
+    tokenizer = Tokenizer.from_file(str(ROOT / "workloads" / serving.LONG / "checkpoint" / "tokenizer.json"))
+    tokenizer.no_truncation()
+    lengths = [len(tokenizer.encode(text).ids) for text in serving.mixed_texts()]
+    p50, p99 = np.percentile(lengths, [50, 99])
+    assert p50 == pytest.approx(serving.P50_TOKENS, rel=0.1)
+    assert p99 == pytest.approx(serving.P99_TOKENS, rel=0.15)
+    assert max(lengths) <= serving.MOST_TOKENS
 
 
 def test_neuron_server_is_judged_by_requests_and_cpu(capsys: pytest.CaptureFixture[str]) -> None:
