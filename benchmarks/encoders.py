@@ -96,7 +96,7 @@ def _cell(compared: Comparison, name: str, precisions: Sequence[str]) -> Goal:
         return Goal(cell=cell, limit=CELL, note=note, failed=not ours)
     best, other = (min(of, key=lambda each: harness.medians(compared.turns[each]).ms) for of in (ours, others))
     faster = harness.times_faster(compared.turns, best, other)
-    return Goal(cell=cell, limit=CELL, figure=faster.ms, note=f"{best} over {other}, CPU {faster.cpu_ms:.3g}")
+    return Goal(cell=cell, limit=CELL, figure=faster.ms, note=f"{best} over {other}, {harness.cpu_note(faster)}")
 
 
 def _check(family: str, case: str, answers: Mapping[str, list[list[list[float]]]]) -> dict[str, Checked]:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, astuple, dataclass, field
+from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -31,6 +32,8 @@ TURN_S = 0.4
 PEER_LIMIT_S = 300
 """Time in which the model of another project has to be made."""
 BASELINE = "huggingface fp32"
+COLUMNS = {"ms": 10, "times": 7, "cpu_ms": 10, "cpu_times": 7, "p99_ms": 10}
+"""Figures of the tables with their widths."""
 PACKAGES = ("numpy", "onnxruntime", "openvino", "torch", "transformers")
 ENVIRONMENTS = {
     "optimum": ".venv-peers-optimum",
@@ -61,7 +64,7 @@ Turns = Mapping[str, Sequence[Turn]]
 
 
 class Checked(NamedTuple):
-    """An engine's answers beside the baseline's."""
+    """An engine's answers beside the baseline's, or a note."""
 
     text: str
     right: bool = True
@@ -87,17 +90,18 @@ class Comparison:
         rows = {}
         for name in self.turns:
             faster = times_faster(self.turns, name, next(iter(self.turns)))
-            rows[name] = {**asdict(medians(self.turns[name])), "times": faster.ms, "cpu_times": faster.cpu_ms}
+            row = {**asdict(medians(self.turns[name])), "times": faster.ms, "cpu_times": faster.cpu_ms}
+            rows[name] = {key: None if isnan(value) else value for key, value in row.items()}
         absent = {name: each.reason for name, each in self.absent.items()}
         return {"engines": rows, "absent": absent, "answers": {name: each.text for name, each in self.answers.items()}}
 
     def table(self) -> str:
         """Returns medians in milliseconds, and speed-ups over the first engine."""
-        lines = [f"{self.title:40}{'ms':>10}{'×':>7}{'CPU ms':>10}{'×':>7}{'P99 ms':>10}  answers"]
+        lines = [f"{self.title:40}{'ms':>10}{'×':>7}{'CPU ms':>10}{'×':>7}{'P99 ms':>10}"]
         for name, row in self.document()["engines"].items():
             checked = self.answers[name].text if name in self.answers else ""
-            figures = f"{row['ms']:10.2f}{row['times']:7.2f}{row['cpu_ms']:10.2f}{row['cpu_times']:7.2f}"
-            lines.append(f"{name:40}{figures}{row['p99_ms']:10.2f}  {checked}".rstrip())
+            figures = (f"{'-' if row[key] is None else f'{row[key]:.4g}':>{width}}" for key, width in COLUMNS.items())
+            lines.append(f"{name:40}{''.join(figures)}  {checked}".rstrip())
         return "\n".join([*lines, *(f"{name:40}  {each.reason}" for name, each in self.absent.items())])
 
 
@@ -210,7 +214,7 @@ def pair_goals(compared: Comparison, pairs: Pairs, figure: str = "ms") -> Iterat
         missing = {name: compared.absent[name] for name in (ours, other) if name in compared.absent}
         if ours in compared.turns and other in compared.turns:
             faster = times_faster(compared.turns, ours, other)
-            yield Goal(cell=cell, limit=limit, figure=getattr(faster, figure), note=f"CPU {faster.cpu_ms:.3g}")
+            yield Goal(cell=cell, limit=limit, figure=getattr(faster, figure), note=cpu_note(faster))
         elif missing:
             note = ", ".join(f"{name}: {each.reason}" for name, each in missing.items())
             yield Goal(cell=cell, limit=limit, note=note, failed=ours in missing and missing[ours].failed)
@@ -283,6 +287,10 @@ def compare(
             compared = Comparison(title=f"{group}, {case}", turns=turns, absent={**absent, **wrong}, answers=checked)
             print(compared.table(), end="\n\n", flush=True)
             yield compared
+
+
+def cpu_note(faster: Turn) -> str:
+    return "" if isnan(faster.cpu_ms) else f"CPU {faster.cpu_ms:.3g}"
 
 
 def options(description: str, **numbers: tuple[int, str]) -> argparse.Namespace:

@@ -1,6 +1,6 @@
 """The models of latency.py: checkpoints in published sizes with made-up weights, and spellcheck's own.
 
-A checkpoint has a `Setup` beside it: the token ids that decoding needs, and the calls that engines answer.
+The folder of a checkpoint has its `Setup`: the token ids that decoding needs, and the calls that engines answer.
 """
 
 import json
@@ -54,7 +54,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What decoding needs of a checkpoint."""
+    """Token ids, limits and calls of a checkpoint."""
 
     start: int
     end: int

@@ -7,6 +7,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tokenizers import Tokenizer
 
 from benchmarks import batch, neuron_server, published, serving
 from benchmarks.generator import compare
+from benchmarks.harness import Turn
 from benchmarks.searches import repeatability
 from local_aws import machine, nvml
 from tests.test_docs import refusal
@@ -136,33 +138,34 @@ def test_batch_compares_rows_per_second(capsys: pytest.CaptureFixture[str]) -> N
     }
     assert batch.report(measured, {batch.BASELINE: {"threads": 2, "batch_rows": 16}}) == 1
     assert capsys.readouterr().out.splitlines()[:-1] == [
-        "engine                    rows/s  × pipeline  padding  other answers   for 8,800/s",
-        "huggingface pipeline       1,000         1.0    25.0%              0         9 such",
-        "ours fp32                  5,000         5.0    25.0%              0         2 such",
-        "ours int8                  3,000         3.0    25.0%              0         3 such",
-        "goal                       figure  limit    verdict",
-        "ours fp32 over pipeline         5  ≥ 4      met",
-        "ours int8 over pipeline         3  ≥ 4      missed",
+        "duplicates, a row                               ms      ×    CPU ms      ×    P99 ms",
+        "huggingface pipeline                             1      1         -      -         -  "
+        "1,000 rows/s, 9 machines, padding 25.0%, 0 other answers",
+        "ours fp32                                      0.2      5         -      -         -  "
+        "5,000 rows/s, 2 machines, padding 25.0%, 0 other answers",
+        "ours int8                                   0.3333      3         -      -         -  "
+        "3,000 rows/s, 3 machines, padding 25.0%, 0 other answers",
+        "goal                                                      figure  limit    verdict",
+        "duplicates, a row: ours fp32 over huggingface pipeline         5  ≥ 4      met",
+        "duplicates, a row: ours int8 over huggingface pipeline         3  ≥ 4      missed",
     ]
 
 
 def test_generators_are_compared_with_the_asynchronous_peer_where_the_other_has_no_report(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    ours, hung = compare.Figures(4000.0, 10.0, 0.25, 0.5), compare.Figures(2000.0, 50.0, None, None)
-    rounds = {
-        compare.OURS: [ours],
-        compare.PERF_ANALYZER: [hung],
-        compare.ASYNC: [compare.Figures(1e3, 80.0, 1.0, 2.0)],
-    }
+    ours, hung = Turn(0.25, 0.01, 0.25, 0.5), Turn(nan, 0.05, 0.5, nan)
+    rounds = {compare.OURS: [ours], compare.PERF_ANALYZER: [hung], compare.ASYNC: [Turn(1.0, 0.08, 1.0, 2.0)]}
     assert compare.report({2: rounds}) == 0
     assert capsys.readouterr().out.splitlines()[:-1] == [
-        "at once  tool           requests/s   p50 ms   p99 ms  CPU µs/request  × ours",
-        "      2  ours                4,000    0.250    0.500            10.0    1.00",
-        "      2  perf_analyzer       2,000        -        -            50.0    5.00",
-        "      2  … --async           1,000    1.000    2.000            80.0    8.00",
-        "goal                                           figure  limit    verdict",
-        "CPU per request at 2 over perf_analyzer's         0.2  ≤ 0.25   met",
-        "P99 at 2 over perf_analyzer's                    0.25  ≤ 1      met",
-        "requests a second at 2 over perf_analyzer's         2  ≥ 1      met",
+        "2 connections                                   ms      ×    CPU ms      ×    P99 ms",
+        "ours                                          0.25      1      0.01      1       0.5  4,000/s",
+        "perf_analyzer                                    -      -      0.05    0.2         -  2,000/s",
+        "… --async                                        1   0.25      0.08  0.125         2  1,000/s",
+        "locust                                    not installed",
+        "",
+        "goal                                               figure  limit    verdict",
+        "2 connections: ours over perf_analyzer, cpu_ms          5  ≥ 4      met      CPU 5",
+        "2 connections: ours over … --async, p99_ms              4  ≥ 1      met      CPU 8",
+        "2 connections: ours over perf_analyzer, mean_ms         2  ≥ 1      met      CPU 5",
     ]

@@ -83,10 +83,10 @@ COMPARED = Comparison(
 
 def test_a_speed_up_is_the_median_of_the_rounds_ratios() -> None:
     assert COMPARED.table().splitlines() == [
-        "a model, 16 rows                                ms      ×    CPU ms      ×    P99 ms  answers",
-        "huggingface fp32                             90.00   1.00      9.00   1.00     90.00",
-        "ours                                        100.00   2.00     10.00   2.00    100.00  off by 0.1",
-        "peer                                         50.00   1.80      5.00   1.80     50.00",
+        "a model, 16 rows                                ms      ×    CPU ms      ×    P99 ms",
+        "huggingface fp32                                90      1         9      1        90",
+        "ours                                           100      2        10      2       100  off by 0.1",
+        "peer                                            50    1.8         5    1.8        50",
         "absent                                    not installed",
         "ours broken                               not built",
     ]
