@@ -47,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(name: str, arguments: Sequence[str]) -> list[Goal]:
     """Runs a benchmark and prints its output. Returns its goals, or one that is not run if it ended without them."""
     print(f"# python benchmarks/{name}.py {' '.join(arguments)}".rstrip(), flush=True)
-    last, command = "", [sys.executable, Path(__file__).parent / f"{name}.py", *arguments]
+    last = ""
+    command: list[str | Path] = [sys.executable, Path(__file__).parent / f"{name}.py", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         for line in process.stdout:

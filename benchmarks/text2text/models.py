@@ -35,7 +35,7 @@ SEQUENCES: dict[str, dict[str, Any]] = {
 ONE_ROW = "11 tokens"
 CHANGED, UNCHANGED = "10 % changed", "unchanged"
 GREEDY, BEAMS = "greedy", "4 beams"
-EVALUATION = "evaluation"
+EVALUATION, EVALUATION_ROWS = "evaluation", 200
 SOURCE_WORDS, SOURCES = 30, 3
 """Words of a source of which 10 % are changed, and the number of these sources."""
 
@@ -91,7 +91,8 @@ def cases(name: str) -> dict[str, list[str]]:
 def _evaluation() -> list[str]:
     from workloads import load_workload
 
-    return [str(example.row["text"]) for example in load_workload("spellcheck").evaluation()]
+    texts = [str(example.row["text"]) for example in load_workload("spellcheck").evaluation()]
+    return texts[:: max(1, len(texts) // EVALUATION_ROWS)]
 
 
 def _spellcheck(name: str, folder: Path) -> Setup:
