@@ -132,7 +132,7 @@ $(INF1)/.installed: requirements/inf1.txt containers/neuron/requirements.txt mod
 	@touch $@
 
 # Engines of other projects: Optimum's transformers is older than ours, and that of OpenVINO's Optimum is another one.
-.venv-peers-%/.installed: benchmarks/peers-%.txt $(TORCH)
+.venv-peers-%/.installed: benchmarks/peers-%-requirements.txt $(TORCH)
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@$(INSTALL) "the engines to compare with into $(@D)" $(LOCKED) $(@D)/bin/python $< torch
 	@touch $@

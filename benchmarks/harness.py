@@ -173,14 +173,14 @@ def _turn(answer: Answer, calls: Sequence[str]) -> Turn:
     return Turn(statistics.median(milliseconds), cpu_ms, statistics.mean(milliseconds), slowest)
 
 
-def in_turn(engines: Sequence[EngineProcess], calls: Sequence[str], rounds: int) -> Turns:
-    """Returns the turns of each engine by name, one a round, after a round that does not count."""
-    turns: dict[str, list[Turn]] = {engine.name: [] for engine in engines}
-    for number in range(rounds + 1):
-        for engine in engines if number % 2 else reversed(engines):
-            turn = engine.turn(calls)
+def in_turn(names: Iterable[str], take: Callable[[str], Turn], rounds: int, *, warm_up: bool = True) -> Turns:
+    """Returns the turns of each engine by name, one a round and in changing order. A warm-up round does not count."""
+    turns: dict[str, list[Turn]] = {name: [] for name in names}
+    for number in range(1 - warm_up, rounds + 1):
+        for name in turns if number % 2 else reversed(turns):
+            turn = take(name)
             if number:
-                turns[engine.name].append(turn)
+                turns[name].append(turn)
     return turns
 
 
@@ -283,7 +283,8 @@ def compare(
             wrong = {
                 name: Absent(f"wrong answers: {each.text}", True) for name, each in checked.items() if not each.right
             }
-            turns = in_turn([engine for name, engine in engines.items() if name not in wrong], calls, rounds)
+            right = [name for name in engines if name not in wrong]
+            turns = in_turn(right, lambda name, calls=calls: engines[name].turn(calls), rounds)
             compared = Comparison(title=f"{group}, {case}", turns=turns, absent={**absent, **wrong}, answers=checked)
             print(compared.table(), end="\n\n", flush=True)
             yield compared

@@ -102,10 +102,12 @@ LOCKS = (
     Lock(file="model_build/remote/neuron-requirements.txt", group="neuron-build", pythons=ON_NEURON),
     Lock(file=INF1, group="inf1", pythons=ON_INF1, within="containers/neuron/requirements.txt"),
     Lock(file="benchmarks/generator/requirements.txt", group="generator-peers", pythons=ON_TRITON),
-    Lock(file="benchmarks/peers-optimum.txt", group="peers-optimum"),
-    # PyPI's torchvision has operators of torch's build with CUDA. The other package sends usage data to Google Analytics.
+    Lock(file="benchmarks/peers-optimum-requirements.txt", group="peers-optimum"),
+    # PyPI's torchvision needs torch's build with CUDA. The other package sends usage data to Google Analytics.
     Lock(
-        file="benchmarks/peers-openvino.txt", group="peers-openvino", without=("torchvision", "openvino-telemetry")
+        file="benchmarks/peers-openvino-requirements.txt",
+        group="peers-openvino",
+        without=("torchvision", "openvino-telemetry"),
     ),
     Lock(file="requirements/scanners.txt", group="scanners"),
     Lock(file="requirements/aws-cli.txt", group="aws-cli", within=DEVELOPMENT),

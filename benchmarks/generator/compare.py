@@ -20,6 +20,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import isnan, nan
 from pathlib import Path
 
@@ -28,7 +29,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from benchmarks import goals, harness
 from benchmarks.goals import Goal
-from benchmarks.harness import Absent, Checked, Comparison, Turn
+from benchmarks.harness import Absent, Checked, Comparison, Turn, Turns
 from benchmarks.plain_triton import http_triton, processor_s
 from inference_recommender.load_generator.load_plan import LoadPlan, Phase, StoppingConditions, TrafficPattern
 from inference_recommender.payloads import payload_archive
@@ -170,11 +171,16 @@ def main() -> int:
     if len(names) == 1:
         print(f"The other tools are left out, because there is no {PEERS}: see --help.", file=sys.stderr)
     with _null_triton() as url:
-        seen = {number: _rounds(names, url, number, options.rounds, options.seconds) for number in CONCURRENCY}
+        seen = {
+            number: harness.in_turn(
+                names, partial(_measure, url, number, options.seconds), options.rounds, warm_up=False
+            )
+            for number in CONCURRENCY
+        }
     return report(seen)
 
 
-def report(seen: dict[int, dict[str, list[Turn]]]) -> int:
+def report(seen: dict[int, Turns]) -> int:
     """Prints P50, CPU time of a request, P99 and the rate of each tool by connections. Returns the exit code."""
     document, judged = {}, []
     for number, turns in seen.items():
@@ -195,20 +201,9 @@ def judge(compared: Comparison) -> Iterator[Goal]:
         yield from harness.pair_goals(compared, [(OURS, peer, limit)], figure)
 
 
-def _rounds(names: list[str], url: str, concurrency: int, rounds: int, seconds: float) -> dict[str, list[Turn]]:
-    """Measures every tool in every round; in a round the tools run one after the other, each time in another order."""
-    seen: dict[str, list[Turn]] = {name: [] for name in names}
-    for number in range(rounds):
-        first = number % len(names)
-        for name in [*names[first:], *names[:first]]:
-            print(f"… {name} at {concurrency}", file=sys.stderr, end=": ", flush=True)
-            turn = _measure(*TOOLS[name], url, concurrency, seconds)
-            print(f"{1000 / turn.mean_ms:,.0f}/s, {turn.cpu_ms * 1000:.1f} µs of CPU", file=sys.stderr)
-            seen[name].append(turn)
-    return seen
-
-
-def _measure(start: Start, latencies: Latencies, url: str, concurrency: int, seconds: float) -> Turn:
+def _measure(url: str, concurrency: int, seconds: float, name: str) -> Turn:
+    print(f"… {name} at {concurrency}", file=sys.stderr, flush=True)
+    start, latencies = TOOLS[name]
     with tempfile.TemporaryDirectory() as scratch:
         before = _answered(url)
         process = start(url, concurrency, seconds + 2 * SETTLE_S, Path(scratch))

@@ -117,17 +117,16 @@ def test_mixed_lengths_have_the_percentiles_of_the_goal() -> None:
 
 
 def test_neuron_server_is_judged_by_requests_and_cpu(capsys: pytest.CaptureFixture[str]) -> None:
-    ours = {"requests_per_second": 3000.0, "p50_ms": 5.0, "p99_ms": 8.0, "cpu_us": 200.0}
-    triton = {"requests_per_second": 2000.0, "p50_ms": 5.0, "p99_ms": 10.0, "cpu_us": 100.0}
-    assert neuron_server.report({16: [{"ours": ours, "triton": triton}]}) == 1
+    turns = {"triton": [Turn(5.0, 0.1, 0.5, 10.0)], "ours": [Turn(5.0, 0.2, 0.25, 8.0)]}
+    assert neuron_server.report({16: turns}) == 1
     assert capsys.readouterr().out.splitlines()[:-1] == [
-        "users server    requests_per_second               p50_ms               p99_ms               cpu_us",
-        "   16 ours                  3000.00                 5.00                 8.00               200.00",
-        "   16 triton                2000.00                 5.00                10.00               100.00",
-        "   16 × triton                 1.50                 1.00                 0.80                 2.00",
-        "goal                                         figure  limit    verdict",
-        "requests a second at 16 users over Triton       1.5  ≥ 0.95   met",
-        "CPU of a request at 16 users                      2  ≤ 1.05   missed",
+        "16 users                                        ms      ×    CPU ms      ×    P99 ms",
+        "triton                                           5      1       0.1      1        10  2,000/s",
+        "ours                                             5      1       0.2    0.5         8  4,000/s",
+        "",
+        "goal                                 figure  limit    verdict",
+        "16 users: ours over triton, mean_ms       2  ≥ 0.95   met      CPU 0.5",
+        "16 users: ours over triton, cpu_ms      0.5  ≥ 0.95   missed   CPU 0.5",
     ]
 
 

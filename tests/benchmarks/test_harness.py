@@ -40,7 +40,7 @@ def engine(program: Path, name: str = "ours") -> EngineProcess:
 def test_an_engine_answers_and_takes_turns_despite_output_of_libraries(program: Path) -> None:
     with engine(program) as ours:
         assert ours.answer(["a call", "another"]) == [["a call", "right"], ["another", "right"]]
-        assert len(in_turn([ours], ["a call"], rounds=2)["ours"]) == 2
+        assert len(in_turn(["ours"], lambda name: ours.turn(["a call"]), rounds=2)["ours"]) == 2
 
 
 def test_the_error_of_an_ended_engine_names_it(program: Path) -> None:
