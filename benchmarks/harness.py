@@ -22,6 +22,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, astuple, dataclass, field
 from math import isnan
 from pathlib import Path
+from select import select
 from typing import Any, NamedTuple, Self
 
 from benchmarks.goals import Goal, cpu
@@ -30,7 +31,7 @@ ROOT = Path(__file__).parent.parent
 TURN_S = 0.4
 """Length of a turn, unless one pass over its calls takes longer."""
 PEER_LIMIT_S = 300
-"""Time in which the model of another project has to be made."""
+"""Time in which the model of another project has to be made, and an engine has to answer."""
 BASELINE = "huggingface fp32"
 COLUMNS = {"ms": 10, "times": 7, "cpu_ms": 10, "cpu_times": 7, "p99_ms": 10}
 """Figures of the tables with their widths."""
@@ -139,13 +140,15 @@ class EngineProcess:
         with suppress(BrokenPipeError):  # then there is no answer either
             self._process.stdin.write(json.dumps(question) + "\n")
             self._process.stdin.flush()
+        if not select([self._process.stdout], [], [], PEER_LIMIT_S)[0]:
+            raise EngineEnded(f"no answer in {PEER_LIMIT_S} s")
         if not (line := self._process.stdout.readline()):
-            raise EngineEnded(self.name)
+            raise EngineEnded("ended")
         return json.loads(line)
 
 
 class EngineEnded(Exception):
-    """The process of an engine ended; its messages are on stderr."""
+    """The process of an engine ended or hangs; its messages are on stderr."""
 
 
 def answer_turns(load: Callable[[], Answer]) -> None:
@@ -276,8 +279,8 @@ def compare(
             for name in list(engines):
                 try:
                     answers[name] = engines[name].answer(calls)
-                except EngineEnded:
-                    absent[name] = Absent("ended", failed=True)
+                except EngineEnded as error:
+                    absent[name] = Absent(str(error), failed=True)
                     del engines[name]
             checked = check(case, answers)
             wrong = {

@@ -43,9 +43,12 @@ def test_an_engine_answers_and_takes_turns_despite_output_of_libraries(program: 
         assert len(in_turn(["ours"], lambda name: ours.turn(["a call"]), rounds=2)["ours"]) == 2
 
 
-def test_the_error_of_an_ended_engine_names_it(program: Path) -> None:
-    with engine(program) as ours, pytest.raises(EngineEnded, match="ours"):
+def test_an_engine_that_ends_or_hangs_is_an_error(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine(program) as ours, pytest.raises(EngineEnded, match="ended"):
         ours.answer(["the last"])
+    monkeypatch.setattr(harness, "PEER_LIMIT_S", 0)
+    with engine(program) as ours, pytest.raises(EngineEnded, match="no answer in 0 s"):
+        ours.answer(["a call"])
 
 
 def test_engines_that_are_not_installed_not_built_or_wrong_have_no_turns(
