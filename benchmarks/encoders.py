@@ -26,6 +26,7 @@ from benchmarks import goals, harness, peers
 from benchmarks.goals import Goal
 from benchmarks.harness import BASELINE, Answer, Checked, Comparison
 
+PROGRAM = Path(__file__)
 THREADS = int(os.environ.get("OMP_NUM_THREADS", 1))
 """Threads of an engine's process."""
 LENGTH, FIRST_TOKEN, LAST_TOKEN = 128, 5, 30_000
@@ -66,8 +67,7 @@ def main() -> int:
         names = [name for name in ENGINES if family in CTRANSLATE2 or not name.startswith("ctranslate2")]
         cases = {f"{rows} rows": [str(rows)] for rows in ROWS}
         check = partial(_check, family)
-        program = Path(__file__)
-        compared += harness.compare(program, family, names, cases, check, rounds=options.rounds, threads=threads)
+        compared += harness.compare(PROGRAM, family, names, cases, check, rounds=options.rounds, threads=threads)
     document = {"threads": threads, "cases": {each.title: each.document() for each in compared}}
     return goals.finish("encoders", harness.PACKAGES, document, list(judge(compared)))
 
@@ -215,12 +215,11 @@ ENGINES: dict[str, harness.Load] = {
 }
 
 
+def run() -> None:
+    calibration = [_inputs(_ids("1", seed)) for seed in range(1, 65)]
+    own: dict[str, Any] = {"checkpoint": _make_checkpoint, "ours": _make_ours}
+    peers.dispatch(main, ENGINES, **own, optimum=CLASSIFICATION, calibration=calibration)
+
+
 if __name__ == "__main__":
-    peers.dispatch(
-        main,
-        ENGINES,
-        checkpoint=_make_checkpoint,
-        ours=_make_ours,
-        optimum=CLASSIFICATION,
-        calibration=[_inputs(_ids("1", seed)) for seed in range(1, 65)],
-    )
+    run()

@@ -1,7 +1,13 @@
 """The goals of encoders: our best engine over the best other one, in each class of precision."""
 
+import sys
+from pathlib import Path
+
+import pytest
+
 from benchmarks import encoders
 from benchmarks.harness import BASELINE, Absent, Checked, Comparison, Turn
+from tests.benchmarks import small_encoders
 
 FIGURES = {
     BASELINE: 9.0,
@@ -45,3 +51,19 @@ def test_logits_are_compared_within_the_tolerance_of_the_precision() -> None:
         ("ours fp32", Checked("off by 0.01", right=False)),
         ("ours int8", Checked("off by 0.01")),
     ]
+
+
+@pytest.mark.slow
+def test_a_small_family_runs_beside_hugging_face(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    small_encoders.install(monkeypatch)
+    monkeypatch.setattr(encoders, "PROGRAM", Path(small_encoders.__file__))
+    monkeypatch.setattr(
+        encoders, "ENGINES", {name: encoders.ENGINES[name] for name in ("huggingface fp32", "ours fp32")}
+    )
+    monkeypatch.setattr(sys, "argv", ["encoders.py", "--rounds", "1", "--group", small_encoders.FAMILY])
+    assert encoders.main() in (0, 1)
+    cells = [line for line in capfd.readouterr().out.splitlines() if ", fp32: our best over the best other" in line]
+    assert [cell.partition(",")[0] for cell in cells] == [small_encoders.FAMILY] * len(encoders.ROWS)
+    assert all("ours fp32 over huggingface fp32" in cell for cell in cells)
