@@ -1,17 +1,10 @@
 """`benchmarks/encoders.py` with a family in a small size: a program for the processes of its engines."""
 
-import pytest
-
 from benchmarks import encoders, harness
 
-FAMILY = "distilbert"
-
-
-def install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(encoders.CONFIGS, FAMILY, {"dim": 64, "hidden_dim": 128, "n_layers": 2, "n_heads": 4})
-    monkeypatch.setattr(harness, "TURN_S", 0.0)
-
+FAMILY, SIZE = "distilbert", {"dim": 64, "hidden_dim": 128, "n_layers": 2, "n_heads": 4}
 
 if __name__ == "__main__":
-    install(pytest.MonkeyPatch())
+    encoders.CONFIGS[FAMILY] = SIZE
+    harness.TURN_S = 0.0
     encoders.run()

@@ -57,7 +57,6 @@ def test_logits_are_compared_within_the_tolerance_of_the_precision() -> None:
 def test_a_small_family_runs_beside_hugging_face(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    small_encoders.install(monkeypatch)
     monkeypatch.setattr(encoders, "PROGRAM", Path(small_encoders.__file__))
     monkeypatch.setattr(
         encoders, "ENGINES", {name: encoders.ENGINES[name] for name in ("huggingface fp32", "ours fp32")}
