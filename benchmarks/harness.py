@@ -261,7 +261,8 @@ def compare(
 ) -> Iterator[Comparison]:
     """Compares engines on a model of `program`. Yields each case with its turns, and prints its table.
 
-    `cases` has the calls of each case. `check` gets a case and the answers of all engines to its calls.
+    `cases` has the calls of each case. `check` gets a case and the answers of all engines to its calls. An engine that
+    answers None does not offer the case.
     """
     with tempfile.TemporaryDirectory(prefix=f"{program.stem}_") as scratch, ExitStack() as stack:
         if failure := make(program, "checkpoint", group, scratch, threads=threads):
@@ -276,19 +277,23 @@ def compare(
                 engines[name] = stack.enter_context(process)
         for case, calls in cases.items():
             answers: dict[str, list[Any]] = {}
+            left_out: dict[str, Absent] = {}
             for name in list(engines):
                 try:
                     answers[name] = engines[name].answer(calls)
                 except EngineEnded as error:
                     absent[name] = Absent(str(error), failed=True)
                     del engines[name]
+            for name in [name for name, own in answers.items() if None in own]:
+                left_out[name] = Absent("does not offer this")
+                del answers[name]
             checked = check(case, answers)
-            wrong = {
-                name: Absent(f"wrong answers: {each.text}", True) for name, each in checked.items() if not each.right
-            }
-            right = [name for name in engines if name not in wrong]
+            for name, each in checked.items():
+                if not each.right:
+                    left_out[name] = Absent(f"wrong answers: {each.text}", failed=True)
+            right = [name for name in answers if name not in left_out]
             turns = in_turn(right, lambda name, calls=calls: engines[name].turn(calls), rounds)
-            compared = Comparison(title=f"{group}, {case}", turns=turns, absent={**absent, **wrong}, answers=checked)
+            compared = Comparison(title=f"{group}, {case}", turns=turns, absent={**absent, **left_out}, answers=checked)
             print(compared.table(), end="\n\n", flush=True)
             yield compared
 

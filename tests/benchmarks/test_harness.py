@@ -16,6 +16,8 @@ from benchmarks.harness import answer_turns
 
 def load():
     print("output of a library")
+    if sys.argv[2] == "ours without it":
+        return lambda call: None
     return lambda call: [call, "wrong" if sys.argv[2] == "ours wrong" else "right"] if call != "the last" else exit()
 
 if sys.argv[1:3] == ["--make", "ours broken"]:
@@ -57,7 +59,7 @@ def test_engines_that_are_not_installed_not_built_or_wrong_have_no_turns(
     monkeypatch.setattr(harness, "ROOT", tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.setattr(harness, "environment", lambda threads: None)
-    names = (harness.BASELINE, "ours", "ours broken", "ours wrong", "ctranslate2 fp32")
+    names = (harness.BASELINE, "ours", "ours broken", "ours wrong", "ours without it", "ctranslate2 fp32")
 
     def check(case: str, answers: object) -> dict[str, Checked]:
         assert isinstance(answers, dict)
@@ -65,9 +67,10 @@ def test_engines_that_are_not_installed_not_built_or_wrong_have_no_turns(
 
     [compared] = harness.compare(program, "a model", names, {"a case": ["a call"]}, check, rounds=1, threads=1)
     assert list(compared.turns) == [harness.BASELINE, "ours"]
-    assert [line.rstrip() for line in capfd.readouterr().out.splitlines()[3:6]] == [
+    assert [line.rstrip() for line in capfd.readouterr().out.splitlines()[3:7]] == [
         f"{'ours broken':40}  not built",
         f"{'ctranslate2 fp32':40}  not installed",
+        f"{'ours without it':40}  does not offer this",
         f"{'ours wrong':40}  wrong answers: wrong",
     ]
 

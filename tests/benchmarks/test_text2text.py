@@ -57,8 +57,6 @@ def test_answers_in_fp32_have_to_be_those_of_hugging_face() -> None:
         "ours fp32": Checked("50.0% as huggingface fp32", right=False),
         "ours int8": Checked("50.0% as huggingface fp32"),
     }
-    encoders = latency.check_answers("t5-small", "encoder", {BASELINE: ["runs"], "ctranslate2 fp32": [None]})
-    assert encoders["ctranslate2 fp32"] == Checked("encoder is not separate", right=False)
 
 
 @pytest.fixture
