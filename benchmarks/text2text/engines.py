@@ -217,10 +217,11 @@ def _triton(place: Place) -> Answer:
 
     from local_aws.process.triton import TritonServer
 
-    setup, repository = Setup.read(place.checkpoint), place.folder / place.name / "repository"
+    setup = Setup.read(place.checkpoint)
+    repository = place.folder / f"triton-{place.name.removesuffix(TRITON).replace(' ', '-')}"  # its path has no space
     _lay_out(repository, place, setup)
     tokenizer = Tokenizer.from_file(str(place.checkpoint / "tokenizer.json"))
-    server = TritonServer.start(repository, default_model="model", log_file=repository.with_name("log"))
+    server = TritonServer.start(repository, default_model="model", log_file=repository.with_suffix(".log"))
 
     def answer(call: Call) -> list[list[int]]:
         tensor = {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [call.text]}
