@@ -182,7 +182,8 @@ SERVERS: dict[str, Serve] = {"triton": running_triton, "ours": running_ours}
 
 def report(seen: dict[int, Turns]) -> int:
     """Prints P50, CPU time of a request, P99 and the rate of both servers by users. Returns the exit code."""
-    document, judged = {}, []
+    document: dict[int, Any] = {}
+    judged: list[goals.Goal] = []
     for users, turns in seen.items():
         rates = {name: Checked(f"{1000 / harness.medians(of).mean_ms:,.0f}/s") for name, of in turns.items()}
         compared = Comparison(title=f"{users} users", turns=turns, answers=rates)

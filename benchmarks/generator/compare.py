@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from functools import partial
 from math import isnan, nan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -182,7 +183,8 @@ def main() -> int:
 
 def report(seen: dict[int, Turns]) -> int:
     """Prints P50, CPU time of a request, P99 and the rate of each tool by connections. Returns the exit code."""
-    document, judged = {}, []
+    document: dict[int, Any] = {}
+    judged: list[Goal] = []
     for number, turns in seen.items():
         rates = {name: Checked(f"{1000 / harness.medians(of).mean_ms:,.0f}/s") for name, of in turns.items()}
         absent = {name: Absent("not installed") for name in TOOLS if name not in turns}

@@ -46,7 +46,7 @@ class Place:
         return GPU if self.device == "cuda" else self.device
 
     @property
-    def precision(self) -> str:
+    def precision(self) -> Any:
         return self.name.removesuffix(TRITON).split()[-1]
 
     @property
