@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import peers
@@ -46,7 +46,7 @@ class Place:
         return GPU if self.device == "cuda" else self.device
 
     @property
-    def precision(self) -> Any:
+    def precision(self) -> str:
         return self.name.removesuffix(TRITON).split()[-1]
 
     @property
@@ -89,11 +89,11 @@ def _limits(setup: Setup) -> dict[str, Any]:
 def _compile(place: Place, limits: dict[str, Any]) -> None:
     from model_build.text2text import export, optimise
 
-    portable = place.folder / "portable"
+    portable, precision = place.folder / "portable", cast(Any, place.precision)
     if not portable.exists():
         portable.mkdir()
         export.export(export.load(place.checkpoint), portable, **limits)
-    optimise.optimise(portable, place.compiled, place.precision)
+    optimise.optimise(portable, place.compiled, precision)
 
 
 def _trace(place: Place, limits: dict[str, Any]) -> None:
