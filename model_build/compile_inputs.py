@@ -10,10 +10,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 from model_build.checkpoint import Checkpoint
-from workloads import EncoderModel, Model, NeuronTarget, OnnxRuntimeTarget, Serving, Target, TensorRtTarget, TextToText
+from workloads import (
+    EncoderModel,
+    Model,
+    NeuronTarget,
+    OnnxRuntimeTarget,
+    OpenVinoTarget,
+    Serving,
+    Target,
+    TensorRtTarget,
+    TextToText,
+)
 
 BackendName = Literal["text2text", "encoder", "neuron"]
 CALIBRATION_ROWS = 128
+MIN_CALIBRATION_ROWS = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,16 +64,17 @@ class CompileInputs:
     @property
     def calibrates(self) -> bool:
         """Whether evaluation rows set the ranges of activations."""
-        if isinstance(self.target, TensorRtTarget):
+        if isinstance(self.target, TensorRtTarget | OpenVinoTarget):
             return self.target.precision == "int8"
         return isinstance(self.target, OnnxRuntimeTarget) and self.target.quantisation == "static"
 
     def facts(self) -> list[Any]:
         """The values that the compiled bytes depend on, as JSON."""
+        # The name of the output changes no graph. Beams change the decoder that ONNX Runtime gets.
+        unused = {"answer"} if isinstance(self.target, OnnxRuntimeTarget) else {"answer", "generation"}
         facts: list[Any] = [
             self.checkpoint.sha256,
-            # How answers are looked for and named changes no graph.
-            self.model.model_dump(mode="json", exclude={"answer", "generation"}),
+            self.model.model_dump(mode="json", exclude=unused),
             self.target.model_dump(mode="json", exclude={"parity", "objective"}),
         ]
         if isinstance(self.target, TensorRtTarget):

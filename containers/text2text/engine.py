@@ -101,5 +101,7 @@ def session(file: Path, threads: int) -> onnxruntime.InferenceSession:
     # A sleeping thread would wake up late for every node of every token; a thread that kept spinning between two runs
     # would take the cores from the other session and from Triton.
     options.add_session_config_entry("session.force_spinning_stop", "1")
+    # Without VNNI, sums of products of uint8 and int8 overflow.
+    options.add_session_config_entry("session.x64quantprecision", "1")
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])

@@ -19,8 +19,8 @@ Floats = NDArray[np.float32]
 Choose = Callable[[Floats, NDArray[np.intp]], Tokens]
 """Takes scores [rows, vocabulary] and which rows of the batch they are, and returns a token for each."""
 S = TypeVar("S")
-BLOCK = 128
-"""Tokens among which the best is looked for first: a pass over the maxima of blocks costs less than a sort of all."""
+BLOCK = 32
+"""Tokens of a block. A pass over the maxima of blocks costs less than a sort of all tokens."""
 
 
 class ScoringEngine(Engine[S], Protocol[S]):
@@ -100,19 +100,20 @@ def _draw(scores: Floats, generation: Generation, chance: np.random.Generator) -
 def top(scores: Floats, count: int) -> tuple[Tokens, Floats]:
     """Returns the best tokens of each row and their scores, [rows, count] each, the best first.
 
-    scores are [rows, vocabulary]. Only the blocks with the best maxima are sorted: they hold the best of all.
+    scores are [rows, vocabulary]. Only the blocks with the best maxima are sorted: they hold the best of all. The
+    tokens of a block are `whole` apart, so that numpy compares whole vectors.
     """
     rows, vocabulary = scores.shape
     whole = vocabulary // BLOCK
     if whole <= 2 * count:
         return _sorted(scores, np.broadcast_to(np.arange(vocabulary), scores.shape), count)
-    maxima = scores[:, : whole * BLOCK].reshape(rows, whole, BLOCK).max(2)
+    maxima = scores[:, : whole * BLOCK].reshape(rows, BLOCK, whole).max(1)
     blocks = np.argpartition(maxima, whole - count, 1)[:, whole - count :]
-    blocks.sort(1)
-    tokens = (blocks[:, :, None] * BLOCK + np.arange(BLOCK)).reshape(rows, -1)
+    tokens = (blocks[:, :, None] + whole * np.arange(BLOCK)).reshape(rows, -1)
     tokens = np.concatenate(
         [tokens, np.broadcast_to(np.arange(whole * BLOCK, vocabulary), (rows, vocabulary % BLOCK))], 1
     )
+    tokens.sort(1)
     return _sorted(np.take_along_axis(scores, tokens, 1), tokens, count)
 
 

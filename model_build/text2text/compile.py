@@ -6,7 +6,7 @@ from model_build.compile_inputs import CompileInputs
 from model_build.progress import Progress
 from model_build.tensorrt import engines
 from model_build.tensorrt.trtexec import Toolchain
-from model_build.text2text import export, optimise, static_onnx
+from model_build.text2text import export, generation, optimise, static_onnx
 from model_build.text2text.graphs import GRAPHS
 from workloads import CudaTarget, OnnxRuntimeTarget, TensorRtTarget
 
@@ -22,7 +22,8 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
         case OnnxRuntimeTarget() as target:
             _export(inputs, scratch, progress)
             progress(f"Compiling for ONNX Runtime, {target.precision}")
-            optimise.optimise(scratch / PORTABLE, graphs, target.precision, target.fp32_layers)
+            beams = generation.served(inputs.text2text, inputs.checkpoint).num_beams > 1
+            optimise.optimise(scratch / PORTABLE, graphs, target.precision, target.fp32_layers, beams=beams)
             return {"onnx_opset": str(export.OPSET)}
         case CudaTarget():
             progress("Tracing")

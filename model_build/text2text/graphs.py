@@ -7,8 +7,6 @@ from workloads import CudaTarget, Target, TensorRtTarget
 GRAPHS = ("encoder", "decoder")
 BLOCK = 128
 """Inputs of a product that share a scale in int8."""
-INT8_ACTIVATIONS = 4
-"""MatMulNBits' accuracy_level: activations in int8."""
 
 
 def graph_files(target: Target, graphs: Path) -> dict[str, Path]:

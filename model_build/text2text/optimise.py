@@ -1,37 +1,59 @@
 """Compiles the portable graphs of a T5 for ONNX Runtime on CPU: quantised for int8, fused, stripped of their origin.
 
-In and out: folders with encoder.onnx and decoder.onnx. ONNX Runtime's own offline optimiser is all there is for fp32:
-it fuses the norms, turns product-and-residual into Gemm and folds transposes. One node per attention
-(MultiHeadAttention, GroupQueryAttention) was tried and won next to nothing: a step's time is in its weights.
+ONNX Runtime's own offline optimiser is all there is for fp32: it fuses the norms, turns product-and-residual into Gemm
+and folds transposes. One node per attention (MultiHeadAttention, GroupQueryAttention) was tried: no gain.
 
 int8 leaves embeddings in fp32, which cost size and not time, and the layers named in `fp32_layers`. The decoder's
-weights are scaled by blocks of `BLOCK` inputs (MatMulNBits), its activations by blocks of their own row. The encoder
-reads many positions at once, for which that operator is the slower one: its weights are scaled by output
-(DynamicQuantizeMatMul). There the activations of a batch share one scale, so that an int8 answer may still depend on
-its neighbours in the batch; an fp32 answer does not.
+weights are scaled by blocks of `BLOCK` inputs (MatMulNBits), its activations by blocks of their own row. From four rows
+on that is the slower operator: a decoder of beams has weights scaled by output, and activations by row (`BY_ROW`). In
+the encoder the activations of a batch share one scale (DynamicQuantizeMatMul), so that an int8 answer may still depend
+on its neighbours in the batch; an fp32 answer does not.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import onnx
+from onnx import numpy_helper, parser
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
 from model_build import layers
 from model_build.onnx_session import save_as_run
-from model_build.text2text.graphs import BLOCK, GRAPHS, INT8_ACTIVATIONS
+from model_build.text2text.graphs import BLOCK, GRAPHS
 
+Precision = Literal["fp32", "int8"]
 PRODUCT = "MatMul"
+BY_ROW = parser.parse_function("""
+    <domain: "rows", opset_import: ["" : 18, "com.microsoft" : 1]>
+    Product (hidden, weights, scales) => (products) {
+        axis = Constant <value_ints = [-1]> ()
+        least = Constant <value_float = 1e-30> ()
+        step = Constant <value_float = 0.007874016> ()
+        zero = Constant <value = uint8 {128}> ()
+
+        sizes = Abs (hidden)
+        largest = ReduceMax (sizes, axis)
+        positive = Max (largest, least)
+
+        shares = Div (hidden, positive)
+        quantised = QuantizeLinear (shares, step, zero)
+        unscaled = com.microsoft.MatMulIntegerToFloat (quantised, weights, step, scales, zero)
+        products = Mul (unscaled, positive)
+    }
+""")
+"""A product with activations in uint8 around 128, scaled by row, and weights in int8, scaled by output."""
 
 
 def optimise(
-    portable: Path, compiled: Path, precision: Literal["fp32", "int8"], fp32_layers: Sequence[str] = ()
+    portable: Path, compiled: Path, precision: Precision, fp32_layers: Sequence[str] = (), *, beams: bool = False
 ) -> None:
     """Compiles both graphs of `portable` into `compiled`. Raises `UsageError` for a layer that neither has."""
     kept = layers.chosen(layer_names(portable), fp32_layers)
-    for name, quantise in (("encoder", _quantise_by_output), ("decoder", _quantise_by_block)):
+    decoder = _quantise_by_row if beams else _quantise_by_block
+    for name, quantise in (("encoder", _quantise_by_output), ("decoder", decoder)):
         source, file = portable / f"{name}.onnx", compiled / f"{name}.onnx"
         if precision == "int8":
             scratch = compiled / f"int8-{name}.onnx"
@@ -67,9 +89,24 @@ def _quantise_by_output(source: Path, quantised: Path, kept: list[str]) -> None:
 
 
 def _quantise_by_block(source: Path, quantised: Path, kept: list[str]) -> None:
-    config = DefaultWeightOnlyQuantConfig(
-        block_size=BLOCK, is_symmetric=True, accuracy_level=INT8_ACTIVATIONS, bits=8, op_types_to_quantize=(PRODUCT,)
-    )
+    # Level 4: activations in int8.
+    config = DefaultWeightOnlyQuantConfig(block_size=BLOCK, is_symmetric=True, accuracy_level=4, bits=8)
     quantizer = MatMulNBitsQuantizer(onnx.load(source), nodes_to_exclude=kept, algo_config=config)
     quantizer.process()
     quantizer.model.save_model_to_file(str(quantised), False)
+
+
+def _quantise_by_row(source: Path, quantised: Path, kept: list[str]) -> None:
+    model = onnx.load(source)
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == PRODUCT and node.input[1] in weights and node.name not in kept:
+            matrix = numpy_helper.to_array(weights[node.input[1]])
+            scales = np.abs(matrix).max(0).clip(np.float32(1e-30)) / np.float32(127)
+            names = [f"{node.name}.{part}" for part in ("int8", "scales")]
+            for name, values in zip(names, (np.rint(matrix / scales).astype(np.int8), scales), strict=True):
+                model.graph.initializer.append(numpy_helper.from_array(values, name))
+            node.op_type, node.domain, node.input[1:] = BY_ROW.name, BY_ROW.domain, names
+    model.functions.append(BY_ROW)
+    model.opset_import.extend(onnx.helper.make_opsetid(domain, 1) for domain in (BY_ROW.domain, "com.microsoft"))
+    onnx.save(model, quantised)

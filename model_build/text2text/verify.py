@@ -6,6 +6,7 @@ constraints. A model that is served with sampling is compared greedily. Logits a
 output tokens to the compiled decoder.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from transformers import AutoTokenizer, GenerationConfig
 
 from containers.text2text.decoding import Tokens
-from containers.text2text.generation import Generation
+from containers.text2text.generation import SAMPLING, Generation
 from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.settings import Settings
 from model_build.accuracy import ScoredAnswer
@@ -53,17 +54,13 @@ def comparer(plan: BuildPlan, made: Path, progress: Progress) -> Compare:
     settings = replace(known, max_batch_size=plan.variant.serving.max_batch_size)
 
     def compared(folder: Path, progress: Progress) -> list[ParityComparison]:
-        load = static_onnx.generator if _static_onnx(plan, folder) else TextGenerator.load
+        static = isinstance(plan.target, TensorRtTarget) and not any(folder.glob("*.plan"))
+        load = static_onnx.generator if static else TextGenerator.load
         compiled, file = load(folder, settings), plan.source.path / "evaluation.jsonl"
         size = settings.max_batch_size
         return compare(original, compiled, plan.examples, batch_size=size, file=file, progress=progress)
 
     return compared
-
-
-def _static_onnx(plan: BuildPlan, folder: Path) -> bool:
-    """True for the graphs of a TensorRT target, of which no engine was built."""
-    return isinstance(plan.target, TensorRtTarget) and not any(folder.glob("*.plan"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,21 +192,13 @@ def length(tokens: Tokens, eos_token_ids: tuple[int, ...]) -> int:
 def _configuration(settings: Settings, generation: Generation) -> Any:
     """Returns transformers' configuration of the same search."""
     kind: Any = GenerationConfig
+    asked = json.loads(generation.to_json())
+    for name in ("guided", "settable", *SAMPLING):
+        asked.pop(name, None)
     return kind(
         do_sample=False,
-        num_beams=generation.num_beams,
-        length_penalty=generation.length_penalty,
-        early_stopping=generation.early_stopping,
-        min_length=generation.min_length,
-        min_new_tokens=generation.min_new_tokens or None,
-        no_repeat_ngram_size=generation.no_repeat_ngram_size,
-        repetition_penalty=generation.repetition_penalty,
-        renormalize_logits=generation.renormalize_logits,
-        forced_bos_token_id=generation.forced_bos_token_id,
-        forced_eos_token_id=list(generation.forced_eos_token_ids) or None,
-        bad_words_ids=[list(word) for word in generation.bad_words_ids] or None,
-        suppress_tokens=list(generation.suppress_tokens) or None,
-        begin_suppress_tokens=list(generation.begin_suppress_tokens) or None,
+        forced_eos_token_id=asked.pop("forced_eos_token_ids", None),
+        **asked,
         max_new_tokens=settings.max_output_tokens,
         decoder_start_token_id=settings.decoder_start_token_id,
         eos_token_id=list(settings.eos_token_ids),

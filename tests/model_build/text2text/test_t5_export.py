@@ -136,10 +136,10 @@ def test_the_compiled_graphs_answer_as_generate_does(exported: Path, tmp_path: P
     assert_answers(exported, engine, SETTINGS)
 
 
-@pytest.fixture(scope="module")
-def int8(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("int8")
-    optimise.optimise(exported, folder, "int8")
+@pytest.fixture(scope="module", params=[False, True], ids=["greedy", "beams"])
+def int8(exported: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    folder = tmp_path_factory.mktemp("beams" if request.param else "greedy")
+    optimise.optimise(exported, folder, "int8", beams=request.param)
     return folder
 
 
@@ -151,7 +151,7 @@ def test_int8_has_no_weight_product_in_fp32_and_the_same_bytes_again(
         weights = {weight.name for weight in graph.initializer}
         products = [node for node in graph.node if node.op_type in ("MatMul", "Gemm", "FusedMatMul")]
         assert not [node.name for node in products if weights & set(node.input)]
-    optimise.optimise(exported, tmp_path, "int8")
+    optimise.optimise(exported, tmp_path, "int8", beams="beams" in int8.name)
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(FILES), "nothing is left beside the graphs"
     assert all((tmp_path / name).read_bytes() == (int8 / name).read_bytes() for name in FILES)
 
@@ -168,6 +168,13 @@ def test_a_decoder_step_in_int8_does_not_depend_on_its_neighbours(int8: Path) ->
         expected = engine.logits(alone, np.array([[token]]))
         got = engine.logits(beside, np.array([[token], [token + 1]]))
         assert np.allclose(got[0], expected[0], atol=1e-5)
+
+
+def test_a_row_of_zeros_has_finite_logits_in_int8(int8: Path) -> None:
+    engine = OnnxEngine(int8 / "encoder.onnx", int8 / "decoder.onnx", threads=1)
+    state = engine.encode(np.array([[4, 5, 6, 1]]), np.ones((1, 4), np.int64), 0)
+    state.cross[:] = 0.0
+    assert np.isfinite(engine.logits(state, np.array([[7]]))).all()
 
 
 def test_the_logits_of_a_step_depend_on_its_position(exported: Path) -> None:
