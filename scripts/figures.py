@@ -21,7 +21,7 @@ BUDGETS = {
     "inference_recommender": 18_600,
     "model_build": 12_900,
     "local_aws": 8_650,
-    "containers": 6_560,
+    "containers": 6_680,
     "aws_api": 1_350,
     "stacks": 7_450,
     "workloads": 4_000,
