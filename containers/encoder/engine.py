@@ -18,6 +18,10 @@ from .length_groups import group_by_length
 from .tensors import per_token
 
 
+class LacksInstructionSet(RuntimeError):
+    """The CPU cannot run the compiled model."""
+
+
 class Engine(Protocol):
     """Takes the tensors of `settings.inputs` and returns those of `settings.graph_outputs`, row for row.
 
