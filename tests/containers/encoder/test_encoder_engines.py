@@ -278,7 +278,7 @@ NO_PACKAGE = "the model is compiled for Neuron, and neither torch_neuronx nor to
 @pytest.mark.parametrize(
     ("use", "error", "message"),
     [
-        (no_model, FileNotFoundError, "{folder} holds no model: none of model.onnx, model.pt is there."),
+        (no_model, FileNotFoundError, "{folder} holds no model: none of model.onnx, model.pt, model.xml is there."),
         (no_gpu, RuntimeError, "{folder}/model.cuda.pt runs on an NVIDIA GPU, and this PyTorch finds none"),
         (
             no_length,
