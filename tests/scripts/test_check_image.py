@@ -53,7 +53,7 @@ def test_the_batch_image_lists_its_packages(bin_folder: Path, tmp_path: Path) ->
     assert refusal("cpu", tmp_path) == "tritonserver is not on PATH."
     program(bin_folder, "tritonserver", "exit 1")
     told = check("cpu", tmp_path / "models", 1)
-    assert [line.split()[0] for line in told] == ["Python", "numpy", "onnxruntime", "tokenizers", "boto3"]
+    assert [line.split()[0] for line in told] == ["Python", "numpy", "onnxruntime", "openvino", "tokenizers", "boto3"]
 
 
 def test_a_package_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,8 @@ def test_a_triton_answers_ping_on_the_model_of_a_few_lines(bin_folder: Path, tmp
     )
     assert done.returncode == 0, done.stderr
     told = done.stdout.splitlines()
-    assert [line.split()[0] for line in told] == ["Python", "numpy", "onnxruntime", "tokenizers", "/ping"]
+    names = ["Python", "numpy", "onnxruntime", "openvino", "tokenizers", "/ping"]
+    assert [line.split()[0] for line in told] == names
     assert told[-1].startswith("/ping said 200 after ")
 
 
