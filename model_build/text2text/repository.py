@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import containers.text2text
-from containers.encoder import length_groups
+from containers import length_groups
 from containers.text2text.settings import Settings
 from model_build.checkpoint import Checkpoint, broken
 from model_build.text2text import generation
