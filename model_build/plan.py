@@ -179,6 +179,13 @@ class BuildPlan:
         if isinstance(self.target, NeuronTarget):
             warning = arguments.pipeline_warning(self.target, self.checkpoint.weight_count)
             warnings += [f"targets.{self.variant.target}.{warning}"] if warning else []
+        copies, threads = self.variant.serving.copies, getattr(self.target, "threads", 1)
+        if copies * threads < (cores := self.target.cores or 0):
+            warnings.append(
+                f"serving.model_instances: {copies} × {threads} thread{'s' * (threads > 1)} for '{self.variant_name}' "
+                f"leave {cores - copies * threads} of the {cores} cores of its smallest instance type idle. Leave "
+                f"model_instances out, or set model_instances and threads to {cores} together."
+            )
         return tuple(f"{self.source.file}: {each}" for each in warnings)
 
     def document(self) -> dict[str, Any]:

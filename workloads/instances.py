@@ -35,6 +35,8 @@ _BY_PREFIX: tuple[tuple[str, Hardware], ...] = (
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InstanceShape:
     vcpus: int
+    cores: int
+    """Physical cores."""
     memory_gib: float
     gpus: int
     neuron_chips: int

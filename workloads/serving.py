@@ -38,10 +38,10 @@ class Serving(Document):
     max_queue_delay_ms: Annotated[float, Field(ge=0)] = Field(
         default=0.0, description="Triton counts it in µs: 0.1 is 100 µs."
     )
-    model_instances: PositiveInt = Field(
-        default=1,
+    model_instances: PositiveInt | None = Field(
+        default=None,
         description="Copies of the model that run side by side; on a GPU instance, on each GPU. The short form of one "
-        "instance group.",
+        "instance group. None: on a CPU as many as its cores allow (`Target.copies`), elsewhere one.",
     )
     instance_groups: tuple[InstanceGroup, ...] = Field(
         default=(), description="Triton's own instance groups, in the place of model_instances."
@@ -56,7 +56,7 @@ class Serving(Document):
     @property
     def groups(self) -> tuple[InstanceGroup, ...]:
         """The model's instance groups, however they were written."""
-        return self.instance_groups or (InstanceGroup(count=self.model_instances),)
+        return self.instance_groups or (InstanceGroup(count=self.model_instances or 1),)
 
     @property
     def copies(self) -> int:
@@ -68,6 +68,11 @@ class Serving(Document):
         """The same for a step that runs on the CPU beside the model: as many copies as its groups have together."""
         return self.model_copy(update={"instance_groups": (), "model_instances": self.copies})
 
+    def filled(self, copies: int) -> "Serving":
+        """Returns the same with this number of copies, unless it has one."""
+        known = self.instance_groups or self.model_instances
+        return self if known else self.model_copy(update={"model_instances": copies})
+
     @model_validator(mode="after")
     def _preferred_sizes_fit(self) -> Self:
         if too_large := [size for size in self.preferred_batch_sizes if size > self.max_batch_size]:
@@ -76,7 +81,7 @@ class Serving(Document):
 
     @model_validator(mode="after")
     def _copies_are_said_once(self) -> Self:
-        if self.instance_groups and self.model_instances != 1:
+        if self.instance_groups and self.model_instances is not None:
             raise ValueError(
                 f"instance_groups: say how many copies each group has, and leave out model_instances = "
                 f"{self.model_instances}."

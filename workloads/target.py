@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from workloads.document import Document, PositiveFloat, PositiveInt
-from workloads.instances import COMPUTE_CAPABILITIES, NEURON_FAMILIES, family, hardware, has_bf16
+from workloads.instances import COMPUTE_CAPABILITIES, NEURON_FAMILIES, family, hardware, has_bf16, instance_shape
 from workloads.model import ModelInput
 from workloads.objective import TargetObjective
 
@@ -40,6 +40,17 @@ class _Target(Document):
     objective: TargetObjective | None = Field(
         default=None, description="Keys that replace those of [objective] if the workload is hosted on this target."
     )
+
+    @property
+    def cores(self) -> int | None:
+        """The cores of its smallest CPU instance type; None for other hardware and for types that are not known."""
+        shapes = map(instance_shape, self.instance_types)
+        return min((shape.cores for shape in shapes if shape and shape.accelerator == "CPU"), default=None)
+
+    @property
+    def copies(self) -> int:
+        """The copies of the model that fill these cores with the target's threads; 1 if the cores are not known."""
+        return max(1, (self.cores or 1) // getattr(self, "threads", 1))
 
     @property
     def families(self) -> tuple[str, ...]:

@@ -232,8 +232,11 @@ class Workload(Document):
         return (*self.targets, *self.variants)
 
     def variant(self, name: str) -> Variant:
-        """Returns the variant of a deployable's name; a target's own is served as `serving` says."""
-        return self.variants.get(name) or Variant(target=name, serving=self.serving)
+        """Returns the variant of a deployable's name, with the copies of its model; a target has those of `serving`."""
+        found = self.variants.get(name) or Variant(target=name, serving=self.serving)
+        if (target := self.targets.get(found.target)) is None:
+            return found
+        return found.model_copy(update={"serving": found.serving.filled(target.copies)})
 
     def misplaced(self, name: str) -> str | None:
         """Returns why Triton would find no place for a copy of a deployable's model, or None."""

@@ -55,7 +55,7 @@ def service(configuration: ServingConfiguration) -> Service:
     threads, serving = configuration.threads or 1, configuration.serving
     return replace(
         NOISY,
-        workers=serving.model_instances,
+        workers=serving.copies,
         max_batch=serving.max_batch_size,
         queue_delay_ms=serving.max_queue_delay_ms,
         fixed_ms=4.0,

@@ -154,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=_positive, help="processes, one core each (default: all cores)")
     parser.add_argument("--shard", type=_shard, default=(0, 1), metavar="I/N", help="1/4 is the first of four")
     parser.add_argument("--chunk-rows", type=_positive, default=4096, help="rows per file (default 4096)")
-    parser.add_argument("--batch-rows", type=_positive, help="rows per inference (default: the model's)")
+    parser.add_argument("--batch-rows", type=_positive, help="most rows per inference (default: the model's)")
     add_max_bad_share(parser)
     parser.add_argument(
         "--summary", help="also write the summary to this file or s3:// object, after a / as shard-I-of-N.json"

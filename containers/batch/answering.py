@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, replace
 from functools import partial
+from math import inf
 from operator import add
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,17 +20,18 @@ from ..encoder.predictor import Predictor
 from ..encoder.preprocess import Preprocessor
 from ..encoder.settings import Settings
 from ..encoder.tensors import Encoding, padded_length, windows
+from ..length_groups import group_by_length
 from .archive import not_a_model
 from .source import BadRow, Chunk, InputRow, read
 
-DEFAULT_BATCH_ROWS = 16
+DEFAULT_BATCH_ROWS = 64
 Batch: TypeAlias = list[tuple[InputRow, Encoding]]
 STRICT = json.JSONEncoder(allow_nan=False)
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A model on disk. `batch_rows` is the compiled batch size, or a fast one if the model takes any."""
+    """A model on disk. `batch_rows` is the compiled batch size, or the most rows of a launch if the model takes any."""
 
     preprocessing: Path
     graphs: Path
@@ -84,10 +86,17 @@ class BatchPredictor:
                 good.append((row, code))
             else:
                 bad.append(BadRow(row.line, row.id, code.message))
-        good.sort(key=lambda each: _tokens(each[1]))  # a batch is padded to its longest row
-        batches = [good[start : start + batch_rows] for start in range(0, len(good), batch_rows)]
+        lengths = [max(map(len, windows([code]))) for _, code in good]
+        batches = [[good[row] for row in rows] for rows in self._groups(lengths, batch_rows)]
         outputs = self._threads.map(self._encoder.run, [[code for _, code in batch] for batch in batches])
         return partial(self._finish, chunk, batches, outputs, bad)
+
+    def _groups(self, lengths: Sequence[int], batch_rows: int) -> list[list[int]]:
+        """Returns the rows of each batch. A compiled batch is full in any case, so it takes the rows in their order."""
+        settings = self._encoder.settings
+        if settings.batch_size:
+            return group_by_length(lengths, inf, most_rows=batch_rows, most_tokens=batch_rows * max(lengths, default=0))
+        return group_by_length(lengths, settings.launch_tokens, most_rows=batch_rows)
 
     def _finish(
         self, chunk: Chunk, batches: Sequence[Batch], batch_outputs: Iterator[Any], bad: list[BadRow]

@@ -15,6 +15,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "engine": (
         "triton_engine.py",
         "engine.py",
+        "length_groups.py",
         "load_engine.py",
         "onnx_engine.py",
         "openvino_engine.py",

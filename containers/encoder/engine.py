@@ -1,4 +1,4 @@
-"""The port through which the serving code runs a compiled model, and adapters that fill batches up and spread them.
+"""The port through which the serving code runs a compiled model, and adapters that split, fill up and spread batches.
 
 `load_engine` chooses the runtime behind the port. A model compiled for one batch size takes exactly that many rows.
 Missing rows are filled with copies of the last row: a row of padding alone has nothing to attend to, which can end in
@@ -13,6 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .length_groups import group_by_length
+from .tensors import per_token
 
 
 class LacksInstructionSet(RuntimeError):
@@ -42,6 +45,35 @@ class FixedBatch:
             for start in range(0, rows, self._batch_size)
         ]
         return {name: np.concatenate([batch[name] for batch in batches])[:rows] for name in batches[0]}
+
+
+class MixedLengths:
+    """An `Engine` around one of any length: runs the rows in groups of similar lengths, each cut to its longest row.
+
+    Outputs per token are 0 beyond a row's group. Without an attention mask the rows stay together.
+    """
+
+    def __init__(self, engine: Engine, launch_tokens: float) -> None:
+        self._engine = engine
+        self._launch_tokens = launch_tokens
+
+    def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        mask = tensors.get("attention_mask", np.ones_like(tensors["input_ids"]))
+        lengths = np.maximum(mask.sum(1, dtype=np.int64), 1).tolist()
+        groups = group_by_length(lengths, self._launch_tokens)
+        if len(groups) == 1:
+            return self._engine.run(tensors)
+        whole: dict[str, NDArray[Any]] = {}
+        for rows in groups:
+            longest = lengths[rows[-1]]
+            part = {
+                name: tensor[rows, :longest] if tensor.ndim > 1 else tensor[rows] for name, tensor in tensors.items()
+            }
+            for name, output in self._engine.run(part).items():
+                shape = (*mask.shape, *output.shape[2:]) if per_token(name, output) else (len(mask), *output.shape[1:])
+                made = whole.setdefault(name, np.zeros(shape, output.dtype))
+                made[(rows, slice(longest)) if per_token(name, output) else rows] = output
+        return whole
 
 
 class Lanes:

@@ -6,7 +6,7 @@ A runtime is imported only once it is chosen: a container has the runtime of its
 from collections.abc import Callable
 from pathlib import Path
 
-from .engine import Engine, FixedBatch
+from .engine import Engine, FixedBatch, MixedLengths
 from .settings import Settings
 
 NEURON_GRAPHS = "model.*.neuron.pt"
@@ -37,7 +37,9 @@ def load(folder: Path, settings: Settings, device: int = 0) -> Engine:
     for name, adapter in _ADAPTERS.items():
         if (folder / name).exists():
             engine = adapter(folder / name, settings)
-            return FixedBatch(engine, settings.batch_size) if settings.batch_size else engine
+            if settings.batch_size:
+                return FixedBatch(engine, settings.batch_size)
+            return MixedLengths(engine, settings.launch_tokens)
     raise FileNotFoundError(f"{folder} holds no model: none of {', '.join(_ADAPTERS)} is there.")
 
 

@@ -5,6 +5,7 @@ It does not know Triton: a request is a list of rows as bytes, an answer a list 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tokenizers import Tokenizer
 from .beams import beam_search
 from .decoding import Engine, Tokens, greedy
 from .generation import Generation
+from .length_groups import group_by_length
 from .search import by_chance, most_likely, one_by_one
 from .settings import Settings
 
@@ -49,7 +51,7 @@ class TextGenerator:
     def answer(
         self, requests: Sequence[Sequence[bytes]], parameters: Sequence[Mapping[str, Any]] | None = None
     ) -> list[list[bytes] | Refusal]:
-        """Returns one answer per request. All good rows that are decoded in the same way are decoded together.
+        """Returns one answer per request. Good rows of similar lengths that are decoded in one way are one batch.
 
         Triton has one error per request, not per row: a request with a bad row is refused as a whole, the message names
         its bad rows, and the other requests of the batch are answered. `parameters` are each request's own.
@@ -84,7 +86,17 @@ class TextGenerator:
         """Returns the output tokens of each row of token ids; `chances` are the rows' own, where they are sampled."""
         if not rows:
             return []
-        generation = generation or self.settings.generation
+        generation, lengths = generation or self.settings.generation, list(map(len, rows))
+        launch_tokens, outputs = self.settings.launch_tokens or inf, dict[int, Tokens]()
+        for group in group_by_length(lengths, launch_tokens, most_tokens=max(lengths) * len(rows)):
+            own = [chances[row] for row in group] if chances else ()
+            outputs |= zip(group, self._decode_group([rows[row] for row in group], generation, own), strict=True)
+        return [outputs[row] for row in range(len(rows))]
+
+    def _decode_group(
+        self, rows: Sequence[Sequence[int]], generation: Generation, chances: Sequence[np.random.Generator]
+    ) -> list[Tokens]:
+        """Returns the output tokens of rows that are padded to one length."""
         engine: Any = self.engine  # those of GPUs search no beams, which the build refuses
         batch = (engine, *pad(rows, self.settings.pad_token_id), self.settings)
         if generation.plain:

@@ -21,6 +21,9 @@ class Settings:
     pad_token_id: int
     threads: int
     generation: Generation = field(default_factory=Generation)
+    launch_tokens: int = 0
+    """The fixed cost of decoding a batch, in source tokens: rows of mixed lengths are decoded in groups of a low total
+    cost. 0: all rows are decoded together."""
     max_batch_size: int = 1
     """Rows. Triton's own key of config.pbtxt, and so none of its `parameters`."""
     answer: str = "CORRECTED"
@@ -35,6 +38,7 @@ class Settings:
             "max_output_tokens": str(self.max_output_tokens),
             "pad_token_id": str(self.pad_token_id),
             "threads": str(self.threads),
+            **({"launch_tokens": str(self.launch_tokens)} if self.launch_tokens else {}),
             **({} if self.generation == Generation() else {"generation": self.generation.to_json()}),
         }
 
@@ -47,6 +51,7 @@ class Settings:
             eos_token_ids=tuple(int(token) for token in parameters["eos_token_ids"].split(",")),
             pad_token_id=int(parameters["pad_token_id"]),
             threads=int(parameters["threads"]),
+            launch_tokens=int(parameters.get("launch_tokens", 0)),
             generation=Generation.from_json(parameters.get("generation", "{}")),
         )
 

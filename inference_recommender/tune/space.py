@@ -36,18 +36,18 @@ class ServingConfiguration(Document):
     @property
     def parallelism(self) -> int:
         """Number of concurrent threads times the requests of each."""
-        return self.serving.model_instances * (self.threads or 1) * self.batch
+        return self.serving.copies * (self.threads or 1) * self.batch
 
     @property
     def family(self) -> tuple[object, ...]:
         """All but the queue delay, which has no effect on a saturated server."""
         serving = self.serving
-        return (self.target, self.threads, serving.model_instances, self.batch, serving.preferred_batch_sizes)
+        return (self.target, self.threads, serving.copies, self.batch, serving.preferred_batch_sizes)
 
     @property
     def label(self) -> str:
         """A unique name in its space, such as "cpu, 2 × 1 thread, batch 16 (4, 8), delay 1 ms"."""
-        serving, count = self.serving, self.serving.model_instances
+        serving, count = self.serving, self.serving.copies
         threads = "" if self.threads is None else f" × {self.threads} thread{'s' * (self.threads != 1)}"
         copies = f"{count}{threads or ' instance' + 's' * (count != 1)}"
         if self.batch == 1:
@@ -73,7 +73,7 @@ def space(
             why = f"their batches do not hold the {rows} rows of a request"
         elif each.serving.max_queue_delay_ms >= limit and each.batch > 1:
             why = f"a request that waits for a queue delay of {limit:g} ms misses the limit"
-        elif not named and each.serving.model_instances * (each.threads or 0) > cores:
+        elif not named and each.serving.copies * (each.threads or 0) > cores:
             why = f"model instances times threads are more than the {cores} cores"
         else:
             tried.append(each)
@@ -86,8 +86,8 @@ def space(
 def own(workload: Workload, target: str) -> ServingConfiguration:
     """Returns the current configuration of a target."""
     hosted = workload.variant(workload.hosting.target)
-    serving = hosted.serving if hosted.target == target else workload.serving
-    return _plain(target, _threads(workload, target), serving)
+    served = hosted if hosted.target == target else workload.variant(target)
+    return _plain(target, _threads(workload, target), served.serving)
 
 
 def default_targets(workload: Workload, *, gpu: bool) -> tuple[str, ...]:

@@ -135,9 +135,7 @@ def overridden(config: Mapping[str, Any], serving: Serving, threads: int | None)
     changed["max_batch_size"] = serving.max_batch_size
     if "ensemble_scheduling" in changed:
         return changed
-    changed["instance_group"] = [
-        {**group, "count": serving.model_instances} for group in changed.get("instance_group", [])[:1]
-    ]
+    changed["instance_group"] = [{**group, "count": serving.copies} for group in changed.get("instance_group", [])[:1]]
     changed.pop("dynamic_batching", None)
     if serving.dynamic_batching:
         changed["dynamic_batching"] = {

@@ -47,7 +47,7 @@ def server_settings(name: str, serving: Serving, target: NeuronTarget) -> Server
         dynamic_batching=serving.dynamic_batching,
         preferred_batch_sizes=serving.preferred_batch_sizes,
         max_queue_delay_ms=serving.max_queue_delay_ms,
-        model_instances=serving.model_instances,
+        model_instances=serving.copies,
         placement=target.placement,
         pipeline_cores=arguments.pipeline_cores(target),
     )

@@ -86,3 +86,19 @@ def test_a_pipeline_over_more_cores_than_the_weights_need_is_a_warning(workloads
         f"{file}: targets.inf1-pipeline.pipeline_cores: asks for 16 NeuronCores, but AWS's formula, "
         '4·round(weights / 2e7), says 1 for 1.1 million weights. Say pipeline_cores = "auto", or measure both.',
     )
+
+
+def test_copies_that_leave_cores_idle_are_a_warning(workloads_copy: Path) -> None:
+    shutil.copytree(ROOT / "workloads" / "question_answering", workloads_copy / "question_answering")
+    file = load_workload("question_answering", workloads_copy).file
+
+    def warnings(target: str) -> tuple[str, ...]:
+        return plan(load_workload("question_answering", workloads_copy), target, workloads_copy).warnings
+
+    assert warnings("cpu") == ()
+    file.write_text(file.read_text("utf-8").replace("[serving]", "[serving]\nmodel_instances = 1"), "utf-8")
+    assert warnings("inf2") == ()
+    assert warnings("cpu") == (
+        f"{file}: serving.model_instances: 1 × 1 thread for 'cpu' leave 1 of the 2 cores of its smallest instance type "
+        "idle. Leave model_instances out, or set model_instances and threads to 2 together.",
+    )

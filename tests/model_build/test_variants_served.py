@@ -15,14 +15,18 @@ from model_build.build import build
 from model_build.plan import plan
 from tests.model_build.miniatures.tiny_bert import make_workload
 from tests.quick_triton import await_counts, start_triton, statistics
-from workloads import Row, WorkloadFolder
+from workloads import Row, WorkloadFolder, load_workload
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
 def workload(tmp_path_factory: pytest.TempPathFactory) -> WorkloadFolder:
-    return make_workload(tmp_path_factory.mktemp("variants") / "workloads", "text-classification")
+    """One copy of the model, so that batches can be counted."""
+    made = make_workload(tmp_path_factory.mktemp("variants") / "workloads", "text-classification")
+    text = made.file.read_text("utf-8").replace("[serving]", "[serving]\nmodel_instances = 1")
+    made.file.write_text(text, "utf-8")
+    return load_workload("tiny", made.path.parent)
 
 
 class Served:

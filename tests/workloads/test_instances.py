@@ -36,6 +36,7 @@ def _shapes() -> dict[str, dict[str, Any]]:
     return {
         name: {
             "vcpus": known["VCpuInfo"]["DefaultVCpus"],
+            "cores": known["VCpuInfo"]["DefaultCores"],
             "memory_gib": _plain(known["MemoryInfo"]["SizeInMiB"] / 1024),
             "gpus": sum(gpu["Count"] for gpu in known.get("GpuInfo", {}).get("Gpus", [])),
             "neuron_chips": _neuron_chips(known),
@@ -97,9 +98,9 @@ def _text(shapes: dict[str, Any], regions: list[str], families: dict[str, dict[s
 
 def test_the_shape_of_an_instance_type_is_known_or_none() -> None:
     assert instance_shape("ml.g4dn.12xlarge") == InstanceShape(
-        vcpus=48, memory_gib=192, gpus=4, neuron_chips=0, gpu_memory_gib=64
+        vcpus=48, cores=24, memory_gib=192, gpus=4, neuron_chips=0, gpu_memory_gib=64
     )
-    assert instance_shape("inf1.6xlarge") == InstanceShape(vcpus=24, memory_gib=48, gpus=0, neuron_chips=4)
+    assert instance_shape("inf1.6xlarge") == InstanceShape(vcpus=24, cores=12, memory_gib=48, gpus=0, neuron_chips=4)
     assert instance_shape("ml.x99.xlarge") is None
     assert instance_shape("m5.8xlarge") is not None
     assert instance_shape("ml.m5.8xlarge") is None, "only EC2 has it"

@@ -223,3 +223,16 @@ def test_a_variant_that_names_its_copies_one_way_does_not_inherit_the_other() ->
     common = {"max_batch_size": 4, "model_instances": 3}
     own = {"target": "t", "serving": {"instance_groups": [{"count": 2}]}}
     assert inherited(own, common) == {"target": "t", "serving": {"max_batch_size": 4, **own["serving"]}}  # type: ignore[dict-item]
+
+
+COPIES = [("cpu", "", 2), ("cpu", "threads = 2", 1), ("cpu", "threads = 8", 1), ("tensorrt", "", 1)]
+
+
+@pytest.mark.parametrize(("target", "threads", "copies"), COPIES)
+def test_a_cpu_has_a_copy_of_the_model_for_each_core_that_threads_leave(
+    edit_toml: EditToml, target: str, threads: str, copies: int
+) -> None:
+    """ml.c5.xlarge has two cores. All types serve the same archive."""
+    types = 'instance_types = ["ml.c5.4xlarge", "ml.c5.xlarge"]'
+    folder = edit_toml('threads = 1\ninstance_types = ["ml.c5.xlarge"]', f"{threads}\n{types}")
+    assert load_workload("spellcheck", folder).workload.variant(target).serving.copies == copies

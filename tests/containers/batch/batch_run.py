@@ -30,7 +30,14 @@ class Ended:
 def install(folder: Path) -> Path:
     """Copies the files that the image copies."""
     (folder / "containers").mkdir(parents=True)
-    for name in ("__init__.py", "archive_reader.py", "embedded_metrics.py", "container_errors.py", "worker_process.py"):
+    for name in (
+        "__init__.py",
+        "archive_reader.py",
+        "embedded_metrics.py",
+        "container_errors.py",
+        "length_groups.py",
+        "worker_process.py",
+    ):
         shutil.copy(ROOM / name, folder / "containers")
     for package in ("batch", "encoder", "neuron"):
         shutil.copytree(ROOM / package, folder / "containers" / package, ignore=shutil.ignore_patterns("__pycache__"))

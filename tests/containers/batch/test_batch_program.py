@@ -173,7 +173,7 @@ def test_a_restart_with_another_model_input_or_option_is_refused(
         f"{whole}/job.json: this output was made from something else: model_sha256 was {was['model_sha256']}, is "
     )
     assert log.endswith(
-        "; the input differs in pairs.jsonl; chunk_rows was 64, is 65; batch_rows was 16, is 8. Use the same input, "
+        "; the input differs in pairs.jsonl; chunk_rows was 64, is 65; batch_rows was 64, is 8. Use the same input, "
         "model and options, or another --output."
     )
     assert contents(whole) == before

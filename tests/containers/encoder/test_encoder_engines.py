@@ -6,7 +6,7 @@ ONNX Runtime, OpenVINO, TorchScript, CUDA graphs (on CPU, or on a GPU if there i
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from containers.encoder import load_engine
 from containers.encoder.cuda_engine import CudaEngine, CudaProgram
-from containers.encoder.engine import Engine, FixedBatch, Lanes
+from containers.encoder.engine import Engine, FixedBatch, Lanes, MixedLengths
 from containers.encoder.neuron_engine import CORES, PLACEMENT, NeuronEngine
 from containers.encoder.predictor import Predictor
 from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
-from containers.encoder.tensors import Encoding, tensors
+from containers.encoder.tensors import Encoding, per_token, tensors
 from containers.neuron.worker import warm_up
 from model_build.torch_threads import threads_kept
 from tests import fake_neuron
@@ -106,17 +106,19 @@ def batch(settings: Settings, rows: int, length: int) -> dict[str, NDArray[Any]]
 
 
 def difference(settings: Settings, engine: Engine, rows: int, length: int) -> float:
-    """Returns the largest difference from the network, after a check of names, types and shapes."""
+    """Returns the largest difference from the network in real tokens, after a check of names, types and shapes."""
     given = batch(settings, rows, length)
+    real = given["attention_mask"].astype(bool)
     with torch.inference_mode():
         expected = Graph(settings).eval()(*(torch.from_numpy(given[name]) for name in settings.inputs))
     outputs = engine.run(given)
     assert tuple(outputs) == settings.graph_outputs
     assert {name: str(output.dtype) for name, output in outputs.items()} == dict.fromkeys(outputs, "float32")
     differences = []
-    for output, network in zip(outputs.values(), expected, strict=True):
+    for (name, output), network in zip(outputs.items(), expected, strict=True):
         assert output.shape == tuple(network.shape)
-        differences.append(float(np.abs(output - network.numpy()).max()))
+        off = np.abs(output - network.numpy())
+        differences.append(float((off[real] if per_token(name, output) else off).max()))
     return max(differences)
 
 
@@ -134,6 +136,35 @@ def test_an_answer_does_not_change_with_the_next_batch(made: Made) -> None:
 @pytest.mark.parametrize("batch_size", [1, 5])
 def test_a_fixed_batch_size_takes_any_number_of_rows(made: Made, batch_size: int) -> None:
     assert difference(made.settings, FixedBatch(made.engine, batch_size), 7, 17) < 1e-5
+
+
+class Launches:
+    """An engine that records the size of each launch, and returns each row's own tokens."""
+
+    def __init__(self) -> None:
+        self.sizes: list[tuple[int, ...]] = []
+
+    def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        ids = tensors["input_ids"]
+        self.sizes.append(ids.shape)
+        return {"start_logits": ids * 2.0, "score": ids[:, 0] * 3.0}
+
+
+def test_rows_of_mixed_lengths_run_in_launches_with_little_padding() -> None:
+    given = {"input_ids": np.arange(1, 121).reshape(6, 20), "attention_mask": np.ones((6, 20), np.int64)}
+    for row, length in enumerate((3, 20, 4, 18, 3, 1)):
+        given["attention_mask"][row, length:] = 0
+    for launch_tokens, sizes in ((0, [(1, 1), (2, 3), (1, 4), (1, 18), (1, 20)]), (8, [(4, 4), (2, 20)])):
+        engine = Launches()
+        outputs = MixedLengths(engine, launch_tokens).run(given)
+        assert engine.sizes == sizes
+        assert (outputs["score"] == given["input_ids"][:, 0] * 3.0).all()
+        assert (
+            outputs["start_logits"] * given["attention_mask"] == given["input_ids"] * given["attention_mask"] * 2
+        ).all()
+    MixedLengths(engine, 1000).run(given)
+    MixedLengths(engine, 0).run({"input_ids": given["input_ids"]})
+    assert engine.sizes[-2:] == [(6, 20), (6, 20)]
 
 
 def make_rows(settings: Settings, count: int = 12) -> list[dict[str, str]]:
@@ -247,7 +278,7 @@ NO_PACKAGE = "the model is compiled for Neuron, and neither torch_neuronx nor to
 @pytest.mark.parametrize(
     ("use", "error", "message"),
     [
-        (no_model, FileNotFoundError, "{folder} holds no model: none of model.onnx, model.pt is there."),
+        (no_model, FileNotFoundError, "{folder} holds no model: none of model.onnx, model.pt, model.xml is there."),
         (no_gpu, RuntimeError, "{folder}/model.cuda.pt runs on an NVIDIA GPU, and this PyTorch finds none"),
         (
             no_length,

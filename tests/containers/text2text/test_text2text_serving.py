@@ -70,7 +70,7 @@ def test_several_rows_in_one_request(triton: TritonServer, generator: TextGenera
 
 @pytest.fixture(scope="module")
 def patient_triton(served: BuildPlan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
-    """A Triton that waits for seven rows before it executes them together, and that has warmed up all batch sizes.
+    """One model instance that waits for seven rows before it executes them, and that has warmed up all batch sizes.
 
     However busy the machine is, seven requests of one row each are one execution.
     """
@@ -79,7 +79,8 @@ def patient_triton(served: BuildPlan, tmp_path_factory: pytest.TempPathFactory) 
     config = repository / "tiny" / "config.pbtxt"
     text, preferred = re.subn(r"preferred_batch_size: \[.*\]", "preferred_batch_size: [ 7 ]", config.read_text("utf-8"))
     text, delays = re.subn(r"(max_queue_delay_microseconds: )\d+", r"\g<1>60000000", text)
-    assert (preferred, delays) == (1, 1)
+    text, copies = re.subn(r"count: \d+", "count: 1", text)
+    assert (preferred, delays, copies) == (1, 1, 1)
     config.write_text(text, "utf-8")
     with start_triton(repository, default_model="tiny", environment={}, log_file=folder / "triton.log") as server:
         await_counts(lambda: batches(server), {1: 1, 4: 1, 8: 1})

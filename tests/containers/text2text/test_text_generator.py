@@ -1,10 +1,13 @@
 """Texts in, texts out: batching changes no answer, and a bad row affects only its request."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import normalizers, processors
 
+from containers.text2text.decoding import Tokens
 from containers.text2text.generator import Refusal, TextGenerator
 from tests.model_build.miniatures.tiny_t5 import LETTERS, make_tokenizer
 
@@ -50,6 +53,23 @@ def test_batching_changes_no_answer(generator: TextGenerator, requests: list[lis
     batched = generator.answer([[text.encode() for text in rows] for rows in requests])
     singly = [[answer_alone(generator, text) for text in rows] for rows in requests]
     assert batched == singly
+
+
+def test_rows_of_similar_lengths_are_decoded_together(
+    generator: TextGenerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[tuple[int, ...]] = []
+
+    def encode(token_ids: Tokens, mask: Tokens, start: int) -> object:
+        sizes.append(token_ids.shape)
+        return type(generator.engine).encode(generator.engine, token_ids, mask, start)
+
+    monkeypatch.setattr(generator.engine, "encode", encode, raising=False)
+    requests = [[b"a", b"abcdefghijklmnopqrst"], [b"ab"], [b"abcdefghijklmnopqr", b"abc"]]
+    together = TextGenerator(make_tokenizer(), generator.engine, replace(generator.settings, launch_tokens=0))
+    grouped = TextGenerator(make_tokenizer(), generator.engine, replace(generator.settings, launch_tokens=8))
+    assert grouped.answer(requests) == together.answer(requests)
+    assert sizes == [(3, 5), (2, 22), (5, 22)]
 
 
 def test_a_long_text_of_few_tokens_is_answered(generator: TextGenerator) -> None:
