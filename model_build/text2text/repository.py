@@ -16,6 +16,7 @@ SERVING_CODE = (
     "model.py",
     "generator.py",
     "decoding.py",
+    "guided.py",
     "search.py",
     "beams.py",
     "constraints.py",
