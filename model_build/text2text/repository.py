@@ -1,9 +1,11 @@
 """The Triton repository of a text2text workload: one Python-backend model, `TEXT` in, the workload's answer out."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import containers.text2text
+from containers.text2text.generation import Generation
 from containers.text2text.settings import Settings
 from model_build.checkpoint import Checkpoint, broken
 from model_build.text2text import generation
@@ -30,7 +32,7 @@ ENGINES = {
 }
 """The code that runs the graphs, by runtime: a container has the packages of its own runtime and no other."""
 SEARCHES_BEAMS = ("onnxruntime",)
-"""The runtimes that search beams; every runtime of `ENGINES` decodes greedily and by chance."""
+"""The runtimes that search beams and check drafts; every runtime of `ENGINES` decodes greedily and by chance."""
 TEXT = Tensor(name="TEXT", data_type="TYPE_STRING", dims=(1,))
 
 
@@ -44,9 +46,16 @@ def settings(model: TextToText, target: Target, checkpoint: Checkpoint) -> Setti
         eos_token_ids=_tokens(checkpoint, "eos_token_id"),
         pad_token_id=pad,
         threads=getattr(target, "threads", 1),
-        generation=generation.served(model, checkpoint),
+        generation=_supported(generation.served(model, checkpoint), target),
         answer=model.answer,
     )
+
+
+def _supported(served: Generation, target: Target) -> Generation:
+    """Returns the same decoding without drafts where the engine reads one token in a pass."""
+    if target.runtime in SEARCHES_BEAMS or served.guided == "off":
+        return served
+    return replace(served, guided="off", settable=tuple(name for name in served.settable if name != "guided"))
 
 
 def triton_models(
@@ -98,7 +107,7 @@ def _check_served(decoding: Settings, serving: Serving, target: Target) -> None:
             f"num_beams: the checkpoint or model.generation asks for {served.num_beams} beams, which "
             f"'{target.runtime}' does not search. {reason}"
         )
-    if serving.response_cache_mb and (served.settable or served.do_sample):
+    if serving.response_cache_mb and ({*served.settable} - {"guided"} or served.do_sample):
         raise UsageError(
             "serving.response_cache_mb: Triton's cache knows a request only by its inputs, but requests to this model "
             f"may set {', '.join(served.settable)}. Set response_cache_mb = 0 in workload.toml, or leave these out of "

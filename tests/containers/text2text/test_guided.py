@@ -1,6 +1,7 @@
 """Guided decoding returns the tokens of greedy decoding whatever the draft, in fewer passes if the draft is right."""
 
 from random import Random
+from typing import Literal
 
 import pytest
 
@@ -8,8 +9,8 @@ from containers.text2text.decoding import greedy
 from containers.text2text.generation import Generation
 from containers.text2text.generator import pad
 from containers.text2text.guided import FIRST_DRAFT, SHORTEST_DRAFT, Draft, guided
-from tests.model_build.miniatures.tiny_bart import VOCABULARY
-from tests.model_build.text2text.test_families import FAMILIES, decoding, engine, sources
+from tests.model_build.miniatures.tiny_bart import FAMILIES, VOCABULARY
+from tests.model_build.text2text.test_families import decoding, engine, sources
 
 
 def edited(tokens: list[int], rng: Random) -> list[int]:
@@ -24,13 +25,14 @@ def edited(tokens: list[int], rng: Random) -> list[int]:
 
 @pytest.mark.parametrize("kind", FAMILIES)
 @pytest.mark.parametrize("mode", ["input", "ngram"])
-def test_the_tokens_are_those_of_greedy_decoding(kind: str, mode: str) -> None:
+def test_the_tokens_are_those_of_greedy_decoding(kind: str, mode: Literal["input", "ngram"]) -> None:
     rng = Random(kind + mode)
     for count in (1, 1, 2, 5):
         rows = sources(count, rng.randrange(1000))
         batch = (engine(kind), *pad(rows, 0), decoding(kind))
         expected = [row.tolist() for row in greedy(*batch)]
-        for drafts in (rows, expected, [edited(row, rng) for row in expected], [[] for _ in rows]):
+        none: list[list[int]] = [[] for _ in rows]
+        for drafts in (rows, expected, [edited(row, rng) for row in expected], none):
             answers, passes = guided(*batch, mode, drafts)
             assert [row.tolist() for row in answers] == expected
             assert all(1 <= used <= len(row) for used, row in zip(passes, expected, strict=True))
