@@ -23,8 +23,7 @@ from typing import Any
 from rich.console import Console
 
 from inference_recommender.output import Commands, tell
-from inference_recommender.renamed import renamed
-from workloads import ProjectError, UsageError
+from workloads import ProjectError
 from workloads.program import CommandParser, exit_code
 
 COMMANDS = ("run", "prove", "tune", "experiment", "simulate", "size", "compare", "report", "invoke", "register", "jobs")
@@ -34,8 +33,6 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     stderr = Console(stderr=True)
     try:
-        if replaced := renamed(arguments):
-            raise UsageError(replaced)
         parser = _parser(arguments)
         if not arguments:
             parser.print_help()

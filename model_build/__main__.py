@@ -47,11 +47,6 @@ COMMANDS = {
     ),
 }
 """Purpose and example of each command."""
-RENAMED = {
-    "families": "plan --families",
-    "record": "verify WORKLOAD --target TARGET --on sagemaker --image-uri URI",
-}
-"""Old commands, and what replaced them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,8 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # torch's OpenMP threads spin while they wait: with another process on the cores, `generate` crawls.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        if arguments and (replacement := RENAMED.get(arguments[0])):
-            raise UsageError(f"`{arguments[0]}` was replaced. Use `python -m model_build {replacement}`.")
         program = parser()
         options = program.parse_args(arguments)
         if options.command is None:

@@ -213,11 +213,6 @@ class PayloadLengths(Document):
     output_tokens: TokenCounts | None = Field(
         default=None, description="Of the answers; None: they were not counted, or the model writes no text."
     )
-    shifts: tuple[dict[str, object], ...] = Field(default=(), description="Read from older files; not written.")
-    model: str | None = Field(default=None, description="Read from older files; not written.")
-    machine: str | None = Field(default=None, description="Read from older files; not written.")
-    measured_at: str | None = Field(default=None, description="Read from older files; not written.")
-    run: str | None = Field(default=None, description="Read from older files; not written.")
 
 
 class ColdStart(Document):

@@ -114,12 +114,6 @@ def test_a_missing_toolchain_is_exit_code_3(tiny_copy: Path) -> None:
             ["plan", "--target", "cpu"],
             "plan: WORKLOAD or --all is missing. Example: python -m model_build plan spellcheck --target cpu",
         ),
-        (["families", "--json"], "`families` was replaced. Use `python -m model_build plan --families`."),
-        (
-            ["record", "tiny"],
-            "`record` was replaced. Use `python -m model_build verify WORKLOAD --target TARGET --on sagemaker "
-            "--image-uri URI`.",
-        ),
         (["build", "large", "--target", "cpu"], "There is no workload 'large'. Known workloads: tiny."),
         (["build", "--all", "--target", "inf1"], "There is no target 'inf1' in any workload.toml of tiny."),
         (

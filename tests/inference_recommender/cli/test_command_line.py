@@ -11,7 +11,6 @@ import pytest
 
 from aws_api.errors import LocalAccountEnded
 from aws_api.service_model import problems
-from inference_recommender import renamed
 from inference_recommender.__main__ import COMMANDS, main
 from workloads import ROOT
 
@@ -61,21 +60,6 @@ def test_help_teaches_the_commands_and_the_exit_codes(cli: Cli) -> None:
         assert f"\n    {command}" in shown.stdout
         assert f"example:\n  python -m inference_recommender {command}" in cli(command, "--help").stdout
     assert [cli(*wrong).returncode for wrong in (("run", "--job", "defualt"), ("walk",))] == [2, 2]
-
-
-def test_an_old_name_is_answered_with_the_new_one_which_exists(cli: Cli) -> None:
-    helps = {command: cli(command, "--help").stdout for command in COMMANDS}
-    for command, new in renamed.COMMANDS.items():
-        refused = cli(command)
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert f"`{command}` was replaced. Use `python -m inference_recommender {new}`." in refused.stderr
-        assert new.split()[0] in COMMANDS, command
-    for (command, flag), new in renamed.FLAGS.items():
-        refused = cli(command, "x", f"{flag}=1")
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert f"{command} {flag} was replaced. Use {new}." in refused.stderr
-        assert all(word in helps[command] for word in new.split() if word.startswith("--")), flag
-        assert f" {flag} " not in helps[command], flag
 
 
 def test_an_unknown_workload_and_profile_are_refused(cli: Cli) -> None:
