@@ -170,10 +170,11 @@ def _compare_batch(
 def _guided(compiled: TextGenerator, rows: list[list[int]]) -> list[GuidedCheck | None]:
     """Decodes each row alone, guided and greedily."""
     checks: list[GuidedCheck | None] = []
-    settings, engine = compiled.settings, cast(OnnxEngine, compiled.engine)
+    settings, engine, mode = compiled.settings, cast(OnnxEngine, compiled.engine), compiled.settings.generation.guided
+    assert mode != "off"
     for row in rows:
         batch = (engine, *pad([row], settings.pad_token_id), settings)
-        (answer,), (passes,) = guided(*batch, settings.generation.guided, [row])
+        (answer,), (passes,) = guided(*batch, mode, [row])
         checks.append(GuidedCheck(tokens=len(answer), passes=passes, same=np.array_equal(answer, greedy(*batch)[0])))
     return checks
 
