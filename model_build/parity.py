@@ -14,7 +14,7 @@ import numpy as np
 from model_build.accuracy import Answered, ScoredAnswer, intervals, measure
 from model_build.progress import Progress
 from model_build.render import compared
-from workloads import Example, Parity, ParityReport, ProjectError
+from workloads import Example, GuidedReport, Parity, ParityReport, ProjectError
 from workloads.workload import AGREEMENT
 
 SHOWN_MISTAKES = 5
@@ -31,6 +31,15 @@ class ParityFailed(GateFailed):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class GuidedCheck:
+    """A guided answer: its tokens, the passes that they took, and whether greedy decoding returns the same."""
+
+    tokens: int
+    passes: int
+    same: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ParityComparison:
     """One example through both models. Differences are absolute, over all output numbers ("logits") compared."""
 
@@ -41,6 +50,7 @@ class ParityComparison:
     max_logit_difference: float
     mean_logit_difference: float
     logits: int  # how many were compared
+    guided: GuidedCheck | None = None
 
     @property
     def asked(self) -> str:
@@ -71,7 +81,15 @@ def report(metrics: Sequence[str], comparisons: Sequence[ParityComparison]) -> P
         original=({AGREEMENT: 1.0} if AGREEMENT in metrics else {}) | measure(metrics, original),
         compiled=({AGREEMENT: identical} if AGREEMENT in metrics else {}) | measure(metrics, compiled),
         intervals=intervals(metrics, original),
+        guided=_guided([c.guided for c in comparisons if c.guided]),
     )
+
+
+def _guided(checks: Sequence[GuidedCheck]) -> GuidedReport | None:
+    if not checks:
+        return None
+    tokens, passes = sum(check.tokens for check in checks), sum(check.passes for check in checks)
+    return GuidedReport(tokens_per_pass=tokens / passes, differing_answers=sum(not check.same for check in checks))
 
 
 def check_quality(parity: ParityReport, quality: Mapping[str, float], comparisons: Sequence[ParityComparison]) -> None:
@@ -124,6 +142,11 @@ def differences(parity: ParityReport, limits: Parity) -> list[str]:
             reasons.append(
                 f"{name} drops by {drop:.4f}, at most {limits.max_metric_drop} is allowed (parity.max_metric_drop)."
             )
+    if parity.guided and parity.guided.differing_answers:
+        reasons.append(
+            f"{parity.guided.differing_answers} guided answers differ from greedy decoding's, none may: set "
+            'model.generation.guided = "off".'
+        )
     what = compared(parity.original)
     if math.isnan(parity.max_logit_difference):
         reasons.append(f"some {what}s are not numbers (NaN).")

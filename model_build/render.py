@@ -93,6 +93,7 @@ def _parity(parity: Mapping[str, Any] | None) -> str:
             f"identical answers     {parity['identical_answers']} of {parity['examples']}",
             f"{f'{compared(original)} difference':<20}  {parity['max_logit_difference']:.3g} at most, "
             f"{parity['mean_logit_difference']:.3g} on average",
+            *_guided(parity.get("guided")),
             "                      original  compiled" + ("  95 % interval" if intervals else ""),
             *(
                 f"{name.replace('_', ' '):<20}  {value:8.4f}  {compiled[name]:8.4f}"
@@ -101,6 +102,15 @@ def _parity(parity: Mapping[str, Any] | None) -> str:
             ),
         ]
     )
+
+
+def _guided(guided: Mapping[str, Any] | None) -> list[str]:
+    if not guided:
+        return []
+    differing = guided["differing_answers"]
+    return [
+        f"guided decoding       {guided['tokens_per_pass']:.2f} tokens a pass, {differing} answers differ from greedy"
+    ]
 
 
 def compared(metrics: Iterable[str]) -> str:

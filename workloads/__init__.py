@@ -1,6 +1,6 @@
 """The contract: typed workload, artifact and recommendation. Imports no other package of the project."""
 
-from workloads.artifact import ModelArtifact, ParityReport, artifact_file, file_sha256, load_artifact
+from workloads.artifact import GuidedReport, ModelArtifact, ParityReport, artifact_file, file_sha256, load_artifact
 from workloads.errors import Interrupted, MissingArtifact, NoVerdict, ProjectError, Unavailable, UsageError
 from workloads.evaluation import Entity, Example, Row
 from workloads.folder import ROOT, WorkloadFolder, load_workload, workload_names

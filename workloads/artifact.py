@@ -12,6 +12,13 @@ from workloads.errors import MissingArtifact, UsageError
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
+class GuidedReport(Document):
+    """Guided decoding against greedy decoding with the compiled model, one row at a time."""
+
+    tokens_per_pass: float = Field(description="Output tokens for each pass of the decoder. Greedy decoding has 1.")
+    differing_answers: int
+
+
 class ParityReport(Document):
     """The compiled model against the original, as transformers runs it, on the same examples."""
 
@@ -24,6 +31,7 @@ class ParityReport(Document):
     intervals: dict[str, tuple[float, float]] = Field(
         default={}, description="Of few examples, how the original's metrics may be on other rows like them: 95 %."
     )
+    guided: GuidedReport | None = Field(default=None, description="None: drafts are off (model.generation.guided).")
 
 
 class ModelArtifact(Document):

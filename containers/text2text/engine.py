@@ -53,7 +53,7 @@ class OnnxEngine:
         if not wanted.all():
             _keep(state, wanted)
         # numpy finds the most likely tokens several times as fast as the graph's own ArgMax, which is not run.
-        state.tokens = self._advance(state, state.tokens).argmax(1)[:, None]
+        state.tokens = self._advance(state, state.tokens).argmax(2)
         if len(state.rows) == len(live):
             return state.tokens
         spread = np.zeros((len(live), 1), np.int64)
@@ -63,11 +63,11 @@ class OnnxEngine:
     def logits(self, state: Caches, tokens: Tokens, live: NDArray[np.bool_] | None = None) -> Floats:
         """Appends `tokens`, [rows, 1], and returns the decoder's logits of the rows that are live."""
         if live is None:
-            return self._advance(state, tokens)
+            return self._advance(state, tokens)[:, 0]
         wanted = live[state.rows]
         if not wanted.all():
             _keep(state, wanted)
-        return self._advance(state, tokens[state.rows])
+        return self._advance(state, tokens[state.rows])[:, 0]
 
     def select(self, state: Caches, rows: NDArray[np.intp]) -> None:
         """Makes the caches those of these rows, each of which may come several times or not at all."""
@@ -78,14 +78,55 @@ class OnnxEngine:
         if not np.array_equal(sources, state.rows):
             state.cross_bias, state.cross, state.rows = state.cross_bias[rows], state.cross[rows], sources
 
-    def _advance(self, state: Caches, tokens: Tokens) -> Floats:
+    def check(self, state: Caches, tokens: Tokens, lengths: NDArray[np.intp]) -> Tokens:
+        """Appends `tokens`, [rows, queries], behind the first `lengths` places of each row's cache.
+
+        Returns the most likely token after each.
+        """
+        best: Tokens = self._advance(state, tokens, lengths).argmax(2)
+        return best
+
+    def settle(
+        self, state: Caches, lengths: NDArray[np.intp], counts: NDArray[np.intp], live: NDArray[np.bool_]
+    ) -> None:
+        """Keeps the live rows, and of the tokens of the last `check` the first `counts` of each row."""
+        start = int(lengths.max())
+        for row in np.flatnonzero(live & (lengths < start)):
+            first, count = lengths[row], counts[row]
+            state.past[row, :, first : first + count] = state.past[row, :, start : start + count]
+        if not live.all():
+            _keep(state, live)
+        state.past = state.past[:, :, : (lengths + counts)[live].max()]
+
+    def _advance(self, state: Caches, tokens: Tokens, lengths: NDArray[np.intp] | None = None) -> Floats:
+        distances = _distances(state.past.shape[2], tokens.shape[1], lengths)
         logits: Floats
         logits, state.past = self._decoder.run(
             ["logits", "present"],
-            {"tokens": tokens, "cross_bias": state.cross_bias, "cross": state.cross, "past": state.past},
+            {
+                "tokens": tokens,
+                "distances": distances,
+                "cross_bias": state.cross_bias,
+                "cross": state.cross,
+                "past": state.past,
+            },
             self._run,
         )
         return logits
+
+
+def _distances(past: int, queries: int, lengths: NDArray[np.intp] | None) -> Tokens:
+    """Returns how many places each key is before each query, [rows or 1, queries, past + queries].
+
+    A row has keys in its first `lengths` places and behind `past`.
+    """
+    keys = np.arange(past + queries)
+    if lengths is None or (lengths == past).all():
+        return (past + np.arange(queries)[:, None] - keys)[None]
+    rows = lengths[:, None]
+    unused = rows + queries  # behind every query
+    keys = np.where(keys < rows, keys, np.where(keys < past, unused, keys - past + rows))
+    return (rows + np.arange(queries))[:, :, None] - keys[:, None]
 
 
 def _keep(state: Caches, wanted: NDArray[np.bool_]) -> None:

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 SAMPLING = ("do_sample", "temperature", "top_k", "top_p", "seed")
-SETTABLE = ("num_beams", *SAMPLING)
+SETTABLE = ("num_beams", "guided", *SAMPLING)
 """Parameters that requests may set, where they are served. Others, Triton's own among them, are left alone."""
+GUIDED = ("off", "input", "ngram")
 MOST_TEMPERATURE = 100.0
 
 
@@ -40,6 +41,8 @@ class Generation:
     bad_words_ids: tuple[tuple[int, ...], ...] = ()
     suppress_tokens: tuple[int, ...] = ()
     begin_suppress_tokens: tuple[int, ...] = ()
+    guided: Literal["off", "input", "ngram"] = "off"
+    """Parts of the source that greedy decoding tries as drafts. Ours, not transformers'."""
     settable: tuple[str, ...] = ()
     """Those of `SETTABLE` that a request may set."""
 
@@ -78,6 +81,10 @@ class Generation:
             made = replace(made, num_beams=1)
         if made.do_sample and made.num_beams > 1:
             raise ValueError("The parameters num_beams and do_sample exclude each other: beams are not sampled here.")
+        if made.guided != "off" and not made.plain:
+            if checked.get("guided", "off") != "off":
+                raise ValueError('The parameter guided needs greedy decoding. Send guided = "off", or no sampling.')
+            made = replace(made, guided="off")
         return made
 
     def _check(self, name: str, value: Any) -> Any:
@@ -92,6 +99,10 @@ class Generation:
                 return _real(name, value, MOST_TEMPERATURE)
             case "top_p":
                 return _real(name, value, 1.0)
+            case "guided":
+                if value not in GUIDED:
+                    raise ValueError(f"The parameter guided is {value!r}, but has to be one of {', '.join(GUIDED)}.")
+                return value
             case _:
                 return _truth(name, value)
 

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from .beams import beam_search
 from .decoding import Engine, Tokens, greedy
 from .generation import Generation
+from .guided import MOST_ROWS, guided
 from .length_groups import group_by_length
 from .search import by_chance, most_likely, one_by_one
 from .settings import Settings
@@ -99,6 +100,8 @@ class TextGenerator:
         """Returns the output tokens of rows that are padded to one length."""
         engine: Any = self.engine  # those of GPUs search no beams, which the build refuses
         batch = (engine, *pad(rows, self.settings.pad_token_id), self.settings)
+        if generation.plain and generation.guided != "off" and len(rows) <= MOST_ROWS:
+            return guided(*batch, generation.guided, rows)[0]
         if generation.plain:
             return greedy(*batch)
         if generation.num_beams > 1:

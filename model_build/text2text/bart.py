@@ -14,7 +14,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from model_build.text2text.frame import Append, Decoder, StaticDecoder, attend, padding_bias
+from model_build.text2text.frame import (
+    Append,
+    Decoder,
+    GrowingDecoder,
+    StaticDecoder,
+    attend,
+    attend_flat,
+    padding_bias,
+    split_heads,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,8 +97,6 @@ class BartEncoderLayer(BartLayer):
 
 
 class BartDecoderLayer(BartLayer):
-    """One position; hidden is [batch, d_model]."""
-
     def __init__(self, layer: Any, family: BartFamily) -> None:
         super().__init__(layer, family)
         cross = layer.encoder_attn
@@ -99,22 +106,21 @@ class BartDecoderLayer(BartLayer):
     def forward(
         self,
         hidden: Tensor,
+        queries: int,
         past: tuple[Tensor, Tensor],
         append: Append,
         bias: Tensor | None,
         cross: tuple[Tensor, Tensor],
         padding: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        qkv = self.qkv(self.before(self.norm, hidden)).reshape(-1, 3 * self.heads, 1, self.d_kv)
+        qkv = split_heads(self.qkv(self.before(self.norm, hidden)), queries, 3 * self.heads, self.d_kv)
         q, k, v = torch.split(qkv, self.heads, 1)
         keys, values = append(past[0], k), append(past[1], v)
-        hidden = self.after(self.norm, hidden + self.out(self._attend(q, keys, values, bias)))
-        q = self.cross_q(self.before(self.cross_norm, hidden)).reshape(-1, self.heads, 1, self.d_kv)
-        hidden = self.after(self.cross_norm, hidden + self.cross_out(self._attend(q, *cross, padding)))
+        hidden = self.after(self.norm, hidden + self.out(attend_flat(q, keys, values, bias)))
+        q = self.cross_q(self.before(self.cross_norm, hidden))
+        q = split_heads(q, queries, self.heads, self.d_kv)
+        hidden = self.after(self.cross_norm, hidden + self.cross_out(attend_flat(q, *cross, padding)))
         return self.feed_forward(hidden), keys, values
-
-    def _attend(self, q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-        return attend(q, keys, values, bias).reshape(-1, self.heads * self.d_kv)
 
 
 class BartEncoder(nn.Module):
@@ -163,21 +169,21 @@ class BartDecoder(Decoder):
         bias = getattr(model, "final_logits_bias", None)
         self.head_bias = nn.Buffer(bias.detach().clone()) if bias is not None and bias.any() else None
 
-    def embed(self, tokens: Tensor, position: Tensor | int) -> Tensor:
-        # A bool would be traced as one, and no operator adds it to a tensor.
-        first = position + (0 if self.padding is None else 1)
-        if isinstance(first, Tensor):
-            place = torch.index_select(self.positions, 0, first)
-        else:
-            place = torch.narrow(self.positions, 0, first, 1)
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        embedded = self.embedding(tokens).reshape(-1, positions.shape[-1], self.positions.shape[1])
+        place = nn.functional.embedding(positions + (0 if self.padding is None else 1), self.positions)
         if self.padding is not None:
-            place = place * (tokens != self.padding).to(place.dtype)[:, None]
-        hidden: Tensor = self.embedding_norm(self.embedding(tokens) + place)
-        return hidden
+            place = place * (tokens != self.padding).to(place.dtype).reshape(-1, positions.shape[-1], 1)
+        hidden: Tensor = self.embedding_norm(embedded + place)
+        return hidden.reshape(-1, self.positions.shape[1])
 
     def score(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.norm(hidden) @ self.head
         return logits if self.head_bias is None else logits + self.head_bias
+
+
+class GrowingBartDecoder(GrowingDecoder, BartDecoder):
+    """BART's decoder with a growing cache."""
 
 
 class StaticBartDecoder(StaticDecoder, BartDecoder):

@@ -27,17 +27,22 @@ Axes = Mapping[str, tuple[str | int | None, ...]]
 AXES: dict[str, tuple[str | int | None, ...]] = {
     "input_ids": ("batch", "source"),
     "attention_mask": ("batch", "source"),
-    "tokens": ("batch", 1),
+    "tokens": ("batch", "queries"),
+    "distances": ("positions", "queries", "present"),
     "position": (1,),
     "cross_bias": ("batch", 1, 1, "source"),
     "cross": ("batch", None, "source", None),
     "past": ("batch", None, "past", None),
     "present": ("batch", None, "present", None),
-    "next_tokens": ("batch", 1),
-    "logits": ("batch", None),
+    "next_tokens": ("batch", "queries"),
+    "logits": ("batch", "queries", None),
     "next_position": (1,),
 }
-STATIC_AXES = AXES | dict.fromkeys(("past", "present"), ("batch", None, None, None))
+STATIC_AXES = AXES | {
+    **dict.fromkeys(("past", "present"), ("batch", None, None, None)),
+    **dict.fromkeys(("tokens", "next_tokens"), ("batch", 1)),
+    "logits": ("batch", None),
+}
 
 
 def load(folder: Path) -> Any:
@@ -60,7 +65,8 @@ def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens
     """Writes `encoder.onnx` and `decoder.onnx` into `folder`."""
     encoder, decoder = graphs(model, max_input_tokens, max_output_tokens, static)
     # Any sizes above 1 do: torch would take 0 and 1 for constants. Lengths stay within the position tables.
-    batch, source, past = 3, min(5, max_input_tokens), decoder.places if static else min(2, max_output_tokens)
+    batch, source, queries = 3, min(5, max_input_tokens), 1 if static else 4
+    past = decoder.places if static else min(2, max_output_tokens)
     _write(
         encoder,
         # Two tensors: torch takes one tensor in two places for one input.
@@ -71,8 +77,12 @@ def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens
     _write(
         decoder,
         {
-            "tokens": torch.ones(batch, 1, dtype=torch.long),
-            **({"position": torch.zeros(1, dtype=torch.long)} if static else {}),
+            "tokens": torch.ones(batch, queries, dtype=torch.long),
+            **(
+                {"position": torch.zeros(1, dtype=torch.long)}
+                if static
+                else {"distances": torch.zeros(batch, queries, past + queries, dtype=torch.long)}
+            ),
             "cross_bias": torch.zeros(batch, 1, 1, source),
             "cross": torch.zeros(batch, encoder.channels, source, encoder.d_kv),
             "past": torch.zeros(batch, encoder.channels, past, encoder.d_kv),
@@ -112,9 +122,9 @@ def graphs(
     """Returns both graphs of the model's family."""
     places = cache_places(max_output_tokens) if static else max_output_tokens
     if model.config.model_type in bart.FAMILIES:
-        decoder = bart.StaticBartDecoder if static else bart.BartDecoder
+        decoder = bart.StaticBartDecoder if static else bart.GrowingBartDecoder
         return bart.BartEncoder(model, max_input_tokens), decoder(model, places)
-    return t5.T5Encoder(model, max_input_tokens), (t5.StaticT5Decoder if static else t5.T5Decoder)(model, places)
+    return t5.T5Encoder(model, max_input_tokens), (t5.StaticT5Decoder if static else t5.GrowingT5Decoder)(model, places)
 
 
 def _halve(module: nn.Module) -> None:

@@ -3,10 +3,14 @@
     encoder   input_ids, attention_mask [batch, source]
               → cross [batch, layers * 2 * heads, source, d_kv]: keys and values of every decoder layer
                 cross_bias [batch, 1, 1, source]: what padding adds to the attention scores
-    decoder   tokens [batch, 1], cross_bias, cross, past [batch, layers * 2 * heads, past, d_kv]
-              → next_tokens [batch, 1], logits [batch, vocabulary], present (past and one position more)
-    static    tokens, position [1], cross_bias, cross, past [batch, layers * 2 * heads, places, d_kv]
-              → next_tokens, logits, present (past with `position` written), next_position
+    decoder   tokens [batch, queries], distances [batch or 1, queries, past + queries], cross_bias, cross,
+              past [batch, layers * 2 * heads, past, d_kv]
+              → next_tokens [batch, queries], logits [batch, queries, vocabulary], present (past and the queries)
+    static    tokens [batch, 1], position [1], cross_bias, cross, past [batch, layers * 2 * heads, places, d_kv]
+              → next_tokens, logits [batch, vocabulary], present (past with `position` written), next_position
+
+`distances` are in tokens, from a key to its query. A query does not attend to a key with a negative one. The first key
+is that of an answer's first token.
 
 The growing cache is the faster one on CPU, which would copy and attend to empty places. On a GPU every step of the
 static one has the same shapes and addresses, so that a CUDA graph can hold several: places behind `position` are
@@ -24,53 +28,81 @@ import torch
 from torch import Tensor, nn
 
 Append = Callable[[Tensor, Tensor], Tensor]
-"""Takes a layer's cached keys or values and the new ones of one place, and returns them together."""
+"""Takes a layer's cached keys or values and the new ones of the queries, and returns them together."""
 
 
 class Decoder(nn.Module):
-    """Has a cache that each step makes one place longer, up to `places`."""
+    """The parts of a decoder that do not depend on its cache, for answers of up to `places` tokens."""
 
     layers: nn.ModuleList
-    """Each takes (hidden, (keys, values), append, bias, (cross keys, cross values), cross_bias), hidden being
-    [batch, d_model], and returns hidden and its keys and values with the new place."""
+    """Each takes (hidden, queries, (keys, values), append, bias, (cross keys, cross values), cross_bias), hidden being
+    [batch * queries, d_model], and returns hidden and its keys and values with the new places."""
     bias: Tensor | None
     """A term of the scores of a layer's own attention, [1, heads or 1, 1, places]: that of the last place's
-    query, the farthest key first; those of an earlier one are its tail. None where nothing is added."""
+    query, the farthest key first. None where nothing is added."""
 
     def __init__(self, places: int, heads: int) -> None:
         super().__init__()
         self.places, self.heads = places, heads
 
-    def embed(self, tokens: Tensor, position: Tensor | int) -> Tensor:
-        """Returns what goes into the first layer, [batch, d_model]; tokens are [batch]."""
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Returns the input of the first layer, [tokens, d_model]. Positions are as many as tokens, or one for all."""
         raise NotImplementedError
 
     def score(self, hidden: Tensor) -> Tensor:
-        """Returns the logits, [batch, vocabulary]."""
+        """Returns the logits, [batch * queries, vocabulary]."""
         raise NotImplementedError
 
     def layer_bias(self, bias: Tensor | None, index: int) -> Tensor | None:
         """Returns what of `bias` is a layer's: all layers share it, unless a family's have their own."""
         return bias
 
-    def forward(self, tokens: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor) -> tuple[Tensor, ...]:
-        position = past.shape[2]
-        bias = None if self.bias is None else self.bias[:, :, :, self.places - 1 - position :]
-        hidden = self.embed(tokens[:, 0], position)
-        return self.step(hidden, cross_bias, cross, past, bias, lambda past, new: torch.cat([past, new], 2))
-
     def step(
-        self, hidden: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor, bias: Tensor | None, append: Append
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        self,
+        hidden: Tensor,
+        queries: int,
+        cross_bias: Tensor,
+        cross: Tensor,
+        past: Tensor,
+        bias: Tensor | None,
+        append: Append,
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the logits and the cache with the queries' places."""
         pasts, crosses = torch.split(past, self.heads, 1), torch.split(cross, self.heads, 1)
         present: list[Tensor] = []
         for index, layer in enumerate(self.layers):
             pair = slice(2 * index, 2 * index + 2)
             own = self.layer_bias(bias, index)
-            hidden, keys, values = layer(hidden, pasts[pair], append, own, crosses[pair], cross_bias)
+            hidden, keys, values = layer(hidden, queries, pasts[pair], append, own, crosses[pair], cross_bias)
             present += [keys, values]
-        logits = self.score(hidden)
-        return torch.argmax(logits, -1, keepdim=True), logits, torch.cat(present, 1)
+        return self.score(hidden), torch.cat(present, 1)
+
+
+class GrowingDecoder(Decoder):
+    """Has a cache that each step makes longer by its queries.
+
+    It comes before the family's decoder among the bases of a class, whose arguments it takes.
+    """
+
+    def __init__(self, model: Any, places: int) -> None:
+        super().__init__(model, places)
+        known = torch.zeros(1, 1, 1, places) if self.bias is None else self.bias.flip(3)
+        # By distance. Negative ones count from the end.
+        hidden = torch.full((1, known.shape[1], 1, places), torch.finfo(torch.float32).min)
+        self.bias = nn.Buffer(torch.cat([known, hidden], 3)[0, :, 0].contiguous())
+
+    def forward(
+        self, tokens: Tensor, distances: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor
+    ) -> tuple[Tensor, ...]:
+        assert self.bias is not None
+        queries = tokens.shape[1]
+        bias = self.bias[:, distances].transpose(0, 1)
+        hidden = self.embed(tokens.reshape(-1), distances[:, :, 0])
+        logits, present = self.step(
+            hidden, queries, cross_bias, cross, past, bias, lambda past, new: torch.cat([past, new], 2)
+        )
+        logits = logits.reshape(-1, queries, logits.shape[1])
+        return torch.argmax(logits, -1), logits, present
 
 
 class StaticDecoder(Decoder):
@@ -88,7 +120,7 @@ class StaticDecoder(Decoder):
         self.steps = nn.Buffer(torch.arange(places).reshape(1, 1, places, 1))
         self.tail = nn.Buffer(torch.arange(places - 1, 2 * places - 1))
 
-    def forward(  # type: ignore[override]
+    def forward(
         self, tokens: Tensor, position: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor
     ) -> tuple[Tensor, ...]:
         assert self.bias is not None
@@ -96,14 +128,26 @@ class StaticDecoder(Decoder):
         # A row of the table's last `places` entries, from the place that is being written backwards.
         bias = torch.index_select(self.bias, 3, self.tail - position)
         hidden = self.embed(tokens[:, 0], position)
-        made = self.step(hidden, cross_bias, cross, past, bias, lambda past, new: torch.where(written, new, past))
-        return *made, position + 1
+        logits, present = self.step(
+            hidden, 1, cross_bias, cross, past, bias, lambda past, new: torch.where(written, new, past)
+        )
+        return torch.argmax(logits, -1, keepdim=True), logits, present, position + 1
 
 
 def attend(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
     """Returns softmax(q kᵀ + bias) v, [batch, heads, queries, d_kv]; q is scaled already where a family scales it."""
     scores = q @ keys.transpose(2, 3)
     return torch.softmax(scores if bias is None else scores + bias, -1) @ values
+
+
+def attend_flat(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+    """Returns what `attend` does as [batch * queries, heads * d_kv]."""
+    return attend(q, keys, values, bias).transpose(1, 2).reshape(-1, q.shape[1] * q.shape[3])
+
+
+def split_heads(flat: Tensor, queries: int, heads: int, d_kv: int) -> Tensor:
+    """Takes [batch * queries, heads * d_kv] and returns [batch, heads, queries, d_kv]."""
+    return flat.reshape(-1, queries, heads, d_kv).transpose(1, 2)
 
 
 def padding_bias(attention_mask: Tensor, like: Tensor) -> Tensor:

@@ -93,10 +93,12 @@ def served(model: TextToText, checkpoint: Checkpoint) -> Generation:
 
 
 def _settable(found: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns what a request may set: fewer beams than are served, and sampling if the checkpoint has a key of it."""
+    """Returns what a request may set: fewer beams than are served, no drafts, and sampling if the checkpoint has a key
+    of it."""
     beams = ("num_beams",) if found.get("num_beams", 1) > 1 else ()
     sampled = found.get("do_sample") or any(name in found for name in ("temperature", "top_k", "top_p"))
-    return (*beams, *(SAMPLING if sampled else ()))
+    guided = ("guided",) if found.get("guided", "off") != "off" else ()
+    return (*beams, *guided, *(SAMPLING if sampled else ()))
 
 
 def _check(file: Path, made: Generation, model: TextToText) -> None:
@@ -106,6 +108,12 @@ def _check(file: Path, made: Generation, model: TextToText) -> None:
             file,
             f"num_beams is {made.num_beams} and do_sample true, but beams are not sampled here. Set "
             "model.generation.num_beams = 1, or do_sample = false, in workload.toml.",
+        )
+    if made.guided != "off" and not made.plain:
+        raise broken(
+            file,
+            f"model.generation.guided is '{made.guided}', which needs greedy decoding, but the checkpoint or "
+            'model.generation sets beams, sampling or constraints. Set guided = "off" in workload.toml.',
         )
     if made.num_beams > MOST_BEAMS:
         raise broken(file, f"num_beams: got {made.num_beams}, at most {MOST_BEAMS} are decoded here.")

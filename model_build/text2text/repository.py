@@ -1,10 +1,12 @@
 """The Triton repository of a text2text workload: one Python-backend model, `TEXT` in, the workload's answer out."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import containers.text2text
 from containers import length_groups
+from containers.text2text.generation import Generation
 from containers.text2text.settings import Settings
 from model_build.checkpoint import Checkpoint, broken
 from model_build.text2text import generation
@@ -17,6 +19,7 @@ SERVING_CODE = (
     "model.py",
     "generator.py",
     "decoding.py",
+    "guided.py",
     "search.py",
     "beams.py",
     "constraints.py",
@@ -34,7 +37,7 @@ LAUNCH_TOKENS = {"onnxruntime": 256}
 costs 1.5 ms and 3.5 ms a step, a source token 0.17 ms and 5 µs a step. That is 160 tokens for 10 steps and 340 for 32.
 """
 SEARCHES_BEAMS = ("onnxruntime",)
-"""The runtimes that search beams; every runtime of `ENGINES` decodes greedily and by chance."""
+"""The runtimes that search beams and check drafts; every runtime of `ENGINES` decodes greedily and by chance."""
 TEXT = Tensor(name="TEXT", data_type="TYPE_STRING", dims=(1,))
 
 
@@ -49,9 +52,16 @@ def settings(model: TextToText, target: Target, checkpoint: Checkpoint) -> Setti
         pad_token_id=pad,
         threads=getattr(target, "threads", 1),
         launch_tokens=LAUNCH_TOKENS.get(target.runtime, 0),
-        generation=generation.served(model, checkpoint),
+        generation=_supported(generation.served(model, checkpoint), target),
         answer=model.answer,
     )
+
+
+def _supported(served: Generation, target: Target) -> Generation:
+    """Returns the same decoding without drafts where the engine reads one token in a pass."""
+    if target.runtime in SEARCHES_BEAMS or served.guided == "off":
+        return served
+    return replace(served, guided="off", settable=tuple(name for name in served.settable if name != "guided"))
 
 
 def triton_models(
@@ -104,7 +114,7 @@ def _check_served(decoding: Settings, serving: Serving, target: Target) -> None:
             f"num_beams: the checkpoint or model.generation asks for {served.num_beams} beams, which "
             f"'{target.runtime}' does not search. {reason}"
         )
-    if serving.response_cache_mb and (served.settable or served.do_sample):
+    if serving.response_cache_mb and ({*served.settable} - {"guided"} or served.do_sample):
         raise UsageError(
             "serving.response_cache_mb: Triton's cache knows a request only by its inputs, but requests to this model "
             f"may set {', '.join(served.settable)}. Set response_cache_mb = 0 in workload.toml, or leave these out of "

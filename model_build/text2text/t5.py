@@ -13,7 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from model_build.text2text.frame import Append, Decoder, StaticDecoder, attend, padding_bias, weights
+from model_build.text2text.frame import (
+    Append,
+    Decoder,
+    GrowingDecoder,
+    StaticDecoder,
+    attend,
+    attend_flat,
+    padding_bias,
+    split_heads,
+    weights,
+)
 
 SCALE = 2.0**-5
 """Scale of the residual stream. fp16 then holds one of up to 2.1 million, where published T5s go to 66,000
@@ -108,8 +118,6 @@ class T5Encoder(nn.Module):
 
 
 class T5DecoderLayer(nn.Module):
-    """One position; hidden is [batch, d_model]."""
-
     def __init__(self, block: Any) -> None:
         super().__init__()
         own, cross = block.layer[0].SelfAttention, block.layer[1].EncDecAttention
@@ -122,22 +130,20 @@ class T5DecoderLayer(nn.Module):
     def forward(
         self,
         hidden: Tensor,
+        queries: int,
         past: tuple[Tensor, Tensor],
         append: Append,
         bias: Tensor | None,
         cross: tuple[Tensor, Tensor],
         padding: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        qkv = (self.norm(hidden) @ self.qkv).reshape(-1, 3 * self.heads, 1, self.d_kv)
+        qkv = split_heads(self.norm(hidden) @ self.qkv, queries, 3 * self.heads, self.d_kv)
         q, k, v = torch.split(qkv, self.heads, 1)
         keys, values = append(past[0], k), append(past[1], v)
-        hidden = hidden + self._attend(q, keys, values, bias) @ self.out
-        q = (self.cross_norm(hidden) @ self.cross_q).reshape(-1, self.heads, 1, self.d_kv)
-        hidden = hidden + self._attend(q, *cross, padding) @ self.cross_out
+        hidden = hidden + attend_flat(q, keys, values, bias) @ self.out
+        q = split_heads(self.cross_norm(hidden) @ self.cross_q, queries, self.heads, self.d_kv)
+        hidden = hidden + attend_flat(q, *cross, padding) @ self.cross_out
         return self.feed_forward(hidden), keys, values
-
-    def _attend(self, q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-        return attend(q, keys, values, bias).reshape(-1, self.heads * self.d_kv)
 
 
 class T5Decoder(Decoder):
@@ -146,14 +152,14 @@ class T5Decoder(Decoder):
         blocks = model.decoder.block
         self.embedding = _embedding(model.decoder)
         tables = [block.layer[0].SelfAttention.compute_bias(places, places) for block in _with_tables(blocks)]
-        # The last query's row holds the bias of every distance, the farthest first: a step's is its tail.
+        # The last query's row holds the bias of every distance, the farthest first.
         self.bias = nn.Buffer(torch.cat([bias[:, :, -1:, :] for bias in tables], 1).detach().contiguous())
         self.own_tables = len(tables) > 1
         self.layers = nn.ModuleList(T5DecoderLayer(block) for block in blocks)
         self.norm = T5Norm(model.decoder.final_layer_norm)
         self.head = nn.Parameter(weights(model.lm_head) * _head_scale(model.config), requires_grad=False)
 
-    def embed(self, tokens: Tensor, position: Tensor | int) -> Tensor:
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         hidden: Tensor = self.embedding(tokens)
         return hidden
 
@@ -164,6 +170,10 @@ class T5Decoder(Decoder):
     def layer_bias(self, bias: Tensor | None, index: int) -> Tensor | None:
         assert bias is not None
         return _heads(bias, self.heads, index) if self.own_tables else bias
+
+
+class GrowingT5Decoder(GrowingDecoder, T5Decoder):
+    """T5's decoder with a growing cache."""
 
 
 class StaticT5Decoder(StaticDecoder, T5Decoder):

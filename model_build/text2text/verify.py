@@ -10,20 +10,22 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from transformers import AutoTokenizer, GenerationConfig
 
-from containers.text2text.decoding import Tokens
+from containers.text2text.decoding import Tokens, greedy
+from containers.text2text.engine import OnnxEngine
 from containers.text2text.generation import SAMPLING, Generation
 from containers.text2text.generator import Refusal, TextGenerator, pad
+from containers.text2text.guided import guided
 from containers.text2text.settings import Settings
 from model_build.accuracy import ScoredAnswer
 from model_build.checkpoint import loading
-from model_build.parity import Compare, ParityComparison
+from model_build.parity import Compare, GuidedCheck, ParityComparison
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
 from model_build.text2text import export, repository, static_onnx
@@ -143,6 +145,7 @@ def _compare_batch(
     answers = [answer for batch in batches for answer in compiled.generate(rows[batch], generation)]
     logits = [forced_logits(compiled.engine, rows[batch], tokens[batch], settings) for batch in batches]
     difference = np.abs(np.concatenate(logits) - expected)
+    guidance = _guided(compiled, rows) if generation.guided != "off" else [None] * len(rows)
     references = [row[: length(row, settings.eos_token_ids)] for row in tokens]
     return [
         ParityComparison(
@@ -153,11 +156,24 @@ def _compare_batch(
             max_logit_difference=float(distance[: len(reference)].max()),
             mean_logit_difference=float(distance[: len(reference)].mean()),
             logits=int(distance[: len(reference)].size),
+            guided=check,
         )
-        for example, reference, answer, text, distance in zip(
-            examples, references, answers, compiled.decode(answers), difference, strict=True
+        for example, reference, answer, text, distance, check in zip(
+            examples, references, answers, compiled.decode(answers), difference, guidance, strict=True
         )
     ]
+
+
+def _guided(compiled: TextGenerator, rows: list[list[int]]) -> list[GuidedCheck | None]:
+    """Decodes each row alone, guided and greedily."""
+    checks: list[GuidedCheck | None] = []
+    settings, engine, mode = compiled.settings, cast(OnnxEngine, compiled.engine), compiled.settings.generation.guided
+    assert mode != "off"
+    for row in rows:
+        batch = (engine, *pad([row], settings.pad_token_id), settings)
+        (answer,), (passes,) = guided(*batch, mode, [row])
+        checks.append(GuidedCheck(tokens=len(answer), passes=passes, same=np.array_equal(answer, greedy(*batch)[0])))
+    return checks
 
 
 def forced_logits(engine: Any, rows: list[list[int]], tokens: Tokens, settings: Settings) -> NDArray[np.float32]:

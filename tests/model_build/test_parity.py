@@ -7,8 +7,8 @@ import pytest
 
 from model_build import parity, render
 from model_build.accuracy import ScoredAnswer
-from model_build.parity import GateFailed, ParityComparison, check_parity, check_quality
-from workloads import Example, Parity, ParityReport
+from model_build.parity import GateFailed, GuidedCheck, ParityComparison, check_parity, check_quality
+from workloads import Example, GuidedReport, Parity, ParityReport
 
 METRICS = ("exact_match", "unchanged_rate")
 
@@ -85,6 +85,19 @@ def test_the_mean_has_a_limit_of_its_own() -> None:
     comparisons = [comparison(mean_logit_difference=0.25, max_logit_difference=0.5)]
     with pytest.raises(GateFailed, match=r"- the mean logit difference is 0.25, at most 0.1 is allowed"):
         check_parity(report(comparisons), Parity(max_mean_logit_difference=0.1), comparisons)
+
+
+def test_guided_answers_that_are_not_greedys_fail_and_the_tokens_of_a_pass_are_printed() -> None:
+    right, other = GuidedCheck(tokens=10, passes=2, same=True), GuidedCheck(tokens=5, passes=3, same=False)
+    figures = report([comparison(guided=right), comparison(guided=right)])
+    assert "guided decoding       5.00 tokens a pass, 0 answers differ from greedy" in render.text(
+        "verify", figures.model_dump()
+    )
+    comparisons = [comparison(guided=right), comparison(guided=other)]
+    assert report(comparisons).guided == GuidedReport(tokens_per_pass=3.0, differing_answers=1)
+    reason = r'- 1 guided answers differ from greedy decoding\'s, none may: set model.generation.guided = "off"\.'
+    with pytest.raises(GateFailed, match=reason):
+        check_parity(report(comparisons), Parity(max_metric_drop=1.0), comparisons)
 
 
 def test_logits_that_are_not_numbers_fail_wherever_they_are() -> None:

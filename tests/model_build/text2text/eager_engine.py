@@ -1,48 +1,31 @@
-"""Runs a family's two graphs as the modules they are exported from: an engine of the decoding loops, made at once."""
+"""Runs a family's two graphs as the modules they are exported from: the CPU's engine without an export."""
 
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from containers.text2text.decoding import Tokens
+from containers.text2text.engine import OnnxEngine
 from model_build.text2text.export import graphs
 from tests.model_build.miniatures.tiny_bart import ANSWER, SOURCE
 
 
-@dataclass
-class State:
-    cross_bias: Tensor
-    cross: Tensor
-    past: Tensor
-    tokens: Tokens
+class EagerGraph:
+    """A module with the call of ONNX Runtime's sessions."""
+
+    def __init__(self, module: Any, outputs: tuple[str, ...]) -> None:
+        self._module, self._outputs = module.eval(), outputs
+
+    @torch.inference_mode()
+    def run(self, names: list[str], feeds: dict[str, NDArray[Any]], options: object = None) -> list[NDArray[Any]]:
+        made = self._module(*(torch.tensor(feed) for feed in feeds.values()))
+        return [made[self._outputs.index(name)].numpy() for name in names]
 
 
-class EagerEngine:
+class EagerEngine(OnnxEngine):
     def __init__(self, model: Any) -> None:
-        self.encoder, self.decoder = (graph.eval() for graph in graphs(model, SOURCE, ANSWER, static=False))
-
-    @torch.inference_mode()
-    def encode(self, token_ids: Tokens, mask: Tokens, start: int) -> State:
-        cross, cross_bias = self.encoder(torch.tensor(token_ids), torch.tensor(mask))
-        return State(cross_bias, cross, cross[:, :, :0], np.full((len(token_ids), 1), start))
-
-    def step(self, state: State, live: NDArray[np.bool_]) -> Tokens:
-        state.tokens = self._advance(state, state.tokens)[0]
-        return state.tokens
-
-    def logits(self, state: State, tokens: Tokens, live: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
-        logits: NDArray[np.float32] = self._advance(state, tokens)[1]
-        return logits if live is None else logits[live]
-
-    def select(self, state: State, rows: NDArray[np.intp]) -> None:
-        at = torch.tensor(rows)
-        state.cross_bias, state.cross, state.past = state.cross_bias[at], state.cross[at], state.past[at]
-
-    @torch.inference_mode()
-    def _advance(self, state: State, tokens: Tokens) -> tuple[Any, Any]:
-        said, logits, state.past = self.decoder(torch.tensor(tokens), state.cross_bias, state.cross, state.past)
-        return said.numpy(), logits.numpy()
+        self.encoder, self.decoder = graphs(model, SOURCE, ANSWER, static=False)
+        self._encoder: Any = EagerGraph(self.encoder, ("cross", "cross_bias"))
+        self._decoder: Any = EagerGraph(self.decoder, ("next_tokens", "logits", "present"))
+        self._run = None
+        self._heads, self._d_kv = self.encoder.channels, self.encoder.d_kv

@@ -72,10 +72,14 @@ def test_the_inputs_and_outputs_of_the_graphs(exported: Path, static: Path) -> N
     )
     assert axes(encoder.input) == {"input_ids": ["batch", "source"], "attention_mask": ["batch", "source"]}
     assert axes(encoder.output) == CROSS
-    tokens, logits = {"tokens": ["batch", 1]}, {"next_tokens": ["batch", 1], "logits": ["batch", 30]}
-    assert axes(decoder.input) == tokens | CROSS | {"past": ["batch", 16, "past", 8]}
+    tokens, distances = ["batch", "queries"], ["positions", "queries", "present"]
+    assert axes(decoder.input) == {"tokens": tokens, "distances": distances} | CROSS | {
+        "past": ["batch", 16, "past", 8]
+    }
+    logits = {"next_tokens": tokens, "logits": [*tokens, 30]}
     assert axes(decoder.output) == logits | {"present": ["batch", 16, "present", 8]}
-    assert axes(fixed.input) == tokens | {"position": [1]} | CROSS | {"past": ["batch", 16, 12, 8]}
+    assert axes(fixed.input) == {"tokens": ["batch", 1], "position": [1]} | CROSS | {"past": ["batch", 16, 12, 8]}
+    logits = {"next_tokens": ["batch", 1], "logits": ["batch", 30]}
     assert axes(fixed.output) == logits | {"present": ["batch", 16, 12, 8], "next_position": [1]}
 
 
@@ -197,8 +201,9 @@ def test_the_scaled_residual_stream_gives_the_checkpoints_outputs_to_the_last_bi
         with torch.inference_mode():
             cross, cross_bias = encoder(source, mask)
             tokens, past, made = torch.zeros(3, 1, dtype=torch.long), cross[:, :, :0], [cross, cross_bias]
-            for _ in range(4):
-                tokens, logits, past = decoder(tokens, cross_bias, cross, past)
+            for place in range(4):
+                distances = torch.arange(place, -1, -1)[None, None]
+                tokens, logits, past = decoder(tokens, distances, cross_bias, cross, past)
                 made += [logits, past]
         return made
 

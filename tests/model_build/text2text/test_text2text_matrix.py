@@ -135,6 +135,7 @@ def write_marian(folder: Path) -> None:
 
 
 CACHED = WORKLOAD_TOML.replace("max_queue_delay_ms", "response_cache_mb = 8\nmax_queue_delay_ms")
+GUIDED = WORKLOAD_TOML.replace("[quality]", '[model.generation]\nguided = "input"\n\n[quality]')
 GENERATION = "{folder}/checkpoint/generation_config.json: "
 REFUSALS: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "beams of a runtime without them": (
@@ -143,6 +144,13 @@ REFUSALS: dict[str, tuple[str, str, dict[str, Any], str]] = {
         {"num_beams": 4},
         "num_beams: the checkpoint or model.generation asks for 4 beams, which 'cuda' does not search. Only "
         "onnxruntime supports beam search. Use it, or set model.generation.num_beams = 1 in workload.toml.",
+    ),
+    "drafts with beams": (
+        GUIDED,
+        "cpu",
+        {"num_beams": 4},
+        f"{GENERATION}model.generation.guided is 'input', which needs greedy decoding, but the checkpoint or "
+        'model.generation sets beams, sampling or constraints. Set guided = "off" in workload.toml.',
     ),
     "a response cache with settings in requests": (
         CACHED,
@@ -182,3 +190,11 @@ def test_the_workloads_own_beams_replace_the_checkpoints(tmp_path: Path) -> None
     toml = WORKLOAD_TOML.replace("[quality]", "[model.generation]\nnum_beams = 1\n\n[quality]")
     greedy = make_workload(tmp_path / "workloads", "bart", toml, num_beams=4)
     assert '"generation"' not in plan(greedy, "cuda", tmp_path).document()["configuration"]["tiny/config.pbtxt"]
+
+
+def test_a_runtime_that_reads_one_token_in_a_pass_is_served_without_drafts(tmp_path: Path) -> None:
+    toml = GUIDED.replace("max_queue_delay_ms", "response_cache_mb = 8\nmax_queue_delay_ms")
+    workload = make_workload(tmp_path / "workloads", "bart", toml)
+    config = {runtime: plan(workload, runtime, tmp_path).document()["configuration"] for runtime in ("cpu", "cuda")}
+    assert "guided" in config["cpu"]["tiny/config.pbtxt"]
+    assert "guided" not in config["cuda"]["tiny/config.pbtxt"]
