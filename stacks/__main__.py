@@ -3,10 +3,11 @@
 examples:
   python -m stacks preflight                    the stack of every workload
   python -m stacks preflight SpellcheckStack --stage production --region eu-west-1
+  python -m stacks preflight --probe ml.g4dn.xlarge --role-arn ARN
   python -m stacks explain SpellcheckStack      the likely cause of a failure, and what to do
 
-preflight reads the workloads' files and cdk.json. Nothing needs to be built, and nothing changes in the account. See
-docs/deploying.md. Exit codes: 0 no check fails, 1 a check fails, 2 usage, workload file or unknown name,
+preflight reads the workloads' files and cdk.json. Nothing needs to be built, and only --probe changes something in the
+account. See docs/deploying.md. Exit codes: 0 no check fails, 1 a check fails, 2 usage, workload file or unknown name,
 3 AWS is unavailable, 70 internal error, 130 interrupted.
 """
 
@@ -15,6 +16,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -29,6 +31,7 @@ from stacks.context import Context, ReleaseSource, Stage, read_budget, read_envi
 from stacks.ecs.zones import SharedZones
 from stacks.explain import explain_deployment
 from stacks.preflight.checks import Check, plan
+from stacks.preflight.driver_probe import plan_probe, run_probe
 from stacks.preflight.questions import Answer, PreflightAccount, Trusts, ask, preflight_account
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload, workload_names
 from workloads.program import exit_code
@@ -73,6 +76,11 @@ def parser() -> argparse.ArgumentParser:
     preflight.add_argument(
         "--stage", choices=get_args(Stage), default="beta", help="the stage whose fleet is checked; default: beta"
     )
+    preflight.add_argument(
+        "--probe", metavar="TYPE", help="only start a Triton image on a temporary endpoint of this type; costs money"
+    )
+    preflight.add_argument("--version", metavar="YY.MM", help="the image of --probe; default: what serves on the type")
+    preflight.add_argument("--role-arn", metavar="ARN", help="the execution role of --probe")
     explain = commands.add_parser(
         "explain",
         help="the likely cause of a failed stack or endpoint, and what to do",
@@ -97,6 +105,8 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         explanations = explain_deployment(SageMakerAccount(region=options.region), options.name)
         print(explanations.model_dump_json(indent=2) if options.json else explanations.text())
         return 0
+    if options.probe:
+        return probe(options)
     context = json.loads((root / "cdk.json").read_text("utf-8")).get("context", {}).get
     folders, releases = chosen(options.stacks, root, context)
     account = preflight_account(AwsSession(region=options.region))
@@ -113,6 +123,15 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         if read_budget(context, options.stage) is None:
             console.print(NO_BUDGET.format(stage=options.stage), highlight=False)
     return 1 if any(answer.verdict == "fail" for _, answer in answered) else 0
+
+
+def probe(options: argparse.Namespace) -> int:
+    """Returns 0 if the image starts on the type, else 1."""
+    account = SageMakerAccount(region=options.region)
+    endpoint = plan_probe(options.probe, options.version, options.role_arn, account, datetime.now(UTC))
+    result = run_probe(endpoint, account, lambda step: print(step, file=sys.stderr))
+    print(json.dumps(asdict(result), indent=2) if options.json else "\n".join(result.lines()))
+    return 0 if result.started else 1
 
 
 def chosen(

@@ -19,6 +19,7 @@ from workloads import ROOT
 RECOMMENDER = "inference_recommender"
 READER = "containers.archive_reader"
 TRACKING = f"{RECOMMENDER}.simulate.tracking"
+OF_A_PROBE = {f"{RECOMMENDER}.payloads", f"{RECOMMENDER}.sizing.prices"}
 MAY_IMPORT = {
     "workloads": {"workloads"},
     "aws_api": {"aws_api", "workloads"},
@@ -46,7 +47,7 @@ MAY_IMPORT = {
         READER,
     },
     "stacks": {"stacks", "workloads"},
-    "stacks.preflight": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api"},
+    "stacks.preflight": {"stacks.preflight", "stacks.context", "stacks.ecs.zones", "workloads", "aws_api", *OF_A_PROBE},
     "stacks.explain": {"workloads", "aws_api"},
     "stacks.__main__": {
         "stacks.preflight",
@@ -63,7 +64,8 @@ MAY_IMPORT = {
 """The longest name that a module begins with holds. model_build verifies with the very decoding loop that containers/
 ships, and copies it into the archive. All rooms read archives with the one module that containers can import, too.
 Of stacks, preflight and explain call AWS: they are commands, make no construct, and no synthesis reaches them.
-local_aws imports the simulation's module of target tracking: one reading of AWS's documentation decides in both."""
+local_aws imports the simulation's module of target tracking: one reading of AWS's documentation decides in both.
+A preflight packs and prices its probe with what packs payloads and prices fleets."""
 
 ONLY_IN = {
     "torch": {

@@ -151,8 +151,8 @@ class JobPlan:
         version = workload.triton_on(unknown[0])
         return [
             f"{', '.join(unknown)}: no source says whether {f'Triton {version}' if version else 'hosting.image_uri'} "
-            "starts with the GPU driver of a job's hosts. If the job fails, `python -m inference_recommender jobs "
-            "explain JOB` prints the cause."
+            "starts with the GPU driver of a job's hosts. Check it with `python -m stacks preflight --probe "
+            f"{unknown[0]}`."
         ]
 
 

@@ -45,6 +45,7 @@ class LocalEndpoint(FakeEndpoint):
         self._host = host
         self._log = EndpointLog(logs_backends[account_id][region_name], endpoint_name)
         self._fleet: Fleet | None = None
+        self._is_baking = False
         self._lock = threading.Lock()
 
     def create(self, resolve: Resolve, production_variants: Sequence[Mapping[str, Any]]) -> None:
@@ -169,10 +170,13 @@ class LocalEndpoint(FakeEndpoint):
 
     def _passes(self, guardrails: Guardrails, old: Fleet | None, new: Fleet) -> bool:
         """Watches the new fleet, which has all traffic. Returns the traffic to the old fleet if it does not pass."""
+        self._is_baking = True
         log.info(f"endpoint {self.endpoint_name}: the new fleet takes all traffic at once, unlike on AWS")
         alarmed = guardrails.watch(lambda: self._fleet is not new)
-        if not alarmed and self._fleet is new:
-            return True
+        with self._lock:
+            self._is_baking = False
+            if not alarmed and self._fleet is new:
+                return True
         died = self.failure_reason
         self._set("RollingBack")
         self._fleet = old
@@ -211,7 +215,7 @@ class LocalEndpoint(FakeEndpoint):
         with self._lock:
             if fleet is not self._fleet:
                 return
-            self._set("Failed", reason)
+            self._set("RollingBack" if self._is_baking else "Failed", reason)
             self._fleet = None
         log.info(f"endpoint {self.endpoint_name} failed: {reason}")
         fleet.stop()

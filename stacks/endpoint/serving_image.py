@@ -52,7 +52,7 @@ class ServingImage(Construct):
         Annotations.of(self).add_warning_v2(
             f"host-driver:{instance_type}",
             f"{self._workload.folder.file}: hosting: no source says whether {image} starts with the GPU driver of "
-            f"{instance_type}. Deploy it to beta. If it fails, `python -m stacks explain STACK` prints the cause.",
+            f"{instance_type}. Check it with `python -m stacks preflight --probe {instance_type}`.",
         )
 
     def _check_triton(self) -> None:

@@ -3,13 +3,15 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from local_aws.process.local_account import LocalAccount
 from stacks.__main__ import main
-from tests.local_aws.conftest import REPLAYING
-from workloads import ROOT
+from stacks.preflight import driver_probe
+from tests.local_aws.conftest import REPLAYING, ROLE, wait_until
+from workloads import ROOT, Unavailable
 
 pytestmark = pytest.mark.integration
 
@@ -67,3 +69,25 @@ def test_a_new_account_lacks_the_quotas_of_accelerators_and_of_remote_builds(
     assert lacking["quota of ec2: Running On-Demand Inf instances"]["found"] == (
         "0 of 48 needed (vCPUs of 1 inf1.6xlarge at the peak, and as many during an update)."
     )
+
+
+def test_a_probe_starts_a_server_and_deletes_everything(
+    sagemaker: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(driver_probe, "WAIT_S", 0.2)
+    assert main(["preflight", "--probe", "ml.c5.xlarge", "--role-arn", ROLE, "--json"]) == 0
+    shown = capsys.readouterr()
+    result = json.loads(shown.out)
+    assert result["image"].endswith("sagemaker-tritonserver:25.09-py3-cpu")
+    assert (result["expected"], result["started"]) == (True, True)
+    assert result["detail"] == "it answers, and the host has no CUDA driver"
+    assert shown.err.splitlines()[-1].endswith("is InService")
+    wait_until(lambda: "probe-ml-c5" not in str(sagemaker.list_endpoints()["Endpoints"]))
+    configs, models = sagemaker.list_endpoint_configs(), sagemaker.list_models()
+    assert "probe-ml-c5" not in str(configs["EndpointConfigs"]) + str(models["Models"])
+
+
+def test_a_probe_of_a_gpu_ends_before_an_endpoint_where_the_account_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_probe, "WAIT_S", 0.2)
+    with pytest.raises(Unavailable, match="has an NVIDIA GPU and this local account serves on the CPU"):
+        main(["preflight", "--probe", "ml.g4dn.xlarge", "--role-arn", ROLE])

@@ -147,8 +147,8 @@ def test_a_pair_of_which_no_source_says_anything_is_a_warning(spellcheck: Worklo
     settings = ["targets.cpu.instance_types=ml.g6.xlarge", "hosting.triton_version=25.09"]
     workload = with_settings(spellcheck, settings).workload
     assert plan_default_job(workload, TESTED, "job-1").check_drivers(workload) == [
-        "ml.g6.xlarge: no source says whether Triton 25.09 starts with the GPU driver of a job's hosts. If the job "
-        "fails, `python -m inference_recommender jobs explain JOB` prints the cause."
+        "ml.g6.xlarge: no source says whether Triton 25.09 starts with the GPU driver of a job's hosts. Check it with "
+        "`python -m stacks preflight --probe ml.g6.xlarge`."
     ]
 
 

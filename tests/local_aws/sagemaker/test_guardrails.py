@@ -101,6 +101,12 @@ def test_a_new_fleet_that_ends_during_its_update_is_rolled_back(
     sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=config, DeploymentConfig=guard)
     wait_until(lambda: f"endpoint {name}: the new fleet takes all traffic" in account.log_file.read_text())
     os.kill(triton_of(account, name), signal.SIGKILL)
+
+    def status() -> str:
+        return str(sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"])
+
+    # Without a pause, so that a short "Failed" is seen.
+    last = wait_until(lambda: (now := status()) not in ("Updating", "RollingBack") and now, every_s=0)
     described = endpoints.settled(name)
-    assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", "dying-old")
+    assert (last, described["EndpointConfigName"]) == ("InService", "dying-old")
     assert described["FailureReason"].startswith("The update of endpoint dying was rolled back: The Triton server of")
