@@ -37,7 +37,7 @@ TORCH := requirements/torch-cpu.txt requirements/torch-cuda.txt scripts/install_
 # Prints the time that passes and the number of packages while an installation runs; its own output goes to the log.
 INSTALL = $(PYTHON) scripts/install.py
 
-.PHONY: help run test test-all fuzz lint lock rehearse-release bench setup machine triton inf1 uv peers $(OUTSIDE) clean
+.PHONY: help run test test-all fuzz lint lock rehearse rehearse-release bench setup machine triton inf1 uv peers $(OUTSIDE) clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -70,6 +70,9 @@ lint: setup ## format, lint, types and words
 
 lock: setup uv ## the pins and hashes of every environment, from pyproject.toml; UPGRADE="--upgrade-package NAME" moves one
 	@PATH="$$PATH:$(CURDIR)/$(UV)/bin" python -m scripts.lock $(UPGRADE)
+
+rehearse: setup ## deploy every stack to a local account, change it, break it and destroy it
+	@set -o pipefail; mkdir -p build; bash scripts/rehearse.sh | tee build/rehearsal.log
 
 rehearse-release: setup aws-cli uv ## run four releases through the synthesised pipeline, on a local account
 	@python -m scripts.rehearsal.release

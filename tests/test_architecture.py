@@ -102,6 +102,7 @@ ONLY_IN = {
         "inference_recommender/measure/generator_fleet.py",
         "inference_recommender/payloads.py",
         "model_build/archive.py",
+        "scripts/rehearsal/steps.py",
         "scripts/rehearsal/stand_ins/docker_images.py",
     },
 }

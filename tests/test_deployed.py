@@ -14,10 +14,9 @@ from tritonclient.http import InferenceServerClient, InferInput
 
 import model_build.__main__ as model_build
 from tests import checkpoints
-from tests.builders import a_candidate, a_recommendation
 from tests.local_aws.replayed_load import LATENCY_MS
 from tests.repository_copy import RepositoryCopy, repository_copy
-from workloads import Autoscaling, ModelArtifact, Recommendation, file_sha256, load_artifact, load_workload
+from workloads import ModelArtifact, Recommendation, file_sha256
 
 pytestmark = pytest.mark.integration
 
@@ -35,20 +34,9 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCop
         copy.run("python", "-m", "model_build", "build", "spellcheck", "--target", "cpu")
         write_reviews(copy)
         copy.run("cdk", "bootstrap", "--ci")
-        recommend(copy)
+        copy.run("python", "-m", "scripts.rehearsal.steps", "recommend", "spellcheck", "3", "2", "7", "4200")
         copy.deploy("ReviewsStack")  # beside spellcheck's: one synthesis for both
         yield copy
-
-
-def recommend(copy: RepositoryCopy) -> None:
-    """Writes a recommendation of three instances for the archive that was built."""
-    folder = load_workload("spellcheck", copy.root / "workloads").hosted_on("cpu")
-    scaling = Autoscaling(min_capacity=2, max_capacity=7, target_invocations_per_instance=4200.0)
-    a_recommendation(
-        a_candidate(3, autoscaling=scaling),
-        archive_sha256=load_artifact(copy.root, "spellcheck", "cpu").archive_sha256,
-        objective=folder.workload.latency_objective,
-    ).write_json(folder.recommendation_file)
 
 
 def write_reviews(copy: RepositoryCopy) -> None:

@@ -33,6 +33,7 @@ PROGRAMS = {
     "model_build": PARSE,
     "stacks": PARSE,
     "scripts.rehearsal.account": PARSE,
+    "scripts.rehearsal.steps": "boto3.client",
     "scripts.rehearsal.release": "signal.signal",
     "scripts.release.image": "workloads.own_images.load_image",
     "scripts.release.pause_scaling": "workloads.load_workload",
@@ -40,7 +41,7 @@ PROGRAMS = {
     "scripts.walk": "signal.signal",
 }
 """The call that raises the planted error, by program."""
-ARGUMENTS = {"scripts.release.image": ("uri", "cpu")}
+ARGUMENTS = {"scripts.release.image": ("uri", "cpu"), "scripts.rehearsal.steps": ("show", "x")}
 """The arguments of a program that refuses `one two` by itself."""
 TESTED_IN_THEIR_ROOMS = {
     "containers/triton/server_times.py",

@@ -1,1 +1,1 @@
-"""Rehearses releases on an account of this machine, with stand-ins for missing hardware."""
+"""Programs that scripts/rehearse.sh runs between its deployments: they ask, compare, change and break."""
