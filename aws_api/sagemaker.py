@@ -215,6 +215,9 @@ class SageMakerAccount(AwsSession):
     def tags(self, arn: str) -> dict[str, str]:
         return {tag["Key"]: tag["Value"] for tag in self._pages("list_tags", "Tags", ResourceArn=arn)}
 
+    def scaling_configuration(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return self._call("get_scaling_configuration_recommendation", **request)
+
     def container_log(self, job_name: str, endpoint_name: str) -> list[str]:
         """Returns the last lines of a test's container; none if there is no log or it may not be read."""
         return [*first_log(self, container_logs(job_name, endpoint_name), LOG_LINES).lines]

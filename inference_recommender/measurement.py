@@ -19,6 +19,7 @@ from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import Series, SeriesFindings, series_findings
 from workloads import ColdStart, LatencyObjective, LatencyPercentiles
 from workloads.document import Document
+from workloads.recommendation import ScalingAdvice
 
 SERVERLESS = "serverless"
 """Stands for the instance type of a measurement whose endpoint was serverless."""
@@ -56,6 +57,8 @@ class Measurement(Document):
     """Times in the server under the load of closed-loop users; None if it does not report them, as on SageMaker."""
     cold_start: ColdStart | None = None
     """None where no server was started for it that could be watched."""
+    scaling_advice: ScalingAdvice | None = None
+    """AWS's own, for the instance type that was tested; None where it was not asked."""
     model_latency_unit: Literal["ms", "µs"] = "ms"
     """The unit in which the job reported the latency; above it is converted."""
     percentiles_ms: LatencyPercentiles = LatencyPercentiles()

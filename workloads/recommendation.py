@@ -73,6 +73,20 @@ class Autoscaling(Document):
         return self
 
 
+class ScalingAdvice(Document):
+    """The answer of GetScalingConfigurationRecommendation for a tested configuration: AWS's own policy, beside ours. It
+    is asked for the objective's trough and peak; it knows no latency objective.
+    """
+
+    min_capacity: int | None = None
+    max_capacity: int | None = None
+    metric: str | None = Field(default=None, description="That its target tracking follows.")
+    target_value: float | None = None
+    invocations_per_instance: int | None = Field(default=None, description="Per minute.")
+    model_latency: int | None = Field(default=None, description="Of no documented unit and percentile.")
+    reason: str | None = Field(default=None, description="Why there is no answer.")
+
+
 class Candidate(Document):
     """A tested configuration. All rates are per instance; all costs are for the sized fleet at the peak."""
 
@@ -110,6 +124,7 @@ class Candidate(Document):
     client_latency_ms: dict[str, float] = Field(default={}, description="By percentile, from actual send.")
     client_latency_from_intended_ms: dict[str, float] = Field(default={}, description="The same from intended send.")
     autoscaling: Autoscaling | None = None
+    scaling_advice: ScalingAdvice | None = Field(default=None, description="AWS's own; None: it was not asked.")
     cost_per_hour_usd: float | None = None
     cost_per_million_invocations_usd: float | None = None
     cost_reason: str | None = Field(default=None, description="Why a cost is unknown, or where its price is from.")

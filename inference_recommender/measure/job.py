@@ -17,7 +17,7 @@ from aws_api.errors import AwsBusy, AwsUnavailable, AwsUnreachable, ExpiredCrede
 from aws_api.expiry import GRACE_S, expiry_tag
 from aws_api.sagemaker import MEASURED_ON_TAG, JobNameTaken, SageMakerAccount
 from inference_recommender.measure.job_requests import DEFAULT_JOB_S, RUN_TAG, Configuration, JobPlan, TestedModel
-from inference_recommender.measure.job_service import Sleep, job_series, stop_and_wait, wait_for_job
+from inference_recommender.measure.job_service import Sleep, job_series, scaling_advice, stop_and_wait, wait_for_job
 from inference_recommender.measurement import Measurement, limit_of, measurements
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import PAYLOADS, Jobs, RunFolder
@@ -142,7 +142,9 @@ class JobSource:
         objective = run_folder.workload().latency_objective
         series = job_series(self.account, described, steps, jobs.existing_endpoint, f"p{objective.percentile_rank:g}")
         for measured in measurements(described, steps, series, jobs.existing_endpoint, limit_of(objective)):
-            yield self._explained(measured, described["JobName"])
+            explained = self._explained(measured, described["JobName"])
+            advice = scaling_advice(self.account, described, measured.endpoint_name, objective)
+            yield explained.model_copy(update={"scaling_advice": advice})
 
     def _explained(self, measured: Measurement, job_name: str) -> Measurement:
         """Adds the last lines of the container's log to a failed test's reason."""

@@ -1,4 +1,4 @@
-"""The wait for an Inference Recommender job, its stop, and the time series of its tests.
+"""The wait for an Inference Recommender job, its stop, its time series and AWS's own scaling policy for its tests.
 
 Inference Recommender publishes its client's view (ClientInvocations, ClientLatency in ms, NumberOfUsers) by job and
 endpoint in CloudWatch. SageMaker publishes the endpoint's ModelLatency in µs.
@@ -9,17 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from aws_api.errors import AwsRefused
+from aws_api.errors import AwsRefused, AwsUnavailable
 from aws_api.sagemaker import FINER_METRICS_TAG, SageMakerAccount
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import results
 from inference_recommender.progress import Progress, ProgressUpdate
+from workloads import LatencyObjective
+from workloads.recommendation import ScalingAdvice
 
 Sleep = Callable[[float], None]
 Points = Mapping[str, Mapping[datetime, float]]
 """Metric values by query id and timestamp."""
 
 TERMINAL = frozenset({"COMPLETED", "FAILED", "STOPPED", "DELETED"})
+NOT_OFFERED = frozenset({"NotImplemented", "UnknownOperationException"})
+"""Error codes of an account without an operation."""
 STOPPING_LIMIT_S = 120.0
 """Longest wait for the end of a job that was stopped, in seconds."""
 JOB_NAMESPACE = "/aws/sagemaker/InferenceRecommendationsJobs"
@@ -84,6 +88,55 @@ def stop_and_wait(account: SageMakerAccount, name: str, sleep: Sleep = time.slee
         waited_s += 1.0
         described = account.describe_job(name)
     return described
+
+
+def scaling_advice(
+    account: SageMakerAccount, described: Mapping[str, Any], endpoint: str, objective: LatencyObjective
+) -> ScalingAdvice | None:
+    """Returns AWS's policy for the job's test on `endpoint`, or the reason why there is none. Returns None for an
+    existing endpoint, a failed test, or an account that does not offer it.
+    """
+    ids = (
+        one["RecommendationId"]
+        for one in described.get("InferenceRecommendations", [])
+        if one["EndpointConfiguration"]["EndpointName"] == endpoint and "RecommendationId" in one
+    )
+    if (recommendation_id := next(ids, None)) is None:
+        return None
+    rates = {
+        "MinInvocationsPerMinute": max(objective.trough_invocations_per_minute, 1),
+        "MaxInvocationsPerMinute": objective.peak_invocations_per_minute,
+    }
+    try:
+        answer = account.scaling_configuration(
+            {
+                "InferenceRecommendationsJobName": described["JobName"],
+                "RecommendationId": recommendation_id,
+                "ScalingPolicyObjective": rates,
+            }
+        )
+    except AwsUnavailable as error:
+        offered = not isinstance(error, AwsRefused) or error.code not in NOT_OFFERED
+        return ScalingAdvice(reason=str(error)) if offered else None
+    return read_advice(answer)
+
+
+def read_advice(answer: Mapping[str, Any]) -> ScalingAdvice:
+    """Reads a response. Absent members are None."""
+    scaling, metric = answer.get("DynamicScalingConfiguration", {}), answer.get("Metric", {})
+    policies = [one["TargetTracking"] for one in scaling.get("ScalingPolicies", []) if "TargetTracking" in one]
+    tracking: Mapping[str, Any] = policies[0] if policies else {}
+    followed = tracking.get("MetricSpecification", {})
+    return ScalingAdvice(
+        min_capacity=scaling.get("MinCapacity"),
+        max_capacity=scaling.get("MaxCapacity"),
+        metric=followed.get("Predefined", {}).get("PredefinedMetricType")
+        or followed.get("Customized", {}).get("MetricName"),
+        target_value=tracking.get("TargetValue"),
+        invocations_per_instance=metric.get("InvocationsPerInstance"),
+        model_latency=metric.get("ModelLatency"),
+        reason=None if scaling else "The service answered without a policy.",
+    )
 
 
 def job_series(

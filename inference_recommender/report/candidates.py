@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from inference_recommender.measurement import Measurement
 from workloads import Candidate, LatencyObjective, PayloadLengths, Provenance
 from workloads.instances import instance_shape
+from workloads.recommendation import ScalingAdvice
 
 UNKNOWN = "unknown"
 
@@ -34,7 +35,7 @@ def caveats(candidate: Candidate) -> str:
 
 
 def notes(candidate: Candidate) -> Iterator[str]:
-    """Yields interval, headroom, warm-up and client latency, a sentence for each known one."""
+    """Yields interval, headroom, warm-up, AWS's policy and client latency, a sentence for each known one."""
     if candidate.max_invocations_interval:
         low, high = candidate.max_invocations_interval
         yield f"95 % interval: {low:,.0f} to {high:,.0f}."
@@ -44,8 +45,20 @@ def notes(candidate: Candidate) -> Iterator[str]:
         yield f"Instances: {parts['peak']} for the peak, plus {shown}."
     if candidate.warm_up_s:
         yield f"Warm-up: {candidate.warm_up_s:g} s, not counted."
+    if candidate.scaling_advice:
+        yield advice_text(candidate.scaling_advice)
     for name, sent, intended in client_latencies(candidate)[-1:]:
         yield f"Client latency {name}: {sent:.4g} ms from send, {intended:.4g} ms from intended send."
+
+
+def advice_text(advice: ScalingAdvice) -> str:
+    """Returns AWS's own scaling policy, which has no latency objective, as a sentence."""
+    if advice.reason is not None:
+        return f"AWS returned no scaling policy: {advice.reason.removesuffix('.')}."
+    metric = f" ({advice.metric})" if advice.metric else ""
+    target = "" if advice.target_value is None else f", target {advice.target_value:,g}{metric}"
+    least, most = (UNKNOWN if value is None else f"{value:,}" for value in (advice.min_capacity, advice.max_capacity))
+    return f"AWS's own scaling policy, without a latency objective: {least} to {most} instances{target}."
 
 
 def client_latencies(candidate: Candidate) -> list[tuple[str, float, float]]:

@@ -179,6 +179,7 @@ class ReleaseAccess(Construct):
             allow(role, ["sagemaker:ListTags"], [self._arn("endpoint", stack_name.lower())])
         verbs = ("Create", "Describe", "Stop")
         actions = [f"sagemaker:{verb}InferenceRecommendationsJob" for verb in verbs]
+        actions.append("sagemaker:GetScalingConfigurationRecommendation")
         allow(role, [*actions, "sagemaker:AddTags", "sagemaker:ListTags"], [jobs])
         allow_passing_to_sagemaker(role, [passed])
         allow(role, READ_LOGS, logs)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from aws_api.errors import AwsRefused
 from aws_api.sagemaker import FINER_METRICS_TAG, MEASURED_ON_TAG, JobNameTaken, SageMakerAccount
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
@@ -155,6 +156,9 @@ class FakeService(SageMakerAccount):
         self, queries: Iterable[Mapping[str, Any]], start: datetime, end: datetime
     ) -> dict[str, dict[datetime, float]]:
         return points(self.time_series, queries) if self.time_series else {}
+
+    def scaling_configuration(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        raise AwsRefused("GetScalingConfigurationRecommendation", "NotImplemented", "not here")
 
     def _trouble(self, method: str) -> None:
         if errors := self.troubles.get(method):

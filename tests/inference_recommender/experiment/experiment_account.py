@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aws_api.errors import AwsUnavailable
+from aws_api.errors import AwsRefused, AwsUnavailable
 from aws_api.sagemaker import FINER_METRICS_TAG, MEASURED_ON_TAG, JobNameTaken, SageMakerAccount
 from inference_recommender.experiment.measure import ExperimentRun, measure_cells
 from inference_recommender.experiment.plan import Experiment, ExperimentAccess, cells
@@ -125,6 +125,9 @@ class JobAccount(SageMakerAccount):
         factor, given = RATES[self._variant(endpoint)] / min(RATES.values()), self.series_of_tests
         more = tuple(None if count is None else count * factor for count in given.invocations)
         return points(given.model_copy(update={"invocations": more}), asked)
+
+    def scaling_configuration(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        raise AwsRefused("GetScalingConfigurationRecommendation", "NotImplemented", "not here")
 
     def _results(self, name: str) -> list[dict[str, Any]]:
         (request,) = [job for job in self.created if job["JobName"] == name]

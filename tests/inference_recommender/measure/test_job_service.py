@@ -1,4 +1,4 @@
-"""The wait for a job, its stop, and its time series from CloudWatch."""
+"""The wait for a job and its stop, its time series from CloudWatch, and AWS's own scaling policy."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -13,10 +13,15 @@ from inference_recommender.capacity.time_series import Series
 from inference_recommender.measure.job_service import (
     job_series,
     quantiles_ms,
+    read_advice,
+    scaling_advice,
     series,
     stop_and_wait,
 )
+from inference_recommender.report.candidates import advice_text
 from tests.inference_recommender.api import FakeService, description, endpoint, recommendation
+from workloads import load_workload
+from workloads.recommendation import ScalingAdvice
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LATER = START + timedelta(seconds=5)
@@ -118,3 +123,64 @@ def test_quantiles_are_of_the_fuller_day_and_in_milliseconds() -> None:
     yesterday = START - timedelta(days=1)
     found = quantiles_ms({"q0": {yesterday: 10.0, START: 5000.0}, "q5": {yesterday: 1.0, START: 42_000.0}})
     assert found == {"p50": 42.0}
+
+
+POLICY = {
+    "MetricSpecification": {"Predefined": {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}},
+    "TargetValue": 6000.0,
+}
+ANSWER = {
+    "InferenceRecommendationsJobName": "job-1",
+    "Metric": {"InvocationsPerInstance": 12_000, "ModelLatency": 21},
+    "DynamicScalingConfiguration": {
+        "MinCapacity": 2,
+        "MaxCapacity": 20,
+        "ScaleInCooldown": 300,
+        "ScalingPolicies": [{"TargetTracking": POLICY}],
+    },
+}
+
+
+class Advisor(FakeService):
+    def __init__(self, answer: Mapping[str, Any] | str) -> None:
+        """`answer` is a response, or the code of a refusal."""
+        super().__init__([description()])
+        self.answer = answer
+        self.requests: list[Mapping[str, Any]] = []
+
+    def scaling_configuration(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self.requests.append(request)
+        if isinstance(self.answer, str):
+            raise AwsRefused("GetScalingConfigurationRecommendation", self.answer, "not you.")
+        return dict(self.answer)
+
+    def advice(self, endpoint: str = "sm-epc-1") -> ScalingAdvice | None:
+        return scaling_advice(self, description(), endpoint, load_workload("spellcheck").workload.latency_objective)
+
+
+def test_awss_policy_is_requested_for_the_objectives_trough_and_peak() -> None:
+    service = Advisor(ANSWER)
+    found = service.advice()
+    (request,) = service.requests
+    assert problems("sagemaker", "GetScalingConfigurationRecommendation", request) == []
+    assert request["RecommendationId"] == "job-1/1"
+    assert request["ScalingPolicyObjective"] == {"MinInvocationsPerMinute": 24_000, "MaxInvocationsPerMinute": 240_000}
+    assert found is not None
+    assert (found.invocations_per_instance, found.model_latency) == (12_000, 21)
+    assert advice_text(found) == (
+        "AWS's own scaling policy, without a latency objective: 2 to 20 instances, target 6,000 "
+        "(SageMakerVariantInvocationsPerInstance)."
+    )
+    assert service.advice("another") is None
+    assert len(service.requests) == 1
+
+
+def test_without_a_policy_there_is_a_reason_or_no_advice() -> None:
+    refused = Advisor("AccessDeniedException").advice()
+    assert refused is not None
+    assert advice_text(refused) == (
+        "AWS returned no scaling policy: AWS refused GetScalingConfigurationRecommendation: "
+        "AccessDeniedException: not you."
+    )
+    assert Advisor("NotImplemented").advice() is None
+    assert read_advice({}).reason == "The service answered without a policy."

@@ -152,6 +152,14 @@ def test_payloads_have_a_bucket_and_a_failed_test_a_log(workload: str, granted: 
         assert f"/aws/sagemaker/{group}" in grants["logs:DescribeLogStreams"]
 
 
+@pytest.mark.parametrize("workload", ENDPOINTS)
+def test_a_jobs_own_scaling_policy_may_be_asked_for(workload: str, granted: Granted) -> None:
+    """The recommendation shows it beside ours."""
+    grants = step(granted, "Measure", workload)
+    jobs = grants["sagemaker:DescribeInferenceRecommendationsJob"]
+    assert grants["sagemaker:GetScalingConfigurationRecommendation"] == jobs
+
+
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_build_reads_the_log_of_its_jobs(workload: str, granted: Granted) -> None:
     """A job that fails is told with the last lines of its log."""
