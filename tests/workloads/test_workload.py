@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import tomllib
 from tests.conftest import EditToml
 from workloads import (
     ROOT,
+    CudaTarget,
     LatencyObjective,
     ProjectError,
     RandomWeights,
@@ -202,6 +204,19 @@ def test_the_published_experiment_has_the_published_model_load_and_machines() ->
     assert folder.workload.model.checkpoint == "./checkpoint", "the deployed model does not change"
     assert published.builds(Path("r")) == Path("r/build/published/bert-large")
     assert {len(row["text"].split()) > 400 for row in published.payloads()} == {True}
+
+
+def test_the_gpu_twin_crosses_execution_batching_and_instance_groups() -> None:
+    folder = load_workload("text_classification")
+    twin = folder.workload.published["gpu-twin"]
+    served = [(folder.workload.targets[each.target], each.serving) for each in map(folder.variant, twin.variants)]
+    crossed = {
+        (target.execution, serving.dynamic_batching, sum(group.count for group in serving.groups))
+        for target, serving in served
+        if isinstance(target, CudaTarget)
+    }
+    assert crossed == set(product(("eager", "traced", "cuda-graphs"), (False, True), (1, 2)))
+    assert len(twin.variants) == 12
 
 
 def test_a_variant_that_names_its_copies_one_way_does_not_inherit_the_other() -> None:
