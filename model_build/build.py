@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from containers.encoder.engine import LacksInstructionSet
 from containers.text2text.tensorrt_plan import PlanRefused
 from model_build import archive, fp32_layers, parity
 from model_build.backends import backend
@@ -34,6 +35,7 @@ from workloads import (
     CudaTarget,
     ModelArtifact,
     NeuronTarget,
+    OpenVinoTarget,
     ParityReport,
     RandomWeights,
     TensorRtTarget,
@@ -43,7 +45,7 @@ from workloads import (
     load_artifact,
 )
 
-TOOLS = ("numpy", "onnx", "onnxruntime", "onnxscript", "tokenizers", "torch", "transformers")
+TOOLS = ("nncf", "numpy", "onnx", "onnxruntime", "onnxscript", "openvino", "tokenizers", "torch", "transformers")
 TENSORRT_BINDINGS = ("tensorrt", "tensorrt_bindings", "cuda")
 
 
@@ -292,13 +294,17 @@ def _lacks_gpu(plan: BuildPlan) -> str:
 
 @contextlib.contextmanager
 def _engine_errors_explained(plan: BuildPlan) -> Iterator[None]:
-    """Raises `Unavailable` with workload and target for an engine's error about plans or CUDA."""
+    """Raises `Unavailable` with workload and target for an engine's error about plans, CUDA or the CPU."""
     try:
         yield
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in TENSORRT_BINDINGS:
             raise
         raise no_bindings(f"the package '{error.name}' is not installed", None) from error
+    except LacksInstructionSet as error:
+        raise Unavailable(
+            f"{plan.workload.name} for {plan.variant.target} cannot be compared with the original here. {error}"
+        ) from error
     except PlanRefused as error:
         raise Unavailable(
             f"The engines of {plan.workload.name} for {plan.variant.target} cannot be run here: "
@@ -323,6 +329,7 @@ def _artifact(plan: BuildPlan, packed: Path, compiled: Compiled, figures: Parity
         environment=plan.environment,
         checkpoint_sha256=plan.checkpoint.sha256,
         toolchain={"python": platform.python_version(), **versions, **compiled.toolchain, **others},
+        instruction_sets=plan.target.instruction_sets if isinstance(plan.target, OpenVinoTarget) else (),
         parity=figures,
     )
 

@@ -10,10 +10,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 from model_build.checkpoint import Checkpoint
-from workloads import EncoderModel, Model, NeuronTarget, OnnxRuntimeTarget, Serving, Target, TensorRtTarget, TextToText
+from workloads import (
+    EncoderModel,
+    Model,
+    NeuronTarget,
+    OnnxRuntimeTarget,
+    OpenVinoTarget,
+    Serving,
+    Target,
+    TensorRtTarget,
+    TextToText,
+)
 
 BackendName = Literal["text2text", "encoder", "neuron"]
 CALIBRATION_ROWS = 128
+MIN_CALIBRATION_ROWS = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +64,7 @@ class CompileInputs:
     @property
     def calibrates(self) -> bool:
         """Whether evaluation rows set the ranges of activations."""
-        if isinstance(self.target, TensorRtTarget):
+        if isinstance(self.target, TensorRtTarget | OpenVinoTarget):
             return self.target.precision == "int8"
         return isinstance(self.target, OnnxRuntimeTarget) and self.target.quantisation == "static"
 

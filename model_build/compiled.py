@@ -34,7 +34,7 @@ NOT_COMPILING = ("init", "lint", "remote")
 EXPORTERS = ("numpy", "nvidia-modelopt", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "safetensors", "torch")
 TOOLS: Mapping[BackendName, tuple[str, ...]] = {
     "text2text": (*EXPORTERS, "transformers"),
-    "encoder": (*EXPORTERS, "tokenizers"),
+    "encoder": (*EXPORTERS, "nncf", "openvino", "tokenizers"),
     "neuron": ("torch", "torch-neuron", "neuron-cc", "torch-neuronx", "neuronx-cc"),
 }
 """Distributions whose versions change the compiled graphs. TensorRT reports its own version."""

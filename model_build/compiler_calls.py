@@ -18,6 +18,7 @@ from workloads import (
     Model,
     NeuronTarget,
     OnnxRuntimeTarget,
+    OpenVinoTarget,
     Serving,
     Target,
     TensorRtTarget,
@@ -44,6 +45,10 @@ def steps(model: Model, target: Target, serving: Serving, checkpoint: Checkpoint
             int8 = f"{target.quantisation} quantisation to int8{kept}"
             fused = [f"# {graph}.onnx\nonnxruntime.InferenceSession(ORT_ENABLE_EXTENDED)" for graph in graphs]
             return [*exports, *([int8] if target.precision == "int8" else []), *fused]
+        case OpenVinoTarget():
+            int8 = f"nncf.quantize(model, model_type=TRANSFORMER){kept}"
+            quantised = [int8] if target.precision == "int8" else []
+            return [*exports, "openvino.Core().read_model", *quantised, "openvino.save_model(compress_to_fp16=False)"]
         case TorchScriptTarget() | CudaTarget():
             return [f"# {graph}, {target.precision}\ntorch.jit.trace(model, inputs)" for graph in graphs]
 

@@ -13,11 +13,21 @@ from model_build.checkpoint.families import FAMILIES, HEADS, NOT_BUILT, Family
 from model_build.checkpoint.text2text import NAMES
 from model_build.encoder.graphs import native
 from model_build.text2text.repository import ENGINES, beams_refusal
-from workloads import CudaTarget, NeuronTarget, OnnxRuntimeTarget, Target, TensorRtTarget, TorchScriptTarget
+from workloads import (
+    CudaTarget,
+    NeuronTarget,
+    OnnxRuntimeTarget,
+    OpenVinoTarget,
+    Target,
+    TensorRtTarget,
+    TorchScriptTarget,
+)
 
 TARGETS: Mapping[str, Target] = {
     "cpu": OnnxRuntimeTarget(runtime="onnxruntime", instance_types=("ml.c5.xlarge",)),
     "cpu-int8": OnnxRuntimeTarget(runtime="onnxruntime", precision="int8", instance_types=("ml.c5.xlarge",)),
+    "openvino": OpenVinoTarget(runtime="openvino", instance_types=("ml.c7i.xlarge",)),
+    "openvino-int8": OpenVinoTarget(runtime="openvino", precision="int8", instance_types=("ml.c5.xlarge",)),
     "cpu-torchscript": TorchScriptTarget(runtime="torchscript", instance_types=("ml.c5.xlarge",)),
     "pytorch": TorchScriptTarget(runtime="torchscript", instance_types=("ml.g4dn.xlarge",)),
     "cuda": CudaTarget(runtime="cuda", instance_types=("ml.g5.xlarge",)),
@@ -54,12 +64,14 @@ def task_refusal(task: str, target: Target) -> str | None:
         return f"Its execution is '{target.execution}', and a decoder runs as CUDA graphs. Leave execution out."
     if target.runtime in ENGINES:
         return None
+    if isinstance(target, OpenVinoTarget):
+        return f"Text-to-text models are not supported by this runtime yet. Allowed: {', '.join(ENGINES)}."
     return f"A decoder with a cache has no plain trace, and no static graph for Neuron. Allowed: {', '.join(ENGINES)}."
 
 
 def network_refusal(family: Family, target: Target) -> str | None:
     """Returns the reason why a target does not support the network of a family, or None."""
-    if family.fp32_alone and target.precision == "int8":
+    if family.fp32_alone and target.precision == "int8" and not isinstance(target, OpenVinoTarget):
         allowed = "fp32, fp16" if isinstance(target, TensorRtTarget) else "fp32"
         return f"int8 would not change it: {family.fp32_alone}. Allowed: {allowed}."
     on_gpu = isinstance(target, CudaTarget) or (isinstance(target, TorchScriptTarget) and native(target))
@@ -72,8 +84,8 @@ def network_refusal(family: Family, target: Target) -> str | None:
         else ("Inferentia", "AWS's Neuron images have no transformers")
     )
     return (
-        f"{place} takes only this project's own networks, of {ours}: {reason}. Allowed: onnxruntime, tensorrt, and "
-        "torchscript on CPU."
+        f"{place} takes only this project's own networks, of {ours}: {reason}. Allowed: onnxruntime, openvino, "
+        "tensorrt, and torchscript on CPU."
     )
 
 

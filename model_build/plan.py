@@ -11,7 +11,7 @@ from typing import Any
 from model_build import compiler_calls
 from model_build.checkpoint import Checkpoint, resolve, sentence_transformers, torchscript_file
 from model_build.checkpoint.encoder_config import inputs_for
-from model_build.compile_inputs import CALIBRATION_ROWS, CompileInputs
+from model_build.compile_inputs import CALIBRATION_ROWS, MIN_CALIBRATION_ROWS, CompileInputs
 from model_build.encoder import ensemble as encoder
 from model_build.matrix import network_refusal, task_refusal
 from model_build.neuron import arguments
@@ -238,8 +238,20 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
         others=other_models(source, name, target, source.builds(root)),
         warm_up=max(source.payloads(), key=lambda row: sum(map(len, row.values()))),
     )
+    _check_calibration(planned)
     planned.document()  # fails now, not after a long compile
     return planned
+
+
+def _check_calibration(planned: BuildPlan) -> None:
+    """Raises `InvalidDocument` for an evaluation that is too small to set the ranges of int8."""
+    rows = len(planned.compile_inputs.calibration)
+    if planned.compile_inputs.calibrates and rows < MIN_CALIBRATION_ROWS:
+        problem = (
+            f"has {rows} rows, and targets.{planned.variant.target} needs at least {MIN_CALIBRATION_ROWS} to calibrate "
+            "int8. Add rows, or choose another precision."
+        )
+        raise InvalidDocument(planned.source.path / "evaluation.jsonl", [problem])
 
 
 def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:

@@ -65,14 +65,16 @@ class Lock:
 
 DEVELOPMENT = "requirements/development.txt"
 TRITON = "containers/triton/local-requirements.txt"
+TELEMETRY = ("openvino-telemetry",)
+"""OpenVINO and NNCF run without this package, which sends usage data to Google Analytics."""
 INF1 = "requirements/inf1.txt"
 """The lock of the packages that AWS's image for Inf1 includes. The locks of the packages that it lacks are separate."""
 GPU_TORCH = "containers/triton/gpu-torch-requirements.txt"
 OWN_TORCH = (INF1, GPU_TORCH)
 LOCKS = (
-    Lock(file=DEVELOPMENT, extras=("measure", "cdk", "build", "local", "dev")),
+    Lock(file=DEVELOPMENT, extras=("measure", "cdk", "build", "local", "dev"), without=TELEMETRY),
     Lock(file="requirements/project.txt", extras=("measure",), within=DEVELOPMENT),
-    Lock(file="requirements/build.txt", extras=("build",), within=DEVELOPMENT),
+    Lock(file="requirements/build.txt", extras=("build",), within=DEVELOPMENT, without=TELEMETRY),
     Lock(file="requirements/cdk.txt", extras=("cdk",), within=DEVELOPMENT),
     Lock(file="requirements/node.txt", extras=("node",), within=DEVELOPMENT),
     Lock(file="requirements/bench.txt", extras=("bench",), within=DEVELOPMENT),
@@ -80,13 +82,13 @@ LOCKS = (
     Lock(file="requirements/modelopt.txt", extras=("modelopt",), within=DEVELOPMENT),
     Lock(file="requirements/generator.txt", group="generator", within=DEVELOPMENT),
     Lock(file="requirements/uv.txt", group="uv", pythons=("3.10", *PYTHONS)),
-    Lock(file=TRITON, group="triton-local", pythons=ON_TRITON),
+    Lock(file=TRITON, group="triton-local", pythons=ON_TRITON, without=TELEMETRY),
     Lock(
         file="containers/triton/requirements.txt",
         group="triton-image",
         pythons=ON_TRITON,
         within=TRITON,
-        without=("numpy",),
+        without=("numpy", *TELEMETRY),
     ),
     Lock(file="containers/triton/gpu-requirements.txt", group="triton-gpu-image", pythons=ON_TRITON, within=TRITON),
     Lock(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stacks.workload_stack import SynthWarning
 from workloads import ModelArtifact, Target, UsageError, instances
-from workloads.instances import COMPUTE_CAPABILITIES, Hardware, family, hardware
+from workloads.instances import COMPUTE_CAPABILITIES, Hardware, family, hardware, has_bf16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +24,8 @@ def unfit(choice: InstanceChoice, artifact: ModelArtifact, target: Target) -> It
         engines = artifact.toolchain.get("compute_capability", "").split(", ")
         families = [name for name, capability in COMPUTE_CAPABILITIES.items() if capability in engines]
         fits, needed = family(choice.instance_type) in families, " or ".join(families)
+    elif artifact.instruction_sets:
+        fits, needed = has_bf16(choice.instance_type), f"a CPU with {' or '.join(artifact.instruction_sets)}"
     else:
         needed = _needs(artifact, target)
         fits = hardware(choice.instance_type) == needed

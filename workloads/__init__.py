@@ -55,6 +55,7 @@ from workloads.target import (
     CudaTarget,
     NeuronTarget,
     OnnxRuntimeTarget,
+    OpenVinoTarget,
     Parity,
     Target,
     TensorRtTarget,

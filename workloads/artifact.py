@@ -30,7 +30,7 @@ class ModelArtifact(Document):
     workload: str
     variant: str = Field(description="The built variant, or the target if it has no variant.")
     target: str
-    runtime: Literal["onnxruntime", "torchscript", "cuda", "tensorrt", "neuron", "neuronx"]
+    runtime: Literal["onnxruntime", "openvino", "torchscript", "cuda", "tensorrt", "neuron", "neuronx"]
     precision: str
     archive: str = Field(description="File name of the archive, beside this file.")
     archive_sha256: Sha256
@@ -39,6 +39,9 @@ class ModelArtifact(Document):
     environment: dict[str, str] = Field(description="What the container's environment must say for this archive.")
     checkpoint_sha256: Sha256
     toolchain: dict[str, str] = Field(description="Versions of what the build was made with.")
+    instruction_sets: tuple[str, ...] = Field(
+        default=(), description="The CPU flags in /proc/cpuinfo of which the model needs one. Empty: it needs none."
+    )
     parity: ParityReport | None = Field(
         description="None: the compiling machine cannot run the model, so nothing was compared."
     )

@@ -59,6 +59,13 @@ def hardware(instance_type: str) -> Hardware:
     return next((kind for prefix, kind in _BY_PREFIX if re.match(prefix, family(instance_type))), "x86 CPU")
 
 
+def has_bf16(instance_type: str) -> bool:
+    """Returns whether the CPU has AVX-512 BF16 or AMX: from the seventh generation of Intel's (c7i) and AMD's (c7a)."""
+    return (
+        hardware(instance_type) == "x86 CPU" and re.match(r"[a-z]+([7-9]|\d\d)[ai]", family(instance_type)) is not None
+    )
+
+
 def has_accelerator(instance_type: str) -> bool:
     return not hardware(instance_type).endswith("CPU")
 

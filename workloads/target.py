@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from workloads.document import Document, PositiveFloat, PositiveInt
-from workloads.instances import COMPUTE_CAPABILITIES, NEURON_FAMILIES, family, hardware
+from workloads.instances import COMPUTE_CAPABILITIES, NEURON_FAMILIES, family, hardware, has_bf16
 from workloads.model import ModelInput
 from workloads.objective import TargetObjective
 
@@ -60,6 +60,41 @@ class OnnxRuntimeTarget(_Target):
     fp32_layers: tuple[str, ...] = Field(
         default=(), description="Layers kept in fp32 in an int8 model, by the names the parity gate prints."
     )
+
+
+BF16_INSTRUCTION_SETS = ("amx_bf16", "avx512_bf16")
+"""The CPU flags of which bf16 needs one, as /proc/cpuinfo names them."""
+
+
+class OpenVinoTarget(_Target):
+    """OpenVINO on an x86 CPU, for encoders."""
+
+    runtime: Literal["openvino"]
+    precision: Literal["fp32", "bf16", "int8"] = Field(
+        default="fp32",
+        description="bf16: on CPUs with AVX-512 BF16 or AMX. int8: weights and activations, with ranges seen on "
+        "evaluation texts.",
+    )
+    threads: PositiveInt = Field(default=1, description="Threads of each model instance.")
+    fp32_layers: tuple[str, ...] = Field(
+        default=(), description="Layers kept in fp32 in an int8 model, by the names the parity gate prints."
+    )
+
+    @property
+    def instruction_sets(self) -> tuple[str, ...]:
+        """Returns the CPU flags of which the compiled model needs one; empty if any x86 CPU runs it."""
+        return BF16_INSTRUCTION_SETS if self.precision == "bf16" else ()
+
+    @model_validator(mode="after")
+    def _cpus_fit(self) -> Self:
+        if wrong := [name for name in self.instance_types if hardware(name) != "x86 CPU"]:
+            raise ValueError(f"instance_types: openvino runs on x86 CPUs, which {', '.join(wrong)} is not.")
+        if self.precision == "bf16" and (wrong := [name for name in self.instance_types if not has_bf16(name)]):
+            raise ValueError(
+                f"precision: bf16 needs AVX-512 BF16 or AMX, which {', '.join(wrong)} lacks. Choose types of the "
+                'seventh generation or later, such as ml.c7i.xlarge, or precision = "int8".'
+            )
+        return self
 
 
 class TorchScriptTarget(_Target):
@@ -190,5 +225,6 @@ class NeuronTarget(_Target):
 
 
 Target = Annotated[
-    OnnxRuntimeTarget | TorchScriptTarget | CudaTarget | TensorRtTarget | NeuronTarget, Field(discriminator="runtime")
+    OnnxRuntimeTarget | OpenVinoTarget | TorchScriptTarget | CudaTarget | TensorRtTarget | NeuronTarget,
+    Field(discriminator="runtime"),
 ]

@@ -255,9 +255,9 @@ class Workload(Document):
 
     @property
     def cpu_target(self) -> str | None:
-        """Returns the first target for ONNX Runtime with instance types, which a machine without accelerators hosts."""
+        """Returns the first target for CPUs with instance types, which a machine without accelerators hosts."""
         for name, target in self.targets.items():
-            if target.runtime == "onnxruntime" and target.instance_types:
+            if target.runtime in ("onnxruntime", "openvino") and target.instance_types:
                 return name
         return None
 

@@ -6,7 +6,7 @@ model_build` copies the files that `MODULES` names into the version folder of ea
 Triton imports them as the package `1`, which is why they import each other relatively. Beside them lie:
 
 - tokenise: settings.json, tokenizer.json
-- engine: settings.json, and the compiled model: model.onnx or model.pt
+- engine: settings.json, and the compiled model: model.onnx, model.pt, or model.xml with model.bin
 - postprocess: settings.json
 """
 
@@ -17,6 +17,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "engine.py",
         "load_engine.py",
         "onnx_engine.py",
+        "openvino_engine.py",
         "settings.py",
         "tensors.py",
         "torchscript_engine.py",

@@ -15,6 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+class LacksInstructionSet(RuntimeError):
+    """The CPU cannot run the compiled model."""
+
+
 class Engine(Protocol):
     """Takes the tensors of `settings.inputs` and returns those of `settings.graph_outputs`, row for row.
 

@@ -47,10 +47,20 @@ def _onnx(file: Path, settings: Settings) -> Engine:
     return OnnxEngine(file, settings.threads)
 
 
+def _openvino(file: Path, settings: Settings) -> Engine:
+    from .openvino_engine import OpenVinoEngine
+
+    return OpenVinoEngine(file, settings)
+
+
 def _torchscript(file: Path, settings: Settings) -> Engine:
     from .torchscript_engine import TorchScriptEngine
 
     return TorchScriptEngine(file, settings)
 
 
-_ADAPTERS: dict[str, Callable[[Path, Settings], Engine]] = {"model.onnx": _onnx, "model.pt": _torchscript}
+_ADAPTERS: dict[str, Callable[[Path, Settings], Engine]] = {
+    "model.onnx": _onnx,
+    "model.pt": _torchscript,
+    "model.xml": _openvino,
+}

@@ -26,7 +26,19 @@ PER_TOKEN = frozenset({"token-classification", "question-answering"})
 
 
 OTHER_PROBLEMS = ("multi_label_classification", "regression")
-OF_SOME_TASKS = frozenset({"problem_type", "threshold", "activation", "aggregation", "stride", "max_windows"})
+OPTIONAL = frozenset(
+    {
+        "problem_type",
+        "threshold",
+        "activation",
+        "aggregation",
+        "stride",
+        "max_windows",
+        "precision",
+        "instruction_sets",
+    }
+)
+"""The keys that settings.json has only with a value other than the default."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,8 @@ class Settings:
     aggregation: str = ""  # of token-classification, in transformers' words
     stride: "int | None" = None  # tokens that two windows of a long row share; None: it is refused or cut
     max_windows: int = 64  # of a row, and in Triton of a request
+    precision: str = "fp32"  # in which OpenVINO computes: fp32 or bf16
+    instruction_sets: tuple[str, ...] = ()  # the CPU needs one of these flags of /proc/cpuinfo
 
     def __post_init__(self) -> None:
         if self.task not in GRAPH_OUTPUTS:
@@ -79,19 +93,19 @@ class Settings:
         return self.task in PER_TOKEN
 
     def to_json(self) -> str:
-        """Returns settings.json, without the keys of other tasks."""
+        """Returns settings.json, without the keys of other tasks and runtimes."""
         values = asdict(self)
-        kept = {field.name: values[field.name] for field in fields(self) if not self._is_of_other_tasks(field)}
+        kept = {field.name: values[field.name] for field in fields(self) if not self._is_left_out(field)}
         return json.dumps(kept, indent=2) + "\n"
 
-    def _is_of_other_tasks(self, field: "Field[Any]") -> bool:
-        return field.name in OF_SOME_TASKS and getattr(self, field.name) == field.default
+    def _is_left_out(self, field: "Field[Any]") -> bool:
+        return field.name in OPTIONAL and getattr(self, field.name) == field.default
 
     @classmethod
     def from_json(cls, text: str) -> "Settings":
         values = json.loads(text)
-        for key in ("inputs", "labels", "pad_to"):
-            values[key] = tuple(values[key])
+        for key in ("inputs", "labels", "pad_to", "instruction_sets"):
+            values[key] = tuple(values.get(key, ()))
         for key in ("segments", "input_types"):
             values[key] = tuple(tuple(each) for each in values.get(key, ()))
         return cls(**values)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import onnx
 from tokenizers import Tokenizer
 
 from containers.encoder.load_engine import CUDA_FILES
@@ -12,11 +13,11 @@ from containers.encoder.tensors import tensors
 from model_build.compile_inputs import CompileInputs
 from model_build.encoder import export, optimise
 from model_build.encoder.graphs import settings
-from model_build.layers import products
+from model_build.layers import names, products
 from model_build.onnx_session import Tensors
 from model_build.progress import Progress
 from model_build.tensorrt import engines
-from workloads import CudaTarget, OnnxRuntimeTarget, TensorRtTarget, TorchScriptTarget
+from workloads import CudaTarget, OnnxRuntimeTarget, OpenVinoTarget, TensorRtTarget, TorchScriptTarget
 
 
 def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
@@ -38,6 +39,13 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
             portable = _export(inputs, scratch, progress)
             progress(f"Compiling for ONNX Runtime, {target.precision}")
             optimise.optimise(portable, graphs / export.GRAPH, target, _calibration(inputs))
+            return {"onnx_opset": str(export.OPSET)}
+        case OpenVinoTarget() as target:
+            from model_build.encoder import openvino_graph  # OpenVINO takes a second to import
+
+            portable = _export(inputs, scratch, progress)
+            progress(f"Compiling for OpenVINO, {target.precision}")
+            openvino_graph.compile_graph(portable, graphs, target, list(_calibration(inputs)))
             return {"onnx_opset": str(export.OPSET)}
         case TensorRtTarget():
             toolchain = engines.toolchain(inputs)
@@ -61,6 +69,8 @@ def layers(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[st
     portable = _export(inputs, scratch, progress)
     if isinstance(inputs.target, TensorRtTarget):
         return engines.layer_names(inputs, {"model": portable})
+    if isinstance(inputs.target, OpenVinoTarget):
+        return names(onnx.load(portable, load_external_data=False))
     return tuple(dict.fromkeys(products(portable).values()))
 
 

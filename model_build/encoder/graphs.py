@@ -11,6 +11,7 @@ from workloads import (
     EncoderModel,
     NeuronTarget,
     OnnxRuntimeTarget,
+    OpenVinoTarget,
     QuestionAnswering,
     Target,
     TensorRtTarget,
@@ -21,11 +22,13 @@ from workloads import (
 )
 from workloads.instances import hardware
 
-TritonTarget = OnnxRuntimeTarget | TorchScriptTarget | CudaTarget | TensorRtTarget
+TritonTarget = OnnxRuntimeTarget | OpenVinoTarget | TorchScriptTarget | CudaTarget | TensorRtTarget
 
 BUCKETS = (16, 32, 64, 96, 128, 192, 256, 384)
 """Lengths in tokens to which requests are padded: for a native backend, so that they can share a batch; for CUDA
 graphs, of which each has one shape, so that there are few."""
+OPENVINO_STEP = 16
+"""Tokens between two padded lengths. OpenVINO compiles kernels for each new batch shape, which takes milliseconds."""
 INLINE_LIMIT = 1_000_000_000  # bytes of weights that still go into the graph's own file
 
 
@@ -51,6 +54,7 @@ def settings(model: EncoderModel, target: Target, checkpoint: Checkpoint) -> Set
         truncation=model.truncation,
         input_types=tuple(sorted(target.input_types.items())) if isinstance(target, NeuronTarget) else (),
         **_of_task(model),
+        **_of_runtime(target),
     )
 
 
@@ -71,6 +75,14 @@ def _of_task(model: EncoderModel) -> dict[str, Any]:
             return {}
 
 
+def _of_runtime(target: Target) -> dict[str, Any]:
+    """Returns the settings that only this runtime has."""
+    if not isinstance(target, OpenVinoTarget):
+        return {}
+    precision = "bf16" if target.precision == "bf16" else "fp32"  # what int8 leaves is fp32
+    return {"precision": precision, "instruction_sets": target.instruction_sets}
+
+
 def padded_lengths(model: EncoderModel, target: Target) -> tuple[int, ...]:
     """Returns the lengths in tokens that a batch may have; empty where any length will do."""
     longest = model.max_input_tokens
@@ -78,6 +90,8 @@ def padded_lengths(model: EncoderModel, target: Target) -> tuple[int, ...]:
         return (longest,)
     if isinstance(target, NeuronTarget):
         return target.sequence_lengths or (longest,)
+    if isinstance(target, OpenVinoTarget):
+        return (*range(OPENVINO_STEP, longest, OPENVINO_STEP), longest)
     if native(target) or isinstance(target, CudaTarget):
         return (*(length for length in BUCKETS if length < longest), longest)
     return ()
@@ -91,6 +105,8 @@ def graph_files(target: TritonTarget, checkpoint: Checkpoint, graphs: Path) -> d
             size = sum(file.stat().st_size for file in checkpoint.weights)
             large = size > INLINE_LIMIT and target.precision == "fp32"
             names = ["model.onnx", *(["model.onnx.data"] if large else [])]
+        case OpenVinoTarget():
+            names = ["model.xml", "model.bin"]
         case TorchScriptTarget():
             names = ["model.pt"]
         case CudaTarget():

@@ -2,7 +2,8 @@
 
 TensorRT                    each GPU family of the target, in the SageMaker Triton image it is served from
 Neuron                      a CPU instance in the Neuron image: compiling needs no Inferentia
-ONNX Runtime, TorchScript   a CPU instance in the PyTorch image; the build brings its own Python and torch
+ONNX Runtime, OpenVINO,
+TorchScript                 a CPU instance in the PyTorch image; the build brings its own Python and torch
 """
 
 import argparse
@@ -30,6 +31,7 @@ STAND_IN_ROLE = "arn:aws:iam::000000000000:role/ModelBuildRole"
 VOLUME_GB = 60
 LONGEST_NAME = 63
 CPU_INSTANCE = "ml.c5.2xlarge"
+BF16_INSTANCE = "ml.c7i.2xlarge"
 IMAGE_OPTION = "--image-uri"
 
 NO_DRIVER_CHOICE = (
@@ -156,7 +158,9 @@ def _instances(target: Target, requested: str | None) -> tuple[str, ...]:
         if requested:
             by_engine[COMPUTE_CAPABILITIES[family(requested)]] = requested
         return tuple(by_engine.values())
-    return (requested or (NEURON_BUILD_INSTANCE if isinstance(target, NeuronTarget) else CPU_INSTANCE),)
+    if isinstance(target, NeuronTarget):
+        return (requested or NEURON_BUILD_INSTANCE,)
+    return (requested or (BF16_INSTANCE if target.precision == "bf16" else CPU_INSTANCE),)
 
 
 def _unfit(target: Target, requested: str) -> str | None:

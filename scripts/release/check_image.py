@@ -21,8 +21,16 @@ from pathlib import Path
 NEEDED = {
     "inf1": ("numpy", "torch", "torch_neuron", "tokenizers", "httptools", "uvloop", "containers.neuron.application"),
     "inf2": ("numpy", "torch", "torch_neuronx", "tokenizers", "httptools", "uvloop", "containers.neuron.application"),
-    "cpu": ("numpy", "onnxruntime", "tokenizers", "boto3", "containers.batch.answering", "containers.batch.archive"),
-    "triton-cpu": ("numpy", "onnxruntime", "tokenizers"),
+    "cpu": (
+        "numpy",
+        "onnxruntime",
+        "openvino",
+        "tokenizers",
+        "boto3",
+        "containers.batch.answering",
+        "containers.batch.archive",
+    ),
+    "triton-cpu": ("numpy", "onnxruntime", "openvino", "tokenizers"),
     "triton-gpu": ("numpy", "tokenizers", "cuda.bindings"),
     "triton-gpu-torch": ("numpy", "tokenizers", "torch"),
 }

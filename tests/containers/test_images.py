@@ -22,7 +22,7 @@ SHIPPED = {"batch": COMMON, "neuron": COMMON | {"neuron"}}
 SERVING = {"numpy", "onnxruntime", "tokenizers", "triton_python_backend_utils"}
 ALLOWED = {
     "batch": {"boto3", "botocore", "numpy"},
-    "encoder": SERVING | {"cuda", "tensorrt", "tensorrt_bindings", "torch"},
+    "encoder": SERVING | {"cuda", "openvino", "tensorrt", "tensorrt_bindings", "torch"},
     "neuron": {"httptools", "numpy", "uvloop"},
     "text2text": SERVING | {"cuda", "tensorrt", "tensorrt_bindings", "torch"},
 }
@@ -76,7 +76,7 @@ def test_no_code_uses_pickle() -> None:
     [
         ("batch/requirements.txt", ("boto3", "botocore", "s3transfer")),
         ("neuron/requirements.txt", ("httptools", "tokenizers", "uvloop")),
-        ("triton/requirements.txt", ("onnxruntime", "tokenizers")),
+        ("triton/requirements.txt", ("onnxruntime", "openvino", "tokenizers")),
     ],
 )
 def test_the_pins_are_the_versions_of_the_tests(lock: str, names: tuple[str, ...]) -> None:

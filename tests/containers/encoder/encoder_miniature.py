@@ -132,7 +132,7 @@ class Graph(nn.Module):
 
 
 def make_folder(folder: Path, settings: Settings, model: str) -> Path:
-    """settings.json, tokenizer.json and `model`, which is model.onnx or model.pt."""
+    """settings.json, tokenizer.json and `model`, which is model.onnx, model.pt or model.xml."""
     folder.mkdir(parents=True)
     (folder / "settings.json").write_text(settings.to_json())
     make_tokenizer().save(str(folder / "tokenizer.json"))
@@ -143,7 +143,13 @@ def make_folder(folder: Path, settings: Settings, model: str) -> Path:
             trace: Any = torch.jit.trace
             trace(graph, _example(settings)).save(str(folder / model))
         else:
-            _export_onnx(graph, settings, folder / model)
+            onnx = folder / "model.onnx"
+            _export_onnx(graph, settings, onnx)
+            if model == "model.xml":
+                import openvino
+
+                openvino.save_model(openvino.Core().read_model(onnx), folder / model, compress_to_fp16=False)
+                onnx.unlink()
     return folder
 
 

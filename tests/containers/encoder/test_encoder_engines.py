@@ -1,6 +1,6 @@
 """Every engine of the encoder tasks gives the network's own outputs: one contract for all runtimes.
 
-ONNX Runtime, TorchScript, CUDA graphs (on CPU, or on a GPU if there is one) and Neuron (a fake of AWS's package).
+ONNX Runtime, OpenVINO, TorchScript, CUDA graphs (on CPU, or on a GPU if there is one), Neuron (a fake of its package).
 """
 
 import re
@@ -75,7 +75,7 @@ def lanes(compiled: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
 
 
 ENGINES = [
-    *((kind, runtime) for kind in SETTINGS for runtime in ("model.onnx", "model.pt")),
+    *((kind, runtime) for kind in SETTINGS for runtime in ("model.onnx", "model.pt", "model.xml")),
     *((kind, "cuda on cpu") for kind in KINDS),
     *(pytest.param((kind, "cuda:0"), marks=needs_gpu) for kind in KINDS),
     *(("text-classification", runtime) for runtime in ("neuron", "torch_neuron", "torch_neuronx")),

@@ -38,6 +38,8 @@ MAX_BATCH_SIZE = 8
 SERVING = Serving(max_batch_size=MAX_BATCH_SIZE, max_queue_delay_ms=100.0)
 """Requests that are sent together meet in the first step, however busy the machine is."""
 Row = Mapping[str, str]
+GRAPHS = {"text-classification": "model.pt", "text-pair-scoring": "model.xml"}
+"""The tasks that TorchScript and OpenVINO serve; ONNX Runtime serves the others."""
 
 
 class Served:
@@ -90,7 +92,7 @@ def _by_row(values: list[Any], rows: int) -> list[Any]:
     return values if width == 1 else [values[row * width : (row + 1) * width] for row in range(rows)]
 
 
-def triton_models(settings: Settings, made: Path, graph: str) -> list[TritonModel]:
+def triton_models(settings: Settings, made: Path) -> list[TritonModel]:
     """Returns the models that the build makes of these settings."""
     target = OnnxRuntimeTarget(runtime="onnxruntime")
     tokenizer: Any = SimpleNamespace(tokenizer=made / "tokenizer.json")
@@ -98,7 +100,7 @@ def triton_models(settings: Settings, made: Path, graph: str) -> list[TritonMode
     return [
         TritonModel(config=ensemble._ensemble("tiny", settings, SERVING, target)),
         ensemble._tokenise("tiny_tokenise", settings, SERVING, tokenizer, row),
-        ensemble._model("tiny_model", settings, SERVING, target, {graph: made / graph}),
+        ensemble._model("tiny_model", settings, SERVING, target, {file.name: file for file in made.glob("model.*")}),
         ensemble._postprocess("tiny_postprocess", settings, SERVING),
     ]
 
@@ -113,9 +115,9 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
 
     def start(settings: Settings) -> Served:
         folder = tmp_path_factory.mktemp("served")
-        graph = "model.pt" if settings.kind == "text-classification" else "model.onnx"
+        graph = GRAPHS.get(settings.kind, "model.onnx")
         made = make_folder(folder / "made", settings, graph)
-        lay_out(folder / "repository", contents(triton_models(settings, made, graph)))
+        lay_out(folder / "repository", contents(triton_models(settings, made)))
         servers.append(
             start_triton(folder / "repository", default_model="tiny", environment={}, log_file=folder / "triton.log")
         )

@@ -173,10 +173,11 @@ OWN = (
 )
 TARGETS = {
     ("albert", "inf1"): "runtime: 'neuron' is not built for ALBERT on this hardware. Inferentia "
-    f"{OWN}: AWS's Neuron images have no transformers. Allowed: onnxruntime, tensorrt, and torchscript on CPU.",
+    f"{OWN}: AWS's Neuron images have no transformers. Allowed: onnxruntime, openvino, tensorrt, and torchscript on "
+    "CPU.",
     ("albert", "pytorch"): "runtime: 'torchscript' is not built for ALBERT on this hardware. PyTorch on a GPU "
-    f"{OWN}: a trace of transformers' module keeps its mask on the CPU. Allowed: onnxruntime, tensorrt, and "
-    "torchscript on CPU.",
+    f"{OWN}: a trace of transformers' module keeps its mask on the CPU. Allowed: onnxruntime, openvino, "
+    "tensorrt, and torchscript on CPU.",
     ("squeezebert", "cpu-int8"): "precision: 'int8' is not built for SqueezeBERT. int8 would not change it: its layers "
     "are convolutions, and the quantiser takes products of matrices. Allowed: fp32.",
 }
@@ -199,7 +200,7 @@ def plan_of(workload: WorkloadFolder, target: str) -> BuildPlan:
 @pytest.mark.parametrize(("family", "task"), CELLS)
 def test_a_build_answers_as_the_original(family: str, task: str, tmp_path: Path) -> None:
     workload = make_workload(tmp_path / "workloads", family, task)
-    for target in ("cpu", "cpu-torchscript"):
+    for target in ("cpu", "openvino", "cpu-torchscript"):
         exact = build(plan_of(workload, target)).parity
         assert exact is not None
         assert exact.identical_answers == exact.examples == 24

@@ -1,0 +1,131 @@
+"""OpenVINO targets: parity in each precision, the archive, and the errors that users meet first."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from containers.encoder.engine import LacksInstructionSet
+from containers.encoder.openvino_engine import CPUINFO, check_cpu
+from containers.encoder.settings import Settings
+from model_build.build import build
+from model_build.encoder import openvino_graph
+from model_build.parity import GateFailed
+from tests.model_build.encoder.test_encoder_build import Make, edited, make, parity_of, plan_of
+from tests.model_build.miniatures import tiny_t5
+from tests.model_build.miniatures.tiny_bert import make_workload
+from workloads import OpenVinoTarget, Unavailable, UsageError, WorkloadFolder, file_sha256
+from workloads.errors import InvalidDocument
+
+__all__ = ["make"]  # the fixture
+
+BF16 = ("amx_bf16", "avx512_bf16")
+needs_bf16 = pytest.mark.skipif(
+    not set(BF16) & set(CPUINFO.read_text().split()), reason=f"this CPU has none of {', '.join(BF16)}"
+)
+
+
+@pytest.mark.parametrize("task", ["text-classification", "text-pair-scoring", "question-answering"])
+def test_in_fp32_every_answer_is_the_originals(make: Make, task: str) -> None:
+    planned = plan_of(make(task), "openvino")
+    parity = parity_of(planned)
+    assert parity.identical_answers == parity.examples == 24
+    files = {file.name for file in (planned.repository / "tiny_model" / "1").iterdir()}
+    assert {"model.xml", "model.bin", "openvino_engine.py"} <= files
+
+
+@needs_bf16
+def test_a_bf16_archive_names_the_instruction_sets_that_it_needs(make: Make) -> None:
+    planned = plan_of(make(), "openvino-bf16")
+    artifact = build(planned)
+    assert artifact.parity is not None
+    assert 1e-4 < artifact.parity.mean_logit_difference < 0.5
+    assert artifact.instruction_sets == BF16
+    served = Settings.load(planned.repository / "tiny_model" / "1" / "settings.json")
+    assert (served.precision, served.instruction_sets) == ("bf16", BF16)
+
+
+def test_int8_is_near_and_two_builds_give_the_same_bytes(make: Make, tmp_path: Path) -> None:
+    plans = [
+        plan_of(make(), "openvino-int8"),
+        plan_of(make_workload(tmp_path / "w" / "workloads", TASK), "openvino-int8"),
+    ]
+    for planned in plans:
+        assert 1e-4 < parity_of(planned).mean_logit_difference < 0.5
+    assert len({file_sha256(planned.archive) for planned in plans}) == 1
+    assert str(tmp_path) not in (plans[0].repository / "tiny_model" / "1" / "model.xml").read_text()
+
+
+def test_int8_that_fails_parity_names_the_layers_to_keep_in_fp32(make: Make) -> None:
+    workload = edited(make(), "max_metric_drop = 1.0, max_logit_difference = 100.0", "max_logit_difference = 0.02")
+    with pytest.raises(GateFailed) as caught:
+        build(plan_of(workload, "openvino-int8"))
+    advice = re.search(r"Or keep these layers in fp32, with which it passes: (fp32_layers = \[.+\])", str(caught.value))
+    assert advice is not None, str(caught.value)
+    mended = edited(workload, "max_logit_difference = 0.02 }", f"max_logit_difference = 0.02 }}\n{advice[1]}")
+    assert parity_of(plan_of(mended, "openvino-int8")).max_logit_difference < 0.02
+
+
+TASK = "text-classification"
+
+
+def few_rows(folder: Path) -> WorkloadFolder:
+    return make_workload(folder, TASK, examples=15)
+
+
+def decoder(folder: Path) -> WorkloadFolder:
+    target = '[targets.cpu-int8]\nruntime = "onnxruntime"\nprecision = "int8"'
+    return edited(tiny_t5.make_workload(folder), target, '[targets.openvino-int8]\nruntime = "openvino"')
+
+
+REFUSALS: dict[str, tuple[Callable[[Path], WorkloadFolder], str]] = {
+    "an evaluation too small to calibrate": (
+        few_rows,
+        "evaluation.jsonl: has 15 rows, and targets.openvino-int8 needs at least 16 to calibrate int8. Add rows, or "
+        "choose another precision.",
+    ),
+    "a decoder": (
+        decoder,
+        "workload.toml: targets.openvino-int8.runtime: 'openvino' is not built for text2text-generation. Text-to-text "
+        "models are not supported by this runtime yet. Allowed: onnxruntime, cuda, tensorrt.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_target_that_cannot_be_built_is_refused(name: str, tmp_path: Path) -> None:
+    make_it, message = REFUSALS[name]
+    workload = make_it(tmp_path / "workloads")
+    with pytest.raises((InvalidDocument, UsageError)) as caught:
+        plan_of(workload, "openvino-int8")
+    assert str(caught.value) == f"{workload.path}/{message}"
+
+
+def test_an_operator_that_openvino_lacks_is_named(tmp_path: Path) -> None:
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Spell", ["x"], ["y"], domain="own")], "graph", values[:1], values[1:])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets), tmp_path / "model.onnx")
+    with pytest.raises(UsageError, match=r"lacks operators of this model: own\.Spell\. Build it with runtime ="):
+        openvino_graph.compile_graph(tmp_path / "model.onnx", tmp_path, OpenVinoTarget(runtime="openvino"), ())
+
+
+def test_a_cpu_without_the_instruction_set_is_refused_with_its_name(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("model name\t: Old CPU\nflags\t\t: fpu avx512f\n")
+    message = (
+        "The CPU (Old CPU) has none of the instruction sets that this model needs: amx_bf16, avx512_bf16. Use an "
+        'instance type that has one, such as ml.c7i.xlarge, or build the target with precision = "int8" or "fp32".'
+    )
+    with pytest.raises(LacksInstructionSet, match=re.escape(message)):
+        check_cpu(BF16, cpuinfo)
+    check_cpu((), cpuinfo)
+    monkeypatch.setattr("containers.encoder.openvino_engine.CPUINFO", cpuinfo)
+    with pytest.raises(Unavailable) as caught:
+        build(plan_of(make(), "openvino-bf16"))
+    assert str(caught.value) == f"tiny for openvino-bf16 cannot be compared with the original here. {message}"
