@@ -96,8 +96,8 @@ def test_question_answering_is_published_on_inferentia_against_a_gpu_with_an_ima
     assert (experiment["published"], experiment["load"]) == ("bert-base", "load-test")
     assert experiment["baseline"] == {"variant": "gpu-autocast", "instance_type": "ml.g4dn.xlarge"}
     assert len(experiment["cells"]) == 12
-    images = {model["PrimaryContainer"]["Image"].removeprefix(IMAGE) for model in planned["models"]}
-    assert images == {"-neuron", ":25.04-py3"}
+    served = {model["PrimaryContainer"]["Image"].removeprefix(IMAGE) for model in planned["models"]}
+    assert served == {"-neuron", ":25.04-py3"}
     urls = [job["InputConfig"]["ContainerConfig"]["PayloadConfig"]["SamplePayloadUrl"] for job in planned["jobs"]]
     names = [url.rpartition("/")[2] for url in urls]
     assert {name: names.count(name) for name in names} == {

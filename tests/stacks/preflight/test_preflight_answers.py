@@ -110,7 +110,8 @@ def test_a_question_has_its_answer(
 ) -> None:
     monkeypatch.setattr(botocore.endpoint.time, "sleep", lambda _: None)  # type: ignore[attr-defined]
     members = {key: tuple(value) if isinstance(value, list) else value for key, value in case["ask"].items()}
-    question = getattr(questions, members.pop("type"))(**members)
+    del members["type"]
+    question = getattr(questions, case["ask"]["type"])(**members)
     responses = case.get("responses", {})
     for service, (status, body) in responses.items():
         answering(scripted, service, (status, BODIES.get(body, body)))
