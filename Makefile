@@ -77,17 +77,12 @@ rehearse: setup ## deploy every stack to a local account, change it, break it an
 rehearse-release: setup aws-cli uv ## run four releases through the synthesised pipeline, on a local account
 	@python -m scripts.rehearsal.release
 
-BENCHMARKS := spellcheck_latency t5/latency batch serving searches/capacity searches/prove generator/compare
-
-bench: setup ## this project beside its peers
-	@$(INSTALL) "the engines to compare with" $(LOCKED) $(VENV)/bin/python requirements/bench.txt
+bench: setup peers ## this project beside its peers: every cell with its goal
 	python -m model_build build --all --target cpu
 	python -m model_build build --all --target cpu-int8
 	@test -x build/venv-generators/bin/python || $(TRITON_PYTHON) -m venv build/venv-generators
 	@$(INSTALL) "the load generators to compare with" $(LOCKED) build/venv-generators/bin/python benchmarks/generator/requirements.txt
-	@missed=; for each in $(BENCHMARKS); do \
-	  echo "python benchmarks/$$each.py"; python "benchmarks/$$each.py" || missed="$$missed $$each"; \
-	done; [ -z "$$missed" ] || { echo "A goal is missed, or there was no verdict:$$missed" >&2; exit 1; }
+	@python benchmarks/run.py
 
 setup: $(VENV)/.installed triton node_modules/.installed ## the environments that all others need
 
@@ -100,7 +95,7 @@ aws-cli: .venv-aws-cli/.installed ## the AWS CLI, for `make test-all` and the re
 clients: .venv-clients/.installed ## the SageMaker Python SDK 2 and tritonclient, for `make test-all`
 clients-3: .venv-clients-3/.installed ## what of the SageMaker Python SDK 3 deploys and asks, for `make test-all`
 
-peers: .venv-peers/.installed ## Optimum and CTranslate2, which benchmarks/families.py, generation.py and t5/latency.py run beside us
+peers: .venv-peers-optimum/.installed .venv-peers-openvino/.installed ## what encoders.py and text2text/latency.py run beside us
 
 uv: $(UV)/.installed ## uv, which resolves for `make lock` and installs in the steps of a rehearsed release
 
@@ -136,10 +131,10 @@ $(INF1)/.installed: requirements/inf1.txt containers/neuron/requirements.txt mod
 	@$(INSTALL) "what the Inf1 image has into $(INF1)" $(LOCKED) $(INF1)/bin/python $(filter %.txt,$^)
 	@touch $@
 
-# Optimum's transformers is older than ours.
-.venv-peers/.installed: benchmarks/peers-requirements.txt $(TORCH)
+# Engines of other projects: Optimum's transformers is older than ours, and that of OpenVINO's Optimum is another one.
+.venv-peers-%/.installed: benchmarks/peers-%-requirements.txt $(TORCH)
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
-	@$(INSTALL) "Optimum and CTranslate2 into $(@D)" $(LOCKED) $(@D)/bin/python $< torch
+	@$(INSTALL) "the engines to compare with into $(@D)" $(LOCKED) $(@D)/bin/python $< torch
 	@touch $@
 
 # Third-party tools, an environment each: their pinned versions exclude one another and ours.

@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import harness
+from benchmarks import goals, harness
+from benchmarks.harness import Checked, Comparison, Turn
 from workloads import ROOT, Example, Row, TextPairScoring, ThroughputObjective, load_workload
 
 BASELINE = "huggingface pipeline"
@@ -168,30 +169,22 @@ def report(measured: dict[str, list[dict[str, Any]]], best: dict[str, dict[str, 
     """`measured` has the rounds of each engine, `best` the settings of those of Hugging Face."""
     objective = load_workload("duplicates").workload.objective
     assert isinstance(objective, ThroughputObjective)
-    peak = objective.rows_per_second
-    rates = {name: statistics.median(each["rows_per_second"] for each in of) for name, of in measured.items()}
-    expected = measured[BASELINE][0]["answers"]
-    results = {
-        engine: {
-            "rows_per_second": round(rates[engine]),
-            "times_faster_than_pipeline": round(rates[engine] / rates[BASELINE], 2),
-            "padding_share": round(rounds[0]["padding_share"], 4),
-            "other_answers": sum(got != label for got, label in zip(rounds[0]["answers"], expected, strict=False)),
-            "machines_for_objective": math.ceil(peak / rates[engine]),
-            **best.get(engine, {}),
-        }
-        for engine, rounds in measured.items()
-    }
-    print(f"{'engine':24}{'rows/s':>8}{'× pipeline':>12}{'padding':>9}{'other answers':>15}{f'for {peak:,.0f}/s':>14}")
-    for engine, row in results.items():
-        print(
-            f"{engine:24}{row['rows_per_second']:>8,}{row['times_faster_than_pipeline']:>12}{row['padding_share']:>9.1%}"
-            f"{row['other_answers']:>15}{row['machines_for_objective']:>10} such"
+    expected, turns, notes = measured[BASELINE][0]["answers"], {}, {}
+    for engine, rounds in measured.items():
+        row_ms = [1000 / each["rows_per_second"] for each in rounds]
+        turns[engine] = [Turn(ms, math.nan, ms, math.nan) for ms in row_ms]
+        rate = statistics.median(each["rows_per_second"] for each in rounds)
+        differ = sum(map(str.__ne__, rounds[0]["answers"], expected))
+        machines = math.ceil(objective.rows_per_second / rate)
+        padding = rounds[0]["padding_share"]
+        notes[engine] = Checked(
+            f"{rate:,.0f} rows/s, {machines} machines, padding {padding:.1%}, {differ} other answers"
         )
-    times = {engine: results[engine]["times_faster_than_pipeline"] for engine in OURS}
-    goals = [{"goal": f"{name} ≥ {GOAL:g} × pipeline", "got": got, "met": got >= GOAL} for name, got in times.items()]
-    document = {"objective_rows_per_second": peak, "engines": results}
-    return harness.finish("batch", ["onnxruntime", "tokenizers", "torch", "transformers"], document, goals)
+    compared = Comparison(title="duplicates, a row", turns=turns, answers=notes)
+    print(compared.table())
+    judged = list(harness.pair_goals(compared, [(engine, BASELINE, GOAL) for engine in OURS]))
+    document = {"objective_rows_per_second": objective.rows_per_second, "settings": best, **compared.document()}
+    return goals.finish("batch", ["onnxruntime", "tokenizers", "torch", "transformers"], document, judged)
 
 
 if __name__ == "__main__":

@@ -1,51 +1,110 @@
-"""The harness of the benchmarks: engines take turns, figures are medians over rounds, goals decide the exit code.
+"""The harness of the benchmarks that compare engines: engines take turns, figures are medians over rounds.
 
 The speed of a machine changes from second to second, so a figure is a ratio within a round. In a round each engine
 computes the same case for a moment, one after the other and in changing order. `cpu` is the processor time of the
 engine's process with all its threads. Other work on the machine changes it less than the time by the clock.
 
-Each engine is a process of its own, in which a benchmark runs itself with `--serve`. Optimum and CTranslate2 need other
-versions of our dependencies, so they run in `.venv-peers`, which `make peers` makes. Without it they are left out.
+Each engine is a process of its own, in which a benchmark runs itself with `--serve`. Engines of other projects need
+other versions of our dependencies, so they run in the environments of `make peers`. An engine that is not installed,
+cannot be built or gives wrong answers has no turns, and the tables print the reason.
 """
 
 import argparse
-import importlib.metadata
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, astuple, dataclass, field
 from functools import partial
+from math import isnan
 from pathlib import Path
-from typing import Any, Self
+from select import select
+from typing import Any, NamedTuple, Self
+
+from benchmarks.goals import Goal, cpu
 
 ROOT = Path(__file__).parent.parent
-PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 TURN_S = 0.4
-"""Length of a turn, unless one call takes longer."""
+"""Length of a turn, unless one pass over its calls takes longer."""
+PEER_LIMIT_S = 300
+"""Time in which the model of another project has to be made, and an engine has to answer."""
 BASELINE = "huggingface fp32"
-PACKAGES = ("ctranslate2", "numpy", "onnxruntime", "torch", "transformers")
-Turns = Mapping[str, list["Turn"]]
-Goals = tuple[tuple[str, str, float], ...]
-"""Our engine, another engine, and how many times as fast ours should be."""
+COLUMNS = {"ms": 10, "times": 7, "cpu_ms": 10, "cpu_times": 7, "p99_ms": 10}
+"""Figures of the tables with their widths."""
+PACKAGES = ("numpy", "onnxruntime", "openvino", "torch", "transformers")
+ENVIRONMENTS = {
+    "optimum": ".venv-peers-optimum",
+    "ctranslate2": ".venv-peers-optimum",
+    "openvino": ".venv-peers-openvino",
+    "zentorch": ".venv-peers-openvino",
+}
+"""The environment of each other project's engines, by the first word of their names."""
 Answer = Callable[[str], Any]
+"""Returns an engine's answer to a call, as JSON values."""
 Load = Callable[[str, str, Path], Answer]
 """Loads the engine of a name and a group from a folder."""
+Pairs = Sequence[tuple[str, str, float]]
+"""Our engine, another engine, and how many times as fast ours should be."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of an engine: milliseconds of a call by the clock (median) and of processor time (mean)."""
+    """One turn of an engine: milliseconds of a call by the clock, and of processor time (mean)."""
 
     ms: float
     cpu_ms: float
+    mean_ms: float
+    p99_ms: float
+
+
+Turns = Mapping[str, Sequence[Turn]]
+
+
+class Checked(NamedTuple):
+    """An engine's answers beside the baseline's, or a note."""
+
+    text: str
+    right: bool = True
+
+
+class Absent(NamedTuple):
+    """Why an engine has no turns. `failed`: it was not built, ended, or gave wrong answers."""
+
+    reason: str
+    failed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The turns of all engines on one case. `absent` has the engines without turns, with the reason."""
+
+    title: str
+    turns: Turns
+    absent: Mapping[str, Absent] = field(default_factory=dict)
+    answers: Mapping[str, Checked] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        rows = {}
+        for name in self.turns:
+            faster = times_faster(self.turns, name, next(iter(self.turns)))
+            row = {**asdict(medians(self.turns[name])), "times": faster.ms, "cpu_times": faster.cpu_ms}
+            rows[name] = {key: None if isnan(value) else value for key, value in row.items()}
+        absent = {name: each.reason for name, each in self.absent.items()}
+        return {"engines": rows, "absent": absent, "answers": {name: each.text for name, each in self.answers.items()}}
+
+    def table(self) -> str:
+        """Returns medians in milliseconds, and speed-ups over the first engine."""
+        lines = [f"{self.title:40}{'ms':>10}{'×':>7}{'CPU ms':>10}{'×':>7}{'P99 ms':>10}"]
+        for name, row in self.document()["engines"].items():
+            checked = self.answers[name].text if name in self.answers else ""
+            figures = (f"{'-' if row[key] is None else f'{row[key]:.4g}':>{width}}" for key, width in COLUMNS.items())
+            lines.append(f"{name:40}{''.join(figures)}  {checked}".rstrip())
+        return "\n".join([*lines, *(f"{name:40}  {each.reason}" for name, each in self.absent.items())])
 
 
 class EngineProcess:
@@ -69,12 +128,12 @@ class EngineProcess:
         self._process.kill()
         self._process.communicate()
 
-    def answer(self, case: str) -> Any:
-        """Returns the engine's answer to a case, untimed."""
-        return self._call({"case": case, "timed": False})
+    def answer(self, calls: Sequence[str]) -> list[Any]:
+        """Returns the engine's answers to the calls, untimed."""
+        return list(self._call({"calls": calls, "timed": False}))
 
-    def turn(self, case: str) -> Turn:
-        return Turn(**self._call({"case": case, "timed": True}))
+    def turn(self, calls: Sequence[str]) -> Turn:
+        return Turn(**self._call({"calls": calls, "timed": True}))
 
     def _call(self, question: Mapping[str, Any]) -> Any:
         assert self._process.stdin
@@ -82,42 +141,55 @@ class EngineProcess:
         with suppress(BrokenPipeError):  # then there is no answer either
             self._process.stdin.write(json.dumps(question) + "\n")
             self._process.stdin.flush()
+        if not select([self._process.stdout], [], [], PEER_LIMIT_S)[0]:
+            raise EngineEnded(f"no answer in {PEER_LIMIT_S} s")
         if not (line := self._process.stdout.readline()):
-            raise SystemExit(f"The process of {self.name} ended. Its messages are above.")
+            raise EngineEnded("ended")
         return json.loads(line)
 
 
+class EngineEnded(Exception):
+    """The process of an engine ended or hangs; its messages are on stderr."""
+
+
 def answer_turns(load: Callable[[], Answer]) -> None:
-    """Serves an `EngineProcess`. `load` loads one and returns its answer to a case, as JSON values."""
+    """Serves an `EngineProcess`. `load` loads one and returns its answer to a call."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # the output of libraries
     answer = load()
     for line in sys.stdin:
         question = json.loads(line)
-        case = question["case"]
-        reply = asdict(_turn(partial(answer, case))) if question["timed"] else answer(case)
+        calls = question["calls"]
+        reply = asdict(_turn(answer, calls)) if question["timed"] else [answer(call) for call in calls]
         print(json.dumps(reply), file=answers, flush=True)
 
 
-def _turn(call: Callable[[], object]) -> Turn:
+def _turn(answer: Answer, calls: Sequence[str]) -> Turn:
     milliseconds: list[float] = []
     used, end = time.process_time(), time.perf_counter() + TURN_S
     while not milliseconds or time.perf_counter() < end:
-        start = time.perf_counter()
-        call()
-        milliseconds.append((time.perf_counter() - start) * 1000)
-    return Turn(statistics.median(milliseconds), (time.process_time() - used) * 1000 / len(milliseconds))
+        for call in calls:
+            start = time.perf_counter()
+            answer(call)
+            milliseconds.append((time.perf_counter() - start) * 1000)
+    cpu_ms = (time.process_time() - used) * 1000 / len(milliseconds)
+    slowest = sorted(milliseconds)[int(0.99 * len(milliseconds))]
+    return Turn(statistics.median(milliseconds), cpu_ms, statistics.mean(milliseconds), slowest)
 
 
-def in_turn(engines: Sequence[EngineProcess], case: str, rounds: int) -> Turns:
-    """Returns the turns of each engine by name, one a round, after a round that does not count."""
-    turns: dict[str, list[Turn]] = {engine.name: [] for engine in engines}
-    for number in range(rounds + 1):
-        for engine in engines if number % 2 else reversed(engines):
-            turn = engine.turn(case)
+def in_turn(names: Iterable[str], take: Callable[[str], Turn], rounds: int, *, warm_up: bool = True) -> Turns:
+    """Returns the turns of each engine by name, one a round and in changing order. A warm-up round does not count."""
+    turns: dict[str, list[Turn]] = {name: [] for name in names}
+    for number in range(1 - warm_up, rounds + 1):
+        for name in turns if number % 2 else reversed(turns):
+            turn = take(name)
             if number:
-                turns[engine.name].append(turn)
+                turns[name].append(turn)
     return turns
+
+
+def _take_turn(engines: Mapping[str, EngineProcess], calls: Sequence[str], name: str) -> Turn:
+    return engines[name].turn(calls)
 
 
 def environment(threads: int) -> dict[str, str]:
@@ -134,151 +206,114 @@ def environment(threads: int) -> dict[str, str]:
 
 def times_faster(turns: Turns, ours: str, other: str) -> Turn:
     """Returns how many times as long as ours the other takes: medians over rounds."""
-    rounds = list(zip(turns[ours], turns[other], strict=True))
-    return Turn(
-        statistics.median(theirs.ms / own.ms for own, theirs in rounds),
-        statistics.median(theirs.cpu_ms / own.cpu_ms for own, theirs in rounds),
-    )
+    rounds = zip(map(astuple, turns[ours]), map(astuple, turns[other]), strict=True)
+    ratios = [[theirs / own for own, theirs in zip(*pair, strict=True)] for pair in rounds]
+    return Turn(*map(statistics.median, zip(*ratios, strict=True)))
 
 
-def median_ms(turns: Sequence[Turn]) -> float:
-    return statistics.median(turn.ms for turn in turns)
+def medians(turns: Sequence[Turn]) -> Turn:
+    return Turn(*map(statistics.median, zip(*map(astuple, turns), strict=True)))
 
 
-def summary(title: str, turns: Turns, baseline: str, goals: Goals) -> dict[str, Any]:
-    """Returns each engine's medians and speed-up over the baseline, and the goals of engines that ran."""
-    engines, judged = {}, []
-    for name, rounds in turns.items():
-        faster, cpu_ms = times_faster(turns, name, baseline), statistics.median(turn.cpu_ms for turn in rounds)
-        engines[name] = {"ms": median_ms(rounds), "cpu_ms": cpu_ms, "times": faster.ms, "cpu_times": faster.cpu_ms}
-    for ours, other, goal in goals:
-        if ours in turns and other in turns:
-            faster = times_faster(turns, ours, other)
-            words = f"{title}: {ours} ≥ {goal:g} × {other}"
-            judged.append({"goal": words, "got": faster.ms, "of_cpu": faster.cpu_ms, "met": faster.ms >= goal})
-    return {"engines": engines, "goals": judged}
+def pair_goals(compared: Comparison, pairs: Pairs, figure: str = "ms") -> Iterator[Goal]:
+    """Yields a goal for each pair of engines that this case offers. `figure` is the one of `Turn` that is compared."""
+    for ours, other, limit in pairs:
+        cell = f"{compared.title}: {ours} over {other}{'' if figure == 'ms' else f', {figure}'}"
+        missing = {name: compared.absent[name] for name in (ours, other) if name in compared.absent}
+        if ours in compared.turns and other in compared.turns:
+            faster = times_faster(compared.turns, ours, other)
+            yield Goal(cell=cell, limit=limit, figure=getattr(faster, figure), note=cpu_note(faster))
+        elif missing:
+            note = ", ".join(f"{name}: {each.reason}" for name, each in missing.items())
+            yield Goal(cell=cell, limit=limit, note=note, failed=ours in missing and missing[ours].failed)
 
 
-def table(title: str, result: Mapping[str, Any]) -> str:
-    """Returns a summary as text: medians in milliseconds and speed-ups over the baseline."""
-    lines = [f"{title:32}{'ms':>10}{'×':>7}{'CPU ms':>10}{'×':>7}"]
-    for name, row in result["engines"].items():
-        lines.append(f"{name:32}{row['ms']:10.2f}{row['times']:7.2f}{row['cpu_ms']:10.2f}{row['cpu_times']:7.2f}")
-    return "\n".join(lines)
+def python_of(name: str) -> Path:
+    """Returns the Python that runs an engine."""
+    folder = ENVIRONMENTS.get(name.split()[0])
+    return ROOT / folder / "bin" / "python" if folder else Path(sys.executable)
+
+
+def unavailable(name: str) -> Absent | None:
+    """Returns why an engine cannot run on this machine, or None."""
+    if not python_of(name).exists():
+        return Absent("not installed")
+    return Absent("needs an AMD processor") if name.startswith("zentorch") and "AMD" not in cpu() else None
+
+
+def make(program: Path, name: str, *arguments: str, threads: int) -> Absent | None:
+    """Runs `program --make NAME ARGUMENTS`, peers for at most `PEER_LIMIT_S`. Returns why it failed, or None."""
+    command: list[str | Path] = [python_of(name), program, "--make", name, *arguments]
+    limit_s = PEER_LIMIT_S if name.split()[0] in ENVIRONMENTS else None
+    try:
+        subprocess.run(command, env=environment(threads), check=True, stdout=sys.stderr, timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        return Absent(f"not built in {PEER_LIMIT_S} s", failed=True)
+    except subprocess.CalledProcessError:
+        return Absent("not built", failed=True)
+    return None
+
+
+def compare(
+    program: Path,
+    group: str,
+    names: Iterable[str],
+    cases: Mapping[str, Sequence[str]],
+    check: Callable[[str, Mapping[str, list[Any]]], Mapping[str, Checked]],
+    *,
+    rounds: int,
+    threads: int,
+) -> Iterator[Comparison]:
+    """Compares engines on a model of `program`. Yields each case with its turns, and prints its table.
+
+    `cases` has the calls of each case. `check` gets a case and the answers of all engines to its calls. An engine that
+    answers None does not offer the case.
+    """
+    with tempfile.TemporaryDirectory(prefix=f"{program.stem}_") as scratch, ExitStack() as stack:
+        if failure := make(program, "checkpoint", group, scratch, threads=threads):
+            raise SystemExit(f"The checkpoint of {group} is {failure.reason}. Its messages are above.")
+        absent: dict[str, Absent] = {}
+        engines: dict[str, EngineProcess] = {}
+        for name in names:
+            if reason := unavailable(name) or make(program, name, group, scratch, threads=threads):
+                absent[name] = reason
+            else:
+                process = EngineProcess(program, name, group, scratch, threads=threads, python=python_of(name))
+                engines[name] = stack.enter_context(process)
+        for case, calls in cases.items():
+            answers: dict[str, list[Any]] = {}
+            left_out: dict[str, Absent] = {}
+            for name in list(engines):
+                try:
+                    answers[name] = engines[name].answer(calls)
+                except EngineEnded as error:
+                    absent[name] = Absent(str(error), failed=True)
+                    del engines[name]
+            for name in [name for name, own in answers.items() if None in own]:
+                left_out[name] = Absent("does not offer this")
+                del answers[name]
+            checked = check(case, answers)
+            for name, each in checked.items():
+                if not each.right:
+                    left_out[name] = Absent(f"wrong answers: {each.text}", failed=True)
+            right = [name for name in answers if name not in left_out]
+            turns = in_turn(right, partial(_take_turn, engines, calls), rounds)
+            compared = Comparison(title=f"{group}, {case}", turns=turns, absent={**absent, **left_out}, answers=checked)
+            print(compared.table(), end="\n\n", flush=True)
+            yield compared
+
+
+def cpu_note(faster: Turn) -> str:
+    return "" if isnan(faster.cpu_ms) else f"CPU {faster.cpu_ms:.3g}"
 
 
 def options(description: str, **numbers: tuple[int, str]) -> argparse.Namespace:
     """Parses the command line of a benchmark. Each option has its default and its help."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    return parser(description, **numbers).parse_args()
+
+
+def parser(description: str | None, **numbers: tuple[int, str]) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, (default, text) in numbers.items():
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"{text} (default {default})")
-    return parser.parse_args()
-
-
-def finish(
-    benchmark: str, packages: Iterable[str], document: Mapping[str, Any], goals: Sequence[Mapping[str, Any]]
-) -> int:
-    """Prints the goals, and the JSON document on the last line. Returns 1 if a goal was missed, else 0."""
-    for goal in goals:
-        cpu = f", of CPU {goal['of_cpu']:.3g}" if "of_cpu" in goal else ""
-        print(f"{'met    ' if goal['met'] else 'NOT met'} {goal['goal']}: {goal['got']:.3g}{cpu}")
-    print(json.dumps({"benchmark": benchmark, **machine(packages), **document, "goals": goals}))
-    return int(not all(goal["met"] for goal in goals))
-
-
-def machine(packages: Iterable[str] = ()) -> dict[str, Any]:
-    """Describes the machine and the versions of `packages`. None means that a package is not installed."""
-    installed = {each.name: each.version for each in importlib.metadata.distributions()}
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "cpu": _cpu(),
-        "cores": os.cpu_count(),
-        "load_average": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "versions": {package: installed.get(package) for package in packages},
-    }
-
-
-def _cpu() -> str:
-    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    flags = fields.get("flags", "").split()
-    widest = next((name for name in ("avx512_vnni", "avx512f", "avx2") if name in flags), "")
-    return f"{fields.get('model name', platform.machine())} family {fields.get('cpu family', '-')} {widest}".strip()
-
-
-@contextmanager
-def started(
-    program: Path, names: Sequence[str], *arguments: str, threads: int, peers: Path = PEERS_PYTHON
-) -> Iterator[list[EngineProcess]]:
-    """Starts an engine for each name. Those of other projects run in the peers' environment."""
-    pythons = {name: python_of(name, peers) for name in names}
-    with ExitStack() as stack:
-        engines = [EngineProcess(program, name, *arguments, threads=threads, python=pythons[name]) for name in names]
-        yield [stack.enter_context(engine) for engine in engines]
-
-
-def is_peer(name: str) -> bool:
-    return name.startswith(("optimum", "ctranslate2"))
-
-
-def python_of(name: str, peers: Path = PEERS_PYTHON) -> Path:
-    return peers if is_peer(name) else Path(sys.executable)
-
-
-def present(names: Iterable[str]) -> list[str]:
-    """Returns the engines that can run here. The baseline is always the first."""
-    chosen = [BASELINE, *(name for name in names if name != BASELINE)]
-    absent = [name for name in chosen if is_peer(name) and not PEERS_PYTHON.exists()]
-    if absent:
-        print(f"Left out, because there is no {PEERS_PYTHON}: {', '.join(absent)}.", file=sys.stderr)
-    return [name for name in chosen if name not in absent]
-
-
-def make(program: Path, name: str, *arguments: str, threads: int) -> bool:
-    """Runs `program --make NAME ARGUMENTS`, peers for at most five minutes. Returns whether it succeeded."""
-    command: list[str | Path] = [python_of(name), program, "--make", name, *arguments]
-    limit_s = 300 if is_peer(name) else None
-    try:
-        subprocess.run(command, env=environment(threads), check=True, stdout=sys.stderr, timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        print(f"{name} is left out: it was not made in five minutes.", file=sys.stderr)
-        return False
-    return True
-
-
-def compare(
-    benchmark: Path,
-    groups: Sequence[str],
-    cases: Sequence[str],
-    names: Iterable[str],
-    goals: Goals,
-    check: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]],
-    *,
-    rounds: int,
-    threads: int,
-    offers: Callable[[str, str], bool] = lambda group, name: True,
-) -> int:
-    """Compares engines on the models `groups`, prints a table for each case, and returns the exit code.
-
-    `check` gets group, case and all answers. It raises SystemExit if one is wrong, and returns what the result adds.
-    """
-    results, judged = {}, []
-    with tempfile.TemporaryDirectory(prefix=f"{benchmark.stem}_") as scratch:
-        for group in groups:
-            arguments = group, str(Path(scratch) / group)
-            make(benchmark, "checkpoint", *arguments, threads=threads)
-            chosen = [
-                name
-                for name in present(names)
-                if offers(group, name) and (name == BASELINE or make(benchmark, name, *arguments, threads=threads))
-            ]
-            with started(benchmark, chosen, *arguments, threads=threads) as engines:
-                for case in cases:
-                    checked = check(group, case, {engine.name: engine.answer(case) for engine in engines})
-                    title = f"{group}, {case}"
-                    result = {**summary(title, in_turn(engines, case, rounds), BASELINE, goals), **checked}
-                    print(table(title, result), end="\n\n", flush=True)
-                    results[title] = result
-                    judged += result["goals"]
-    return finish(benchmark.stem, PACKAGES, {"threads": threads, "cases": results}, judged)
+        made.add_argument(f"--{name}", type=int, default=default, help=f"{text} (default {default})")
+    return made

@@ -10,18 +10,18 @@ Exits with 1 if our server answers fewer requests a second than Triton or takes 
 ratios and beyond `NOISE`.
 """
 
-import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from benchmarks import harness
-from benchmarks.harness import ROOT
+from benchmarks import goals, harness
+from benchmarks.harness import ROOT, Checked, Comparison, Turn, Turns
 from benchmarks.plain_triton import http_triton, processor_s
 from containers.encoder.goldens import GOLDENS, PARITY, Golden, ParityLimits, to_json
 from containers.neuron.placement import ServerSettings
@@ -34,7 +34,6 @@ from tests.containers.neuron.neuron_server import running
 Serve = Callable[[Path], AbstractContextManager[tuple[int, int]]]
 
 NOISE = 0.05
-FIGURES = ("requests_per_second", "p50_ms", "p99_ms", "cpu_us")
 CORES, CORES_PER_CHIP = 16, 4
 USERS, SECONDS = (16, 64), 4
 DEVICE_MS = {"DEVICE_MS": "3.0"}
@@ -110,14 +109,9 @@ output [
 
 def main() -> int:
     rounds = harness.options(__doc__, rounds=(7, "turns of each server")).rounds
-    servers: dict[str, Serve] = {"ours": running_ours, "triton": running_triton}
-    seen: dict[int, list[dict[str, dict[str, float]]]] = {users: [] for users in USERS}
     with tempfile.TemporaryDirectory() as folder:
         make_model(Path(folder, "model"))
-        for turn in range(rounds):
-            for users in USERS:
-                names = list(servers) if turn % 2 else list(reversed(servers))
-                seen[users].append({name: measure(name, servers[name], Path(folder), users) for name in names})
+        seen = {users: harness.in_turn(SERVERS, partial(measure, Path(folder), users), rounds) for users in USERS}
     return report(seen)
 
 
@@ -144,9 +138,10 @@ def add_device(folder: Path, labels: int, lengths: Sequence[int]) -> None:
     (folder / "sitecustomize.py").write_text("import device")
 
 
-def measure(name: str, serve: Serve, folder: Path, users: int) -> dict[str, float]:
+def measure(folder: Path, users: int, name: str) -> Turn:
+    print(f"… {name}, {users} users", file=sys.stderr)
     phase = Phase(initial_number_of_users=users, duration_in_seconds=SECONDS)
-    with serve(folder / "model") as (port, pid):
+    with SERVERS[name](folder / "model") as (port, pid):
         plan = LoadPlan(
             url=f"http://127.0.0.1:{port}/v2/models/intent/infer",
             payloads=folder / "model" / PAYLOADS,
@@ -159,14 +154,8 @@ def measure(name: str, serve: Serve, folder: Path, users: int) -> dict[str, floa
     assert outcome.summary, outcome.reason
     assert outcome.summary["errors"] == 0, outcome.summary["first_error"]
     invocations = outcome.summary["invocations"]
-    figures = {
-        "requests_per_second": invocations / outcome.summary["duration_s"],
-        "p50_ms": outcome.summary["client_latency_ms"]["p50"],
-        "p99_ms": outcome.summary["client_latency_ms"]["p99"],
-        "cpu_us": used / invocations * 1e6,
-    }
-    print(f"… {name:8} {users:3} users", *(f"{figures[each]:10.2f}" for each in FIGURES), file=sys.stderr)
-    return figures
+    latency, mean_ms = outcome.summary["client_latency_ms"], outcome.summary["duration_s"] * 1000 / invocations
+    return Turn(latency["p50"], used * 1000 / invocations, mean_ms, latency["p99"])
 
 
 @contextmanager
@@ -188,21 +177,21 @@ def running_triton(model: Path) -> Iterator[tuple[int, int]]:
         yield int(server.url.rpartition(":")[2]), server.pid
 
 
-def report(seen: dict[int, list[dict[str, dict[str, float]]]]) -> int:
-    """Prints medians over rounds. `seen` has the figures of both servers by users and round."""
-    results, goals = {}, []
-    print(f"{'users':>5} {'server':8}" + "".join(f"{name:>21}" for name in FIGURES))
-    for users, pairs in seen.items():
-        median = statistics.median
-        rows = {each: {name: median(pair[each][name] for pair in pairs) for name in FIGURES} for each in pairs[0]}
-        ratios = {name: median(pair["ours"][name] / pair["triton"][name] for pair in pairs) for name in FIGURES}
-        results[users] = rows = {**rows, "× triton": ratios}
-        for server, row in rows.items():
-            print(f"{users:5} {server:8}" + "".join(f"{row[name]:21.2f}" for name in FIGURES))
-        rate, cpu = ratios["requests_per_second"], ratios["cpu_us"]
-        goals.append({"goal": f"requests a second at {users} users", "got": rate, "met": rate >= 1 - NOISE})
-        goals.append({"goal": f"CPU of a request at {users} users", "got": cpu, "met": cpu <= 1 + NOISE})
-    return harness.finish("neuron_server", ["httptools", "tokenizers", "uvloop"], {"users": results}, goals)
+SERVERS: dict[str, Serve] = {"triton": running_triton, "ours": running_ours}
+
+
+def report(seen: dict[int, Turns]) -> int:
+    """Prints P50, CPU time of a request, P99 and the rate of both servers by users. Returns the exit code."""
+    document: dict[int, Any] = {}
+    judged: list[goals.Goal] = []
+    for users, turns in seen.items():
+        rates = {name: Checked(f"{1000 / harness.medians(of).mean_ms:,.0f}/s") for name, of in turns.items()}
+        compared = Comparison(title=f"{users} users", turns=turns, answers=rates)
+        print(compared.table(), end="\n\n")
+        document[users] = compared.document()
+        for figure in ("mean_ms", "cpu_ms"):
+            judged += harness.pair_goals(compared, [("ours", "triton", 1 - NOISE)], figure)
+    return goals.finish("neuron_server", ["httptools", "tokenizers", "uvloop"], {"users": document}, judged)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Models of other projects, made and loaded for engines: Optimum, CTranslate2 and Hugging Face's `generate`."""
+"""Models of other projects, made and loaded for engines: Optimum, OpenVINO, CTranslate2 and Hugging Face."""
 
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -60,6 +60,52 @@ def load_optimum(models: str, folder: Path, threads: int) -> Any:
     return getattr(optimum.onnxruntime, models).from_pretrained(folder, session_options=options)
 
 
+def make_openvino(models: str, name: str, checkpoint: Path, made: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Exports a checkpoint with optimum-intel's class `models`.
+
+    In int8, NNCF quantises statically with the inputs `rows`. Without rows only the weights are quantised.
+    """
+    import optimum.intel
+
+    weights_only = name.endswith("int8") and not rows
+    options = {"export": True, "compile": False, "load_in_8bit": weights_only}
+    exported = getattr(optimum.intel, models).from_pretrained(checkpoint, **options)
+    if name.endswith("int8") and rows:
+        import nncf
+
+        names = {port.get_any_name() for port in exported.model.inputs}
+        inputs = [{key: value for key, value in row.items() if key in names} for row in rows]
+        exported.model = nncf.quantize(exported.model, nncf.Dataset(inputs), model_type=nncf.ModelType.TRANSFORMER)
+    exported.save_pretrained(made)
+
+
+def load_openvino(models: str, name: str, folder: Path, threads: int) -> Any:
+    """Loads a model in the precision of its name. In int8 OpenVINO chooses the precision of the other operators."""
+    import optimum.intel
+
+    config: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    if hint := {"fp32": "f32", "bf16": "bf16"}.get(name.split()[-1]):
+        config["INFERENCE_PRECISION_HINT"] = hint
+    return getattr(optimum.intel, models).from_pretrained(folder / name, ov_config=config)
+
+
+def load_torch(models: str, name: str, folder: Path, threads: int, device: str = "cpu") -> Any:
+    """Loads the checkpoint with transformers' class `models`; "compiled" and zentorch compile its forward pass."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(threads)
+    dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[name.split()[-1]]
+    model = getattr(transformers, models).from_pretrained(folder / "checkpoint", dtype=dtype).to(device).eval()
+    if name.startswith("zentorch"):
+        import zentorch  # noqa: F401  registers its compiler
+
+        model.forward = torch.compile(model.forward, backend="zentorch")
+    elif "compiled" in name:
+        model.forward = torch.compile(model.forward)
+    return model
+
+
 def generate(model: Any, rows: Tokens, **options: Any) -> Tokens:
     """Returns the tokens of a model with Hugging Face's `generate`, without the first, which starts an answer."""
     import torch
@@ -108,10 +154,12 @@ def dispatch(
     checkpoint: Callable[[str, Path], None],
     ours: Callable[[str, str, Path, Path], None],
     optimum: str,
+    calibration: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Ends the program with `main`, or does what `compare` starts of it: an engine of a group, or its model.
 
-    `checkpoint` gets the group and the folder to write; `ours` gets name, group, checkpoint and folder.
+    `checkpoint` gets the group and the folder to write; `ours` gets name, group, checkpoint and folder. `optimum` is
+    the name of a class without the ORT or OV before it.
     """
     match sys.argv[1:]:
         case ["--serve", name, group, folder]:
@@ -120,13 +168,16 @@ def dispatch(
             logging.disable(logging.INFO)  # a line for each node that is quantised
             (made := Path(folder) / name).mkdir(parents=True, exist_ok=True)
             source = Path(folder) / "checkpoint"
-            if name == "checkpoint":
-                checkpoint(group, made)
-            elif name.startswith("optimum"):
-                make_optimum(optimum, name, source, made)
-            elif name.startswith("ctranslate2"):
-                convert_to_ctranslate2(name, source, made)
-            else:
-                ours(name, group, source, made)
+            match name.split()[0]:
+                case "checkpoint":
+                    checkpoint(group, made)
+                case "optimum":
+                    make_optimum(f"ORT{optimum}", name, source, made)
+                case "openvino":
+                    make_openvino(f"OV{optimum}", name, source, made, calibration)
+                case "ctranslate2":
+                    convert_to_ctranslate2(name, source, made)
+                case "ours":
+                    ours(name, group, source, made)
         case _:
             sys.exit(main())

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from benchmarks import harness
+from benchmarks import goals, harness
+from benchmarks.goals import Goal
 from benchmarks.harness import ROOT
 from benchmarks.neuron_server import PAYLOADS, add_device, running_ours
 from benchmarks.plain_triton import processor_s
@@ -149,13 +150,11 @@ def report(rows: Sequence[dict[str, float]], rate: float, generators: int, limit
         f"{rate:,} requests/s need {needs['generators']:.1f} cores for the {generators} generators and "
         f"{needs['server']:.1f} for the server."
     )
-    goals = [
-        {"goal": f"{rate:,} requests/s are reached", "got": last["reached"], "met": last["reached"] >= REACHED * rate},
-        {"goal": f"P99 ≤ {limit_ms:g} ms", "got": last["p99_ms"], "met": last["p99_ms"] <= limit_ms},
+    judged = [
+        Goal(cell=f"share of {rate:,} requests/s that is reached", figure=last["reached"] / rate, limit=REACHED),
+        Goal(cell="P99 in ms", figure=last["p99_ms"], limit=limit_ms, at_most=True),
     ]
-    return harness.finish(
-        "search_rate", ["httptools", "uvloop"], {"generators": generators, "rates": list(rows)}, goals
-    )
+    return goals.finish("search_rate", ["httptools", "uvloop"], {"generators": generators, "rates": list(rows)}, judged)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,23 @@
-"""Ways to call Triton: JSON, binary HTTP and gRPC at several rows per request, and the response cache by hit ratio.
+"""Ways to call Triton: protocols at several rows per request, the response cache by hit ratio, and mixed lengths.
 
-  python -m model_build build spellcheck --target cpu
+  python -m model_build build spellcheck --target cpu           and text_classification
   python benchmarks/serving.py
 
-One Triton answers blocks of requests in changing order with the same texts, from tritonclient's clients for asyncio.
+One Triton answers turns in changing order with the same texts, from tritonclient's clients for asyncio. A turn has a
+number of callers in a closed loop. The tables have the time for each request: with one caller the median latency, with
+more the turn's seconds over its requests. CPU is Triton's.
 
-  off, 0.5         the model without a cache, and with one and half of the requests among 64 known ones
-  p50 ms, p99 ms   with one caller, from building the tensors to reading the answer
-  requests/s       closed loop with `CALLERS`
-  p50 x, req x     over `json` of the same rows, or over `off`: medians over rounds
-  hits             the hit ratio by the server's statistics
+  off, 0.5           the model without a cache, and with one and half of the requests among 64 known ones
+  by length, padded  batches in groups of similar lengths, and padded to their longest row. Lengths are log-normal with
+                     40 tokens at P50 and 400 at P99, and 64 callers send a row each
 
-Exits with 1 if two ways give other answers, or if the cache's hits are not those expected.
+Goals: all protocols give the same answers, the cache's hits are the known requests, and groups of similar lengths are
+1.5 times as fast.
 """
 
 import asyncio
 import itertools
+import json
 import random
 import shutil
 import statistics
@@ -25,6 +27,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +36,21 @@ import tritonclient.grpc.aio as grpc_client
 import tritonclient.http.aio as http_client
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import harness
-from benchmarks.plain_triton import PlainTriton, free_port, http_triton
+from benchmarks import goals, harness
+from benchmarks.goals import Goal
+from benchmarks.harness import Checked, Comparison, Turn
+from benchmarks.plain_triton import PlainTriton, free_port, http_triton, processor_s
 from workloads import ROOT, load_artifact, load_workload
 
-MODEL, CACHED = "spellcheck", "spellcheck_cached"
-OUTPUT = "CORRECTED"
-BLOCK_S, CALLERS = 1.0, 4
-ROWS = (1, 4, 16)
-PROTOCOLS = ("json", "binary", "grpc")
+MODEL, CACHED, OUTPUT = "spellcheck", "spellcheck_cached", "CORRECTED"
+LONG, PADDED = "text_classification", "text_classification_padded"
+TURN_S = 0.5
+ROWS, CALLERS, MIXED_CALLERS = (1, 4, 16), (1, 4), 64
 HIT_RATIOS = (0.0, 0.5, 0.9)
 KNOWN_REQUESTS = 64
 CACHE_FLAG = "--cache-config=local,size=67108864"
+P50_TOKENS, P99_TOKENS, MOST_TOKENS, TEXTS = 40, 400, 510, 2000
+BY_LENGTH_GOAL = 1.5
 
 Ask = Callable[[str, Sequence[str]], Awaitable[list[str]]]
 """Sends a request with texts to a model, and returns the answers."""
@@ -52,20 +58,14 @@ Ask = Callable[[str, Sequence[str]], Awaitable[list[str]]]
 
 @dataclass(kw_only=True, slots=True)
 class Way:
-    """One line of the table, and what its blocks measured, a figure a round."""
+    """A way to call Triton. `request` draws the texts of a request."""
 
     name: str
-    rows: int
     ask: Ask
+    request: Callable[[random.Random], Sequence[str]]
     model: str = MODEL
-    hit_ratio: float = 0.0
-    sent: list[int] = field(default_factory=lambda: [0, 0])
-    """Requests that a warm cache has, and new ones."""
-    counted: list[int] = field(default_factory=lambda: [0, 0])
+    counts: list[int] = field(default_factory=lambda: [0, 0])
     """The cache's hits and misses, by Triton's own count."""
-    p50_ms: list[float] = field(default_factory=list)
-    all_ms: list[float] = field(default_factory=list)
-    per_s: list[float] = field(default_factory=list)
 
 
 class Texts:
@@ -75,50 +75,62 @@ class Texts:
         self._texts = texts
         self._number = itertools.count(100_000)
         self.known = [self.new(random.Random(each), 1) for each in range(KNOWN_REQUESTS)]
+        self.sent = {ratio: [0, 0] for ratio in HIT_RATIOS}
+        """Requests that a warm cache has, and new ones, by hit ratio."""
 
     def new(self, draw: random.Random, count: int) -> list[str]:
         return [f"{text} {next(self._number)}" for text in draw.choices(self._texts, k=count)]
 
-    def request(self, draw: random.Random, way: Way) -> list[str]:
-        is_known = draw.random() < way.hit_ratio
-        way.sent[0 if is_known else 1] += 1
-        return draw.choice(self.known) if is_known else self.new(draw, way.rows)
+    def request(self, draw: random.Random, ratio: float) -> list[str]:
+        is_known = draw.random() < ratio
+        self.sent[ratio][0 if is_known else 1] += 1
+        return draw.choice(self.known) if is_known else self.new(draw, 1)
 
 
 def main() -> int:
-    rounds = harness.options(__doc__, rounds=(5, "of all blocks, 13 s each")).rounds
-    environment = dict(load_artifact(ROOT, MODEL, "cpu").environment)
+    rounds = harness.options(__doc__, rounds=(5, "turns of each way")).rounds
     texts = Texts([row["text"] for row in load_workload(MODEL).payloads()])
-    with _server(ROOT / "build" / MODEL / "cpu" / "repository", environment) as (triton, grpc):
-        result = asyncio.run(_measure(triton, grpc, texts, rounds))
-    return report(result)
-
-
-def report(result: dict[str, Any]) -> int:
-    print(table(result))
-    same, hits = not result["answers_differ"], all(way["hits_as_sent"] for way in result["cache"][1:])
-    judged = {"all ways give the same answers": same, "the cache hits are the known requests": hits}
-    goals = [{"goal": goal, "got": met, "met": met} for goal, met in judged.items()]
-    return harness.finish("serving", ["tritonclient", "grpcio", "aiohttp"], {"workload": MODEL, **result}, goals)
+    with _server(MODEL, CACHED, _cache, CACHE_FLAG) as (triton, grpc):
+        compared, judged = asyncio.run(_measure(triton, grpc, texts, rounds))
+    with _server(LONG, PADDED, _pad) as (triton, _):
+        mixed = asyncio.run(_mixed(triton, rounds))
+    judged += harness.pair_goals(mixed, [("by length", "padded", BY_LENGTH_GOAL)])
+    document = {each.title: each.document() for each in (*compared, mixed)}
+    return goals.finish("serving", ["tritonclient", "grpcio", "aiohttp"], document, judged)
 
 
 @contextmanager
-def _server(repository: Path, environment: dict[str, str]) -> Iterator[tuple[PlainTriton, str]]:
-    """Starts one Triton on a copy of `repository` with a second model that is cached; yields its gRPC address too."""
+def _server(model: str, other: str, change: Callable[[Path], None], *flags: str) -> Iterator[tuple[PlainTriton, str]]:
+    """Starts one Triton with a model and a changed copy of it; yields its gRPC address too."""
     port = free_port()
-    flags = [CACHE_FLAG, f"--load-model={CACHED}", "--grpc-address=127.0.0.1", f"--grpc-port={port}"]
+    flags = (*flags, f"--load-model={other}", "--grpc-address=127.0.0.1", f"--grpc-port={port}")
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "repository"
-        shutil.copytree(repository, copy)
-        shutil.copytree(copy / MODEL, copy / CACHED)
-        file = copy / CACHED / "config.pbtxt"
-        config = file.read_text("utf-8").replace(f'name: "{MODEL}"', f'name: "{CACHED}"', 1)
-        file.write_text(f"{config}\nresponse_cache {{ enable: true }}\n", "utf-8")
-        with http_triton(copy, MODEL, environment, *flags) as triton:
+        repository = Path(folder) / "repository"
+        shutil.copytree(ROOT / "build" / model / "cpu" / "repository", repository)
+        for part in list(repository.glob(f"{model}*")):
+            name = part.name.replace(model, other, 1)
+            shutil.copytree(part, repository / name)
+            config = repository / name / "config.pbtxt"
+            config.write_text(config.read_text("utf-8").replace(f'"{model}', f'"{other}'), "utf-8")
+            change(repository / name)
+        with http_triton(repository, model, dict(load_artifact(ROOT, model, "cpu").environment), *flags) as triton:
             yield triton, f"127.0.0.1:{port}"
 
 
-async def _measure(triton: PlainTriton, grpc: str, texts: Texts, rounds: int) -> dict[str, Any]:
+def _cache(folder: Path) -> None:
+    with (folder / "config.pbtxt").open("a", encoding="utf-8") as config:
+        config.write("\nresponse_cache { enable: true }\n")
+
+
+def _pad(folder: Path) -> None:
+    """Makes a launch so expensive that rows of all lengths share one."""
+    for file in folder.rglob("settings.json"):
+        settings = json.loads(file.read_text("utf-8"))
+        if "launch_tokens" in settings:
+            file.write_text(json.dumps({**settings, "launch_tokens": 10**9}), "utf-8")
+
+
+async def _measure(triton: PlainTriton, grpc: str, texts: Texts, rounds: int) -> tuple[list[Comparison], list[Goal]]:
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(http_client.InferenceServerClient(triton.url.removeprefix("http://")))
         rpc = await stack.enter_async_context(grpc_client.InferenceServerClient(grpc))
@@ -128,23 +140,94 @@ async def _measure(triton: PlainTriton, grpc: str, texts: Texts, rounds: int) ->
             "grpc": lambda model, rows: _grpc(rpc, model, rows),
         }
         differ = await _differences(asks, texts)
-        protocols = [Way(name=name, rows=count, ask=asks[name]) for count in ROWS for name in PROTOCOLS]
-        cache = [Way(name="off", rows=1, ask=asks["json"])]
-        for ratio in HIT_RATIOS:
-            cache.append(Way(name=f"{ratio:g}", rows=1, ask=asks["json"], model=CACHED, hit_ratio=ratio))
-        for turn in range(rounds):
-            print(f"… round {turn + 1} of {rounds}", file=sys.stderr)
-            for way in [*protocols, *cache] if turn % 2 else [*reversed(cache), *reversed(protocols)]:
-                before = await _cache_counts(http, way.model)
-                await _block(way, texts, turn)
-                after = await _cache_counts(http, way.model)
-                way.counted = [had + b - a for had, a, b in zip(way.counted, before, after, strict=True)]
-    return {
-        "rounds": rounds,
-        "answers_differ": differ,
-        "protocols": [_figures(way, protocols[len(PROTOCOLS) * ROWS.index(way.rows)]) for way in protocols],
-        "cache": [_figures(way, cache[0]) for way in cache],
-    }
+        compared = []
+        for rows, callers in itertools.product(ROWS, CALLERS):
+            ways = [Way(name=name, ask=ask, request=partial(texts.new, count=rows)) for name, ask in asks.items()]
+            compared.append(await compare(f"{rows} rows, {callers} callers", ways, callers, rounds, triton.pid))
+        cached = [
+            Way(name=f"{ratio:g}", ask=asks["json"], model=CACHED, request=partial(texts.request, ratio=ratio))
+            for ratio in HIT_RATIOS
+        ]
+        off = Way(name="off", ask=asks["json"], request=partial(texts.new, count=1))
+        for callers in CALLERS:
+            compared.append(
+                await compare(f"cache, {callers} callers", [off, *cached], callers, rounds, triton.pid, http)
+            )
+    wrong = sum(way.counts != sent for way, sent in zip(cached, texts.sent.values(), strict=True))
+    return compared, [
+        Goal(cell="ways with other answers", figure=len(differ), limit=0, at_most=True, note=", ".join(differ)),
+        Goal(cell="hit ratios whose hits are not the known requests", figure=wrong, limit=0, at_most=True),
+    ]
+
+
+async def _mixed(triton: PlainTriton, rounds: int) -> Comparison:
+    texts, address = mixed_texts(), triton.url.removeprefix("http://")
+    async with http_client.InferenceServerClient(address, conn_limit=MIXED_CALLERS, conn_timeout=600) as http:
+
+        async def ask(model: str, rows: Sequence[str]) -> list[str]:
+            await http.infer(model, _inputs(http_client, rows, binary_data=True))
+            return []
+
+        ways = [
+            Way(name=name, ask=ask, model=model, request=lambda draw: draw.choices(texts))
+            for name, model in (("padded", PADDED), ("by length", LONG))
+        ]
+        return await compare(f"mixed lengths, {MIXED_CALLERS} callers", ways, MIXED_CALLERS, rounds, triton.pid)
+
+
+def mixed_texts() -> list[str]:
+    """Returns texts whose lengths in tokens are log-normal with `P50_TOKENS` and `P99_TOKENS`."""
+    from tokenizers import Tokenizer
+
+    folder = load_workload(LONG)
+    tokenizer = Tokenizer.from_file(str(folder.path / "checkpoint" / "tokenizer.json"))
+    tokenizer.no_truncation()
+    text = " ".join(str(row["text"]) for row in folder.payloads())
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    spread = np.log(P99_TOKENS / P50_TOKENS) / statistics.NormalDist().inv_cdf(0.99)
+    random_ = np.random.default_rng(0)
+    lengths = np.clip(np.exp(random_.normal(np.log(P50_TOKENS), spread, TEXTS)), 3, MOST_TOKENS).astype(int) - 2
+    starts = random_.integers(0, len(encoding.ids) - MOST_TOKENS, TEXTS)
+    spans = [encoding.offsets[start : start + length] for start, length in zip(starts, lengths, strict=True)]
+    return [text[span[0][0] : span[-1][1]] for span in spans]
+
+
+async def compare(title: str, ways: Sequence[Way], callers: int, rounds: int, pid: int, http: Any = None) -> Comparison:
+    """Returns the turns of all ways, after a round that does not count. With a client, it reads the cache's counts."""
+    turns: dict[str, list[Turn]] = {way.name: [] for way in ways}
+    for number in range(rounds + 1):
+        for way in ways if number % 2 else reversed(ways):
+            before = await _cache_counts(http, way.model) if http else [0, 0]
+            turn = await _turn(way, callers, pid, random.Random(number))
+            after = await _cache_counts(http, way.model) if http else [0, 0]
+            way.counts = [had + b - a for had, a, b in zip(way.counts, before, after, strict=True)]
+            if number:
+                turns[way.name].append(turn)
+    hits = {way.name: Checked(f"hits {way.counts[0] / sum(way.counts):.2f}") for way in ways if sum(way.counts)}
+    compared = Comparison(title=title, turns=turns, answers=hits)
+    print(compared.table(), end="\n\n", flush=True)
+    return compared
+
+
+async def _turn(way: Way, callers: int, pid: int, draw: random.Random) -> Turn:
+    milliseconds: list[float] = []
+    used, start = processor_s(pid), time.perf_counter()
+
+    async def call() -> None:
+        while True:
+            request = way.request(draw)
+            sent = time.perf_counter()
+            await way.ask(way.model, request)
+            answered = time.perf_counter()
+            milliseconds.append((answered - sent) * 1000)
+            if answered > start + TURN_S:
+                return
+
+    await asyncio.gather(*(call() for _ in range(callers)))
+    mean_ms = (time.perf_counter() - start) * 1000 / len(milliseconds)
+    cpu_ms = (processor_s(pid) - used) * 1000 / len(milliseconds)
+    median_ms = statistics.median(milliseconds) if callers == 1 else mean_ms
+    return Turn(median_ms, cpu_ms, mean_ms, float(np.percentile(milliseconds, 99)))
 
 
 async def _http(client: Any, model: str, rows: Sequence[str], *, binary: bool) -> list[str]:
@@ -189,67 +272,6 @@ async def _cache_counts(client: Any, model: str) -> list[int]:
     """Returns the requests that the cache answered and that it did not, by Triton's own count."""
     stats = (await client.get_inference_statistics(model))["model_stats"][0]["inference_stats"]
     return [stats["cache_hit"]["count"], stats["cache_miss"]["count"]]
-
-
-async def _block(way: Way, texts: Texts, turn: int) -> None:
-    """Sends one at a time, then `CALLERS` at once, for half of the block's seconds each."""
-    draw = random.Random(turn)  # the same texts in all blocks of a round, but for their numbers
-    alone, _ = await _load(way, texts, draw, 1)
-    together, seconds = await _load(way, texts, draw, CALLERS)
-    way.p50_ms.append(statistics.median(alone))
-    way.all_ms += alone
-    way.per_s.append(len(together) / seconds)
-
-
-async def _load(way: Way, texts: Texts, draw: random.Random, callers: int) -> tuple[list[float], float]:
-    """Returns the milliseconds of each request, at least one of each caller, and how long all of it took."""
-    milliseconds: list[float] = []
-    start = time.perf_counter()
-
-    async def call() -> None:
-        while True:
-            request = texts.request(draw, way)
-            sent = time.perf_counter()
-            await way.ask(way.model, request)
-            answered = time.perf_counter()
-            milliseconds.append((answered - sent) * 1000)
-            if answered > start + BLOCK_S / 2:
-                return
-
-    await asyncio.gather(*(call() for _ in range(callers)))
-    return milliseconds, time.perf_counter() - start
-
-
-def _figures(way: Way, beside: Way) -> dict[str, Any]:
-    is_cached = way.model == CACHED
-    return {
-        "way": way.name,
-        "rows": way.rows,
-        "p50_ms": round(statistics.median(way.p50_ms), 3),
-        "p99_ms": round(statistics.quantiles(way.all_ms, n=100)[98], 3),
-        "requests_per_s": round(statistics.median(way.per_s), 1),
-        "p50_ratio": _ratio(way.p50_ms, beside.p50_ms),
-        "requests_ratio": _ratio(way.per_s, beside.per_s),
-        "hit_ratio_counted": round(way.counted[0] / sum(way.counted), 3) if is_cached else None,
-        "hits_as_sent": way.counted == way.sent if is_cached else None,
-    }
-
-
-def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    return round(statistics.median(one / other for one, other in zip(ours, theirs, strict=True)), 3)
-
-
-def table(result: dict[str, Any]) -> str:
-    lines = []
-    for title, kind in (("rows  protocol", "protocols"), ("rows  cache   ", "cache")):
-        lines.append(f"{title}  p50 ms  p99 ms  requests/s  p50 x  req x  hits")
-        for way in result[kind]:
-            hits = f"{way['hit_ratio_counted']:.2f}" if way["hit_ratio_counted"] is not None else "-"
-            lines.append(
-                f"{way['rows']:>4}  {way['way']:<8}{way['p50_ms']:>8.2f}{way['p99_ms']:>8.2f}"
-                f"{way['requests_per_s']:>12,.0f}{way['p50_ratio']:>7.2f}{way['requests_ratio']:>7.2f}{hits:>6}"
-            )
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,6 @@ LOCKS = (
     Lock(file="requirements/build.txt", extras=("build",), within=DEVELOPMENT, without=TELEMETRY),
     Lock(file="requirements/cdk.txt", extras=("cdk",), within=DEVELOPMENT),
     Lock(file="requirements/node.txt", extras=("node",), within=DEVELOPMENT),
-    Lock(file="requirements/bench.txt", extras=("bench",), within=DEVELOPMENT),
     Lock(file="requirements/tensorrt-check.txt", extras=("tensorrt-check",), within=DEVELOPMENT),
     Lock(file="requirements/modelopt.txt", extras=("modelopt",), within=DEVELOPMENT),
     Lock(file="requirements/generator.txt", group="generator", within=DEVELOPMENT),
@@ -105,7 +104,13 @@ LOCKS = (
     Lock(file="model_build/remote/neuron-requirements.txt", group="neuron-build", pythons=ON_NEURON),
     Lock(file=INF1, group="inf1", pythons=ON_INF1, within="containers/neuron/requirements.txt"),
     Lock(file="benchmarks/generator/requirements.txt", group="generator-peers", pythons=ON_TRITON),
-    Lock(file="benchmarks/peers-requirements.txt", group="peers"),
+    Lock(file="benchmarks/peers-optimum-requirements.txt", group="peers-optimum"),
+    # PyPI's torchvision needs torch's build with CUDA. The other package sends usage data to Google Analytics.
+    Lock(
+        file="benchmarks/peers-openvino-requirements.txt",
+        group="peers-openvino",
+        without=("torchvision", "openvino-telemetry"),
+    ),
     Lock(file="requirements/scanners.txt", group="scanners"),
     Lock(file="requirements/aws-cli.txt", group="aws-cli", within=DEVELOPMENT),
     Lock(file="requirements/clients.txt", group="clients"),

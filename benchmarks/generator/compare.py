@@ -12,9 +12,7 @@ in its synchronous mode and with --async. Its libraries libb64 and libcudart com
 
 import csv
 import json
-import operator
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,13 +20,17 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from math import isnan, nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
-from benchmarks import harness
+from benchmarks import goals, harness
+from benchmarks.goals import Goal
+from benchmarks.harness import Absent, Checked, Comparison, Turn, Turns
 from benchmarks.plain_triton import http_triton, processor_s
 from inference_recommender.load_generator.load_plan import LoadPlan, Phase, StoppingConditions, TrafficPattern
 from inference_recommender.payloads import payload_archive
@@ -58,15 +60,6 @@ input [{ name: "TEXT", data_type: TYPE_STRING, dims: [1] }]
 output [{ name: "OUTPUT", data_type: TYPE_STRING, dims: [1] }]
 response_cache { enable: true }
 """
-
-
-class Figures(NamedTuple):
-    """A latency is None where the tool did not end, so that it has no report."""
-
-    requests_per_second: float
-    cpu_us_per_request: float
-    p50_ms: float | None
-    p99_ms: float | None
 
 
 PEERS = ROOT / "build" / "venv-generators" / "bin"
@@ -179,44 +172,40 @@ def main() -> int:
     if len(names) == 1:
         print(f"The other tools are left out, because there is no {PEERS}: see --help.", file=sys.stderr)
     with _null_triton() as url:
-        seen = {number: _rounds(names, url, number, options.rounds, options.seconds) for number in CONCURRENCY}
+        seen = {
+            number: harness.in_turn(
+                names, partial(_measure, url, number, options.seconds), options.rounds, warm_up=False
+            )
+            for number in CONCURRENCY
+        }
     return report(seen)
 
 
-def report(seen: dict[int, dict[str, list[Figures]]]) -> int:
-    medians = {number: {tool: _median(of) for tool, of in by_tool.items()} for number, by_tool in seen.items()}
-    print(f"{'at once':>7}  {'tool':14}{'requests/s':>11}{'p50 ms':>9}{'p99 ms':>9}{'CPU µs/request':>16}{'× ours':>8}")
-    for number, of in medians.items():
-        for tool, figures in of.items():
-            known = ("-" if ms is None else f"{ms:.3f}" for ms in (figures.p50_ms, figures.p99_ms))
-            latencies = "".join(f"{ms:>9}" for ms in known)
-            ratio = figures.cpu_us_per_request / of[OURS].cpu_us_per_request
-            cpu = f"{figures.cpu_us_per_request:>16.1f}{ratio:>8.2f}"
-            print(f"{number:>7}  {tool:14}{figures.requests_per_second:>11,.0f}{latencies}{cpu}")
-    document = {number: {tool: row._asdict() for tool, row in of.items()} for number, of in medians.items()}
-    return harness.finish("generator", ["uvloop", "httptools"], {"concurrency": document}, list(_goals(seen)))
+def report(seen: dict[int, Turns]) -> int:
+    """Prints P50, CPU time of a request, P99 and the rate of each tool by connections. Returns the exit code."""
+    document: dict[int, Any] = {}
+    judged: list[Goal] = []
+    for number, turns in seen.items():
+        rates = {name: Checked(f"{1000 / harness.medians(of).mean_ms:,.0f}/s") for name, of in turns.items()}
+        absent = {name: Absent("not installed") for name in TOOLS if name not in turns}
+        compared = Comparison(title=f"{number} connections", turns=turns, absent=absent, answers=rates)
+        print(compared.table(), end="\n\n")
+        document[number] = compared.document()
+        judged += judge(compared)
+    return goals.finish("generator", ["uvloop", "httptools"], {"connections": document}, judged)
 
 
-def _rounds(names: list[str], url: str, concurrency: int, rounds: int, seconds: float) -> dict[str, list[Figures]]:
-    """Measures every tool in every round; in a round the tools run one after the other, each time in another order."""
-    seen: dict[str, list[Figures]] = {name: [] for name in names}
-    for number in range(rounds):
-        first = number % len(names)
-        for name in [*names[first:], *names[:first]]:
-            print(f"… {name} at {concurrency}", file=sys.stderr, end=": ", flush=True)
-            figures = _measure(*TOOLS[name], url, concurrency, seconds)
-            print(f"{figures.requests_per_second:,.0f}/s, {figures.cpu_us_per_request:.1f} µs of CPU", file=sys.stderr)
-            seen[name].append(figures)
-    return seen
+def judge(compared: Comparison) -> Iterator[Goal]:
+    """Judges by the median over rounds of perf_analyzer's figure over ours, or of its --async for a missing report."""
+    for figure, limit in (("cpu_ms", 4.0), ("p99_ms", 1.0), ("mean_ms", 1.0)):
+        reports = compared.turns.get(PERF_ANALYZER, ())
+        peer = ASYNC if any(isnan(getattr(turn, figure)) for turn in reports) else PERF_ANALYZER
+        yield from harness.pair_goals(compared, [(OURS, peer, limit)], figure)
 
 
-def _median(of: Sequence[Figures]) -> Figures:
-    """Returns the medians of the figures that there are."""
-    known = [[value for value in values if value is not None] for values in zip(*of, strict=True)]
-    return Figures._make(statistics.median(values) if values else None for values in known)
-
-
-def _measure(start: Start, latencies: Latencies, url: str, concurrency: int, seconds: float) -> Figures:
+def _measure(url: str, concurrency: int, seconds: float, name: str) -> Turn:
+    print(f"… {name} at {concurrency}", file=sys.stderr, flush=True)
+    start, latencies = TOOLS[name]
     with tempfile.TemporaryDirectory() as scratch:
         before = _answered(url)
         process = start(url, concurrency, seconds + 2 * SETTLE_S, Path(scratch))
@@ -227,11 +216,11 @@ def _measure(start: Start, latencies: Latencies, url: str, concurrency: int, sec
             time.sleep(seconds)
             wall_s = time.perf_counter() - at
             answered, cpu_s = _answered(url) - answered, processor_s(process.pid) - cpu_s
-            p50_ms, p99_ms = latencies(Path(scratch)) if _ends(process) else (None, None)
+            p50_ms, p99_ms = latencies(Path(scratch)) if _ends(process) else (nan, nan)
         finally:
             process.kill()
             process.wait()
-    return Figures(answered / wall_s, cpu_s / answered * 1e6, p50_ms, p99_ms)
+    return Turn(p50_ms, cpu_s * 1000 / answered, wall_s * 1000 / answered, p99_ms)
 
 
 def _ends(process: "subprocess.Popen[bytes]") -> bool:
@@ -269,28 +258,6 @@ def _null_triton() -> Iterator[str]:
         environment = {"SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--cache-config=local,size=1048576"}
         with http_triton(model.parent, "null", environment, "--allow-grpc=false") as server:
             yield server.url
-
-
-def _goals(seen: dict[int, dict[str, list[Figures]]]) -> Iterator[dict[str, Any]]:
-    """Judges by the median over rounds of our figure over perf_analyzer's."""
-    for concurrency, of in seen.items():
-        for key, goal, holds, bound in (
-            ("cpu_us_per_request", "CPU per request ≤ 0.25 × perf_analyzer's", operator.le, 0.25),
-            ("p99_ms", "p99 ≤ perf_analyzer's", operator.le, 1.0),
-            ("requests_per_second", "requests a second ≥ perf_analyzer's", operator.ge, 1.0),
-        ):
-            if (ratio := _ratio(of, key)) is not None:
-                yield {"goal": f"{goal} at {concurrency}", "got": round(ratio, 3), "met": holds(ratio, bound)}
-
-
-def _ratio(of: dict[str, list[Figures]], key: str) -> float | None:
-    """Returns our ratio to perf_analyzer in rounds where it has the figure, or else to its --async."""
-    for peer in (PERF_ANALYZER, ASYNC):
-        pairs = zip(of[OURS], of.get(peer, ()), strict=False)
-        figures = [(getattr(ours, key), getattr(theirs, key)) for ours, theirs in pairs]
-        if ratios := [ours / theirs for ours, theirs in figures if theirs is not None]:
-            return float(statistics.median(ratios))
-    return None
 
 
 if __name__ == "__main__":

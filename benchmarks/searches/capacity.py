@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
-from benchmarks import harness
+from benchmarks import goals, harness
+from benchmarks.goals import Goal
 from benchmarks.searches.simulated_service import (
     BATCHING,
     COLD,
@@ -113,13 +114,13 @@ def summary(searches: Sequence[Searched]) -> dict[str, Any]:
     }
 
 
-def goals(name: str, case: dict[str, Any]) -> list[dict[str, Any]]:
+def judge(name: str, case: dict[str, Any]) -> list[Goal]:
     ours, peer = case["quick"], case["doubling and bisection"]
     share, probes, requests = ours["within_5_percent"], ours["probes"], ours["requests"] / peer["requests"]
     return [
-        {"goal": f"{name}: 95 % of seeds within 5 % of the truth", "got": share, "met": share >= 0.95},
-        {"goal": f"{name}: at most 8 probes in the median", "got": probes, "met": probes <= 8},
-        {"goal": f"{name}: half the requests of doubling and bisection", "got": requests, "met": requests <= 0.5},
+        Goal(cell=f"{name}: share of seeds within 5 % of the truth", figure=share, limit=0.95),
+        Goal(cell=f"{name}: probes in the median", figure=probes, limit=8, at_most=True),
+        Goal(cell=f"{name}: requests over doubling and bisection", figure=requests, limit=0.5, at_most=True),
     ]
 
 
@@ -127,8 +128,8 @@ def main() -> int:
     seeds = harness.options(__doc__, seeds=(50, "of each service")).seeds
     print(f"{'':32}{'±5 %':>6}{'holds':>7}{'rate':>7}{'probes':>8}{'requests':>10}{'s':>7}")
     cases = {name: _case(name, seeds) for name in CASES}
-    reached = [goal for name, case in cases.items() for goal in goals(name, case)]
-    return harness.finish("searches/capacity", ["numpy", "scipy"], {"seeds": seeds, "services": cases}, reached)
+    reached = [goal for name, case in cases.items() for goal in judge(name, case)]
+    return goals.finish("searches/capacity", ["numpy", "scipy"], {"seeds": seeds, "services": cases}, reached)
 
 
 def _case(name: str, seeds: int) -> dict[str, Any]:

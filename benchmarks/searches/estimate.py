@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
-from benchmarks import harness
+from benchmarks import goals, harness
+from benchmarks.goals import Goal
 from benchmarks.searches.simulated_service import SERVICES, Service, SimulatedService, true_capacity_per_minute
 from inference_recommender.capacity.flow_equivalent import settled_periods
 from inference_recommender.capacity.probe import Capacity
@@ -31,18 +32,18 @@ OTHER_WORK, STALLED_S = 2.0, 0.5
 def main() -> int:
     seeds = range(harness.options(__doc__, seeds=(100, "of each service")).seeds)
     print(f"{'service':<26} {'truth/min':>10} {'ratio':>6} {'95 % of seeds':>14} {'holds':>6}")
-    held = []
+    judged = []
     for name, service in SERVICES.items():
         truth = true_capacity_per_minute(service, LIMIT.percentile, 50.0)
         for words, disturbed in (("", False), (", with other work", True)):
             found = [estimate(service, seed, disturbed=disturbed) for seed in seeds]
             ratios = np.array([one.invocations_per_minute for one in found]) / truth
             intervals = [one.interval or (0.0, 0.0) for one in found]
-            holds = np.mean([low <= truth <= high for low, high in intervals])
-            held.append(holds)
+            holds = float(np.mean([low <= truth <= high for low, high in intervals]))
+            judged.append(Goal(cell=f"{name}{words}: share of intervals with the truth", figure=holds, limit=HOLDS))
             spread = "{:.2f} to {:.2f}".format(*np.percentile(ratios, [2.5, 97.5]))
             print(f"{name + words:<26} {truth:10,.0f} {np.median(ratios):6.2f} {spread:>14} {holds:6.2f}", flush=True)
-    return int(min(held) < HOLDS)
+    return goals.finish("searches/estimate", (), {"seeds": len(seeds)}, judged)
 
 
 def estimate(service: Service, seed: int, *, disturbed: bool) -> Capacity:

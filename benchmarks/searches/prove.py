@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
-from benchmarks import harness
+from benchmarks import goals, harness
+from benchmarks.goals import Goal
 from benchmarks.searches.simulated_service import SERVICES, SimulatedService, true_capacity_per_minute
 from inference_recommender.cli.prove import DURATION_S
 from inference_recommender.measure.proving import Proving
@@ -42,9 +43,12 @@ def main() -> int:
         for row in rows_of(name, workload, seeds):
             rows.append(row)
             _show(row)
-    judged = [(f"{row['service']}, {row['sized_by']}", row["right"]) for row in rows if row["right"] is not None]
-    goals = [{"goal": goal, "got": share, "met": share >= ENOUGH} for goal, share in judged]
-    return harness.finish("searches/prove", (), {"seeds": seeds, "rows": rows}, goals)
+    judged = [
+        Goal(cell=f"{row['service']}, sized by {row['sized_by']}: right verdicts", figure=row["right"], limit=ENOUGH)
+        for row in rows
+        if row["right"] is not None
+    ]
+    return goals.finish("searches/prove", (), {"seeds": seeds, "rows": rows}, judged)
 
 
 def rows_of(name: str, workload: Workload, seeds: int) -> Iterator[Row]:

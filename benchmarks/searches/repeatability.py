@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
-from benchmarks import harness
+from benchmarks import goals, harness
+from benchmarks.goals import Goal
 from local_aws.process.local_account import LocalAccount
 from workloads import ROOT
 
@@ -58,8 +58,8 @@ def main() -> int:
         with _other_work():
             busy = [_rate(environment, Path(folder), "other work", number) for number in range(half)]
     document = {"quiet": quiet, "other work": busy}
-    judged = [goal for group, rates in document.items() for goal in goals(group, rates)]
-    return harness.finish("searches/repeatability", (), document, judged)
+    judged = [goal for group, rates in document.items() for goal in judge(group, rates)]
+    return goals.finish("searches/repeatability", (), document, judged)
 
 
 @contextmanager
@@ -90,14 +90,14 @@ def _rate(environment: Mapping[str, str], folder: Path, group: str, number: int)
     return rate
 
 
-def goals(group: str, rates: list[float | None]) -> list[dict[str, Any]]:
+def judge(group: str, rates: list[float | None]) -> list[Goal]:
     """Judges how far the rates of a half differ. Runs without a verdict are no rates."""
     known = [rate for rate in rates if rate is not None]
     near = sum(abs(rate / median(known) - 1) <= NEAR for rate in known) / len(rates)
     apart = max(known) / min(known) if known else inf
     return [
-        {"goal": f"{group}: share of runs within ±{NEAR:.0%} of the median", "got": near, "met": near >= NEAR_SHARE},
-        {"goal": f"{group}: highest over lowest at most {APART}", "got": apart, "met": apart <= APART},
+        Goal(cell=f"{group}: share of runs within ±{NEAR:.0%} of the median", figure=near, limit=NEAR_SHARE),
+        Goal(cell=f"{group}: highest over lowest", figure=apart, limit=APART, at_most=True),
     ]
 
 

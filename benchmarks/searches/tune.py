@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
-from benchmarks import harness
+from benchmarks import goals, harness
+from benchmarks.goals import Goal
 from benchmarks.searches.simulated_service import NOISY, Service, SimulatedService, true_capacity_per_minute
 from inference_recommender.capacity.search import Search
 from inference_recommender.capacity.statistics import Limit
@@ -126,11 +127,11 @@ def main() -> int:
         rows.append(row)
     lowest = min(row["tune_true"] / row["brute_force_true"] for row in rows)
     highest = max(row["tune_requests"] / row["brute_force_requests"] for row in rows)
-    goals = [
-        {"goal": "at least 98 % of brute force's capacity", "got": lowest, "met": lowest >= 0.98},
-        {"goal": "at most 15 % of its requests", "got": highest, "met": highest <= 0.15},
+    judged = [
+        Goal(cell="tune's capacity over brute force's", figure=lowest, limit=0.98),
+        Goal(cell="tune's requests over brute force's", figure=highest, limit=0.15, at_most=True),
     ]
-    return harness.finish("searches/tune", (), {"configurations": len(configured), "runs": rows}, goals)
+    return goals.finish("searches/tune", (), {"configurations": len(configured), "runs": rows}, judged)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,17 @@ import runpy
 import shlex
 import subprocess
 import sys
+from math import nan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from benchmarks import batch, neuron_server, published, serving
 from benchmarks.generator import compare
+from benchmarks.harness import Turn
 from benchmarks.searches import repeatability
 from local_aws import machine, nvml
 from tests.test_docs import refusal
@@ -23,11 +27,13 @@ from workloads.program import exit_code
 PAGES = [ROOT / "benchmarks" / "RESULTS.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMANDS = sorted({found for page in PAGES for found in re.findall(r"`python (benchmarks/[^`]+)`", page.read_text())})
 PARTS = {
+    "benchmarks/goals.py",
     "benchmarks/harness.py",
     "benchmarks/peers.py",
     "benchmarks/plain_triton.py",
     "benchmarks/searches/simulated_service.py",
-    "benchmarks/t5/engines.py",
+    "benchmarks/text2text/engines.py",
+    "benchmarks/text2text/models.py",
 }
 
 
@@ -100,41 +106,27 @@ def test_the_experiment_on_a_gpu_names_what_this_machine_lacks_and_does_no_work(
     published.check_machine("text_classification", "gpu-twin")
 
 
-def test_serving_compares_protocols_and_hit_ratios(capsys: pytest.CaptureFixture[str]) -> None:
-    figures = {
-        "rows": 1,
-        "p50_ms": 3.5,
-        "p99_ms": 7.25,
-        "requests_per_s": 1412,
-        "p50_ratio": 1.0,
-        "requests_ratio": 2.0,
-    }
-    protocols = [{"way": "json", "hit_ratio_counted": None, "hits_as_sent": None, **figures}]
-    cache = [{"way": "off", "hit_ratio_counted": None, "hits_as_sent": None, **figures}]
-    cache += [{"way": "0.5", "hit_ratio_counted": 0.49, "hits_as_sent": False, **figures}]
-    assert serving.report({"answers_differ": [], "protocols": protocols, "cache": cache}) == 1
-    assert capsys.readouterr().out.splitlines()[:-1] == [
-        "rows  protocol  p50 ms  p99 ms  requests/s  p50 x  req x  hits",
-        "   1  json        3.50    7.25       1,412   1.00   2.00     -",
-        "rows  cache     p50 ms  p99 ms  requests/s  p50 x  req x  hits",
-        "   1  off         3.50    7.25       1,412   1.00   2.00     -",
-        "   1  0.5         3.50    7.25       1,412   1.00   2.00  0.49",
-        "met     all ways give the same answers: 1",
-        "NOT met the cache hits are the known requests: 0",
-    ]
+def test_mixed_lengths_have_the_percentiles_of_the_goal() -> None:
+    tokenizer = Tokenizer.from_file(str(ROOT / "workloads" / serving.LONG / "checkpoint" / "tokenizer.json"))
+    tokenizer.no_truncation()
+    lengths = [len(tokenizer.encode(text).ids) for text in serving.mixed_texts()]
+    p50, p99 = np.percentile(lengths, [50, 99])
+    assert p50 == pytest.approx(serving.P50_TOKENS, rel=0.1)
+    assert p99 == pytest.approx(serving.P99_TOKENS, rel=0.15)
+    assert max(lengths) <= serving.MOST_TOKENS
 
 
 def test_neuron_server_is_judged_by_requests_and_cpu(capsys: pytest.CaptureFixture[str]) -> None:
-    ours = {"requests_per_second": 3000.0, "p50_ms": 5.0, "p99_ms": 8.0, "cpu_us": 200.0}
-    triton = {"requests_per_second": 2000.0, "p50_ms": 5.0, "p99_ms": 10.0, "cpu_us": 100.0}
-    assert neuron_server.report({16: [{"ours": ours, "triton": triton}]}) == 1
+    turns = {"triton": [Turn(5.0, 0.1, 0.5, 10.0)], "ours": [Turn(5.0, 0.2, 0.25, 8.0)]}
+    assert neuron_server.report({16: turns}) == 1
     assert capsys.readouterr().out.splitlines()[:-1] == [
-        "users server    requests_per_second               p50_ms               p99_ms               cpu_us",
-        "   16 ours                  3000.00                 5.00                 8.00               200.00",
-        "   16 triton                2000.00                 5.00                10.00               100.00",
-        "   16 × triton                 1.50                 1.00                 0.80                 2.00",
-        "met     requests a second at 16 users: 1.5",
-        "NOT met CPU of a request at 16 users: 2",
+        "16 users                                        ms      ×    CPU ms      ×    P99 ms",
+        "triton                                           5      1       0.1      1        10  2,000/s",
+        "ours                                             5      1       0.2    0.5         8  4,000/s",
+        "",
+        "goal                                   figure  limit    verdict",
+        "16 users: ours over triton, mean_ms         2  ≥ 0.95   met      CPU 0.5",
+        "16 users: ours over triton, cpu_ms        0.5  ≥ 0.95   missed   CPU 0.5",
     ]
 
 
@@ -145,31 +137,34 @@ def test_batch_compares_rows_per_second(capsys: pytest.CaptureFixture[str]) -> N
     }
     assert batch.report(measured, {batch.BASELINE: {"threads": 2, "batch_rows": 16}}) == 1
     assert capsys.readouterr().out.splitlines()[:-1] == [
-        "engine                    rows/s  × pipeline  padding  other answers   for 8,800/s",
-        "huggingface pipeline       1,000         1.0    25.0%              0         9 such",
-        "ours fp32                  5,000         5.0    25.0%              0         2 such",
-        "ours int8                  3,000         3.0    25.0%              0         3 such",
-        "met     ours fp32 ≥ 4 × pipeline: 5",
-        "NOT met ours int8 ≥ 4 × pipeline: 3",
+        "duplicates, a row                               ms      ×    CPU ms      ×    P99 ms",
+        "huggingface pipeline                             1      1         -      -         -  "
+        "1,000 rows/s, 9 machines, padding 25.0%, 0 other answers",
+        "ours fp32                                      0.2      5         -      -         -  "
+        "5,000 rows/s, 2 machines, padding 25.0%, 0 other answers",
+        "ours int8                                   0.3333      3         -      -         -  "
+        "3,000 rows/s, 3 machines, padding 25.0%, 0 other answers",
+        "goal                                                      figure  limit    verdict",
+        "duplicates, a row: ours fp32 over huggingface pipeline         5  ≥ 4      met",
+        "duplicates, a row: ours int8 over huggingface pipeline         3  ≥ 4      missed",
     ]
 
 
 def test_generators_are_compared_with_the_asynchronous_peer_where_the_other_has_no_report(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    ours, hung = compare.Figures(4000.0, 10.0, 0.25, 0.5), compare.Figures(2000.0, 50.0, None, None)
-    rounds = {
-        compare.OURS: [ours],
-        compare.PERF_ANALYZER: [hung],
-        compare.ASYNC: [compare.Figures(1e3, 80.0, 1.0, 2.0)],
-    }
+    ours, hung = Turn(0.25, 0.01, 0.25, 0.5), Turn(nan, 0.05, 0.5, nan)
+    rounds = {compare.OURS: [ours], compare.PERF_ANALYZER: [hung], compare.ASYNC: [Turn(1.0, 0.08, 1.0, 2.0)]}
     assert compare.report({2: rounds}) == 0
     assert capsys.readouterr().out.splitlines()[:-1] == [
-        "at once  tool           requests/s   p50 ms   p99 ms  CPU µs/request  × ours",
-        "      2  ours                4,000    0.250    0.500            10.0    1.00",
-        "      2  perf_analyzer       2,000        -        -            50.0    5.00",
-        "      2  … --async           1,000    1.000    2.000            80.0    8.00",
-        "met     CPU per request ≤ 0.25 × perf_analyzer's at 2: 0.2",
-        "met     p99 ≤ perf_analyzer's at 2: 0.25",
-        "met     requests a second ≥ perf_analyzer's at 2: 2",
+        "2 connections                                   ms      ×    CPU ms      ×    P99 ms",
+        "ours                                          0.25      1      0.01      1       0.5  4,000/s",
+        "perf_analyzer                                    -      -      0.05    0.2         -  2,000/s",
+        "… --async                                        1   0.25      0.08  0.125         2  1,000/s",
+        "locust                                    not installed",
+        "",
+        "goal                                               figure  limit    verdict",
+        "2 connections: ours over perf_analyzer, cpu_ms          5  ≥ 4      met      CPU 5",
+        "2 connections: ours over … --async, p99_ms              4  ≥ 1      met      CPU 8",
+        "2 connections: ours over perf_analyzer, mean_ms         2  ≥ 1      met      CPU 5",
     ]

@@ -1,29 +1,37 @@
-"""The harness: engines in processes of their own, ratios within rounds, goals and exit codes."""
+"""The harness: engines in processes of their own, ratios within rounds, and goals of pairs of engines."""
 
-import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks import harness
-from benchmarks.harness import EngineProcess, Turn, in_turn, summary, table
+from benchmarks.goals import Goal
+from benchmarks.harness import Absent, Checked, Comparison, EngineEnded, EngineProcess, Turn, in_turn
 
 PROGRAM = """
+import sys
 from benchmarks.harness import answer_turns
 
 def load():
     print("output of a library")
-    return lambda case: [case, "{name}"] if case != "the last" else exit()
+    if sys.argv[2] == "ours without it":
+        return lambda call: None
+    return lambda call: [call, "wrong" if sys.argv[2] == "ours wrong" else "right"] if call != "the last" else exit()
 
-answer_turns(load)
+if sys.argv[1:3] == ["--make", "ours broken"]:
+    exit(1)
+elif sys.argv[1] == "--serve":
+    answer_turns(load)
 """
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Path:
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(harness, "TURN_S", 0.0)
     file = tmp_path / "program.py"
-    file.write_text(PROGRAM.replace("{name}", "said"))
+    file.write_text(PROGRAM)
     return file
 
 
@@ -31,43 +39,79 @@ def engine(program: Path, name: str = "ours") -> EngineProcess:
     return EngineProcess(program, name, threads=1, python=Path(sys.executable))
 
 
-def test_an_engine_answers_and_takes_turns_despite_output_of_libraries(
-    program: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(harness, "TURN_S", 0.0)
+def test_an_engine_answers_and_takes_turns_despite_output_of_libraries(program: Path) -> None:
     with engine(program) as ours:
-        assert ours.answer("a case") == ["a case", "said"]
-        assert len(in_turn([ours], "a case", rounds=2)["ours"]) == 2
+        assert ours.answer(["a call", "another"]) == [["a call", "right"], ["another", "right"]]
+        assert len(in_turn(["ours"], lambda name: ours.turn(["a call"]), rounds=2)["ours"]) == 2
 
 
-def test_the_error_of_an_ended_engine_names_it(program: Path) -> None:
-    with engine(program) as ours, pytest.raises(SystemExit) as ended:
-        ours.answer("the last")
-    assert str(ended.value) == "The process of ours ended. Its messages are above."
+def test_an_engine_that_ends_or_hangs_is_an_error(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine(program) as ours, pytest.raises(EngineEnded, match="ended"):
+        ours.answer(["the last"])
+    monkeypatch.setattr(harness, "PEER_LIMIT_S", 0)
+    with engine(program) as ours, pytest.raises(EngineEnded, match="no answer in 0 s"):
+        ours.answer(["a call"])
 
 
-def test_a_speed_up_is_the_median_of_the_rounds_ratios(capsys: pytest.CaptureFixture[str]) -> None:
-    turns = {
-        "eager": [Turn(40, 4), Turn(90, 9), Turn(400, 10)],
-        "ours": [Turn(20, 1), Turn(100, 3), Turn(100, 5)],
-        "peer": [Turn(30, 2), Turn(50, 3), Turn(110, 5)],
-    }
-    result = summary(
-        "a model", turns, "eager", (("ours", "eager", 2.0), ("ours", "peer", 1.2), ("ours", "absent", 1.0))
-    )
-    assert table("a model, 16 rows", result).splitlines() == [
-        "a model, 16 rows                        ms      ×    CPU ms      ×",
-        "eager                                90.00   1.00      9.00   1.00",
-        "ours                                100.00   2.00      3.00   3.00",
-        "peer                                 50.00   1.80      3.00   2.00",
+def test_engines_that_are_not_installed_not_built_or_wrong_have_no_turns(
+    program: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(harness, "ROOT", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setattr(harness, "environment", lambda threads: None)
+    names = (harness.BASELINE, "ours", "ours broken", "ours wrong", "ours without it", "ctranslate2 fp32")
+
+    def check(case: str, answers: object) -> dict[str, Checked]:
+        assert isinstance(answers, dict)
+        return {name: Checked(rows[0][1], right=rows[0][1] == "right") for name, rows in answers.items()}
+
+    [compared] = harness.compare(program, "a model", names, {"a case": ["a call"]}, check, rounds=1, threads=1)
+    assert list(compared.turns) == [harness.BASELINE, "ours"]
+    assert [line.rstrip() for line in capfd.readouterr().out.splitlines()[3:7]] == [
+        f"{'ours broken':40}  not built",
+        f"{'ctranslate2 fp32':40}  not installed",
+        f"{'ours without it':40}  does not offer this",
+        f"{'ours wrong':40}  wrong answers: wrong",
     ]
-    assert harness.finish("a", (), {}, result["goals"][:1]) == 0
-    assert harness.finish("a", ("pytest", "absent"), result, result["goals"]) == 1
-    *lines, last = capsys.readouterr().out.splitlines()
-    document = json.loads(last)
-    assert lines[-2:] == [
-        "met     a model: ours ≥ 2 × eager: 2, of CPU 3",
-        "NOT met a model: ours ≥ 1.2 × peer: 1.1, of CPU 1",
+
+
+def turns(*ms: float) -> list[Turn]:
+    return [Turn(each, each / 10, each, each) for each in ms]
+
+
+COMPARED = Comparison(
+    title="a model, 16 rows",
+    turns={harness.BASELINE: turns(40, 90, 400), "ours": turns(20, 100, 100), "peer": turns(30, 50, 110)},
+    absent={"absent": Absent("not installed"), "ours broken": Absent("not built", failed=True)},
+    answers={"ours": Checked("off by 0.1")},
+)
+
+
+def test_a_speed_up_is_the_median_of_the_rounds_ratios() -> None:
+    assert COMPARED.table().splitlines() == [
+        "a model, 16 rows                                ms      ×    CPU ms      ×    P99 ms",
+        "huggingface fp32                                90      1         9      1        90",
+        "ours                                           100      2        10      2       100  off by 0.1",
+        "peer                                            50    1.8         5    1.8        50",
+        "absent                                    not installed",
+        "ours broken                               not built",
     ]
-    assert document["goals"] == result["goals"]
-    assert document["versions"] == {"pytest": pytest.__version__, "absent": None}
+
+
+@pytest.mark.parametrize(
+    ("pair", "goal"),
+    [
+        (("ours", "huggingface fp32", 2.0), Goal(cell="ours over huggingface fp32", limit=2, figure=2, note="CPU 2")),
+        (("ours", "absent", 1.0), Goal(cell="ours over absent", limit=1, note="absent: not installed")),
+        (
+            ("ours broken", "peer", 1.0),
+            Goal(cell="ours broken over peer", limit=1, note="ours broken: not built", failed=True),
+        ),
+        (("ours", "of another case", 1.0), None),
+    ],
+)
+def test_a_pair_of_engines_has_a_goal_unless_the_case_does_not_offer_it(
+    pair: tuple[str, str, float], goal: Goal | None
+) -> None:
+    expected = [] if goal is None else [replace(goal, cell=f"a model, 16 rows: {goal.cell}")]
+    assert list(harness.pair_goals(COMPARED, [pair])) == expected
