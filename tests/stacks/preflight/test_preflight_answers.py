@@ -106,16 +106,17 @@ def quotas(account: PreflightAccount, **values: float) -> list[Any]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['ask']['type']}-{case['answer'][1][:40]}")
 def test_a_question_has_its_answer(
-    case: dict[str, Any], account: PreflightAccount, scripted: PreflightAccount, monkeypatch: pytest.MonkeyPatch
+    case: dict[str, Any], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(botocore.endpoint.time, "sleep", lambda _: None)  # type: ignore[attr-defined]
     members = {key: tuple(value) if isinstance(value, list) else value for key, value in case["ask"].items()}
     del members["type"]
     question = getattr(questions, case["ask"]["type"])(**members)
     responses = case.get("responses", {})
+    asked = request.getfixturevalue("scripted" if responses else "account")  # moto answers before recorded responses
     for service, (status, body) in responses.items():
-        answering(scripted, service, (status, BODIES.get(body, body)))
-    assert ask(question, scripted if responses else account) == Answer(*case["answer"])
+        answering(asked, service, (status, BODIES.get(body, body)))
+    assert ask(question, asked) == Answer(*case["answer"])
 
 
 def test_a_quota_is_that_of_the_account_and_read_once(scripted: PreflightAccount) -> None:
