@@ -10,14 +10,17 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomllib
 
 import model_build.__main__ as command_line
 from model_build.compiled import exclusive
 from model_build.plan import BuildPlan
 from workloads import ROOT
 
+CASES = tomllib.loads(Path(__file__).with_name("usage_refusals.toml").read_text("utf-8"))["case"]
 CALL = (
     "from pathlib import Path; import model_build.__main__ as c; "
     "c.ROOT = Path(sys.argv[1]); sys.exit(c.exit_code(lambda: c.main(['build', 'tiny', '--target', 'cpu'])))"
@@ -106,26 +109,10 @@ def test_a_missing_toolchain_is_exit_code_3(tiny_copy: Path) -> None:
     assert log.read_text("utf-8") == "a library\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["build", "tiny"], "build: --target is missing. Example: python -m model_build build spellcheck --target cpu"),
-        (
-            ["plan", "--target", "cpu"],
-            "plan: WORKLOAD or --all is missing. Example: python -m model_build plan spellcheck --target cpu",
-        ),
-        (["build", "large", "--target", "cpu"], "There is no workload 'large'. Known workloads: tiny."),
-        (["build", "--all", "--target", "inf1"], "There is no target 'inf1' in any workload.toml of tiny."),
-        (
-            ["build", "tiny", "--target", "cpu", "--dry-run"],
-            "--dry-run requires --on sagemaker. `plan` prints what a build here does.",
-        ),
-    ],
-    ids=lambda value: value if isinstance(value, str) else " ".join(value),
-)
-def test_wrong_usage_is_exit_code_2(run: Run, capsys: Capture, arguments: list[str], message: str) -> None:
-    assert run(arguments) == 2
-    assert capsys.readouterr() == ("", f"{message}\n")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(case["arguments"]))
+def test_wrong_usage_is_exit_code_2(run: Run, capsys: Capture, case: dict[str, Any]) -> None:
+    assert run(case["arguments"]) == 2
+    assert capsys.readouterr() == ("", f"{case['message']}\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 
 from aws_api.errors import NO_REGION, AwsUnavailable
 from aws_api.service_model import problems
@@ -22,6 +23,7 @@ from tests.builders import an_artifact
 from tests.inference_recommender.deployed_account import DeployedAccount
 from workloads import Recommendation, WorkloadFolder, load_workload
 
+REFUSALS = tomllib.loads(Path(__file__).with_name("run_refusals.toml").read_text("utf-8"))["case"]
 ROLE = "arn:aws:iam::123456789012:role/Generators"
 GENERATOR_ROLE = "arn:aws:iam::123456789012:role/SpellcheckStack-Generator"
 
@@ -115,31 +117,11 @@ def test_several_generators_are_one_valid_processing_job(run: Command) -> None:
     assert own["processing_job"]["RoleArn"] == ROLE
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (("--url", "http://h", "--endpoint", "e"), "--url: cannot be combined with --job or --endpoint."),
-        (("--url", "http://h", "--job", "advanced"), "--url: cannot be combined with --job or --endpoint."),
-        (("--endpoint", "e", "--instances", "ml.c5.xlarge"), "--instances: only with --url. AWS reports it for an "),
-        (("--job", "default", "--traffic", "quick"), "--traffic: a default job has its own. Use --job advanced."),
-        (("--job", "default", "--from-default", "r"), "--from-default: only with --job advanced."),
-        (("--job", "advanced", "--endpoint", "e"), "--endpoint: an advanced job tests none. Use --job default."),
-        (("--job", "advanced", "--max-duration-s", "9"), "--max-duration-s: only for an open-loop search."),
-        (("--payloads", "p.jsonl"), "--payloads: only with --url or --endpoint. A job sends payloads.jsonl."),
-        (("--url", "http://h", "--from-default", "r"), "--from-default: only with --job advanced."),
-        (("--url", "h"), "--url: got 'h'. Allowed: http://HOST:PORT or https://HOST, with the model's path or none."),
-        (
-            ("--url", "http://localhost", "--traffic", "quick", "--set", "recommender.generators=2"),
-            "recommender.generators: http://localhost is on this machine, which a Processing job cannot reach.",
-        ),
-    ],
-)
-def test_options_that_do_not_belong_together_are_rejected(
-    run: Command, tmp_path: Path, arguments: tuple[str, ...], problem: str
-) -> None:
-    code, out, err = run(*arguments)
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: " ".join(case["options"]))
+def test_options_that_do_not_belong_together_are_rejected(run: Command, tmp_path: Path, case: dict[str, Any]) -> None:
+    code, out, err = run(*case["options"])
     assert (code, out, (tmp_path / "runs").exists()) == (2, "", False)
-    assert err.startswith(problem)
+    assert err.startswith(case["message"])
 
 
 def test_a_search_of_known_instances_becomes_a_recommendation_for_review(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.experiment.plan import (
@@ -29,6 +30,7 @@ from tests.builders import an_artifact
 from workloads import ProjectError, load_workload
 from workloads.own_images import OwnImage, content_of, image_file
 
+CELLS = tomllib.loads(Path(__file__).with_name("cells.toml").read_text("utf-8"))
 REVIEWS = load_workload("text_classification")
 ANSWERS = load_workload("question_answering")
 SUBJECT = TestedModel(model="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/p.tar.gz")
@@ -52,68 +54,18 @@ def test_every_variant_is_measured_on_every_type_of_its_target() -> None:
     assert {cell.variant for cell in cells(ANSWERS)} >= {"inf1-data-parallel", "inf1-pipeline", "inf2"}
 
 
-@pytest.mark.parametrize(
-    ("workload", "patterns", "types", "chosen"),
-    [
-        (
-            "question_answering",
-            ["inf1-data-parallel", "inf1-pipeline"],
-            [],
-            "ml.inf1.xlarge/inf1-data-parallel ml.inf1.6xlarge/inf1-data-parallel ml.inf1.6xlarge/inf1-pipeline",
-        ),
-        (
-            "text_classification",
-            ["pt-base", "trt-base", "ort-base"],
-            ["ml.g5.2xlarge", "ml.c5.2xlarge"],
-            "ml.g5.2xlarge/pt-base ml.g5.2xlarge/trt-base ml.c5.2xlarge/ort-base",
-        ),
-        (
-            "question_answering",  # a pipeline needs enough cores
-            ["*pipeline"],
-            ["ml.inf1.xlarge", "ml.inf1.6xlarge", "ml.inf1.24xlarge"],
-            "ml.inf1.xlarge/inf1-chip-pipeline ml.inf1.6xlarge/inf1-chip-pipeline ml.inf1.24xlarge/inf1-chip-pipeline "
-            "ml.inf1.6xlarge/inf1-pipeline ml.inf1.24xlarge/inf1-pipeline",
-        ),
-    ],
-)
-def test_cells_are_the_variants_on_the_types_that_run_them(
-    workload: str, patterns: list[str], types: list[str], chosen: str
-) -> None:
-    assert " ".join(map(str, cells(load_workload(workload), patterns, types))) == chosen
+@pytest.mark.parametrize("case", CELLS["chosen"], ids=lambda case: " ".join(case["variants"]))
+def test_cells_are_the_variants_on_the_types_that_run_them(case: dict[str, Any]) -> None:
+    found = cells(load_workload(case["workload"]), case["variants"], case["types"])
+    assert list(map(str, found)) == case["cells"]
 
 
-@pytest.mark.parametrize(
-    ("patterns", "types", "problem"),
-    [
-        (
-            ["ort"],
-            [],
-            f"--variants: 'ort' is none of {REVIEWS.file}. Known: {', '.join(REVIEWS.workload.deployables)}.",
-        ),
-        (
-            ["trt-base", "ort-base"],
-            ["ml.inf1.xlarge", "ml.g5.xlarge"],
-            "--instance-types: got 'ml.inf1.xlarge', on which none of the chosen variants runs. Their targets are for "
-            "ml.g4dn.xlarge, ml.g4dn.2xlarge, ml.g4dn.12xlarge, ml.g5.xlarge, ml.c5.xlarge.",
-        ),
-        (
-            ["ort-base"],
-            ["c5.xlarge"],
-            "--instance-types: got 'c5.xlarge', on which none of the chosen variants runs. Their targets are for "
-            "ml.c5.xlarge.",
-        ),
-        (
-            ["cpu-int8"],
-            [],
-            f"{REVIEWS.file}: no cell is left: the targets of cpu-int8 name no instance type of SageMaker (ml.…). Add "
-            "instance_types to the target, or name types with --instance-types.",
-        ),
-    ],
-)
-def test_cells_that_cannot_be_measured_are_refused(patterns: list[str], types: list[str], problem: str) -> None:
+@pytest.mark.parametrize("case", CELLS["refused"], ids=lambda case: " ".join(case["variants"]))
+def test_cells_that_cannot_be_measured_are_refused(case: dict[str, Any]) -> None:
     with pytest.raises(ProjectError) as caught:
-        cells(REVIEWS, patterns, types)
-    assert (str(caught.value), caught.value.exit_code) == (problem, 2)
+        cells(REVIEWS, case["variants"], case["types"])
+    message = case["message"].format(file=REVIEWS.file, known=", ".join(REVIEWS.workload.deployables))
+    assert (str(caught.value), caught.value.exit_code) == (message, 2)
 
 
 def test_a_baseline_is_one_cell() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 
 from inference_recommender.__main__ import main
 from inference_recommender.cli import size
@@ -14,6 +15,7 @@ from tests.builders import an_artifact
 from tests.inference_recommender.sizing.builders import ARCHIVE, CPU_ARCHIVE, batch_report
 from workloads import ROOT, BatchRecommendation, NoVerdict, ProjectError, WorkloadFolder
 
+REPORTS = tomllib.loads(Path(__file__).with_name("size_refusals.toml").read_text("utf-8"))["report"]
 STATED = {"rows_per_second": 4380, "source": "a table of 2024, of BERT-base"}
 ON_CPU = {"rows_per_second": 94.6, "source": "a run elsewhere", "instance_type": "c5.xlarge"}
 
@@ -123,29 +125,10 @@ def test_a_type_without_a_price_is_sized_and_its_cost_has_a_reason(
     assert (priced["cost_per_hour_usd"], priced["cost_reason"]) == (6.0, "Stated: a table of 2024, of BERT-base.")
 
 
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"rows": 1000}, "too few rows: 1,000 rows took 0.2 s, and the minimum is 10 s. Give the batch more rows."),
-        (
-            {"bad_share": 0.02},
-            "2.0% of the rows are bad, more than max_bad_share 0.01. Correct the input and measure again.",
-        ),
-        ({"rows": 0, "rows_per_second": None}, "no report of a run that answered any row. Give those of a whole run."),
-        (
-            {"archive_sha256": None},
-            "archive_sha256: is null, because the model was a folder. Run the batch with the archive that is deployed: "
-            "--model build/WORKLOAD/TARGET/model.tar.gz.",
-        ),
-        (
-            {"rows": "many"},
-            "is neither a report nor a stated rate. Give a file of `python -m containers.batch --summary FILE`, or one "
-            "with rows_per_second and source.",
-        ),
-    ],
-)
-def test_an_unusable_report_is_refused(tmp_path: Path, changes: dict[str, object], problem: str) -> None:
-    file = batch_report(tmp_path / "report.json", **changes)
+@pytest.mark.parametrize("case", REPORTS, ids=lambda case: case["problem"][:40])
+def test_an_unusable_report_is_refused(tmp_path: Path, case: dict[str, Any]) -> None:
+    changes = {key: None if value == "none" else value for key, value in case["keys"].items()}
+    problem, file = case["problem"], batch_report(tmp_path / "report.json", **changes)
     with pytest.raises(ProjectError) as raised:
         read_throughput([file], 0.01, "here")
     assert str(raised.value) == f"{file}: {problem}"

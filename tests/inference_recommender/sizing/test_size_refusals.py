@@ -11,7 +11,7 @@ from inference_recommender.__main__ import main
 from tests.inference_recommender.sizing.builders import batch_report, job_result, job_text
 from workloads import ROOT
 
-CASES = tomllib.loads(Path(__file__).with_name("size_refusals.toml").read_text("utf-8"))["case"]
+TABLE = tomllib.loads(Path(__file__).with_name("size_refusals.toml").read_text("utf-8"))
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["message"][:40])
+@pytest.mark.parametrize("case", TABLE["case"], ids=lambda case: case["message"][:40])
 def test_options_that_do_not_fit_the_evidence_are_refused(
     files: Path, capsys: pytest.CaptureFixture[str], case: dict[str, Any]
 ) -> None:
@@ -32,36 +32,10 @@ def test_options_that_do_not_fit_the_evidence_are_refused(
     assert capsys.readouterr().err == f"{case['message']}\n".replace("{root}", str(ROOT))
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        (
-            "{'JobName': 'j'}",
-            "it is not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)); boto3's "
-            "response becomes JSON with json.dumps(response, default=str)",
-        ),
-        ("[]", "it holds a list, not an object"),
-        ("{}", "it has no InferenceRecommendations"),
-        (
-            '{"Status": "FAILED", "FailureReason": "No capacity."}',
-            "it has no InferenceRecommendations. Its Status is FAILED. No capacity",
-        ),
-        ('{"InferenceRecommendations": [{"Metrics": {}}]}', "it is damaged (KeyError: 'EndpointConfiguration')"),
-        (
-            '{"InferenceRecommendations": [{"EndpointConfiguration": {"EndpointName": "e"}, "Metrics": '
-            '{"ModelLatency": "slow"}}]}',
-            "it is damaged (TypeError: must be real number, not str)",
-        ),
-        (
-            '{"InferenceRecommendations": [{"EndpointConfiguration": {"EndpointName": "e", "InstanceType": '
-            '"ml.c5.xlarge", "VariantName": true}, "Metrics": {}}]}',
-            "it is damaged (TypeError: VariantName is True)",
-        ),
-    ],
-)
-def test_a_file_without_a_job_is_refused(files: Path, capsys: pytest.CaptureFixture[str], text: str, why: str) -> None:
-    (files / "other.json").write_text(text, "utf-8")
+@pytest.mark.parametrize("case", TABLE["file"], ids=lambda case: case["why"][:40])
+def test_a_file_without_a_job_is_refused(files: Path, capsys: pytest.CaptureFixture[str], case: dict[str, str]) -> None:
+    (files / "other.json").write_text(case["text"], "utf-8")
     assert main(["size", "--from", "other.json", "--peak-invocations-per-minute", "30000"]) == 2
     assert capsys.readouterr().err == (
-        f"other.json is not a usable response of DescribeInferenceRecommendationsJob: {why}.\n"
+        f"other.json is not a usable response of DescribeInferenceRecommendationsJob: {case['why']}.\n"
     )

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import botocore.session
 import pytest
+import tomllib
 from botocore.config import Config
 
 from local_aws.permissions import api_request
@@ -121,30 +122,13 @@ def test_every_resource_has_a_format_that_the_reference_tells() -> None:
 BUCKET = "arn:aws:s3:::bucket"
 
 
-OF_S3: list[tuple[str, dict[str, Any], list[str]]] = [
-    ("GetObject", {"Key": "a/b c"}, ["s3:GetObject bucket/a/b c"]),
-    ("GetObject", {"Key": "k", "VersionId": "v"}, ["s3:GetObjectVersion bucket/k"]),
-    ("ListObjectsV2", {"Prefix": "p"}, ["s3:ListBucket bucket"]),
-    ("PutObject", {"Key": "k", "Body": b"x"}, ["s3:PutObject bucket/k"]),
-    ("PutObject", {"Key": "k", "Tagging": "a=b"}, ["s3:PutObject bucket/k", "s3:PutObjectTagging bucket/k"]),
-    (
-        "CopyObject",
-        {"Key": "k", "CopySource": {"Bucket": "other", "Key": "k", "VersionId": "v"}},
-        ["s3:GetObjectVersion other/k", "s3:PutObject bucket/k"],
-    ),
-    (
-        "DeleteObjects",
-        {"Delete": {"Objects": [{"Key": "a"}, {"Key": "b"}]}},
-        ["s3:DeleteObject bucket/a", "s3:DeleteObject bucket/b"],
-    ),
-    ("GetBucketEncryption", {}, ["s3:GetEncryptionConfiguration bucket"]),
-]
+CALLS = tomllib.loads(Path(__file__).with_name("calls.toml").read_text("utf-8"))
 
 
-@pytest.mark.parametrize(("operation", "parameters", "expected"), OF_S3)
-def test_calls_of_s3(operation: str, parameters: dict[str, Any], expected: list[str]) -> None:
-    found = asked("s3", operation, {"Bucket": "bucket", **parameters})
-    assert [f"{action} {resource.removeprefix('arn:aws:s3:::')}" for action, resource in found] == expected
+@pytest.mark.parametrize("case", CALLS["s3"], ids=lambda case: f"{case['operation']}-{case['needs'][0]}")
+def test_calls_of_s3(case: dict[str, Any]) -> None:
+    found = asked("s3", case["operation"], {"Bucket": "bucket", **case["parameters"]})
+    assert [f"{action} {resource.removeprefix('arn:aws:s3:::')}" for action, resource in found] == case["needs"]
 
 
 def test_a_bucket_in_the_hosts_name_is_the_same_bucket() -> None:
@@ -152,57 +136,12 @@ def test_a_bucket_in_the_hosts_name_is_the_same_bucket() -> None:
     assert virtual == [("s3:GetObject", f"{BUCKET}/k")]
 
 
-OF_OTHERS: list[tuple[str, dict[str, Any], list[str]]] = [
-    (
-        "sagemaker CreateModel",
-        {"ModelName": "m", "ExecutionRoleArn": ROLE, "Tags": [{"Key": "a", "Value": "b"}]},
-        ["sagemaker:CreateModel {here}:model/m", "sagemaker:AddTags {here}:model/m", f"iam:PassRole {ROLE}"],
-    ),
-    (
-        "sagemaker-runtime InvokeEndpoint",
-        {"EndpointName": "Beta-Endpoint", "Body": b"{}"},
-        ["sagemaker:InvokeEndpoint {here}:endpoint/beta-endpoint"],
-    ),
-    (
-        "cloudformation DescribeStacks",
-        {"StackName": "arn:aws:cloudformation:us-east-1:123456789012:stack/S/uuid"},
-        ["cloudformation:DescribeStacks {here}:stack/S/uuid"],
-    ),
-    (
-        "cloudformation CreateChangeSet",
-        {"StackName": "S", "ChangeSetName": "c", "RoleARN": ROLE},
-        ["cloudformation:CreateChangeSet {here}:stack/S/*", f"iam:PassRole {ROLE}"],
-    ),
-    (
-        "ssm GetParameter",
-        {"Name": "/cdk-bootstrap/q/version"},
-        ["ssm:GetParameter {here}:parameter/cdk-bootstrap/q/version"],
-    ),
-    (
-        "ssm GetParameter",
-        {"Name": "/aws/service/ecs/image_id"},
-        ["ssm:GetParameter arn:aws:ssm:us-east-1::parameter/aws/service/ecs/image_id"],
-    ),
-    (
-        "ecr BatchGetImage",
-        {"registryId": "007439368137", "repositoryName": "triton", "imageIds": [{"imageTag": "t"}]},
-        ["ecr:BatchGetImage arn:aws:ecr:us-east-1:007439368137:repository/triton"],
-    ),
-    (
-        "ecs DescribeTasks",
-        {"cluster": "arn:aws:ecs:us-east-1:123456789012:cluster/c", "tasks": ["t"]},
-        ["ecs:DescribeTasks {here}:task/c/t"],
-    ),
-    ("codebuild BatchGetBuilds", {"ids": ["project:uuid"]}, ["codebuild:BatchGetBuilds {here}:project/project"]),
-]
-
-
-@pytest.mark.parametrize(("call", "parameters", "expected"), OF_OTHERS)
-def test_calls_of_other_services(call: str, parameters: dict[str, Any], expected: list[str]) -> None:
-    service, operation = call.split()
+@pytest.mark.parametrize("case", CALLS["other"], ids=lambda case: f"{case['call']}-{case['needs'][0]}")
+def test_calls_of_other_services(case: dict[str, Any]) -> None:
+    service, operation = case["call"].split()
     here = f"arn:aws:{prefix_of(service)}:us-east-1:123456789012"
-    found = [f"{action} {resource}" for action, resource in asked(service, operation, parameters)]
-    assert found == [each.replace("{here}", here) for each in expected]
+    found = [f"{action} {resource}" for action, resource in asked(service, operation, case["parameters"])]
+    assert found == [each.replace("{here}", here) for each in case["needs"]]
 
 
 def test_the_context_tells_what_conditions_ask() -> None:

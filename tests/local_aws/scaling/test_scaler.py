@@ -23,21 +23,6 @@ def test_the_fifteenth_minute_below_nine_tenths_removes_some() -> None:
     assert scaled.pass_minutes(55) == [6], "5.5 would do; it never removes too much"
 
 
-def test_the_bounds_of_the_target_hold() -> None:
-    scaled = Scaled(2)
-    scaled.register(2, 5)
-    assert scaled.pass_minutes(*[1000] * 3)[-1] == 5
-    assert scaled.pass_minutes(*[1] * 15)[-1] == 2
-
-
-def test_within_the_cooldown_only_a_larger_scale_out_adds_its_difference() -> None:
-    """Ten became twelve; the documentation's example counts the two that were added as a part of the next one's."""
-    scaled = Scaled(10, ScaleOutCooldown=300)
-    scaled.register(1, 20)
-    assert scaled.pass_minutes(120, 120, 120, 120) == [10, 10, 12, 12], "10 * 1.2 again: no larger one"
-    assert scaled.pass_minutes(130) == [13]
-
-
 def test_a_cooldown_begins_when_the_change_is_complete() -> None:
     scaled = Scaled(1, ScaleOutCooldown=120)
     scaled.instances.updating = True
@@ -47,12 +32,6 @@ def test_a_cooldown_begins_when_the_change_is_complete() -> None:
     assert scaled.pass_minutes(150, 150) == [2, 2], "complete after minute 5; two minutes of cooldown"
     assert scaled.pass_minutes(150) == [3]
     assert scaled.instances.asked == [2, 3]
-
-
-def test_with_no_traffic_there_is_no_datapoint_and_nothing_is_removed() -> None:
-    scaled = Scaled(5)
-    assert scaled.pass_minutes(*[90] * 20, *[None] * 30)[-1] == 5
-    assert (scaled.state("AlarmHigh"), scaled.state("AlarmLow")) == ("INSUFFICIENT_DATA", "INSUFFICIENT_DATA")
 
 
 def test_of_two_policies_one_is_enough_to_add_and_both_have_to_agree_to_remove() -> None:
