@@ -165,7 +165,7 @@ def _compare_batch(
 
 
 def _guided(compiled: TextGenerator, rows: list[list[int]]) -> list[GuidedCheck | None]:
-    """Decodes each row alone, guided and greedily."""
+    """Decodes each row in a batch of its own, guided and greedily."""
     checks: list[GuidedCheck | None] = []
     settings, engine, mode = compiled.settings, cast(OnnxEngine, compiled.engine), compiled.settings.generation.guided
     assert mode != "off"
