@@ -49,8 +49,10 @@ class Serving(Document):
     response_cache_mb: Annotated[int, Field(ge=0)] = Field(
         default=0, description="Memory for answers to requests seen before; 0 is no cache."
     )
-    shared_memory_mb: PositiveInt = Field(
-        default=16, description="Shared memory of the container that each copy of a Python model takes at first."
+    shared_memory_mb: PositiveInt | None = Field(
+        default=None,
+        description="Shared memory of the container that each copy of a Python model takes at first. None: 16 MB "
+        "divided by the copies.",
     )
 
     @property

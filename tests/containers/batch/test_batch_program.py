@@ -243,7 +243,7 @@ def test_an_input_without_rows_has_an_empty_output(model: Path, tmp_path: Path) 
 
 GZIP = "Compressed file ended before the end-of-stream marker was reached"
 NO_FILE = "[Errno 2] No such file or directory: 'nothing/settings.json'"
-NO_GRAPH = "FileNotFoundError: {folder}/broken holds no model: none of model.onnx, model.pt is there."
+NO_GRAPH = "FileNotFoundError: {folder}/broken holds no model: none of model.onnx, model.pt, model.xml is there."
 REFUSED: list[tuple[dict[str, str], int, str]] = [
     ({"--input": "none.jsonl"}, 2, "--input none.jsonl: there is no .jsonl or .jsonl.gz file."),
     ({"--input": "empty"}, 2, "a.jsonl.gz: is empty, as after an incomplete upload. Replace or remove the file."),

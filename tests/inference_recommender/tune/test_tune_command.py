@@ -72,4 +72,4 @@ def test_a_resumed_search_takes_no_settings(capsys: pytest.CaptureFixture[str], 
         f"--resume: {folder.path} has the settings of the search. Only --json and --dry-run may go with it.\n"
     )
     assert main(resume) == 0
-    assert capsys.readouterr().out == "cpu, 1 × 1 thread, batch 16 (4, 8), delay 0 ms\n1 configuration.\n"
+    assert capsys.readouterr().out == "cpu, 2 × 1 thread, batch 16 (4, 8), delay 0 ms\n1 configuration.\n"
