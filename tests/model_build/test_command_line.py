@@ -54,7 +54,7 @@ def test_plan_prints_the_steps_of_a_build(run: Run, tiny_copy: Path, capsys: Cap
     assert "tiny/1/decoder.onnx" in document["archive_files"]
     assert list(document["configuration"]) == ["tiny/config.pbtxt"]
     assert document["configuration"]["tiny/config.pbtxt"].startswith('name: "tiny"\n')
-    assert document["environment"] == {"SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": "16777216"}
+    assert document["environment"] == {"SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": "8388608"}
 
 
 def test_plan_does_nothing(run: Run, tiny_copy: Path) -> None:
