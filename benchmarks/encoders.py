@@ -15,6 +15,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ CELL, GEOMETRIC_MEAN = 1.0, 1.3
 """How many times as fast our best has to be as the best of the others: in each cell, and over all."""
 CLASSIFICATION = "ModelForSequenceClassification"
 ROWS = (1, 4, 16)
+OPENVINO = "ours openvino"
+"""Prefix of our builds for OpenVINO; their precision follows."""
 
 
 def main() -> int:
@@ -122,8 +125,8 @@ def _make_checkpoint(family: str, made: Path) -> None:
 def _make_ours(name: str, family: str, checkpoint: Path, made: Path) -> None:
     from model_build.checkpoint import Checkpoint
     from model_build.checkpoint.encoder_config import inputs_for, read_encoder
-    from model_build.encoder import export, optimise
-    from workloads import OnnxRuntimeTarget, TextClassification
+    from model_build.encoder import export, graphs, openvino_graph, optimise
+    from workloads import OnnxRuntimeTarget, OpenVinoTarget, TextClassification
 
     model = TextClassification(
         task="text-classification", checkpoint="./checkpoint", labels=("no", "yes"), max_input_tokens=LENGTH
@@ -135,8 +138,16 @@ def _make_ours(name: str, family: str, checkpoint: Path, made: Path) -> None:
     model = model.model_copy(update={"inputs": inputs_for(model, encoder_config, made / "workload.toml")})
     with tempfile.TemporaryDirectory() as scratch:
         portable = export.export_checkpoint(read, model, Path(scratch))
-        target = OnnxRuntimeTarget.model_validate({"runtime": "onnxruntime", "precision": name.split()[-1]})
-        optimise.optimise(portable, made / "model.onnx", target, ())
+        precision = name.split()[-1]
+        target: OnnxRuntimeTarget | OpenVinoTarget
+        if name.startswith(OPENVINO):
+            target = OpenVinoTarget.model_validate({"runtime": "openvino", "precision": precision})
+            batches = [{str(key): each[key] for key in model.inputs} for each in _calibration()]
+            openvino_graph.compile_graph(portable, made, target, batches)
+        else:
+            target = OnnxRuntimeTarget.model_validate({"runtime": "onnxruntime", "precision": precision})
+            optimise.optimise(portable, made / "model.onnx", target, ())
+    (made / "settings.json").write_text(graphs.settings(model, target, read).to_json(), "utf-8")
 
 
 def _ids(rows: str, seed: int = 0) -> Any:
@@ -145,6 +156,10 @@ def _ids(rows: str, seed: int = 0) -> Any:
 
 def _inputs(ids: Any) -> dict[str, Any]:
     return {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+
+
+def _calibration() -> list[dict[str, Any]]:
+    return [_inputs(_ids("1", seed)) for seed in range(1, 65)]
 
 
 def _torch(name: str, family: str, folder: Path) -> Answer:
@@ -182,14 +197,15 @@ def _classifying(network: Any) -> Answer:
 
 
 def _ours(name: str, family: str, folder: Path) -> Answer:
-    from containers.encoder.onnx_engine import OnnxEngine
+    from containers.encoder import load_engine
+    from containers.encoder.settings import Settings
 
-    engine = OnnxEngine(folder / name / "model.onnx", THREADS)
-    names = {node.name for node in engine._session.get_inputs()}
+    settings = Settings.from_json((folder / name / "settings.json").read_text("utf-8"))
+    engine = load_engine.load(folder / name, replace(settings, threads=THREADS))
 
     def answer(rows: str) -> Any:
         given = _inputs(_ids(rows))
-        return engine.run({key: given[key] for key in names})["logits"].tolist()
+        return engine.run({key: given[key] for key in settings.inputs})["logits"].tolist()
 
     return answer
 
@@ -211,14 +227,13 @@ ENGINES: dict[str, harness.Load] = {
     **dict.fromkeys(("optimum fp32", "optimum O2 fp32", "optimum O3 fp32", "optimum int8"), _optimum),
     **dict.fromkeys(("openvino fp32", "openvino bf16", "openvino int8"), _openvino),
     **dict.fromkeys(("ctranslate2 fp32", "ctranslate2 int8"), _ctranslate2),
-    **dict.fromkeys(("ours fp32", "ours int8"), _ours),
+    **dict.fromkeys(("ours fp32", "ours int8", *(f"{OPENVINO} {each}" for each in ("fp32", "bf16", "int8"))), _ours),
 }
 
 
 def run() -> None:
-    calibration = [_inputs(_ids("1", seed)) for seed in range(1, 65)]
     own: dict[str, Any] = {"checkpoint": _make_checkpoint, "ours": _make_ours}
-    peers.dispatch(main, ENGINES, **own, optimum=CLASSIFICATION, calibration=calibration)
+    peers.dispatch(main, ENGINES, **own, optimum=CLASSIFICATION, calibration=_calibration())
 
 
 if __name__ == "__main__":

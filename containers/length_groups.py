@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 MOST_TOKENS = 2048
-"""Padded tokens of a launch. On CPU a token costs the same from 256 tokens on, and memory grows with a launch."""
+"""Padded tokens of a launch. They bound its memory."""
 
 
 def group_by_length(

@@ -70,13 +70,14 @@ class CompileInputs:
 
     def facts(self) -> list[Any]:
         """The values that the compiled bytes depend on, as JSON."""
-        # The name of the output changes no graph. Beams change the decoder that ONNX Runtime gets.
-        unused = {"answer"} if isinstance(self.target, OnnxRuntimeTarget) else {"answer", "generation"}
         facts: list[Any] = [
             self.checkpoint.sha256,
-            self.model.model_dump(mode="json", exclude=unused),
+            # How answers are looked for and named changes no graph, but for the number of beams.
+            self.model.model_dump(mode="json", exclude={"answer", "generation"}),
             self.target.model_dump(mode="json", exclude={"parity", "objective"}),
         ]
+        if isinstance(self.model, TextToText) and isinstance(self.target, OnnxRuntimeTarget):
+            facts.append(self.model.generation and self.model.generation.num_beams)
         if isinstance(self.target, TensorRtTarget):
             facts.append(self.batches.model_dump(mode="json"))
         if self.calibrates or isinstance(self.target, NeuronTarget):

@@ -164,7 +164,7 @@ class BuildPlan:
         if isinstance(self.target, NeuronTarget):
             return {}
         servings = [self.variant.serving, *(other.serving for other in self.others)]
-        shared_memory_mb = max(each.shared_memory_mb or max(16 // each.copies, 1) for each in servings)
+        shared_memory_mb = max(each.copy_memory_mb for each in servings)
         environment = {"SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": str(shared_memory_mb * 2**20)}
         cache_mb = sum(each.response_cache_mb for each in servings)
         flags = [f"--cache-config=local,size={cache_mb * 2**20}"] if cache_mb else []

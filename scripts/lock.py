@@ -105,11 +105,11 @@ LOCKS = (
     Lock(file=INF1, group="inf1", pythons=ON_INF1, within="containers/neuron/requirements.txt"),
     Lock(file="benchmarks/generator/requirements.txt", group="generator-peers", pythons=ON_TRITON),
     Lock(file="benchmarks/peers-optimum-requirements.txt", group="peers-optimum"),
-    # PyPI's torchvision needs torch's build with CUDA. The other package sends usage data to Google Analytics.
+    # PyPI's torchvision needs torch's build with CUDA.
     Lock(
         file="benchmarks/peers-openvino-requirements.txt",
         group="peers-openvino",
-        without=("torchvision", "openvino-telemetry"),
+        without=("torchvision", *TELEMETRY),
     ),
     Lock(file="requirements/scanners.txt", group="scanners"),
     Lock(file="requirements/aws-cli.txt", group="aws-cli", within=DEVELOPMENT),

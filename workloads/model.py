@@ -80,8 +80,8 @@ class Generation(Document):
     forced_bos_token: Annotated[str, Field(min_length=1, max_length=60)] | None = Field(
         default=None, description="The token that every answer begins with: of a multilingual model, its language."
     )
-    guided: Literal["off", "input", "ngram"] | None = Field(
-        default=None,
+    guided: Literal["off", "input", "ngram"] = Field(
+        default="off",
         description="Check several tokens of the input in one pass. input: an answer resembles its input, as in "
         "spelling correction. ngram: it repeats parts of it, as a summary does. The answers are those of greedy "
         "decoding, which it requires. Only on onnxruntime: other runtimes decode token by token.",

@@ -52,8 +52,13 @@ class Serving(Document):
     shared_memory_mb: PositiveInt | None = Field(
         default=None,
         description="Shared memory of the container that each copy of a Python model takes at first. None: 16 MB "
-        "divided by the copies.",
+        "divided by the copies, at least 1 MB.",
     )
+
+    @property
+    def copy_memory_mb(self) -> int:
+        """Shared memory of a copy. An encoder's three Python models fit into Docker's 64 MB with up to 20 copies."""
+        return self.shared_memory_mb or max(16 // self.copies, 1)
 
     @property
     def groups(self) -> tuple[InstanceGroup, ...]:

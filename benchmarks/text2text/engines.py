@@ -53,6 +53,10 @@ class Place:
     def compiled(self) -> Path:
         return self.folder / "compiled" / self.precision
 
+    @property
+    def compiled_for_beams(self) -> Path:
+        return self.folder / "compiled for beams" / self.precision
+
 
 def answering(
     setup: Setup, answer: Callable[[Call], list[list[int]]], encode: Callable[[Call], object] | None = None
@@ -78,7 +82,7 @@ def _make_ours(name: str, group: str, checkpoint: Path, made: Path) -> None:
         _build_plans(place, made)
     elif not place.compiled.exists():
         place.compiled.mkdir(parents=True)
-        (_trace if place.device == "cuda" else _compile)(place, _limits(Setup.read(checkpoint)))
+        (_trace if place.device == "cuda" else _compile)(place, Setup.read(checkpoint))
         shutil.copyfile(checkpoint / "tokenizer.json", place.compiled / "tokenizer.json")
 
 
@@ -86,20 +90,25 @@ def _limits(setup: Setup) -> dict[str, Any]:
     return {"max_input_tokens": setup.max_input_tokens, "max_output_tokens": setup.max_output_tokens}
 
 
-def _compile(place: Place, limits: dict[str, Any]) -> None:
+def _compile(place: Place, setup: Setup) -> None:
+    """Compiles a decoder for one beam, and another for several if there is such a call: int8 differs."""
     from model_build.text2text import export, optimise
 
     portable, precision = place.folder / "portable", cast(Any, place.precision)
     if not portable.exists():
         portable.mkdir()
-        export.export(export.load(place.checkpoint), portable, **limits)
+        export.export(export.load(place.checkpoint), portable, **_limits(setup))
     optimise.optimise(portable, place.compiled, precision)
+    if any(call.beams > 1 for call in setup.calls.values()):
+        place.compiled_for_beams.mkdir(parents=True)
+        optimise.optimise(portable, place.compiled_for_beams, precision, beams=True)
+        shutil.copyfile(place.checkpoint / "tokenizer.json", place.compiled_for_beams / "tokenizer.json")
 
 
-def _trace(place: Place, limits: dict[str, Any]) -> None:
+def _trace(place: Place, setup: Setup) -> None:
     from model_build.text2text import export
 
-    export.trace(export.load(place.checkpoint), place.compiled, **limits, half=place.precision == "fp16")
+    export.trace(export.load(place.checkpoint), place.compiled, **_limits(setup), half=place.precision == "fp16")
 
 
 def _build_plans(place: Place, made: Path) -> None:
@@ -181,11 +190,14 @@ def _ours(place: Place) -> Answer:
         generator = TextGenerator(tokenizer, engine, _settings(setup))
     else:
         generator = TextGenerator.load(place.compiled, _settings(setup))
+    for_beams = place.compiled_for_beams
+    beams = TextGenerator.load(for_beams, _settings(setup)) if for_beams.exists() else None
 
     def answer(call: Call) -> list[list[int]]:
         suppressed: dict[str, Any] = {} if call.ends else {"suppress_tokens": (setup.end,)}
         generation = Generation(num_beams=call.beams, **suppressed, **extra)
-        return [row.tolist() for row in generator.generate(call.rows, generation)]
+        decoding = beams if beams and call.beams > 1 else generator
+        return [row.tolist() for row in decoding.generate(call.rows, generation)]
 
     def encode(call: Call) -> None:
         state: Any = generator.engine.encode(*pad(call.rows, setup.pad), 0)

@@ -129,7 +129,8 @@ def compare(group: str, device: str, names: Sequence[str], rounds: int) -> list[
     if group in models.T5_SHAPES:
         whole, encoding = compared[:2]
         token = {name: list(map(_token, whole.turns[name], turns)) for name, turns in encoding.turns.items()}
-        compared.append(Comparison(title=f"{group} {device}, a token of the decoder", turns=token))
+        title = f"{group} {device}, a token of the decoder"
+        compared.append(Comparison(title=title, turns=token, absent=whole.absent))
         print(compared[-1].table(), end="\n\n", flush=True)
     return compared
 

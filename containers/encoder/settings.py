@@ -26,8 +26,7 @@ PER_TOKEN = frozenset({"token-classification", "question-answering"})
 
 
 LAUNCH_TOKENS = 16
-"""The fixed cost of a launch on CPU, in tokens. Measured: 4 to 11 with one thread, for networks of 4 layers up to those
-of base size in fp32 and int8; more threads make a token cheaper and not a launch."""
+"""The fixed cost of a launch on CPU, in tokens. An estimate: threads make a token cheaper, and a launch not."""
 OTHER_PROBLEMS = ("multi_label_classification", "regression")
 OPTIONAL = frozenset(
     {

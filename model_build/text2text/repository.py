@@ -33,9 +33,8 @@ ENGINES = {
 }
 """The code that runs the graphs, by runtime: a container has the packages of its own runtime and no other."""
 LAUNCH_TOKENS = {"onnxruntime": 256}
-"""The fixed cost of decoding a batch, in source tokens, by runtime. Measured with t5-small, int8, one thread: a batch
-costs 1.5 ms and 3.5 ms a step, a source token 0.17 ms and 5 µs a step. That is 160 tokens for 10 steps and 340 for 32.
-"""
+"""The fixed cost of decoding a batch, in source tokens, by runtime. An estimate: a step costs nearly as much for one
+row as for several, so that only long rows are worth a batch of their own."""
 SEARCHES_BEAMS = ("onnxruntime",)
 """The runtimes that search beams and check drafts; every runtime of `ENGINES` decodes greedily and by chance."""
 TEXT = Tensor(name="TEXT", data_type="TYPE_STRING", dims=(1,))

@@ -11,6 +11,7 @@ from model_build.compiled import Compiled, code_sha256, compile_key
 from model_build.plan import BuildPlan, plan
 from tests.model_build.miniatures import tiny_bert
 from workloads import NeuronTarget, OnnxRuntimeTarget, Parity, TensorRtTarget
+from workloads.model import Generation
 from workloads.objective import TargetObjective
 
 
@@ -38,6 +39,14 @@ def test_how_a_model_is_served_and_how_far_it_may_differ_compile_nothing_again(i
     assert compile_key(replace(inputs, target=target)) == compile_key(inputs)
     batches = inputs.batches.model_copy(update={"max_batch_size": 64})
     assert compile_key(replace(inputs, batches=batches)) == compile_key(inputs)
+
+
+def test_of_the_decoding_only_the_number_of_beams_compiles_again(inputs: CompileInputs) -> None:
+    def key(generation: Generation | None) -> str:
+        return compile_key(replace(inputs, model=inputs.model.model_copy(update={"generation": generation})))
+
+    assert key(Generation(guided="input")) == key(Generation()) == key(None)
+    assert key(Generation(num_beams=4)) != key(None)
 
 
 def test_the_batches_of_an_engine_compile_it_again(inputs: CompileInputs) -> None:
