@@ -76,7 +76,7 @@ class Serving(Document):
         return self.model_copy(update={"instance_groups": (), "model_instances": self.copies})
 
     def filled(self, copies: int) -> "Serving":
-        """Returns the same with this number of copies, unless it has one."""
+        """Returns these settings with this number of copies, unless they name one."""
         known = self.instance_groups or self.model_instances
         return self if known else self.model_copy(update={"model_instances": copies})
 

@@ -50,7 +50,7 @@ class FixedBatch:
 class MixedLengths:
     """An `Engine` around one of any length: runs the rows in groups of similar lengths, each cut to its longest row.
 
-    Outputs per token are 0 beyond a row's group. Without an attention mask the rows stay together.
+    Outputs per token are 0 beyond the longest row of a group. Without an attention mask all rows run together.
     """
 
     def __init__(self, engine: Engine, launch_tokens: float) -> None:

@@ -42,7 +42,7 @@ class Generation:
     suppress_tokens: tuple[int, ...] = ()
     begin_suppress_tokens: tuple[int, ...] = ()
     guided: Literal["off", "input", "ngram"] = "off"
-    """Parts of the source that greedy decoding tries as drafts. Ours, not transformers'."""
+    """Parts of the source that greedy decoding tries as drafts. transformers has no such key."""
     settable: tuple[str, ...] = ()
     """Those of `SETTABLE` that a request may set."""
 

@@ -57,7 +57,7 @@ def settings(model: TextToText, target: Target, checkpoint: Checkpoint) -> Setti
 
 
 def _supported(served: Generation, target: Target) -> Generation:
-    """Returns the same decoding without drafts where the engine reads one token in a pass."""
+    """Returns the decoding, without drafts if the engine reads one token in a pass."""
     if target.runtime in SEARCHES_BEAMS or served.guided == "off":
         return served
     return replace(served, guided="off", settable=tuple(name for name in served.settable if name != "guided"))
