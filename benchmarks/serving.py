@@ -1,4 +1,4 @@
-"""Ways to call Triton: protocols at several rows per request, the response cache by hit ratio, and mixed lengths.
+"""Ways to call Triton: protocols at several rows per request, the response cache by hit ratio, and ways to batch.
 
   python -m model_build build spellcheck --target cpu           and text_classification
   python benchmarks/serving.py
@@ -10,21 +10,23 @@ more the turn's seconds over its requests. CPU is Triton's.
   off, 0.5           the model without a cache, and with one and half of the requests among 64 known ones
   by length, padded  batches in groups of similar lengths, and padded to their longest row. Lengths are log-normal with
                      40 tokens at P50 and 400 at P99, and 64 callers send a row each
+  guided, greedy     spellcheck as it is built, and with a single copy that decodes token by token in padded batches
 
-Goals: all protocols give the same answers, the cache's hits are the known requests, and groups of similar lengths are
-1.5 times as fast.
+Goals: all protocols give the same answers, the cache's hits are the known requests, groups of similar lengths are 1.5
+times as fast, and guided decoding with all cores answers twice the requests.
 """
 
 import asyncio
 import itertools
 import json
 import random
+import re
 import shutil
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,14 +45,14 @@ from benchmarks.plain_triton import PlainTriton, free_port, http_triton, process
 from workloads import ROOT, load_artifact, load_workload
 
 MODEL, CACHED, OUTPUT = "spellcheck", "spellcheck_cached", "CORRECTED"
-LONG, PADDED = "text_classification", "text_classification_padded"
+LONG, PADDED, GREEDY = "text_classification", "text_classification_padded", "spellcheck_greedy"
 TURN_S = 0.5
-ROWS, CALLERS, MIXED_CALLERS = (1, 4, 16), (1, 4), 64
+ROWS, CALLERS, MIXED_CALLERS, GUIDED_CALLERS = (1, 4, 16), (1, 4), 64, 16
 HIT_RATIOS = (0.0, 0.5, 0.9)
 KNOWN_REQUESTS = 64
 CACHE_FLAG = "--cache-config=local,size=67108864"
 P50_TOKENS, P99_TOKENS, MOST_TOKENS, TEXTS = 40, 400, 510, 2000
-BY_LENGTH_GOAL = 1.5
+BY_LENGTH_GOAL, GUIDED_GOAL = 1.5, 2.0
 
 Ask = Callable[[str, Sequence[str]], Awaitable[list[str]]]
 """Sends a request with texts to a model, and returns the answers."""
@@ -89,13 +91,17 @@ class Texts:
 
 def main() -> int:
     rounds = harness.options(__doc__, rounds=(5, "turns of each way")).rounds
-    texts = Texts([row["text"] for row in load_workload(MODEL).payloads()])
+    rows = [str(row["text"]) for row in load_workload(MODEL).payloads()]
     with _server(MODEL, CACHED, _cache, CACHE_FLAG) as (triton, grpc):
-        compared, judged = asyncio.run(_measure(triton, grpc, texts, rounds))
-    with _server(LONG, PADDED, _pad) as (triton, _):
-        mixed = asyncio.run(_mixed(triton, rounds))
-    judged += harness.pair_goals(mixed, [("by length", "padded", BY_LENGTH_GOAL)])
-    document = {each.title: each.document() for each in (*compared, mixed)}
+        compared, judged = asyncio.run(_measure(triton, grpc, Texts(rows), rounds))
+    for names, change, asked, callers, goal in (
+        ({"greedy": GREEDY, "guided": MODEL}, _decode_greedily, rows, GUIDED_CALLERS, GUIDED_GOAL),
+        ({"padded": PADDED, "by length": LONG}, _pad, mixed_texts(), MIXED_CALLERS, BY_LENGTH_GOAL),
+    ):
+        before, now = names
+        compared.append(asyncio.run(_compare_with_copy(names, change, asked, callers, rounds)))
+        judged += harness.pair_goals(compared[-1], [(now, before, goal)])
+    document = {each.title: each.document() for each in compared}
     return goals.finish("serving", ["tritonclient", "grpcio", "aiohttp"], document, judged)
 
 
@@ -108,6 +114,7 @@ def _server(model: str, other: str, change: Callable[[Path], None], *flags: str)
         repository = Path(folder) / "repository"
         shutil.copytree(ROOT / "build" / model / "cpu" / "repository", repository)
         for part in list(repository.glob(f"{model}*")):
+            _batch_dynamically(part / "config.pbtxt")
             name = part.name.replace(model, other, 1)
             shutil.copytree(part, repository / name)
             config = repository / name / "config.pbtxt"
@@ -115,6 +122,13 @@ def _server(model: str, other: str, change: Callable[[Path], None], *flags: str)
             change(repository / name)
         with http_triton(repository, model, dict(load_artifact(ROOT, model, "cpu").environment), *flags) as triton:
             yield triton, f"127.0.0.1:{port}"
+
+
+def _batch_dynamically(config: Path) -> None:
+    """Turns dynamic batching on, which the published experiment of `LONG` has off."""
+    text = config.read_text("utf-8")
+    if 'backend: "python"' in text and "dynamic_batching" not in text:
+        config.write_text(f"{text}\ndynamic_batching {{ }}\n", "utf-8")
 
 
 def _cache(folder: Path) -> None:
@@ -128,6 +142,14 @@ def _pad(folder: Path) -> None:
         settings = json.loads(file.read_text("utf-8"))
         if "launch_tokens" in settings:
             file.write_text(json.dumps({**settings, "launch_tokens": 10**9}), "utf-8")
+
+
+def _decode_greedily(folder: Path) -> None:
+    """Makes the model one copy, without drafts and with padded batches."""
+    config = folder / "config.pbtxt"
+    text = re.sub(r"count: \d+", "count: 1", config.read_text("utf-8"))
+    text = re.sub(r'(key: "launch_tokens" value \{ string_value: )"\d+"', rf'\1"{10**9}"', text)
+    config.write_text(text.replace(r"\"guided\": \"input\"", r"\"guided\": \"off\""), "utf-8")
 
 
 async def _measure(triton: PlainTriton, grpc: str, texts: Texts, rounds: int) -> tuple[list[Comparison], list[Goal]]:
@@ -160,19 +182,25 @@ async def _measure(triton: PlainTriton, grpc: str, texts: Texts, rounds: int) ->
     ]
 
 
-async def _mixed(triton: PlainTriton, rounds: int) -> Comparison:
-    texts, address = mixed_texts(), triton.url.removeprefix("http://")
-    async with http_client.InferenceServerClient(address, conn_limit=MIXED_CALLERS, conn_timeout=600) as http:
+async def _compare_with_copy(
+    names: Mapping[str, str], change: Callable[[Path], None], rows: Sequence[str], callers: int, rounds: int
+) -> Comparison:
+    """Compares a changed copy of a model with the model. `names` has both in this order, by the name of the way."""
+    copy, model = names.values()
+    with _server(model, copy, change) as (triton, _):
+        address = triton.url.removeprefix("http://")
+        async with http_client.InferenceServerClient(address, conn_limit=callers, conn_timeout=600) as http:
 
-        async def ask(model: str, rows: Sequence[str]) -> list[str]:
-            await http.infer(model, _inputs(http_client, rows, binary_data=True))
-            return []
+            async def ask(model: str, rows: Sequence[str]) -> list[str]:
+                await http.infer(model, _inputs(http_client, rows, binary_data=True))
+                return []
 
-        ways = [
-            Way(name=name, ask=ask, model=model, request=lambda draw: draw.choices(texts))
-            for name, model in (("padded", PADDED), ("by length", LONG))
-        ]
-        return await compare(f"mixed lengths, {MIXED_CALLERS} callers", ways, MIXED_CALLERS, rounds, triton.pid)
+            ways = [
+                Way(name=name, ask=ask, model=model, request=lambda draw: draw.choices(rows))
+                for name, model in names.items()
+            ]
+            title = f"{' or '.join(names)}, {callers} callers"
+            return await compare(title, ways, callers, rounds, triton.pid)
 
 
 def mixed_texts() -> list[str]:
