@@ -32,7 +32,12 @@ class Caches:
 
 
 class OnnxEngine:
-    """Has one session per graph. The sessions take turns, so they never compete for `threads`."""
+    """Has one session per graph. The sessions take turns, so they never compete for `threads`.
+
+    Checks of more than four rows are limited by arithmetic and cost more than they save.
+    """
+
+    most_rows = 4
 
     def __init__(self, encoder: Path, decoder: Path, threads: int) -> None:
         self._encoder = session(encoder, threads)

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from .beams import beam_search
 from .decoding import Engine, Tokens, greedy
 from .generation import Generation
-from .guided import MOST_ROWS, guided
+from .guided import guided
 from .length_groups import group_by_length
 from .search import by_chance, most_likely, one_by_one
 from .settings import Settings
@@ -100,7 +100,7 @@ class TextGenerator:
         """Returns the output tokens of rows that are padded to one length."""
         engine: Any = self.engine  # those of GPUs search no beams, which the build refuses
         batch = (engine, *pad(rows, self.settings.pad_token_id), self.settings)
-        if generation.plain and generation.guided != "off" and len(rows) <= MOST_ROWS:
+        if generation.plain and generation.guided != "off" and len(rows) <= engine.most_rows:
             return guided(*batch, generation.guided, rows)[0]
         if generation.plain:
             return greedy(*batch)

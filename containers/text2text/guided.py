@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from .decoding import Tokens
 from .settings import Settings
 
-MOST_ROWS = 1
-"""Rows of a batch that is guided. A larger one is decoded token by token."""
 FIRST_DRAFT, SHORTEST_DRAFT = 12, 6
 """Tokens: of the first draft, and of the shortest after a rejection."""
 LONGEST_MATCH = 3
@@ -27,6 +25,9 @@ Lengths = NDArray[np.intp]
 
 
 class CheckingEngine(Protocol[S]):
+    most_rows: int
+    """Rows of a batch that is guided. A larger one is decoded token by token."""
+
     def encode(self, token_ids: Tokens, mask: Tokens, start: int) -> S:
         """Reads the sources, as an `Engine` does."""
 

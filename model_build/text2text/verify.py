@@ -165,14 +165,16 @@ def _compare_batch(
 
 
 def _guided(compiled: TextGenerator, rows: list[list[int]]) -> list[GuidedCheck | None]:
-    """Decodes each row in a batch of its own, guided and greedily."""
+    """Decodes the rows in the largest batches that are guided, and greedily."""
     checks: list[GuidedCheck | None] = []
-    settings, engine, mode = compiled.settings, cast(OnnxEngine, compiled.engine), compiled.settings.generation.guided
+    settings, mode = compiled.settings, compiled.settings.generation.guided
+    engine: Any = compiled.engine  # an `Engine` and a `CheckingEngine`
     assert mode != "off"
-    for row in rows:
-        batch = (engine, *pad([row], settings.pad_token_id), settings)
-        (answer,), (passes,) = guided(*batch, mode, [row])
-        checks.append(GuidedCheck(tokens=len(answer), passes=passes, same=np.array_equal(answer, greedy(*batch)[0])))
+    for first in range(0, len(rows), engine.most_rows):
+        sources = rows[first : first + engine.most_rows]
+        batch = (engine, *pad(sources, settings.pad_token_id), settings)
+        for answer, passes, expected in zip(*guided(*batch, mode, sources), greedy(*batch), strict=True):
+            checks.append(GuidedCheck(tokens=len(answer), passes=passes, same=np.array_equal(answer, expected)))
     return checks
 
 
