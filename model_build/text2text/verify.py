@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from transformers import AutoTokenizer, GenerationConfig
 
 from containers.text2text.decoding import Tokens, greedy
-from containers.text2text.engine import OnnxEngine
 from containers.text2text.generation import SAMPLING, Generation
 from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.guided import guided
