@@ -34,6 +34,8 @@ class Caches:
 class OnnxEngine:
     """Has one session per graph. The sessions take turns, so they never compete for `threads`."""
 
+    draft_length: int | None = None
+
     def __init__(self, encoder: Path, decoder: Path, threads: int) -> None:
         self._encoder = session(encoder, threads)
         self._decoder = session(decoder, threads)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from transformers import AutoTokenizer, GenerationConfig
 
 from containers.text2text.decoding import Tokens, greedy
-from containers.text2text.engine import OnnxEngine
 from containers.text2text.generation import SAMPLING, Generation
 from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.guided import guided
@@ -167,7 +166,8 @@ def _compare_batch(
 def _guided(compiled: TextGenerator, rows: list[list[int]]) -> list[GuidedCheck | None]:
     """Decodes each row in a batch of its own, guided and greedily."""
     checks: list[GuidedCheck | None] = []
-    settings, engine, mode = compiled.settings, cast(OnnxEngine, compiled.engine), compiled.settings.generation.guided
+    settings, mode = compiled.settings, compiled.settings.generation.guided
+    engine: Any = compiled.engine  # an `Engine` and a `CheckingEngine`
     assert mode != "off"
     for row in rows:
         batch = (engine, *pad([row], settings.pad_token_id), settings)
