@@ -39,6 +39,8 @@ class OnnxEngine:
 
     most_rows = 4
 
+    draft_length: int | None = None
+
     def __init__(self, encoder: Path, decoder: Path, threads: int) -> None:
         self._encoder = session(encoder, threads)
         self._decoder = session(decoder, threads)

@@ -188,7 +188,11 @@ def _load_engine(folder: Path, settings: Settings, device: int) -> Engine[Any]:
         from . import torch_engine
 
         return torch_engine.load(
-            folder, f"cuda:{device}", most_rows=settings.max_batch_size, longest=settings.max_input_tokens
+            folder,
+            f"cuda:{device}",
+            most_rows=settings.max_batch_size,
+            longest=settings.max_input_tokens,
+            guided=settings.generation.guided != "off",
         )
     from .engine import OnnxEngine
 

@@ -27,6 +27,8 @@ Lengths = NDArray[np.intp]
 class CheckingEngine(Protocol[S]):
     most_rows: int
     """Rows of a batch that is guided. A larger one is decoded token by token."""
+    draft_length: int | None
+    """Tokens of the longest draft, where a shorter one takes as long. None: a draft has any length."""
 
     def encode(self, token_ids: Tokens, mask: Tokens, start: int) -> S:
         """Reads the sources, as an `Engine` does."""
@@ -44,13 +46,13 @@ class CheckingEngine(Protocol[S]):
 class Draft:
     """The part of a source that may come next in its answer."""
 
-    def __init__(self, source: Sequence[int], mode: Literal["input", "ngram"]) -> None:
+    def __init__(self, source: Sequence[int], mode: Literal["input", "ngram"], fixed: int | None = None) -> None:
         self._source, self._least_match = source, 1 if mode == "input" else 2
         self._places: dict[int, list[int]] = {}
         for place, token in enumerate(source):
             self._places.setdefault(token, []).append(place)
         self._next = 0 if mode == "input" else None
-        self._expected, self._length = 0, FIRST_DRAFT
+        self._expected, self._length, self._shortest = 0, fixed or FIRST_DRAFT, fixed or SHORTEST_DRAFT
 
     def propose(self, most: int) -> Sequence[int]:
         """Returns up to `most` tokens."""
@@ -59,7 +61,7 @@ class Draft:
     def advance(self, answer: Sequence[int], proposed: int, accepted: int) -> None:
         """Chooses the next part by the answer so far, and its length by the tokens that were accepted."""
         if proposed:
-            self._length = 2 * self._length if accepted == proposed else max(SHORTEST_DRAFT, accepted + 1)
+            self._length = 2 * self._length if accepted == proposed else max(self._shortest, accepted + 1)
         if self._next is not None:
             self._expected = self._next + accepted
         matches = [(self._match(answer, place), place) for place in self._places.get(answer[-1], ())]
@@ -82,14 +84,15 @@ def guided(
 ) -> tuple[list[Tokens], list[int]]:
     """Returns the tokens of each row as `greedy` does, and the passes of each. Drafts are parts of the `sources`."""
     start, limit = settings.decoder_start_token_id, settings.max_output_tokens
-    drafts = [Draft(source, mode) for source in sources]
+    drafts = [Draft(source, mode, engine.draft_length) for source in sources]
     answers: list[list[int]] = [[] for _ in sources]
     passes = [0] * len(sources)
     state = engine.encode(token_ids, mask, start)
     rows = list(range(len(sources)))
     while rows:
         lengths = np.array([len(answers[row]) for row in rows])
-        proposals = [drafts[row].propose(limit - 1 - int(lengths.max())) for row in rows]
+        most = min(engine.draft_length or limit, limit - 1 - int(lengths.max()))
+        proposals = [drafts[row].propose(most) for row in rows]
         tokens = np.full((len(rows), 1 + max(map(len, proposals))), start, np.int64)
         for at, row in enumerate(rows):
             tokens[at, : 1 + len(proposals[at])] = (*(answers[row][-1:] or [start]), *proposals[at])

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from .decoding import Tokens
 
 TOKENS_PER_LAUNCH = 4  # an even number: steps take turns with two caches, and a launch ends at its first
+CHECKED_TOKENS = 16
+"""Tokens of a pass that checks a draft: the last token, and a draft of up to 15."""
 SHORTEST_SOURCE = 16
 
 
@@ -48,6 +50,12 @@ class Program(Protocol):
     def logits(self, step: int, tokens: Tokens) -> NDArray[Any]:
         """Takes the step after `step` others with these tokens, [rows, 1], and returns its logits, a new array."""
 
+    def check(self, position: int, tokens: Tokens) -> Tokens:
+        """Writes `CHECKED_TOKENS` tokens of one row to the cache from `position`.
+
+        Returns the most likely token after each. Tokens behind the end of the cache are dropped.
+        """
+
 
 @dataclass
 class Batch:
@@ -59,6 +67,9 @@ class Batch:
 
 
 class StaticEngine:
+    most_rows = 1
+    draft_length: int | None = CHECKED_TOKENS - 1
+
     def __init__(self, programs: Sequence[Program]) -> None:
         """Takes programs in the order of their sizes, as `batch_sizes` has them."""
         self._programs = tuple(programs)
@@ -75,20 +86,32 @@ class StaticEngine:
         return self._batch
 
     def step(self, state: Batch, live: NDArray[np.bool_]) -> Tokens:
-        self._check(state)
+        self._check_newest(state)
         state.steps += TOKENS_PER_LAUNCH
         return state.program.decode()[: state.rows]
 
     def logits(self, state: Batch, tokens: Tokens, live: NDArray[np.bool_] | None = None) -> NDArray[Any]:
         """Appends `tokens`, [rows, 1], and returns the decoder's logits of the rows that are live."""
-        self._check(state)
+        self._check_newest(state)
         fed = np.zeros((state.program.rows, 1), np.int64)
         fed[: state.rows] = tokens
         state.steps += 1
         logits = state.program.logits(state.steps - 1, fed)[: state.rows]
         return logits if live is None else logits[live]
 
-    def _check(self, state: Batch) -> None:
+    def check(self, state: Batch, tokens: Tokens, lengths: NDArray[np.intp]) -> Tokens:
+        """Appends `tokens`, [1, queries], behind the first `lengths` places, and returns the most likely after each."""
+        self._check_newest(state)
+        drafted = np.zeros(CHECKED_TOKENS, np.int64)
+        drafted[: tokens.shape[1]] = tokens[0]
+        return state.program.check(int(lengths[0]), drafted)[None, : tokens.shape[1]]
+
+    def settle(
+        self, state: Batch, lengths: NDArray[np.intp], counts: NDArray[np.intp], live: NDArray[np.bool_]
+    ) -> None:
+        """Does nothing: the next `check` writes over the tokens that were not accepted."""
+
+    def _check_newest(self, state: Batch) -> None:
         if state is not self._batch:
             raise RuntimeError("this batch's caches were taken by a later one")
 

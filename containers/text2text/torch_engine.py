@@ -2,8 +2,9 @@
 
     encoder.pt, decoder.pt   TorchScript of the static graphs; their weights are fp32 or fp16
 
-On a GPU a program's encoder and its next `TOKENS_PER_LAUNCH` tokens are a CUDA graph each, captured when the engine is
-loaded. Tests run the same calls on CPU. Not tested on a GPU.
+The decoder's method `check` reads `CHECKED_TOKENS` tokens at once, with the same weights and cache. On a GPU a
+program's encoder, its next `TOKENS_PER_LAUNCH` tokens and, for one row, a check are a CUDA graph each, captured when
+the engine is loaded. Tests run the same calls on CPU. Not tested on a GPU.
 """
 
 from collections.abc import Callable
@@ -15,14 +16,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .decoding import Tokens
-from .static_cache import TOKENS_PER_LAUNCH, StaticEngine, batch_sizes
+from .static_cache import CHECKED_TOKENS, TOKENS_PER_LAUNCH, StaticEngine, batch_sizes
 
 WARM_UPS = 3  # Runs before a capture, in which cuBLAS takes its workspaces: what allocates cannot be captured
 Step = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def load(folder: Path, device: str, *, most_rows: int, longest: int) -> StaticEngine:
+def load(folder: Path, device: str, *, most_rows: int, longest: int, guided: bool = False) -> StaticEngine:
     """Loads the graphs of `folder` onto `device`, such as `cuda:0`, for batches of up to `most_rows` × `longest`.
+
+    Only a `guided` engine checks drafts.
 
     Raises RuntimeError where there is no such GPU.
     """
@@ -36,7 +39,8 @@ def load(folder: Path, device: str, *, most_rows: int, longest: int) -> StaticEn
     # The executor of TorchScript would profile and recompile in its first runs, captured or not.
     with torch.inference_mode(), jit.optimized_execution(False):
         programs = [
-            TorchProgram(encoder, decoder, torch.device(device), *size) for size in batch_sizes(most_rows, longest)
+            TorchProgram(encoder, decoder, torch.device(device), *size, checks=guided and size[0] == 1)
+            for size in batch_sizes(most_rows, longest)
         ]
     return StaticEngine(programs)
 
@@ -44,7 +48,9 @@ def load(folder: Path, device: str, *, most_rows: int, longest: int) -> StaticEn
 class TorchProgram:
     """The graphs at one size of batch, and tensors that stay where they are."""
 
-    def __init__(self, encoder: Any, decoder: Any, device: torch.device, rows: int, source: int) -> None:
+    def __init__(
+        self, encoder: Any, decoder: Any, device: torch.device, rows: int, source: int, *, checks: bool = False
+    ) -> None:
         self.rows, self.source = rows, source
         self._encoder, self._decoder, self._device = encoder, decoder, device
         size = rows * source
@@ -63,6 +69,10 @@ class TorchProgram:
         self.past = self._cross.new_zeros(rows, channels, self._decoder.steps.shape[2], d_kv)
         self._staged.copy_(self._inputs)
         self._encoding, self._decoding = self._captured(self._encode), self._captured(self._decode)
+        if checks:
+            self._drafted, self._best = _host(1 + CHECKED_TOKENS, device), _host(CHECKED_TOKENS, device)
+            self._draft = torch.zeros_like(self._drafted, device=device)
+            self._checking = self._captured(self._check)
 
     @torch.inference_mode()
     def encode(self, token_ids: Tokens, mask: Tokens, start: int) -> None:
@@ -93,6 +103,14 @@ class TorchProgram:
         answer: NDArray[Any] = logits.cpu().numpy()
         return answer
 
+    @torch.inference_mode()
+    def check(self, position: int, tokens: Tokens) -> Tokens:
+        drafted = self._drafted.numpy()
+        drafted[0], drafted[1:] = position, tokens
+        self._checking()
+        self.wait()
+        return self._best.numpy().copy()
+
     def _encode(self) -> None:
         self._inputs.copy_(self._staged, non_blocking=True)
         # Places that are not written yet are masked, and would still make a sum no number if they held none.
@@ -110,6 +128,13 @@ class TorchProgram:
         self._position.copy_(position)
         self.past.copy_(past)
         self._answer.copy_(self._said, non_blocking=True)
+
+    def _check(self) -> None:
+        self._draft.copy_(self._drafted, non_blocking=True)
+        position, tokens = torch.split(self._draft, [1, CHECKED_TOKENS])
+        best, present = self._decoder.check(tokens[None], position, self._cross_bias, self._cross, self.past)
+        self.past.copy_(present)
+        self._best.copy_(best[0], non_blocking=True)
 
     def _step(self, tokens: Tensor, position: Tensor, past: Tensor) -> Step:
         return cast(Step, self._decoder(tokens, position, self._cross_bias, self._cross, past))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForSeq2SeqLM
 
-from containers.text2text.static_cache import cache_places
+from containers.text2text.static_cache import CHECKED_TOKENS, cache_places
 from model_build.checkpoint import loading
 from model_build.checkpoint.weights import check_loaded
 from model_build.text2text import bart, t5
@@ -96,7 +96,8 @@ def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens
 def trace(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens: int, half: bool = False) -> None:
     """Writes the static graphs as TorchScript, `encoder.pt` and `decoder.pt`, with their weights in fp32 or fp16.
 
-    Inputs and outputs are those of the ONNX files, in their order. They run on any device.
+    Inputs and outputs are those of the ONNX files, in their order. They run on any device. The decoder has two methods
+    with the same weights: a call takes a step, and `check` reads several tokens.
     """
     encoder, decoder = graphs(model, max_input_tokens, max_output_tokens, static=True)
     for graph in (encoder, decoder):
@@ -107,12 +108,14 @@ def trace(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens:
     with torch.inference_mode():
         cross, cross_bias = encoder(tokens, torch.ones_like(tokens))
         past = cross.new_zeros(*cross.shape[:2], decoder.places, cross.shape[3])
-        step = (tokens[:, :1], torch.zeros(1, dtype=torch.long), cross_bias, cross, past)
-        for name, graph, inputs in (
-            ("encoder", encoder, (tokens, torch.ones_like(tokens))),
-            ("decoder", decoder, step),
-        ):
-            traced: Any = torch.jit.trace(graph, inputs, check_trace=False)  # type: ignore[no-untyped-call]
+        step = (torch.zeros(1, dtype=torch.long), cross_bias, cross, past)
+        checked = tokens[:, :1].repeat(1, CHECKED_TOKENS)
+        methods: dict[str, tuple[nn.Module, dict[str, tuple[Tensor, ...]]]] = {
+            "encoder": (encoder, {"forward": (tokens, torch.ones_like(tokens))}),
+            "decoder": (decoder, {"forward": (tokens[:, :1], *step), "check": (checked, *step)}),
+        }
+        for name, (graph, inputs) in methods.items():
+            traced: Any = torch.jit.trace_module(graph, inputs, check_trace=False)  # type: ignore[no-untyped-call]
             torch.jit.save(traced, str(folder / f"{name}.pt"))
 
 

@@ -8,6 +8,8 @@
               → next_tokens [batch, queries], logits [batch, queries, vocabulary], present (past and the queries)
     static    tokens [batch, 1], position [1], cross_bias, cross, past [batch, layers * 2 * heads, places, d_kv]
               → next_tokens, logits [batch, vocabulary], present (past with `position` written), next_position
+    check     tokens [batch, CHECKED_TOKENS], position [1], cross_bias, cross, past
+              → next_tokens [batch, CHECKED_TOKENS], present (past with the tokens from `position`)
 
 `distances` are in tokens, from a key to its query. A query does not attend to a key with a negative one. The first key
 is that of an answer's first token.
@@ -26,6 +28,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from containers.text2text.static_cache import CHECKED_TOKENS
 
 Append = Callable[[Tensor, Tensor], Tensor]
 """Takes a layer's cached keys or values and the new ones of the queries, and returns them together."""
@@ -119,6 +123,7 @@ class StaticDecoder(Decoder):
         self.bias = nn.Buffer(torch.cat([known, ahead], 3))
         self.steps = nn.Buffer(torch.arange(places).reshape(1, 1, places, 1))
         self.tail = nn.Buffer(torch.arange(places - 1, 2 * places - 1))
+        self.queries = nn.Buffer(torch.arange(CHECKED_TOKENS))
 
     def forward(
         self, tokens: Tensor, position: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor
@@ -132,6 +137,27 @@ class StaticDecoder(Decoder):
             hidden, 1, cross_bias, cross, past, bias, lambda past, new: torch.where(written, new, past)
         )
         return torch.argmax(logits, -1, keepdim=True), logits, present, position + 1
+
+    def check(
+        self, tokens: Tensor, position: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Reads several tokens at once. Those behind the last place are not written, and their results mean nothing."""
+        assert self.bias is not None
+        offsets = self.steps - position
+        written = (offsets >= 0) & (offsets < CHECKED_TOKENS)
+        sources = torch.clamp(offsets.reshape(-1), 0, CHECKED_TOKENS - 1)
+        positions = torch.clamp(position + self.queries, max=self.places - 1)
+        bias = self.bias[0, :, 0][:, self.tail - positions[:, None]][None]
+        logits, present = self.step(
+            self.embed(tokens.reshape(-1), positions),
+            CHECKED_TOKENS,
+            cross_bias,
+            cross,
+            past,
+            bias,
+            lambda past, new: torch.where(written, torch.index_select(new, 2, sources), past),
+        )
+        return torch.argmax(logits, -1).reshape(-1, CHECKED_TOKENS), present
 
 
 def attend(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:

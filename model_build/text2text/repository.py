@@ -36,7 +36,9 @@ LAUNCH_TOKENS = {"onnxruntime": 256}
 """The fixed cost of decoding a batch, in source tokens, by runtime. An estimate: a step costs nearly as much for one
 row as for several, so that only long rows are worth a batch of their own."""
 SEARCHES_BEAMS = ("onnxruntime",)
-"""The runtimes that search beams and check drafts; every runtime of `ENGINES` decodes greedily and by chance."""
+"""The runtimes that search beams; every runtime of `ENGINES` decodes greedily and by chance."""
+CHECKS_DRAFTS = ("onnxruntime", "cuda")
+"""The runtimes that read several tokens in a pass, for guided decoding."""
 TEXT = Tensor(name="TEXT", data_type="TYPE_STRING", dims=(1,))
 
 
@@ -58,7 +60,7 @@ def settings(model: TextToText, target: Target, checkpoint: Checkpoint) -> Setti
 
 def _supported(served: Generation, target: Target) -> Generation:
     """Returns the decoding, without drafts if the engine reads one token in a pass."""
-    if target.runtime in SEARCHES_BEAMS or served.guided == "off":
+    if target.runtime in CHECKS_DRAFTS or served.guided == "off":
         return served
     return replace(served, guided="off", settable=tuple(name for name in served.settable if name != "guided"))
 

@@ -96,6 +96,18 @@ def test_where_there_is_a_gpu_every_answer_is_compared(planned: BuildPlan) -> No
 
 
 @pytest.mark.usefixtures("cpu_for_a_gpu")
+def test_guided_answers_are_compared_with_greedys(tmp_path: Path) -> None:
+    toml = tiny_t5.WORKLOAD_TOML.replace("\n[serving]", TARGET)
+    toml = toml.replace("[quality]", '[model.generation]\nguided = "input"\n\n[quality]')
+    planned = plan(tiny_t5.make_workload(tmp_path / "workloads", toml), "cuda", tmp_path)
+    parity = build(planned).parity
+    assert parity is not None
+    assert parity.guided is not None
+    assert (parity.guided.differing_answers, parity.identical_answers) == (0, 40)
+    assert parity.guided.tokens_per_pass > 1
+
+
+@pytest.mark.usefixtures("cpu_for_a_gpu")
 @pytest.mark.parametrize(
     ("family", "task"), [pytest.param(*cell, marks=() if cell[0] == "bart" else pytest.mark.slow) for cell in CELLS]
 )

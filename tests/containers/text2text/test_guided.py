@@ -51,6 +51,14 @@ def test_a_draft_grows_if_it_is_accepted_and_shrinks_if_not() -> None:
     assert draft.propose(99) == source[31 : 31 + SHORTEST_DRAFT]
 
 
+def test_a_draft_is_always_as_long_as_a_pass_of_fixed_size() -> None:
+    source = list(range(100, 300))
+    draft = Draft(source, "input", 15)
+    assert draft.propose(15) == source[:15]
+    draft.advance([*source[:3], source[30]], 15, 3)
+    assert draft.propose(15) == source[31:46]
+
+
 @pytest.mark.parametrize(
     ("answer", "accepted", "continued"),
     [

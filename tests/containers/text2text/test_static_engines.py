@@ -5,19 +5,25 @@ The cases of `cuda` need a GPU. TensorRT runs on a GPU in host memory, with ONNX
 
 import ctypes
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from containers.text2text import tensorrt_engine, torch_engine
-from containers.text2text.generator import TextGenerator
+from containers.text2text.decoding import greedy
+from containers.text2text.generation import Generation
+from containers.text2text.generator import TextGenerator, pad
+from containers.text2text.guided import guided
 from containers.text2text.settings import Settings
-from containers.text2text.static_cache import StaticEngine
+from containers.text2text.static_cache import CHECKED_TOKENS, StaticEngine
 from containers.text2text.tensorrt_plan import plan_name
 from model_build.parity import ParityComparison
 from model_build.tensorrt.profiles import text2text_profiles
@@ -26,7 +32,7 @@ from model_build.text2text.verify import Original, compare
 from tests.containers.fake_tensorrt import Gpu, install, write_plan
 from tests.model_build.miniatures.tiny_t5 import LIKELY_TOKEN, make_checkpoint, make_texts, make_tokenizer
 from tests.model_build.tensorrt.tensorrt_graphs import T5, T5_CHANNELS, T5_D_KV, t5
-from workloads import Example, Serving
+from workloads import Example, Serving, TextToText, load_workload
 
 ROWS = 6
 SETTINGS = Settings(
@@ -68,7 +74,7 @@ def engine(
 def on_torch(original: Original, folder: Path, device: str, *, half: bool = False) -> StaticEngine:
     longest, limit = SETTINGS.max_input_tokens, SETTINGS.max_output_tokens
     export.trace(original.model, folder, max_input_tokens=longest, max_output_tokens=limit, half=half)
-    return torch_engine.load(folder, device, most_rows=ROWS, longest=longest)
+    return torch_engine.load(folder, device, most_rows=ROWS, longest=longest, guided=True)
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -104,11 +110,61 @@ def test_a_captured_graph_answers_every_batch(
     original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch_engine.TorchProgram, "_captured", recorded)
-    assert all(each.identical for each in compared(original, on_torch(original, tmp_path, "cpu"), ROWS))
+    engine = on_torch(original, tmp_path, "cpu")
+    assert all(each.identical for each in compared(original, engine, ROWS))
+    comparisons = compared(original, engine, 1, Generation(guided="input"))
+    assert all(each.identical and each.guided and each.guided.same for each in comparisons)
 
 
-def compared(original: Original, engine: StaticEngine, batch_size: int) -> list[ParityComparison]:
-    generator = TextGenerator(make_tokenizer(), engine, SETTINGS)
+@pytest.mark.parametrize("limit", [1, 2, 11])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+def test_guided_answers_are_greedys_whatever_the_draft(
+    original: Original, tmp_path: Path, device: str, limit: int
+) -> None:
+    """Drafts are right, wrong in part, longer than the answer and its end, or empty. Some answers end at the limit."""
+    engine, rng = on_torch(original, tmp_path, device), Random(limit)
+    answers = []
+    for row in (make_tokenizer().encode(text).ids for text in make_texts(24)):
+        batch = (engine, *pad([row], 0), replace(SETTINGS, max_output_tokens=limit))
+        answer = greedy(*batch)[0].tolist()
+        answers.append(answer)
+        wrong = [token if rng.random() < 0.7 else rng.randrange(4, 30) for token in answer]
+        for draft in (answer, [*answer, *row], wrong, row, []):
+            (tokens,), (passes,) = guided(*batch, "input", [draft])
+            assert tokens.tolist() == answer
+            assert passes == 1 if draft[: len(answer)] == answer else passes <= len(answer)
+    assert len({len(answer) for answer in answers}) > 2 or limit < 11
+    assert any(answer[-1] not in SETTINGS.eos_token_ids for answer in answers)
+
+
+def test_spellchecks_guided_answers_are_greedys_with_drafts_longer_than_a_pass(tmp_path: Path) -> None:
+    workload = load_workload("spellcheck")
+    model, folder = workload.workload.model, workload.path / "checkpoint"
+    assert isinstance(model, TextToText)
+    export.trace(
+        export.load(folder),
+        tmp_path,
+        max_input_tokens=model.max_input_tokens,
+        max_output_tokens=model.max_output_tokens,
+    )
+    engine = torch_engine.load(tmp_path, "cpu", most_rows=1, longest=model.max_input_tokens, guided=True)
+    settings = replace(SETTINGS, max_output_tokens=model.max_output_tokens, eos_token_ids=(1,))
+    tokenizer, lengths = Tokenizer.from_file(str(folder / "tokenizer.json")), []
+    for example in workload.evaluation()[:40]:
+        row = tokenizer.encode(example.row["text"]).ids
+        batch = (engine, *pad([row], 0), settings)
+        answer = greedy(*batch)[0].tolist()
+        (tokens,), (passes,) = guided(*batch, "input", [row])
+        assert tokens.tolist() == answer
+        assert passes <= len(answer)
+        lengths.append(len(answer))
+    assert max(lengths) > CHECKED_TOKENS
+
+
+def compared(
+    original: Original, engine: StaticEngine, batch_size: int, generation: Generation = SETTINGS.generation
+) -> list[ParityComparison]:
+    generator = TextGenerator(make_tokenizer(), engine, replace(SETTINGS, generation=generation))
     return compare(original, generator, EXAMPLES, batch_size=batch_size, file=original.folder)
 
 

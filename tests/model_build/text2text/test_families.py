@@ -15,6 +15,7 @@ from containers.text2text.generation import Generation
 from containers.text2text.generator import pad
 from containers.text2text.search import most_likely, one_by_one
 from containers.text2text.settings import Settings
+from containers.text2text.static_cache import CHECKED_TOKENS
 from model_build.checkpoint import read
 from model_build.text2text import export, verify
 from model_build.text2text.export import graphs
@@ -125,6 +126,27 @@ def test_the_static_decoder_gives_the_growing_ones_logits(kind: str) -> None:
             expected = growing.logits(state, tokens.numpy())
             tokens, logits, past, position = static(tokens, position, cross_bias, cross, past)
             assert np.allclose(logits.numpy(), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_the_static_decoder_checks_several_tokens_as_the_growing_one_does(kind: str) -> None:
+    """From each position, over places that hold anything, and behind the end of the cache."""
+    encoder, static = graphs(tiny(kind), SOURCE, ANSWER, static=True)
+    encoder.eval(), static.eval()
+    token_ids, mask = (torch.tensor(part) for part in pad(sources(1), 0))
+    tokens = torch.tensor([Random(kind).choices(range(3, VOCABULARY), k=ANSWER + CHECKED_TOKENS)])
+    growing = engine(kind)
+    state = growing.encode(token_ids.numpy(), mask.numpy(), 0)
+    expected = growing.check(state, tokens[:, :ANSWER].numpy(), np.array([0]))[0]
+    with torch.inference_mode():
+        cross, cross_bias = encoder(token_ids, mask)
+        past = torch.randn(1, cross.shape[1], static.places, cross.shape[3])
+        for start in range(ANSWER):
+            drafted, position = tokens[:, start : start + CHECKED_TOKENS], torch.tensor([start])
+            best, present = static.check(drafted, position, cross_bias, cross, past)
+            count = min(CHECKED_TOKENS, ANSWER - start)
+            assert best[0, :count].tolist() == expected[start : start + count].tolist()
+            past[:, :, start] = present[:, :, start]
 
 
 @pytest.mark.parametrize("kind", FAMILIES)

@@ -14,6 +14,7 @@ from model_build.parity import ParityFailed
 from model_build.plan import BuildPlan, plan
 from model_build.text2text import export
 from model_build.text2text.verify import Original
+from tests.model_build.miniatures import tiny_t5
 from tests.model_build.miniatures.tiny_bart import FAMILIES, WORKLOAD_TOML, make_workload
 from tests.model_build.miniatures.tiny_t5 import LETTERS, make_texts
 from tests.model_build.spoiled import spoil
@@ -194,7 +195,10 @@ def test_the_workloads_own_beams_replace_the_checkpoints(tmp_path: Path) -> None
 
 def test_a_runtime_that_reads_one_token_in_a_pass_is_served_without_drafts(tmp_path: Path) -> None:
     toml = GUIDED.replace("max_queue_delay_ms", "response_cache_mb = 8\nmax_queue_delay_ms")
-    workload = make_workload(tmp_path / "workloads", "bart", toml)
-    config = {runtime: plan(workload, runtime, tmp_path).document()["configuration"] for runtime in ("cpu", "cuda")}
-    assert "guided" in config["cpu"]["tiny/config.pbtxt"]
-    assert "guided" not in config["cuda"]["tiny/config.pbtxt"]
+    toml += '\n[targets.tensorrt]\nruntime = "tensorrt"\ninstance_types = ["ml.g5.xlarge"]\n'
+    workload = tiny_t5.make_workload(tmp_path / "workloads", toml)
+    guided = {
+        runtime: "guided" in plan(workload, runtime, tmp_path).document()["configuration"]["tiny/config.pbtxt"]
+        for runtime in ("cpu", "cuda", "tensorrt")
+    }
+    assert guided == {"cpu": True, "cuda": True, "tensorrt": False}
