@@ -19,14 +19,14 @@ Floats = NDArray[np.float32]
 
 @dataclass
 class Caches:
-    """The caches of one batch.
+    """The caches of one batch. Every decoder layer has an array of keys and one of values, in turns.
 
-    Axis 0 is the row; axis 1 holds every decoder layer's key heads, then its value heads.
+    Rows of the same source stand together, and each source has as many.
     """
 
-    cross_bias: Floats  # [rows, 1, 1, source length]: 0 for a token, very negative for padding
-    cross: Floats  # [rows, layers * 2 * heads, source length, d_kv]
-    past: Floats  # [rows, layers * 2 * heads, past length, d_kv]
+    cross_bias: Floats  # [sources, 1, 1, source length]: 0 for a token, very negative for padding
+    cross: list[Floats]  # [sources, heads, source length, d_kv]
+    past: list[Floats]  # [rows, heads, past length, d_kv]
     tokens: Tokens  # [rows, 1]: the last ones, which the next step appends
     rows: NDArray[np.intp]  # the row of the batch behind each row of the caches
 
@@ -38,7 +38,6 @@ class OnnxEngine:
     """
 
     most_rows = 4
-
     draft_length: int | None = None
 
     def __init__(self, encoder: Path, decoder: Path, threads: int) -> None:
@@ -46,19 +45,24 @@ class OnnxEngine:
         self._decoder = session(decoder, threads)
         self._run = onnxruntime.RunOptions()
         self._run.only_execute_path_to_fetches = True
-        past = next(node for node in self._decoder.get_inputs() if node.name == "past")
-        self._heads, self._d_kv = past.shape[1], past.shape[3]
+        pasts = [node for node in self._decoder.get_inputs() if node.name.startswith("past.")]
+        self._set_caches(len(pasts), pasts[0].shape[1], pasts[0].shape[3])
+
+    def _set_caches(self, parts: int, heads: int, d_kv: int) -> None:
+        self._parts, self._heads, self._d_kv = parts, heads, d_kv
+        self._inputs = [f"{name}.{part}" for name in ("cross", "past") for part in range(parts)]
+        self._outputs = ["logits", *(f"present.{part}" for part in range(parts))]
 
     def encode(self, token_ids: Tokens, mask: Tokens, start: int) -> Caches:
         cross, cross_bias = self._encoder.run(["cross", "cross_bias"], {"input_ids": token_ids, "attention_mask": mask})
         rows = len(token_ids)
-        past = np.empty((rows, self._heads, 0, self._d_kv), np.float32)
-        return Caches(cross_bias, cross, past, np.full((rows, 1), start, np.int64), np.arange(rows))
+        # ONNX Runtime reads only contiguous arrays in place.
+        crosses = [np.ascontiguousarray(part) for part in np.split(cross, self._parts, 1)]
+        pasts = [np.empty((rows, self._heads, 0, self._d_kv), np.float32)] * self._parts
+        return Caches(cross_bias, crosses, pasts, np.full((rows, 1), start, np.int64), np.arange(rows))
 
     def step(self, state: Caches, live: NDArray[np.bool_]) -> Tokens:
-        wanted = live[state.rows]
-        if not wanted.all():
-            _keep(state, wanted)
+        self._keep(state, live[state.rows])
         # numpy finds the most likely tokens several times as fast as the graph's own ArgMax, which is not run.
         state.tokens = self._advance(state, state.tokens).argmax(2)
         if len(state.rows) == len(live):
@@ -71,19 +75,22 @@ class OnnxEngine:
         """Appends `tokens`, [rows, 1], and returns the decoder's logits of the rows that are live."""
         if live is None:
             return self._advance(state, tokens)[:, 0]
-        wanted = live[state.rows]
-        if not wanted.all():
-            _keep(state, wanted)
+        self._keep(state, live[state.rows])
         return self._advance(state, tokens[state.rows])[:, 0]
 
     def select(self, state: Caches, rows: NDArray[np.intp]) -> None:
         """Makes the caches those of these rows, each of which may come several times or not at all."""
-        if np.array_equal(rows, np.arange(len(state.rows))):
-            return
-        state.past, sources = state.past[rows], state.rows[rows]
-        # Beams of one row change places at every step, and have the same source.
-        if not np.array_equal(sources, state.rows):
-            state.cross_bias, state.cross, state.rows = state.cross_bias[rows], state.cross[rows], sources
+        sources = state.rows[rows]
+        kept = np.isin(np.unique(state.rows), sources)
+        if not kept.all():
+            state.cross_bias, state.cross = state.cross_bias[kept], [part[kept] for part in state.cross]
+        if not np.array_equal(rows, np.arange(len(state.rows))):
+            state.past = [part[rows] for part in state.past]
+            state.tokens, state.rows = state.tokens[rows], sources
+
+    def _keep(self, state: Caches, wanted: NDArray[np.bool_]) -> None:
+        if not wanted.all():
+            self.select(state, np.flatnonzero(wanted))
 
     def check(self, state: Caches, tokens: Tokens, lengths: NDArray[np.intp]) -> Tokens:
         """Appends `tokens`, [rows, queries], behind the first `lengths` places of each row's cache.
@@ -100,25 +107,18 @@ class OnnxEngine:
         start = int(lengths.max())
         for row in np.flatnonzero(live & (lengths < start)):
             first, count = lengths[row], counts[row]
-            state.past[row, :, first : first + count] = state.past[row, :, start : start + count]
-        if not live.all():
-            _keep(state, live)
-        state.past = state.past[:, :, : (lengths + counts)[live].max()]
+            for part in state.past:
+                part[row, :, first : first + count] = part[row, :, start : start + count]
+        self._keep(state, live)
+        longest = (lengths + counts)[live].max()
+        state.past = [part[:, :, :longest] for part in state.past]
 
     def _advance(self, state: Caches, tokens: Tokens, lengths: NDArray[np.intp] | None = None) -> Floats:
-        distances = _distances(state.past.shape[2], tokens.shape[1], lengths)
+        distances = _distances(state.past[0].shape[2], tokens.shape[1], lengths)
+        given = {"tokens": tokens, "distances": distances, "cross_bias": state.cross_bias}
+        given |= zip(self._inputs, (*state.cross, *state.past), strict=True)
         logits: Floats
-        logits, state.past = self._decoder.run(
-            ["logits", "present"],
-            {
-                "tokens": tokens,
-                "distances": distances,
-                "cross_bias": state.cross_bias,
-                "cross": state.cross,
-                "past": state.past,
-            },
-            self._run,
-        )
+        logits, *state.past = self._decoder.run(self._outputs, given, self._run)
         return logits
 
 
@@ -134,12 +134,6 @@ def _distances(past: int, queries: int, lengths: NDArray[np.intp] | None) -> Tok
     unused = rows + queries  # behind every query
     keys = np.where(keys < rows, keys, np.where(keys < past, unused, keys - past + rows))
     return (rows + np.arange(queries))[:, :, None] - keys[:, None]
-
-
-def _keep(state: Caches, wanted: NDArray[np.bool_]) -> None:
-    """Drops all rows of the caches but these."""
-    state.cross_bias, state.cross, state.past = state.cross_bias[wanted], state.cross[wanted], state.past[wanted]
-    state.tokens, state.rows = state.tokens[wanted], state.rows[wanted]
 
 
 def session(file: Path, threads: int) -> onnxruntime.InferenceSession:

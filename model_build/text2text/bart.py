@@ -21,6 +21,7 @@ from model_build.text2text.frame import (
     StaticDecoder,
     attend,
     attend_flat,
+    attend_to_sources,
     padding_bias,
     split_heads,
 )
@@ -117,9 +118,8 @@ class BartDecoderLayer(BartLayer):
         q, k, v = torch.split(qkv, self.heads, 1)
         keys, values = append(past[0], k), append(past[1], v)
         hidden = self.after(self.norm, hidden + self.out(attend_flat(q, keys, values, bias)))
-        q = self.cross_q(self.before(self.cross_norm, hidden))
-        q = split_heads(q, queries, self.heads, self.d_kv)
-        hidden = self.after(self.cross_norm, hidden + self.cross_out(attend_flat(q, *cross, padding)))
+        mixed = attend_to_sources(self.cross_q(self.before(self.cross_norm, hidden)), *cross, padding)
+        hidden = self.after(self.cross_norm, hidden + self.cross_out(mixed))
         return self.feed_forward(hidden), keys, values
 
 

@@ -38,6 +38,7 @@ AXES: dict[str, tuple[str | int | None, ...]] = {
     "logits": ("batch", "queries", None),
     "next_position": (1,),
 }
+GROWING_AXES = AXES | {"cross_bias": ("sources", 1, 1, "source"), "cross": ("sources", None, "source", None)}
 STATIC_AXES = AXES | {
     **dict.fromkeys(("past", "present"), ("batch", None, None, None)),
     **dict.fromkeys(("tokens", "next_tokens"), ("batch", 1)),
@@ -67,6 +68,8 @@ def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens
     # Any sizes above 1 do: torch would take 0 and 1 for constants. Lengths stay within the position tables.
     batch, source, queries = 3, min(5, max_input_tokens), 1 if static else 4
     past = decoder.places if static else min(2, max_output_tokens)
+    cross_bias, cross = torch.zeros(batch, 1, 1, source), torch.zeros(batch, encoder.channels, source, encoder.d_kv)
+    cache = torch.zeros(batch if static else 2 * batch, encoder.channels, past, encoder.d_kv)
     _write(
         encoder,
         # Two tensors: torch takes one tensor in two places for one input.
@@ -74,22 +77,24 @@ def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens
         ("cross", "cross_bias"),
         folder / "encoder.onnx",
     )
+    if static:
+        tokens, position = torch.ones(batch, queries, dtype=torch.long), torch.zeros(1, dtype=torch.long)
+        given = {"tokens": tokens, "position": position, "cross_bias": cross_bias, "cross": cross, "past": cache}
+        made = ("next_tokens", "logits", "present", "next_position")
+        _write(decoder, given, made, folder / "decoder.onnx", STATIC_AXES)
+        return
     _write(
         decoder,
         {
-            "tokens": torch.ones(batch, queries, dtype=torch.long),
-            **(
-                {"position": torch.zeros(1, dtype=torch.long)}
-                if static
-                else {"distances": torch.zeros(batch, queries, past + queries, dtype=torch.long)}
-            ),
-            "cross_bias": torch.zeros(batch, 1, 1, source),
-            "cross": torch.zeros(batch, encoder.channels, source, encoder.d_kv),
-            "past": torch.zeros(batch, encoder.channels, past, encoder.d_kv),
+            "tokens": torch.ones(len(cache), queries, dtype=torch.long),
+            "distances": torch.zeros(len(cache), queries, past + queries, dtype=torch.long),
+            "cross_bias": cross_bias,
+            "cross": [part.contiguous() for part in torch.split(cross, decoder.heads, 1)],
+            "past": [part.contiguous() for part in torch.split(cache, decoder.heads, 1)],
         },
-        ("next_tokens", "logits", "present", *(["next_position"] if static else [])),
+        ("next_tokens", "logits", *(f"present.{part}" for part in range(encoder.channels // decoder.heads))),
         folder / "decoder.onnx",
-        STATIC_AXES if static else AXES,
+        GROWING_AXES,
     )
 
 
@@ -140,18 +145,26 @@ def _halve(module: nn.Module) -> None:
 
 
 def _write(
-    module: nn.Module, inputs: dict[str, Tensor], outputs: tuple[str, ...], file: Path, axes: Axes = AXES
+    module: nn.Module,
+    inputs: Mapping[str, Tensor | list[Tensor]],
+    outputs: tuple[str, ...],
+    file: Path,
+    axes: Axes = AXES,
 ) -> None:
-    dynamic = tuple(
-        {i: torch.export.Dim.DYNAMIC for i, axis in enumerate(axes[name]) if isinstance(axis, str)} for name in inputs
-    )
+    """Exports a module. The tensors of a list are inputs `name.0`, `name.1` and so on."""
+    shapes: list[Any] = []
+    names: list[str] = []
+    for name, value in inputs.items():
+        dynamic = {i: torch.export.Dim.DYNAMIC for i, axis in enumerate(axes[name]) if isinstance(axis, str)}
+        shapes.append([dynamic] * len(value) if isinstance(value, list) else dynamic)
+        names += [f"{name}.{part}" for part in range(len(value))] if isinstance(value, list) else [name]
     program = torch.onnx.export(
         module.eval(),
         tuple(inputs.values()),
         dynamo=True,
         opset_version=OPSET,
-        dynamic_shapes=dynamic,
-        input_names=list(inputs),
+        dynamic_shapes=tuple(shapes),
+        input_names=names,
         output_names=list(outputs),
         verbose=False,
     )
@@ -165,6 +178,6 @@ def _write(
 def _name_axes(model: onnx.ModelProto, axes: Axes) -> None:
     """Names the dynamic axes, which torch numbers."""
     for value in (*model.graph.input, *model.graph.output):
-        for dimension, axis in zip(value.type.tensor_type.shape.dim, axes[value.name], strict=True):
+        for dimension, axis in zip(value.type.tensor_type.shape.dim, axes[value.name.split(".")[0]], strict=True):
             if isinstance(axis, str):
                 dimension.dim_param = axis

@@ -3,9 +3,10 @@
     encoder   input_ids, attention_mask [batch, source]
               → cross [batch, layers * 2 * heads, source, d_kv]: keys and values of every decoder layer
                 cross_bias [batch, 1, 1, source]: what padding adds to the attention scores
-    decoder   tokens [batch, queries], distances [batch or 1, queries, past + queries], cross_bias, cross,
-              past [batch, layers * 2 * heads, past, d_kv]
-              → next_tokens [batch, queries], logits [batch, queries, vocabulary], present (past and the queries)
+    decoder   tokens [batch, queries], distances [batch or 1, queries, past + queries], cross_bias,
+              cross.0, cross.1, … [sources, heads, source, d_kv]: keys, then values of the first layer, of the second, …
+              past.0, past.1, … [batch, heads, past, d_kv]
+              → next_tokens [batch, queries], logits [batch, queries, vocabulary], present.0, … (past and the queries)
     static    tokens [batch, 1], position [1], cross_bias, cross, past [batch, layers * 2 * heads, places, d_kv]
               → next_tokens, logits [batch, vocabulary], present (past with `position` written), next_position
     check     tokens [batch, CHECKED_TOKENS], position [1], cross_bias, cross, past
@@ -18,12 +19,15 @@ The growing cache is the faster one on CPU, which would copy and attend to empty
 static one has the same shapes and addresses, so that a CUDA graph can hold several: places behind `position` are
 masked, and `next_tokens` and `next_position` are what the next step takes.
 
-The heads of all layers, keys then values, share axis 1: a step has one cache in and one out, taking rows out is one
-index, and the graph needs a single split instead of a squeeze per layer. A family gives its embeddings, its layers and
-its head, as its own arithmetic over the checkpoint's weights (`t5.py`, `bart.py`).
+The heads of all layers, keys then values, share axis 1 of the static cache: a CUDA graph has one cache in and one out.
+A growing one is an array for each, because splitting and joining them took a fifth of a step. Beams of one source share
+its `cross`: a batch has the same number of rows for each source, those of the first source first.
+
+A family gives its embeddings, its layers and its head, as its own arithmetic over the checkpoint's weights (`t5.py`,
+`bart.py`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -66,20 +70,19 @@ class Decoder(nn.Module):
         hidden: Tensor,
         queries: int,
         cross_bias: Tensor,
-        cross: Tensor,
-        past: Tensor,
+        crosses: Sequence[Tensor],
+        pasts: Sequence[Tensor],
         bias: Tensor | None,
         append: Append,
-    ) -> tuple[Tensor, Tensor]:
-        """Returns the logits and the cache with the queries' places."""
-        pasts, crosses = torch.split(past, self.heads, 1), torch.split(cross, self.heads, 1)
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Returns the logits and the caches with the queries' places. Keys and values take turns in the caches."""
         present: list[Tensor] = []
         for index, layer in enumerate(self.layers):
             pair = slice(2 * index, 2 * index + 2)
             own = self.layer_bias(bias, index)
             hidden, keys, values = layer(hidden, queries, pasts[pair], append, own, crosses[pair], cross_bias)
             present += [keys, values]
-        return self.score(hidden), torch.cat(present, 1)
+        return self.score(hidden), present
 
 
 class GrowingDecoder(Decoder):
@@ -96,7 +99,7 @@ class GrowingDecoder(Decoder):
         self.bias = nn.Buffer(torch.cat([known, hidden], 3)[0, :, 0].contiguous())
 
     def forward(
-        self, tokens: Tensor, distances: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor
+        self, tokens: Tensor, distances: Tensor, cross_bias: Tensor, cross: list[Tensor], past: list[Tensor]
     ) -> tuple[Tensor, ...]:
         assert self.bias is not None
         queries = tokens.shape[1]
@@ -106,7 +109,7 @@ class GrowingDecoder(Decoder):
             hidden, queries, cross_bias, cross, past, bias, lambda past, new: torch.cat([past, new], 2)
         )
         logits = logits.reshape(-1, queries, logits.shape[1])
-        return torch.argmax(logits, -1), logits, present
+        return torch.argmax(logits, -1), logits, *present
 
 
 class StaticDecoder(Decoder):
@@ -134,9 +137,15 @@ class StaticDecoder(Decoder):
         bias = torch.index_select(self.bias, 3, self.tail - position)
         hidden = self.embed(tokens[:, 0], position)
         logits, present = self.step(
-            hidden, 1, cross_bias, cross, past, bias, lambda past, new: torch.where(written, new, past)
+            hidden,
+            1,
+            cross_bias,
+            torch.split(cross, self.heads, 1),
+            torch.split(past, self.heads, 1),
+            bias,
+            lambda past, new: torch.where(written, new, past),
         )
-        return torch.argmax(logits, -1, keepdim=True), logits, present, position + 1
+        return torch.argmax(logits, -1, keepdim=True), logits, torch.cat(present, 1), position + 1
 
     def check(
         self, tokens: Tensor, position: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor
@@ -152,12 +161,12 @@ class StaticDecoder(Decoder):
             self.embed(tokens.reshape(-1), positions),
             CHECKED_TOKENS,
             cross_bias,
-            cross,
-            past,
+            torch.split(cross, self.heads, 1),
+            torch.split(past, self.heads, 1),
             bias,
             lambda past, new: torch.where(written, torch.index_select(new, 2, sources), past),
         )
-        return torch.argmax(logits, -1).reshape(-1, CHECKED_TOKENS), present
+        return torch.argmax(logits, -1).reshape(-1, CHECKED_TOKENS), torch.cat(present, 1)
 
 
 def attend(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
@@ -169,6 +178,12 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tens
 def attend_flat(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
     """Returns what `attend` does as [batch * queries, heads * d_kv]."""
     return attend(q, keys, values, bias).transpose(1, 2).reshape(-1, q.shape[1] * q.shape[3])
+
+
+def attend_to_sources(flat: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+    """Takes queries [batch * queries, heads * d_kv] and returns the same shape. The keys are those of the sources."""
+    sources, heads, _, d_kv = keys.shape
+    return attend_flat(flat.reshape(sources, -1, heads, d_kv).transpose(1, 2), keys, values, bias)
 
 
 def split_heads(flat: Tensor, queries: int, heads: int, d_kv: int) -> Tensor:

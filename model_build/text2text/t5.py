@@ -20,6 +20,7 @@ from model_build.text2text.frame import (
     StaticDecoder,
     attend,
     attend_flat,
+    attend_to_sources,
     padding_bias,
     split_heads,
     weights,
@@ -141,8 +142,7 @@ class T5DecoderLayer(nn.Module):
         q, k, v = torch.split(qkv, self.heads, 1)
         keys, values = append(past[0], k), append(past[1], v)
         hidden = hidden + attend_flat(q, keys, values, bias) @ self.out
-        q = split_heads(self.cross_norm(hidden) @ self.cross_q, queries, self.heads, self.d_kv)
-        hidden = hidden + attend_flat(q, *cross, padding) @ self.cross_out
+        hidden = hidden + attend_to_sources(self.cross_norm(hidden) @ self.cross_q, *cross, padding) @ self.cross_out
         return self.feed_forward(hidden), keys, values
 
 

@@ -73,9 +73,8 @@ def sharing(base: Path) -> Iterator[SharedExports]:
 
 def fingerprint(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], options: dict[str, Any]) -> str:
     """A hash of everything that decides an export: code, weights, settings of all modules, inputs and options."""
-    digest = hashlib.sha256(
-        repr((torch.__version__, [each.shape for each in inputs], sorted(options.items()))).encode()
-    )
+    shapes = [[part.shape for part in (each if isinstance(each, list) else [each])] for each in inputs]
+    digest = hashlib.sha256(repr((torch.__version__, shapes, sorted(options.items()))).encode())
     for name, part in module.named_modules():
         settings = {key: value for key, value in vars(part).items() if isinstance(value, SCALARS)}
         digest.update(repr((name, type(part).__module__, type(part).__qualname__, sorted(settings.items()))).encode())

@@ -18,7 +18,11 @@ class EagerGraph:
 
     @torch.inference_mode()
     def run(self, names: list[str], feeds: dict[str, NDArray[Any]], options: object = None) -> list[NDArray[Any]]:
-        made = self._module(*(torch.tensor(feed) for feed in feeds.values()))
+        given: list[Any] = [torch.tensor(feed) for name, feed in feeds.items() if "." not in name]
+        parts = [torch.tensor(feed) for name, feed in feeds.items() if "." in name]
+        if parts:
+            given += [parts[: len(parts) // 2], parts[len(parts) // 2 :]]
+        made = self._module(*given)
         return [made[self._outputs.index(name)].numpy() for name in names]
 
 
@@ -26,6 +30,6 @@ class EagerEngine(OnnxEngine):
     def __init__(self, model: Any) -> None:
         self.encoder, self.decoder = graphs(model, SOURCE, ANSWER, static=False)
         self._encoder: Any = EagerGraph(self.encoder, ("cross", "cross_bias"))
-        self._decoder: Any = EagerGraph(self.decoder, ("next_tokens", "logits", "present"))
+        self._set_caches(self.encoder.channels // self.decoder.heads, self.decoder.heads, self.encoder.d_kv)
+        self._decoder: Any = EagerGraph(self.decoder, ("next_tokens", *self._outputs))
         self._run = None
-        self._heads, self._d_kv = self.encoder.channels, self.encoder.d_kv

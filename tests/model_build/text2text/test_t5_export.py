@@ -63,6 +63,7 @@ def axes(values: list[onnx.ValueInfoProto]) -> dict[str, list[str | int]]:
 
 
 CROSS = {"cross_bias": ["batch", 1, 1, "source"], "cross": ["batch", 16, "source", 8]}
+PARTS = range(4)  # keys and values of two layers
 
 
 def test_the_inputs_and_outputs_of_the_graphs(exported: Path, static: Path) -> None:
@@ -73,11 +74,11 @@ def test_the_inputs_and_outputs_of_the_graphs(exported: Path, static: Path) -> N
     assert axes(encoder.input) == {"input_ids": ["batch", "source"], "attention_mask": ["batch", "source"]}
     assert axes(encoder.output) == CROSS
     tokens, distances = ["batch", "queries"], ["positions", "queries", "present"]
-    assert axes(decoder.input) == {"tokens": tokens, "distances": distances} | CROSS | {
-        "past": ["batch", 16, "past", 8]
-    }
+    inputs = {"tokens": tokens, "distances": distances, "cross_bias": ["sources", 1, 1, "source"]}
+    inputs |= {f"cross.{part}": ["sources", 4, "source", 8] for part in PARTS}
+    assert axes(decoder.input) == inputs | {f"past.{part}": ["batch", 4, "past", 8] for part in PARTS}
     logits = {"next_tokens": tokens, "logits": [*tokens, 30]}
-    assert axes(decoder.output) == logits | {"present": ["batch", 16, "present", 8]}
+    assert axes(decoder.output) == logits | {f"present.{part}": ["batch", 4, "present", 8] for part in PARTS}
     assert axes(fixed.input) == {"tokens": ["batch", 1], "position": [1]} | CROSS | {"past": ["batch", 16, 12, 8]}
     logits = {"next_tokens": ["batch", 1], "logits": ["batch", 30]}
     assert axes(fixed.output) == logits | {"present": ["batch", 16, 12, 8], "next_position": [1]}
@@ -165,9 +166,9 @@ def test_a_decoder_step_in_int8_does_not_depend_on_its_neighbours(int8: Path) ->
     sources = np.array([[4, 5, 6, 1]])
     alone = engine.encode(sources, np.ones_like(sources), 0)
     beside = engine.encode(sources, np.ones_like(sources), 0)
-    loud = 100 * beside.cross
-    beside.cross, beside.cross_bias = np.concatenate([beside.cross, loud]), np.repeat(beside.cross_bias, 2, 0)
-    beside.past = np.repeat(beside.past, 2, 0)
+    beside.cross = [np.concatenate([part, 100 * part]) for part in beside.cross]
+    beside.cross_bias = np.repeat(beside.cross_bias, 2, 0)
+    beside.past = [np.repeat(part, 2, 0) for part in beside.past]
     for token in (0, 7, 9):
         expected = engine.logits(alone, np.array([[token]]))
         got = engine.logits(beside, np.array([[token], [token + 1]]))
@@ -177,7 +178,7 @@ def test_a_decoder_step_in_int8_does_not_depend_on_its_neighbours(int8: Path) ->
 def test_a_row_of_zeros_has_finite_logits_in_int8(int8: Path) -> None:
     engine = OnnxEngine(int8 / "encoder.onnx", int8 / "decoder.onnx", threads=1)
     state = engine.encode(np.array([[4, 5, 6, 1]]), np.ones((1, 4), np.int64), 0)
-    state.cross[:] = 0.0
+    state.cross = [np.zeros_like(part) for part in state.cross]
     assert np.isfinite(engine.logits(state, np.array([[7]]))).all()
 
 
@@ -200,11 +201,13 @@ def test_the_scaled_residual_stream_gives_the_checkpoints_outputs_to_the_last_bi
         mask[1:, -3:] = 0
         with torch.inference_mode():
             cross, cross_bias = encoder(source, mask)
-            tokens, past, made = torch.zeros(3, 1, dtype=torch.long), cross[:, :, :0], [cross, cross_bias]
+            crosses = list(torch.split(cross, 4, 1))
+            tokens, past = torch.zeros(3, 1, dtype=torch.long), [part[:, :, :0] for part in crosses]
+            made = [cross, cross_bias]
             for place in range(4):
                 distances = torch.arange(place, -1, -1)[None, None]
-                tokens, logits, past = decoder(tokens, distances, cross_bias, cross, past)
-                made += [logits, past]
+                tokens, logits, *past = decoder(tokens, distances, cross_bias, crosses, past)
+                made += [logits, *past]
         return made
 
     original = outputs(1.0)
