@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from .decoding import Tokens
 
+CPUINFO = Path("/proc/cpuinfo")
+VNNI = {"avx512_vnni", "avx_vnni"}
+"""The CPU flags of instructions that add products of 8 bits in 32 bits."""
 Floats = NDArray[np.float32]
 
 
@@ -143,7 +146,8 @@ def session(file: Path, threads: int) -> onnxruntime.InferenceSession:
     # A sleeping thread would wake up late for every node of every token; a thread that kept spinning between two runs
     # would take the cores from the other session and from Triton.
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    # Without VNNI, sums of products of uint8 and int8 overflow.
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    if not VNNI & set(CPUINFO.read_text("utf-8").split()):
+        # Sums of products of uint8 and int8 would overflow. With VNNI this would take more than twice as long.
+        options.add_session_config_entry("session.x64quantprecision", "1")
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
