@@ -123,7 +123,7 @@ def _build_plans(place: Place, made: Path) -> None:
     inputs = CompileInputs(
         workload="text2text",
         target_name="tensorrt",
-        model=_model(setup),
+        model=_model(setup, {}),
         target=TensorRtTarget.model_validate(target),
         checkpoint=_checkpoint(place.checkpoint),
         batches=Serving(max_batch_size=1),
@@ -237,17 +237,18 @@ def _triton(place: Place) -> Answer:
 
     def answer(call: Call) -> list[list[int]]:
         tensor = {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [call.text]}
-        body = json.dumps({"inputs": [tensor], "parameters": _guided(place)}).encode()
+        body = json.dumps({"inputs": [tensor]}).encode()
         reply = json.loads(server.invoke(body, {"Content-Type": "application/json"}).body)
         return [tokenizer.encode(reply["outputs"][0]["data"][0]).ids]
 
     return answering(setup, answer)
 
 
-def _model(setup: Setup) -> Any:
+def _model(setup: Setup, generation: Mapping[str, Any]) -> Any:
     from workloads import TextToText
 
-    return TextToText(task="text2text-generation", checkpoint="./checkpoint", **_limits(setup))
+    document = {"task": "text2text-generation", "checkpoint": "./checkpoint", "generation": generation}
+    return TextToText.model_validate(document | _limits(setup))
 
 
 def _checkpoint(folder: Path) -> Any:
@@ -264,7 +265,8 @@ def _lay_out(repository: Path, place: Place, setup: Setup) -> None:
 
     target, serving = OnnxRuntimeTarget(runtime="onnxruntime", threads=THREADS), Serving(max_batch_size=1)
     checkpoint, text = _checkpoint(place.checkpoint), next(iter(setup.calls.values())).text
-    models = triton_models("model", _model(setup), serving, target, checkpoint, {"text": text}, place.compiled)
+    model = _model(setup, _guided(place))
+    models = triton_models("model", model, serving, target, checkpoint, {"text": text}, place.compiled)
     lay_out(repository, contents(models))
 
 

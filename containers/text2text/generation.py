@@ -76,7 +76,7 @@ class Generation:
         checked = {name: self._check(name, value) for name, value in given.items()}
         if "do_sample" not in checked and any(name in checked for name in SAMPLING):
             checked["do_sample"] = True
-        made = replace(self, **checked)
+        made = replace(self, **checked) if checked else self
         if made.do_sample and "num_beams" not in checked:
             made = replace(made, num_beams=1)
         if made.do_sample and made.num_beams > 1:

@@ -171,7 +171,7 @@ def _asked(served: Generation, parameters: Mapping[str, Any]) -> Generation | Re
 
 def _way(generation: Generation) -> Generation:
     """Returns all of it but the seed: rows of several seeds are decoded together."""
-    return replace(generation, seed=None)
+    return generation if generation.seed is None else replace(generation, seed=None)
 
 
 def _chance(seed: int | None, place: int) -> np.random.Generator:

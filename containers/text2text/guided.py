@@ -19,7 +19,7 @@ from .settings import Settings
 
 MOST_ROWS = 1
 """Rows of a batch that is guided. A larger one is decoded token by token."""
-FIRST_DRAFT, SHORTEST_DRAFT = 16, 8
+FIRST_DRAFT, SHORTEST_DRAFT = 12, 6
 """Tokens: of the first draft, and of the shortest after a rejection."""
 LONGEST_MATCH = 3
 S = TypeVar("S")

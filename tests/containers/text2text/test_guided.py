@@ -41,13 +41,13 @@ def test_the_tokens_are_those_of_greedy_decoding(kind: str, mode: Literal["input
 
 
 def test_a_draft_grows_if_it_is_accepted_and_shrinks_if_not() -> None:
-    source = list(range(100, 300))
+    source, read = list(range(100, 300)), FIRST_DRAFT + 1
     draft = Draft(source, "input")
-    assert len(draft.propose(99)) == FIRST_DRAFT
-    draft.advance(source[:17], FIRST_DRAFT, FIRST_DRAFT)
-    assert draft.propose(99) == source[17 : 17 + 2 * FIRST_DRAFT]
-    assert draft.propose(3) == source[17:20], "no longer than the answer may become"
-    draft.advance([*source[:20], source[30]], 32, 3)
+    assert draft.propose(99) == source[:FIRST_DRAFT]
+    draft.advance(source[:read], FIRST_DRAFT, FIRST_DRAFT)
+    assert draft.propose(99) == source[read : read + 2 * FIRST_DRAFT]
+    assert draft.propose(3) == source[read : read + 3], "no longer than the answer may become"
+    draft.advance([*source[: read + 3], source[30]], 2 * FIRST_DRAFT, 3)
     assert draft.propose(99) == source[31 : 31 + SHORTEST_DRAFT]
 
 
