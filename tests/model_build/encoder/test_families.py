@@ -228,7 +228,7 @@ def test_int8_is_near_the_original_and_a_spoiled_one_is_refused(
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [family.model_type for family in FAMILIES.values()])
 def test_openvinos_int8_is_near_the_original(family: str, tmp_path: Path) -> None:
-    """Fixed ranges of activations are coarser than those of each row, so the limit is larger than that of `cpu-int8`."""
+    """Fixed ranges of activations are coarser than those of each row, so the limit is larger than of `cpu-int8`."""
     task = "text-classification"
     parity = build(plan_of(make_workload(tmp_path / "workloads", family, task), "openvino-int8")).parity
     assert parity is not None
