@@ -239,7 +239,7 @@ SERVED = [(*cell, "cpu") for cell in CELLS if cell[0] in DIFFERENT or cell[1] ==
 """Every family, and every task of those whose code differs."""
 OPENVINO = [
     pytest.param("bert", "text-classification", f"openvino{precision}", marks=marks)
-    for precision, marks in {"": (), "-bf16": needs_bf16, "-int8": ()}.items()
+    for precision, marks in {"": [], "-bf16": [needs_bf16], "-int8": []}.items()
 ]
 
 
