@@ -146,7 +146,7 @@ def _make_ours(name: str, family: str, checkpoint: Path, made: Path) -> None:
             openvino_graph.compile_graph(portable, made, target, batches)
         else:
             target = OnnxRuntimeTarget.model_validate({"runtime": "onnxruntime", "precision": precision})
-            optimise.optimise(portable, made / "model.onnx", target, ())
+            optimise.optimise(portable, made / "model.onnx", target)
     (made / "settings.json").write_text(graphs.settings(model, target, read).to_json(), "utf-8")
 
 

@@ -64,9 +64,7 @@ class CompileInputs:
     @property
     def calibrates(self) -> bool:
         """Whether evaluation rows set the ranges of activations."""
-        if isinstance(self.target, TensorRtTarget | OpenVinoTarget):
-            return self.target.precision == "int8"
-        return isinstance(self.target, OnnxRuntimeTarget) and self.target.quantisation == "static"
+        return isinstance(self.target, TensorRtTarget | OpenVinoTarget) and self.target.precision == "int8"
 
     def facts(self) -> list[Any]:
         """The values that the compiled bytes depend on, as JSON."""

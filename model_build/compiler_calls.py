@@ -42,7 +42,7 @@ def steps(model: Model, target: Target, serving: Serving, checkpoint: Checkpoint
             quantised = [int8] if target.precision == "int8" else []
             return [*exports, *quantised, *_tensorrt(model, target, serving, checkpoint)]
         case OnnxRuntimeTarget():
-            int8 = f"{target.quantisation} quantisation to int8{kept}"
+            int8 = f"dynamic quantisation to int8{kept}"
             fused = [f"# {graph}.onnx\nonnxruntime.InferenceSession(ORT_ENABLE_EXTENDED)" for graph in graphs]
             return [*exports, *([int8] if target.precision == "int8" else []), *fused]
         case OpenVinoTarget():

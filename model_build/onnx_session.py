@@ -1,25 +1,14 @@
 """Saves the graph that an ONNX Runtime session would run: fused by its own offline optimiser, without its origin."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import onnx
 import onnxruntime
 from numpy.typing import NDArray
-from onnxruntime.quantization import CalibrationDataReader
 
 Tensors = Mapping[str, NDArray[Any]]
-
-
-class CalibrationBatches(CalibrationDataReader):  # type: ignore[misc]
-    """Hands batches of inputs, one at a time, to ONNX Runtime's calibration."""
-
-    def __init__(self, batches: Iterable[Tensors]) -> None:
-        self._batches: Iterator[Tensors] = iter(batches)
-
-    def get_next(self) -> Tensors | None:
-        return next(self._batches, None)
 
 
 def save_as_run(source: Path, compiled: Path, inline_limit: int | None = None) -> None:

@@ -62,10 +62,8 @@ class OnnxRuntimeTarget(_Target):
     """ONNX Runtime on CPU."""
 
     runtime: Literal["onnxruntime"]
-    precision: Literal["fp32", "int8"] = "fp32"
-    quantisation: Literal["dynamic", "static"] = Field(
-        default="dynamic",
-        description="For int8: activations scaled as they come, or by ranges seen on evaluation texts.",
+    precision: Literal["fp32", "int8"] = Field(
+        default="fp32", description="int8: weights, with activations scaled as they come."
     )
     threads: PositiveInt = Field(default=1, description="Intra-op threads of each model instance.")
     fp32_layers: tuple[str, ...] = Field(

@@ -221,7 +221,8 @@ def _gpu_engine(place: Place) -> Any:
         return None
     from containers.text2text import torch_engine
 
-    return torch_engine.load(place.compiled, place.torch_device, most_rows=1, longest=64)
+    guided = bool(_guided(place))
+    return torch_engine.load(place.compiled, place.torch_device, most_rows=1, longest=64, guided=guided)
 
 
 def _triton(place: Place) -> Answer:
@@ -294,7 +295,7 @@ ENGINES: dict[str, Mapping[str, Callable[[Place], Answer]]] = {
     },
     "cuda": {
         **dict.fromkeys(HUGGING_FACE, _torch),
-        **dict.fromkeys(("ours fp32", "ours fp16"), _ours),
+        **dict.fromkeys(("ours fp32", "ours fp16", "ours guided fp32", "ours guided fp16"), _ours),
         **dict.fromkeys((f"{TENSORRT} {precision}" for precision in ("fp32", "fp16", "int8")), _ours),
     },
 }

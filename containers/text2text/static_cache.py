@@ -7,7 +7,7 @@ batch takes over the memory.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,10 @@ class Program(Protocol):
 
     def logits(self, step: int, tokens: Tokens) -> NDArray[Any]:
         """Takes the step after `step` others with these tokens, [rows, 1], and returns its logits, a new array."""
+
+
+class CheckingProgram(Program, Protocol):
+    """A program of one row that also checks drafts."""
 
     def check(self, position: int, tokens: Tokens) -> Tokens:
         """Writes `CHECKED_TOKENS` tokens of one row to the cache from `position`.
@@ -104,7 +108,8 @@ class StaticEngine:
         self._check_newest(state)
         drafted = np.zeros(CHECKED_TOKENS, np.int64)
         drafted[: tokens.shape[1]] = tokens[0]
-        return state.program.check(int(lengths[0]), drafted)[None, : tokens.shape[1]]
+        program = cast(CheckingProgram, state.program)
+        return program.check(int(lengths[0]), drafted)[None, : tokens.shape[1]]
 
     def settle(
         self, state: Batch, lengths: NDArray[np.intp], counts: NDArray[np.intp], live: NDArray[np.bool_]

@@ -38,7 +38,7 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
         case OnnxRuntimeTarget() as target:
             portable = _export(inputs, scratch, progress)
             progress(f"Compiling for ONNX Runtime, {target.precision}")
-            optimise.optimise(portable, graphs / export.GRAPH, target, _calibration(inputs))
+            optimise.optimise(portable, graphs / export.GRAPH, target)
             return {"onnx_opset": str(export.OPSET)}
         case OpenVinoTarget() as target:
             from model_build.encoder import openvino_graph  # OpenVINO takes a second to import

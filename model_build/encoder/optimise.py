@@ -2,35 +2,33 @@
 
 ONNX Runtime's own offline optimiser fuses what it knows; beforehand GELU becomes one node, which it does not recognise
 as torch writes it, and norms are spelt out (`norms`). int8 quantises the weights of matrix products per channel;
-activations are scaled as they come (dynamic) or by the ranges seen on evaluation texts (static). Layers named in
-`fp32_layers` keep their products in fp32; so do the heads on the first token, which cost next to nothing.
+activations are scaled as they come. Layers named in `fp32_layers` keep their products in fp32; so do the heads on the
+first token, which cost next to nothing.
 """
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import onnx
 import onnx.helper
-from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
+from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers.fusion_gelu import FusionGelu
 from onnxruntime.transformers.onnx_model import OnnxModel
 
 from model_build import layers
 from model_build.encoder import norms
 from model_build.encoder.graphs import INLINE_LIMIT
-from model_build.onnx_session import CalibrationBatches, Tensors, save_as_run
+from model_build.onnx_session import save_as_run
 from workloads import OnnxRuntimeTarget
 
 PRODUCT, MICROSOFT = "MatMul", "com.microsoft"
 
 
-def optimise(portable: Path, compiled: Path, target: OnnxRuntimeTarget, calibration: Iterable[Tensors]) -> None:
+def optimise(portable: Path, compiled: Path, target: OnnxRuntimeTarget) -> None:
     """Compiles the graph `portable` into the file `compiled`."""
     fp32, prepared = portable.with_name("fp32.onnx"), portable.with_name("prepared.onnx")
     _prepare(portable, fp32)
     if target.precision == "int8":
-        _quantise(fp32, prepared, _in_fp32(portable, target), calibration if target.quantisation == "static" else None)
+        _quantise(fp32, prepared, _in_fp32(portable, target))
     save_as_run(fp32 if target.precision == "fp32" else prepared, compiled, INLINE_LIMIT)
 
 
@@ -53,20 +51,17 @@ def _prepare(source: Path, prepared: Path) -> None:
     onnx.save(model, prepared)
 
 
-def _quantise(source: Path, quantised: Path, in_fp32: list[str], calibration: Iterable[Tensors] | None) -> None:
-    """Quantises the products; activations are scaled as they come, or by the ranges seen in calibration."""
+def _quantise(source: Path, quantised: Path, in_fp32: list[str]) -> None:
     large = source.with_name("model.onnx.data").exists()
-    how: dict[str, Any] = {
-        "nodes_to_exclude": in_fp32,
-        "op_types_to_quantize": [PRODUCT],
-        "per_channel": True,
-        "weight_type": QuantType.QInt8,
-        "extra_options": {"MatMulConstBOnly": True},  # products of two activations (attention) stay in fp32
-        "use_external_data_format": large,
-    }
-    if calibration is None:
-        quantize_dynamic(source, quantised, **how)
-    else:
-        quantize_static(source, quantised, CalibrationBatches(calibration), quant_format=QuantFormat.QDQ, **how)
+    quantize_dynamic(
+        source,
+        quantised,
+        nodes_to_exclude=in_fp32,
+        op_types_to_quantize=[PRODUCT],
+        per_channel=True,
+        weight_type=QuantType.QInt8,
+        extra_options={"MatMulConstBOnly": True},  # products of two activations (attention) stay in fp32
+        use_external_data_format=large,
+    )
     if large:  # a quarter of the size: the weights fit into the graph's own file again
         onnx.save(onnx.load(quantised), quantised)

@@ -11,6 +11,7 @@ from typing import Any
 from model_build.checkpoint import loading, sentence_transformers
 from model_build.checkpoint.files import read_json
 from model_build.checkpoint.tokenizer import check_time
+from model_build.compile_inputs import MIN_CALIBRATION_ROWS
 from model_build.init.checkpoint_facts import CheckpointFacts
 
 TEMPLATE = Path(__file__).with_name("workload.toml.jinja")
@@ -25,6 +26,8 @@ DEFAULT_FIELDS: dict[str, tuple[str, ...]] = {
     "text-ranking": ("query", "text"),
 }
 """The request's fields of a task whose workload.toml names no segments; one text for all other tasks."""
+BASE_WIDTH = 768
+"""Numbers for a token between two layers, from which an encoder is of base size."""
 WINDOWED = {"question-answering", "token-classification"}
 """Tasks that read a request beyond the model's positions in windows."""
 
@@ -186,6 +189,17 @@ def _written_tokens(folder: Path, config: Mapping[str, Any]) -> int:
     return min(limit if isinstance(limit, int) and limit > 0 else WRITTEN_TOKENS, MAX_WRITTEN_TOKENS)
 
 
+def cpu_runtime(facts: CheckpointFacts, precision: str, evaluation_rows: int) -> str:
+    """Returns the CPU runtime of a target on ml.c5: OpenVINO for encoders of base size, ONNX Runtime for the others.
+
+    ml.c5 has no bf16. Source: `python benchmarks/encoders.py --group bert` for a width of 768. At the width of this
+    repository's workloads, 128, ONNX Runtime is faster. OpenVINO's int8 needs rows to calibrate.
+    """
+    width = facts.config.get("hidden_size") or facts.config.get("dim") or 0
+    calibrates = precision == "fp32" or evaluation_rows >= MIN_CALIBRATION_ROWS
+    return "openvino" if facts.task != "text2text-generation" and width >= BASE_WIDTH and calibrates else "onnxruntime"
+
+
 def workload_toml(**values: Any) -> str:
     from jinja2 import Environment, StrictUndefined  # Inf1's image, which imports this module, does not have it
 
@@ -193,7 +207,7 @@ def workload_toml(**values: Any) -> str:
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     environment.filters |= {"toml": toml_value, "comment": _comment}
-    environment.globals["line"] = _line
+    environment.globals |= {"line": _line, "cpu_runtime": cpu_runtime}
     return environment.from_string(TEMPLATE.read_text("utf-8")).render(values)
 
 

@@ -279,6 +279,7 @@ class _Draft:
             percentile=request.percentile,
             model_latency_ms=request.latency_ms,
             peak_invocations_per_minute=request.peak_invocations_per_minute,
+            facts=self.facts,
             targets=targets,
             left_out=left_out or {},
         )

@@ -21,8 +21,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import onnx
+from onnxruntime.quantization import CalibrationDataReader
 
-from model_build.onnx_session import CalibrationBatches, Tensors
+from model_build.onnx_session import Tensors
 from workloads import Unavailable
 
 END = ";"
@@ -60,6 +61,16 @@ def check_installed() -> None:
 def record() -> dict[str, str]:
     """Returns the record for artifact.json."""
     return {"nvidia-modelopt": version("nvidia-modelopt")}
+
+
+class CalibrationBatches(CalibrationDataReader):  # type: ignore[misc]
+    """Hands batches of inputs, one at a time, to ONNX Runtime's calibration."""
+
+    def __init__(self, batches: Iterable[Tensors]) -> None:
+        self._batches: Iterator[Tensors] = iter(batches)
+
+    def get_next(self) -> Tensors | None:
+        return next(self._batches, None)
 
 
 def _main(graph: Path, quantised: Path, products: Sequence[str]) -> None:

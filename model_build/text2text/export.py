@@ -119,8 +119,8 @@ def trace(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens:
             "encoder": (encoder, {"forward": (tokens, torch.ones_like(tokens))}),
             "decoder": (decoder, {"forward": (tokens[:, :1], *step), "check": (checked, *step)}),
         }
-        for name, (graph, inputs) in methods.items():
-            traced: Any = torch.jit.trace_module(graph, inputs, check_trace=False)  # type: ignore[no-untyped-call]
+        for name, (module, inputs) in methods.items():
+            traced: Any = torch.jit.trace_module(module, inputs, check_trace=False)  # type: ignore[no-untyped-call]
             torch.jit.save(traced, str(folder / f"{name}.pt"))
 
 

@@ -57,7 +57,7 @@ def test_the_batches_of_an_engine_compile_it_again(inputs: CompileInputs) -> Non
 
 def test_other_calibration_texts_compile_a_statically_quantised_graph_again(tmp_path: Path) -> None:
     workload = tiny_bert.make_workload(tmp_path / "workloads", "text-classification")
-    for name, again in (("cpu-int8-static", True), ("cpu-int8", False), ("cpu", False)):
+    for name, again in (("openvino-int8", True), ("cpu-int8", False), ("cpu", False)):
         inputs = plan(workload, name, tmp_path).compile_inputs
         changed = replace(inputs, calibration=inputs.calibration[1:])
         assert (compile_key(changed) != compile_key(inputs)) is again, name

@@ -137,6 +137,19 @@ def test_guided_answers_are_greedys_whatever_the_draft(
     assert any(answer[-1] not in SETTINGS.eos_token_ids for answer in answers)
 
 
+def test_a_traced_decoder_has_no_operand_that_stays_on_the_cpu(tmp_path: Path) -> None:
+    """The device `meta` refuses one, as a GPU does."""
+    make_checkpoint(tmp_path)
+    export.trace(export.load(tmp_path), tmp_path, max_input_tokens=24, max_output_tokens=11)
+    jit: Any = torch.jit
+    with torch.inference_mode(), torch.device("meta"), jit.optimized_execution(False):
+        decoder = jit.load(tmp_path / "decoder.pt", map_location="meta")
+        tokens, position = torch.ones(1, CHECKED_TOKENS, dtype=torch.long), torch.zeros(1, dtype=torch.long)
+        caches = torch.ones(1, 1, 1, 9), torch.ones(1, T5_CHANNELS, 9, T5_D_KV), torch.ones(1, T5_CHANNELS, 12, T5_D_KV)
+        made = (*decoder(tokens[:, :1], position, *caches), *decoder.check(tokens, position, *caches))
+    assert {each.device.type for each in made} == {"meta"}
+
+
 def test_spellchecks_guided_answers_are_greedys_with_drafts_longer_than_a_pass(tmp_path: Path) -> None:
     workload = load_workload("spellcheck")
     model, folder = workload.workload.model, workload.path / "checkpoint"

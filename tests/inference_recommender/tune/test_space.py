@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from inference_recommender.tune.space import default_targets, own, space
-from workloads import load_workload
+from workloads import OpenVinoTarget, load_workload
 from workloads.serving import Tune
 
 SPELLCHECK = load_workload("spellcheck").workload
@@ -69,6 +69,14 @@ def test_batches_that_do_not_hold_a_request_are_left_out() -> None:
 def test_the_space_of_named_values(tune: Tune, labels: list[str], left_out: dict[str, tuple[str, ...]]) -> None:
     found, excluded = space(SPELLCHECK, tune, TWO_CORES)
     assert ([each.label for each in found], excluded) == (labels, left_out)
+
+
+def test_openvino_is_searched_like_onnx_runtime() -> None:
+    workload = load_workload("query_intent").workload
+    target = OpenVinoTarget(runtime="openvino", precision="bf16", instance_types=("c7i.xlarge",))
+    both = workload.model_copy(update={"targets": {**workload.targets, "openvino": target}})
+    of_cpu, of_openvino = (space(both, Tune(targets=(name,)), TWO_CORES)[0] for name in ("cpu", "openvino"))
+    assert [each.model_copy(update={"target": "cpu"}) for each in of_openvino] == list(of_cpu)
 
 
 @pytest.mark.parametrize(("workload", "target"), [("spellcheck", "tensorrt"), ("text_classification", "pytorch")])

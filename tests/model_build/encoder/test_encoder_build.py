@@ -73,9 +73,8 @@ def test_a_head_on_a_shared_encoder_answers_as_the_whole_model_does(make: Make, 
     assert whole.compiled == apart.compiled
 
 
-@pytest.mark.parametrize("target", ["cpu-int8", "cpu-int8-static"])
-def test_int8_is_near(make: Make, target: str) -> None:
-    planned = plan_of(make(), target)
+def test_int8_is_near(make: Make) -> None:
+    planned = plan_of(make(), "cpu-int8")
     assert 1e-4 < parity_of(planned).mean_logit_difference < 0.5
     graph = onnx.load(planned.repository / "tiny_model" / "1" / "model.onnx").graph
     weights = {tensor.name for tensor in graph.initializer}
@@ -115,7 +114,7 @@ def test_variants_of_a_target_share_one_compile(make: Make) -> None:
 def test_another_label_in_the_evaluation_changes_no_archive(make: Make, task: str) -> None:
     """Labels are neither packed nor compiled, also not in golden rows and calibration."""
     workload = make(task)
-    names = ("cpu", "cpu-int8-static", "inf1", "tensorrt")
+    names = ("cpu", "openvino-int8", "inf1", "tensorrt")
 
     def planned() -> dict[str, Any]:
         plans = {name: plan_of(workload, name) for name in names if name != "inf1" or task != "text-pair-scoring"}

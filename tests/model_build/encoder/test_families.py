@@ -23,6 +23,7 @@ from model_build.encoder import export, graphs, verify
 from model_build.parity import ParityFailed
 from model_build.plan import BuildPlan, plan
 from model_build.triton.repository import version_folder
+from tests.model_build.encoder.test_openvino import needs_bf16
 from tests.model_build.miniatures.tiny_bert import LABELS
 from tests.model_build.miniatures.tiny_families import AUTO, int8_limit, make_checkpoint, make_workload
 from tests.model_build.spoiled import spoil
@@ -224,17 +225,31 @@ def test_int8_is_near_the_original_and_a_spoiled_one_is_refused(
         build(planned)
 
 
-SERVED = [cell for cell in CELLS if cell[0] in DIFFERENT or cell[1] == "text-classification"]
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [family.model_type for family in FAMILIES.values()])
+def test_openvinos_int8_is_near_the_original(family: str, tmp_path: Path) -> None:
+    """Fixed ranges of activations are coarser than those of each row, so the limit is larger than of `cpu-int8`."""
+    task = "text-classification"
+    parity = build(plan_of(make_workload(tmp_path / "workloads", family, task), "openvino-int8")).parity
+    assert parity is not None
+    assert 1e-4 < parity.mean_logit_difference < 1.25 * int8_limit(family, task)
+
+
+SERVED = [(*cell, "cpu") for cell in CELLS if cell[0] in DIFFERENT or cell[1] == "text-classification"]
 """Every family, and every task of those whose code differs."""
+OPENVINO = [
+    pytest.param("bert", "text-classification", f"openvino{precision}", marks=marks)
+    for precision, marks in {"": [], "-bf16": [needs_bf16], "-int8": []}.items()
+]
 
 
 @pytest.mark.slow
 @pytest.mark.integration
-@pytest.mark.parametrize(("family", "task"), SERVED)
+@pytest.mark.parametrize(("family", "task", "target"), [*SERVED, *OPENVINO])
 def test_a_real_triton_answers_as_the_predictor_that_the_gate_held_to_the_original(
-    family: str, task: str, tmp_path: Path
+    family: str, task: str, target: str, tmp_path: Path
 ) -> None:
-    planned = plan_of(make_workload(tmp_path / "workloads", family, task), "cpu")
+    planned = plan_of(make_workload(tmp_path / "workloads", family, task), target)
     build(planned)
     rows = [example.row for example in planned.examples[:6]]
     settings = graphs.settings(planned.compile_inputs.encoder, planned.target, planned.checkpoint)
@@ -242,7 +257,8 @@ def test_a_real_triton_answers_as_the_predictor_that_the_gate_held_to_the_origin
     own = Predictor(Preprocessor.load(version_folder(planned.repository, "tiny_tokenise")), engine)
     log = tmp_path / "triton.log"
     with start_triton(planned.repository, default_model="tiny", environment={}, log_file=log) as server:
-        for row, wanted in zip(rows, own.predict(rows), strict=True):
+        for row in rows:
+            (wanted,) = own.predict([row])
             assert isinstance(wanted, dict)
             given = ask(server, row)
             assert given.keys() == wanted.keys()

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from containers.encoder.engine import LacksInstructionSet
 from containers.encoder.openvino_engine import CPUINFO, check_cpu
 from containers.encoder.settings import Settings
-from model_build.build import build
+from model_build.build import build, verify_built
 from model_build.encoder import openvino_graph
 from model_build.parity import GateFailed
 from tests.model_build.encoder.test_encoder_build import Make, edited, make, parity_of, plan_of
@@ -33,6 +33,7 @@ def test_in_fp32_every_answer_is_the_originals(make: Make, task: str) -> None:
     planned = plan_of(make(task), "openvino")
     parity = parity_of(planned)
     assert parity.identical_answers == parity.examples == 24
+    assert verify_built(planned) == parity
     files = {file.name for file in (planned.repository / "tiny_model" / "1").iterdir()}
     assert {"model.xml", "model.bin", "openvino_engine.py"} <= files
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import model_build.__main__ as command_line
+from model_build.init import model_table
 from model_build.plan import plan
 from tests import checkpoints
 from tests.model_build.init.conftest import Init, copy_of, write_csv
@@ -30,6 +31,17 @@ def test_a_classifier_with_labelled_rows(init: Init, brought: Path, root: Path, 
     assert set(workload.targets) == {"cpu", "cpu-int8", "inf1", "inf2", "tensorrt"}
     for target in workload.targets:
         plan(folder, target, root)
+
+
+@pytest.mark.parametrize(("rows", "int8"), [(16, "openvino"), (15, "onnxruntime")])
+def test_an_encoder_of_base_size_gets_openvino_and_for_int8_if_it_can_calibrate(
+    rows: int, int8: str, init: Init, brought: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_table, "BASE_WIDTH", 1)
+    file = tmp_path / "queries.txt"
+    file.write_text("\n".join(checkpoints.texts(rows)), "utf-8")
+    targets = init(brought / "bert_classifier", "--examples", file).workload.targets
+    assert (targets["cpu"].runtime, targets["cpu-int8"].runtime) == ("openvino", int8)
 
 
 def test_rows_without_labels_are_labelled_by_the_original(init: Init, brought: Path, tmp_path: Path) -> None:

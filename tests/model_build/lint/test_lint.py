@@ -68,7 +68,7 @@ def test_an_archive_that_this_project_builds_has_no_findings(tiny_plan: BuildPla
     assert lint(tiny_plan.archive, replace(ON_CPU, environment=environment, payloads=payloads)) == []
 
 
-@pytest.mark.parametrize("target", ["cpu", "pytorch", "tensorrt"])
+@pytest.mark.parametrize("target", ["cpu", "openvino", "pytorch", "tensorrt"])
 def test_a_repository_that_this_project_lays_out_has_no_findings(target: str, tmp_path: Path) -> None:
     workload = make_workload(tmp_path / "workloads", "text-pair-scoring")
     planned = plan(workload, target, tmp_path)

@@ -131,8 +131,9 @@ def test_the_static_decoder_gives_the_growing_ones_logits(kind: str) -> None:
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_the_static_decoder_checks_several_tokens_as_the_growing_one_does(kind: str) -> None:
     """From each position, over places that hold anything, and behind the end of the cache."""
-    encoder, static = graphs(tiny(kind), SOURCE, ANSWER, static=True)
-    encoder.eval(), static.eval()
+    encoder, decoder = graphs(tiny(kind), SOURCE, ANSWER, static=True)
+    static: Any = decoder.eval()
+    encoder.eval()
     token_ids, mask = (torch.tensor(part) for part in pad(sources(1), 0))
     tokens = torch.tensor([Random(kind).choices(range(3, VOCABULARY), k=ANSWER + CHECKED_TOKENS)])
     growing = engine(kind)
