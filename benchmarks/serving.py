@@ -10,7 +10,7 @@ more the turn's seconds over its requests. CPU is Triton's.
   off, 0.5           the model without a cache, and with one and half of the requests among 64 known ones
   by length, padded  batches in groups of similar lengths, and padded to their longest row. Lengths are log-normal with
                      40 tokens at P50 and 400 at P99, and 64 callers send a row each
-  guided, greedy     spellcheck as it is built, and with a single copy that decodes token by token in padded batches
+  guided, greedy     spellcheck with its own settings, and one copy that decodes token by token in padded batches
 
 Goals: all protocols give the same answers, the cache's hits are the known requests, groups of similar lengths are 1.5
 times as fast, and guided decoding with all cores answers twice the requests.
