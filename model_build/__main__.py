@@ -90,6 +90,8 @@ def parser() -> argparse.ArgumentParser:
         if name == "plan":
             command.add_argument("--families", action="store_true", help="print which target takes which model family")
         if name == "build":
+            compare = "time a CPU encoder against the other CPU runtime on this machine, and record its ratio"
+            command.add_argument("--compare-runtimes", action="store_true", help=compare)
             remote.add_build_options(command)
         if name == "verify":
             _add_verify_options(command)
@@ -168,6 +170,8 @@ def _check_usage(options: argparse.Namespace) -> None:
     if options.target is None or bool(options.workload) == options.all:
         names = "--target" if options.target is None else "WORKLOAD or --all"
         raise UsageError(f"{options.command}: {names} is missing. Example: {example(options.command)}")
+    if options.command == "build" and options.compare_runtimes and options.on == "sagemaker":
+        raise UsageError("--compare-runtimes times models on this machine. Leave it out, or leave out --on sagemaker.")
     if options.command == "build" and options.dry_run and options.on != "sagemaker":
         raise UsageError("--dry-run requires --on sagemaker. `plan` prints what a build here does.")
 
@@ -241,7 +245,10 @@ def _run_here(options: argparse.Namespace, planned: BuildPlan, progress: Progres
         return verify_recorded(planned).model_dump(mode="json")
     with _failures_with_log(planned), _tools_installed():
         if not verifying:
-            return build(planned, progress).model_dump(mode="json")
+            artifact = build(planned, progress, compare_runtimes=options.compare_runtimes).model_dump(mode="json")
+            if artifact["runner_up"]:
+                print(render.runner_up(artifact), file=sys.stderr)
+            return artifact
         if options.builder == "rtx":
             return check_engines(planned, progress)
         if options.builder == "onnxruntime":

@@ -49,8 +49,8 @@ TOOLS = ("nncf", "numpy", "onnx", "onnxruntime", "onnxscript", "openvino", "toke
 TENSORRT_BINDINGS = ("tensorrt", "tensorrt_bindings", "cuda")
 
 
-def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
-    """Builds one variant of a target.
+def build(plan: BuildPlan, progress: Progress = silent, *, compare_runtimes: bool = False) -> ModelArtifact:
+    """Builds one variant of a target. `compare_runtimes` also times it against the other CPU runtime.
 
     Raises `GateFailed`, `UsageError` for a workload that cannot be built, `Unavailable` if another build runs, the disk
     is full or a compiler fails, and ModuleNotFoundError if the build's tools are not installed.
@@ -67,6 +67,11 @@ def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
         packed = scratch / plan.archive.name
         archive.pack(made, packed)
         artifact = _artifact(plan, packed, compiled, figures)
+        if compare_runtimes:
+            from model_build.encoder.runner_up import time_runner_up  # OpenVINO takes a second to import
+
+            timed = time_runner_up(plan, backend(plan).served_folder(plan, made), scratch, progress)
+            artifact = artifact.model_copy(update={"runner_up": timed})
         archive.publish(artifact, packed, made, plan.artifact)
     return artifact
 

@@ -70,6 +70,17 @@ def _artifact(artifact: Mapping[str, Any]) -> str:
     )
 
 
+def runner_up(artifact: Mapping[str, Any]) -> str:
+    """Returns how long the other CPU runtime takes; if it is faster, the lines of workload.toml that choose it."""
+    own, other = (f"{each['runtime']} {each['precision']}" for each in (artifact, artifact["runner_up"]))
+    name, ratio = f"{artifact['workload']} for {artifact['variant']}", artifact["runner_up"]["times_as_long"]
+    compared = f"{name}: {other} takes {ratio:.2f} times as long as {own} ({artifact['runner_up']['cpu']})."
+    if ratio >= 1:
+        return compared
+    lines = (f'  {key} = "{artifact["runner_up"][key]}"' for key in ("runtime", "precision"))
+    return "\n".join([f"Warning: {compared} To use it, set in [targets.{artifact['target']}]:", *lines])
+
+
 def _engines(document: Mapping[str, Any]) -> str:
     """Returns the result of each engine, and why TensorRT itself accepts the refused ones."""
     head = f"{document['workload']} for {document['variant']} ({document['precision']}), {document['builder']}"

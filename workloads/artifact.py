@@ -34,6 +34,15 @@ class ParityReport(Document):
     guided: GuidedReport | None = Field(default=None, description="None: drafts are off (model.generation.guided).")
 
 
+class RunnerUp(Document):
+    """The other CPU runtime, on the machine that built the archive."""
+
+    runtime: Literal["onnxruntime", "openvino"]
+    precision: str
+    times_as_long: float = Field(description="Its CPU time for a row over that of the archive's model.")
+    cpu: str
+
+
 class ModelArtifact(Document):
     workload: str
     variant: str = Field(description="The built variant, or the target if it has no variant.")
@@ -50,6 +59,7 @@ class ModelArtifact(Document):
     instruction_sets: tuple[str, ...] = Field(
         default=(), description="The CPU flags in /proc/cpuinfo of which the model needs one. Empty: it needs none."
     )
+    runner_up: RunnerUp | None = Field(default=None, description="None: built without --compare-runtimes.")
     parity: ParityReport | None = Field(
         description="None: the compiling machine cannot run the model, so nothing was compared."
     )

@@ -36,11 +36,14 @@ class OpenVinoEngine:
 
 def check_cpu(instruction_sets: Sequence[str], cpuinfo: Path) -> None:
     """Raises `LacksInstructionSet` if the CPU has none of these flags. An empty list is any CPU."""
-    text = cpuinfo.read_text("utf-8") if instruction_sets else ""
-    if instruction_sets and not set(instruction_sets) & set(text.split()):
-        name = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    if instruction_sets and not set(instruction_sets) & set(cpuinfo.read_text("utf-8").split()):
         raise LacksInstructionSet(
-            f"The CPU ({name[1] if name else 'unknown model'}) has none of the instruction sets that this model needs: "
+            f"The CPU ({cpu_name(cpuinfo)}) has none of the instruction sets that this model needs: "
             f"{', '.join(instruction_sets)}. Use an instance type that has one, such as ml.c7i.xlarge, or build the "
             'target with precision = "int8" or "fp32".'
         )
+
+
+def cpu_name(cpuinfo: Path) -> str:
+    name = re.search(r"^model name\s*: (.+)$", cpuinfo.read_text("utf-8"), re.MULTILINE)
+    return name[1] if name else "unknown model"

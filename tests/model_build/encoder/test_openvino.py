@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from containers.encoder.engine import LacksInstructionSet
 from containers.encoder.openvino_engine import CPUINFO, check_cpu
 from containers.encoder.settings import Settings
+from model_build import render
 from model_build.build import build, verify_built
 from model_build.encoder import openvino_graph
 from model_build.parity import GateFailed
@@ -68,6 +69,35 @@ def test_int8_that_fails_parity_names_the_layers_to_keep_in_fp32(make: Make) -> 
     assert advice is not None, str(caught.value)
     mended = edited(workload, "max_logit_difference = 0.02 }", f"max_logit_difference = 0.02 }}\n{advice[1]}")
     assert parity_of(plan_of(mended, "openvino-int8")).max_logit_difference < 0.02
+
+
+@pytest.mark.parametrize(("target", "runner_up"), [("cpu", "openvino fp32"), ("openvino-int8", "onnxruntime int8")])
+def test_a_build_records_how_long_the_other_runtime_takes(make: Make, target: str, runner_up: str) -> None:
+    timed = build(plan_of(make(), target), compare_runtimes=True).runner_up
+    assert timed is not None
+    assert f"{timed.runtime} {timed.precision}" == runner_up
+    assert timed.times_as_long > 0
+    assert timed.cpu in CPUINFO.read_text()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advice"), [(1.2, ""), (0.8, 'in [targets.cpu]:\n  runtime = "openvino"\n  precision = "int8"')]
+)
+def test_a_faster_runner_up_is_a_warning_with_the_lines_to_change(ratio: float, advice: str) -> None:
+    runner_up = {"runtime": "openvino", "precision": "int8", "times_as_long": ratio, "cpu": "EPYC"}
+    own = {"workload": "tiny", "variant": "cpu", "target": "cpu", "runtime": "onnxruntime", "precision": "int8"}
+    text = render.runner_up({**own, "runner_up": runner_up})
+    assert f"openvino int8 takes {ratio:.2f} times as long as onnxruntime int8 (EPYC)." in text
+    assert (text.startswith("Warning: "), text.endswith(advice)) == (bool(advice), True)
+
+
+def test_a_target_without_another_runtime_is_not_compared(make: Make) -> None:
+    with pytest.raises(UsageError) as caught:
+        build(plan_of(make(), "cpu-torchscript"), compare_runtimes=True)
+    assert str(caught.value) == (
+        "--compare-runtimes: cpu-torchscript has no other runtime. Only encoders with runtime = onnxruntime or "
+        "openvino have. Leave it out."
+    )
 
 
 TASK = "text-classification"
