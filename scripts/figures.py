@@ -19,7 +19,7 @@ from workloads import ROOT
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
     "inference_recommender": 18_600,
-    "model_build": 13_300,
+    "model_build": 13_320,
     "local_aws": 8_650,
     "containers": 7_000,
     "aws_api": 1_350,
