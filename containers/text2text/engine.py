@@ -83,13 +83,15 @@ class OnnxEngine:
 
     def select(self, state: Caches, rows: NDArray[np.intp]) -> None:
         """Makes the caches those of these rows, each of which may come several times or not at all."""
+        if np.array_equal(rows, np.arange(len(state.rows))):
+            return
         sources = state.rows[rows]
-        kept = np.isin(np.unique(state.rows), sources)
-        if not kept.all():
+        # Beams of one source change places at every step.
+        if not np.array_equal(sources, state.rows):
+            kept = np.isin(np.unique(state.rows), sources)
             state.cross_bias, state.cross = state.cross_bias[kept], [part[kept] for part in state.cross]
-        if not np.array_equal(rows, np.arange(len(state.rows))):
-            state.past = [part[rows] for part in state.past]
-            state.tokens, state.rows = state.tokens[rows], sources
+        state.past = [part[rows] for part in state.past]
+        state.tokens, state.rows = state.tokens[rows], sources
 
     def _keep(self, state: Caches, wanted: NDArray[np.bool_]) -> None:
         if not wanted.all():
