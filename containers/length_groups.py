@@ -16,6 +16,8 @@ def group_by_length(
     A group is one launch, which costs `launch_tokens` and the tokens of its rows, padded to the longest of them. It has
     at most `most_rows` rows and `most_tokens` padded tokens. A row that is longer is a group of its own.
     """
+    if len(lengths) == 1:
+        return [[0]]
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     counts = Counter(lengths)
     known = sorted(counts)

@@ -47,8 +47,8 @@ def greedy(engine: Engine[S], token_ids: Tokens, mask: Tokens, settings: Setting
         tokens = engine.step(state, live)[:, : limit - position]
         written[:, position : position + tokens.shape[1]] = tokens
         ends = is_end(tokens, settings.eos_token_ids)
-        ended = ends.any(1) & live
-        if ended.any():
+        if ends.any():
+            ended = ends.any(1) & live
             lengths[ended] = position + ends[ended].argmax(1) + 1
             live = live & ~ended
             if not live.any():

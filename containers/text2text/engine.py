@@ -6,6 +6,7 @@ the others costs less than decoding it further.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -132,13 +133,18 @@ def _distances(past: int, queries: int, lengths: NDArray[np.intp] | None) -> Tok
 
     A row has keys in its first `lengths` places and behind `past`.
     """
-    keys = np.arange(past + queries)
     if lengths is None or (lengths == past).all():
-        return (past + np.arange(queries)[:, None] - keys)[None]
-    rows = lengths[:, None]
+        return _equal_distances(past, queries)
+    keys, rows = np.arange(past + queries), lengths[:, None]
     unused = rows + queries  # behind every query
     keys = np.where(keys < rows, keys, np.where(keys < past, unused, keys - past + rows))
     return (rows + np.arange(queries))[:, :, None] - keys[:, None]
+
+
+@lru_cache(maxsize=1024)
+def _equal_distances(past: int, queries: int) -> Tokens:
+    distances: Tokens = (past + np.arange(queries)[:, None] - np.arange(past + queries))[None]
+    return distances
 
 
 def session(file: Path, threads: int) -> onnxruntime.InferenceSession:
