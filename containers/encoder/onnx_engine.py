@@ -20,7 +20,7 @@ class OnnxEngine:
         # Waiting threads that spin would take the cores from Triton and from other model instances.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if not VNNI & set(CPUINFO.read_text("utf-8").split()):
-            # Sums of products of uint8 and int8 would overflow. With VNNI this would take more than twice as long.
+            # Sums of products of uint8 and int8 would overflow. These kernels do not use VNNI, and are slower.
             options.add_session_config_entry("session.x64quantprecision", "1")
         options.log_severity_level = 3
         self._session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])

@@ -155,7 +155,7 @@ def session(file: Path, threads: int) -> onnxruntime.InferenceSession:
     # would take the cores from the other session and from Triton.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     if not VNNI & set(CPUINFO.read_text("utf-8").split()):
-        # Sums of products of uint8 and int8 would overflow. With VNNI this would take more than twice as long.
+        # Sums of products of uint8 and int8 would overflow. These kernels do not use VNNI, and are slower.
         options.add_session_config_entry("session.x64quantprecision", "1")
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])

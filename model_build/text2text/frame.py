@@ -20,8 +20,8 @@ static one has the same shapes and addresses, so that a CUDA graph can hold seve
 masked, and `next_tokens` and `next_position` are what the next step takes.
 
 The heads of all layers, keys then values, share axis 1 of the static cache: a CUDA graph has one cache in and one out.
-A growing one is an array for each, because splitting and joining them took a fifth of a step. Beams of one source share
-its `cross`: a batch has the same number of rows for each source, those of the first source first.
+A growing one is an array for each layer's keys and values, because a split copies all of them. Beams of one source
+share its `cross`: a batch has the same number of rows for each source, those of the first source first.
 
 A family gives its embeddings, its layers and its head, as its own arithmetic over the checkpoint's weights (`t5.py`,
 `bart.py`).

@@ -4,9 +4,9 @@ ONNX Runtime's own offline optimiser is all there is for fp32: it fuses the norm
 and folds transposes. One node per attention (MultiHeadAttention, GroupQueryAttention) was tried: no gain.
 
 int8 leaves embeddings in fp32, which cost size and not time, and the layers named in `fp32_layers`. The decoder's
-weights are scaled by blocks of `BLOCK` inputs (MatMulNBits), its activations by blocks of their own row. From eight rows
-on that is the slower operator: a decoder of beams has weights scaled by output, and activations by row (`BY_ROW`). In
-the encoder the activations of a batch share one scale (DynamicQuantizeMatMul), so that an int8 answer may still depend
+weights are scaled by blocks of `BLOCK` inputs (MatMulNBits), its activations by blocks of their own row. For many rows
+that is the slower operator: a decoder of beams has weights scaled by output, and activations by row (`BY_ROW`). In the
+encoder the activations of a batch share one scale (DynamicQuantizeMatMul), so that an int8 answer may still depend
 on its neighbours in the batch; an fp32 answer does not.
 """
 
