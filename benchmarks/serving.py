@@ -147,9 +147,16 @@ def _pad(folder: Path) -> None:
 def _decode_greedily(folder: Path) -> None:
     """Makes the model one copy, without drafts and with padded batches."""
     config = folder / "config.pbtxt"
-    text = re.sub(r"count: \d+", "count: 1", config.read_text("utf-8"))
-    text = re.sub(r'(key: "launch_tokens" value \{ string_value: )"\d+"', rf'\1"{10**9}"', text)
-    config.write_text(text.replace(r"\"guided\": \"input\"", r"\"guided\": \"off\""), "utf-8")
+    text = config.read_text("utf-8")
+    for key, pattern, value in (
+        ("count", r"(count: )\d+", "1"),
+        ("launch_tokens", r'(key: "launch_tokens" value \{ string_value: )"\d+"', f'"{10**9}"'),
+        ("guided", r'(\\"guided\\": )\\"input\\"', r'\\"off\\"'),
+    ):
+        text, changed = re.subn(pattern, rf"\g<1>{value}", text)
+        if not changed:
+            raise SystemExit(f"{config} has no {key} to change.")
+    config.write_text(text, "utf-8")
 
 
 async def _measure(triton: PlainTriton, grpc: str, texts: Texts, rounds: int) -> tuple[list[Comparison], list[Goal]]:

@@ -38,7 +38,7 @@ class Caches:
 class OnnxEngine:
     """Has one session per graph. The sessions take turns, so they never compete for `threads`.
 
-    Checks of more than four rows are limited by arithmetic and cost more than they save.
+    With more rows, a check of a small model costs more than it saves.
     """
 
     most_rows = 4

@@ -164,13 +164,18 @@ def _compare_batch(
 
 
 def _guided(compiled: TextGenerator, rows: list[list[int]]) -> list[GuidedCheck | None]:
-    """Decodes the rows in the largest batches that are guided, and greedily."""
-    checks: list[GuidedCheck | None] = []
-    settings, mode = compiled.settings, compiled.settings.generation.guided
+    """Decodes the rows guided and greedily: each by itself, and in the largest batches that are guided."""
     engine: Any = compiled.engine  # an `Engine` and a `CheckingEngine`
+    checks = [_guided_batches(compiled, engine, rows, size) for size in sorted({1, engine.most_rows})]
+    return [replace(row[0], same=all(check.same for check in row)) for row in zip(*checks, strict=True)]
+
+
+def _guided_batches(compiled: TextGenerator, engine: Any, rows: list[list[int]], size: int) -> list[GuidedCheck]:
+    checks: list[GuidedCheck] = []
+    settings, mode = compiled.settings, compiled.settings.generation.guided
     assert mode != "off"
-    for first in range(0, len(rows), engine.most_rows):
-        sources = rows[first : first + engine.most_rows]
+    for first in range(0, len(rows), size):
+        sources = rows[first : first + size]
         batch = (engine, *pad(sources, settings.pad_token_id), settings)
         for answer, passes, expected in zip(*guided(*batch, mode, sources), greedy(*batch), strict=True):
             checks.append(GuidedCheck(tokens=len(answer), passes=passes, same=np.array_equal(answer, expected)))

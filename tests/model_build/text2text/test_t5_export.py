@@ -13,6 +13,7 @@ from onnx import numpy_helper
 
 from containers.text2text import tensorrt_engine
 from containers.text2text.engine import OnnxEngine
+from containers.text2text.generation import Generation
 from containers.text2text.generator import TextGenerator
 from containers.text2text.settings import Settings
 from containers.text2text.static_cache import StaticEngine
@@ -173,6 +174,25 @@ def test_a_decoder_step_in_int8_does_not_depend_on_its_neighbours(int8: Path) ->
         expected = engine.logits(alone, np.array([[token]]))
         got = engine.logits(beside, np.array([[token], [token + 1]]))
         assert np.allclose(got[0], expected[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, OnnxEngine.most_rows])
+def test_guided_answers_are_compared_alone_and_in_the_largest_batches(
+    exported: Path, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = OnnxEngine(exported / "encoder.onnx", exported / "decoder.onnx", threads=1)
+    check = engine.check
+
+    def wrong_for_so_many_rows(state: Any, tokens: Any, lengths: Any) -> Any:
+        best = check(state, tokens, lengths)
+        return (best + 1) % 30 if len(tokens) == rows else best
+
+    monkeypatch.setattr(engine, "check", wrong_for_so_many_rows)
+    generator = TextGenerator(make_tokenizer(), engine, replace(SETTINGS, generation=Generation(guided="input")))
+    examples = [Example(row={"text": text}, label=text) for text in make_texts(8)]
+    original = Original.load(exported, export.load(exported))
+    comparisons = compare(original, generator, examples, batch_size=8, file=exported)
+    assert not any(each.guided and each.guided.same for each in comparisons)
 
 
 def test_a_row_of_zeros_has_finite_logits_in_int8(int8: Path) -> None:
