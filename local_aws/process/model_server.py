@@ -2,17 +2,19 @@
 
 import contextlib
 import http
+import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
 from urllib3 import Timeout
-from urllib3.exceptions import HTTPError, ReadTimeoutError
+from urllib3.exceptions import HTTPError, NewConnectionError, ReadTimeoutError
 
 from inference_recommender.load_generator.unix_socket import connection_pool
 from local_aws.process.guarded_process import GuardedProcess
@@ -46,6 +48,8 @@ class ModelAnswer:
     status: int
     content_type: str
     body: bytes
+    is_refused: bool = False
+    """Whether the server refused the connection, so that another may answer."""
 
 
 class ModelServer:
@@ -89,7 +93,8 @@ class ModelServer:
         except ReadTimeoutError:
             return _failure(http.HTTPStatus.GATEWAY_TIMEOUT, "")
         except (HTTPError, OSError) as error:
-            return _failure(500, f"The model's server did not answer: {error}")
+            answer = _failure(500, f"The model's server did not answer: {error}")
+            return replace(answer, is_refused=isinstance(error, NewConnectionError))
 
     def extra_headers(self, content_type: str) -> Mapping[str, str]:
         """Returns the headers that a load generator adds to invocations of a content type."""
@@ -122,6 +127,10 @@ class ModelServer:
     def wait(self) -> int:
         """Blocks until it ends and returns the exit status; 128 + N for signal N."""
         return self._process.wait()
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
     def log_tail(self, lines: int = LINES_SHOWN) -> str:
         return "\n".join(self._log_lines()[-lines:])

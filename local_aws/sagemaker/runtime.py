@@ -81,14 +81,19 @@ class InvocationMiddleware:
         endpoint = self._find_endpoint(name)
         if endpoint is None:
             return _error("ValidationError", f"Endpoint {name} of account {self._account_id} not found.")
-        with endpoint.lease(environ.get("HTTP_X_AMZN_SAGEMAKER_TARGET_VARIANT")) as picked:
-            if picked is None:
-                return self._no_variant(endpoint, environ)
-            variant, server = picked
-            instances = endpoint.instance_count(variant)
-            sent = time.perf_counter()
-            model = server.invoke(body, _forwarded(environ))
-            answered = time.perf_counter()
+        refusing: list[ModelServer] = []
+        while True:
+            with endpoint.lease(environ.get("HTTP_X_AMZN_SAGEMAKER_TARGET_VARIANT"), refusing) as picked:
+                if picked is None:
+                    return self._no_variant(endpoint, environ)
+                variant, server = picked
+                instances = endpoint.instance_count(variant)
+                sent = time.perf_counter()
+                model = server.invoke(body, _forwarded(environ))
+                answered = time.perf_counter()
+            if not model.is_refused or server in refusing:
+                break
+            refusing.append(server)
         answer = _model_error(model, server)
         if model.status == http.HTTPStatus.OK:
             headers = {"Content-Type": model.content_type, "x-Amzn-Invoked-Production-Variant": variant}

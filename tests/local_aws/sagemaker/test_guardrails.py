@@ -99,7 +99,7 @@ def test_a_new_fleet_that_ends_during_its_update_is_rolled_back(
     guard["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]["WaitIntervalInSeconds"] = 3600
     config = endpoints.config("dying-new")
     sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=config, DeploymentConfig=guard)
-    wait_until(lambda: f"endpoint {name}: the new fleet takes all traffic" in account.log_file.read_text())
+    wait_until(lambda: f"endpoint {name}: the new fleet takes 10% of the traffic" in account.log_file.read_text())
     os.kill(triton_of(account, name), signal.SIGKILL)
 
     def status() -> str:
