@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -48,8 +48,6 @@ class ModelAnswer:
     status: int
     content_type: str
     body: bytes
-    is_refused: bool = False
-    """Whether the server refused the connection, so that another may answer."""
 
 
 class ModelServer:
@@ -69,6 +67,7 @@ class ModelServer:
         """The steps before the server was started: Unix seconds and words for each."""
         self.gpus = 0  # of its instance type
         self.endpoint_config = ""
+        self.refuses = False  # connections, by its last invocation
         self._process = process
         self._health_paths = health_paths
         self._pool = connection_pool(url, maxsize=IDLE_CONNECTIONS, retries=False)
@@ -93,8 +92,8 @@ class ModelServer:
         except ReadTimeoutError:
             return _failure(http.HTTPStatus.GATEWAY_TIMEOUT, "")
         except (HTTPError, OSError) as error:
-            answer = _failure(500, f"The model's server did not answer: {error}")
-            return replace(answer, is_refused=isinstance(error, NewConnectionError))
+            self.refuses = isinstance(error, NewConnectionError)
+            return _failure(500, f"The model's server did not answer: {error}")
 
     def extra_headers(self, content_type: str) -> Mapping[str, str]:
         """Returns the headers that a load generator adds to invocations of a content type."""

@@ -1,14 +1,14 @@
 """A SageMaker endpoint with model servers: Creating, then InService or Failed, Updating, Deleting.
 
-Every change runs in a thread, as the service's do. An update starts the new fleet, shifts the traffic to it in the steps
-of its guardrails, and stops the old one. If the update fails or an alarm of its guardrails is on, the old fleet answers.
+Every change runs in a thread, as the service's do. An update starts the new fleet, shifts the traffic to it in steps of
+its guardrails, and stops the old one. If the update fails or an alarm of its guardrails is on, the old fleet answers.
 Scaling starts or stops servers of the current fleet.
 """
 
 import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,6 @@ from moto.core.utils import utcnow
 from moto.logs.models import logs_backends
 from moto.sagemaker.models import FakeEndpoint
 
-from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.endpoint_fleet import EndpointLog, EndpointVariant, Fleet
 from local_aws.sagemaker.guardrails import Guardrails
 from local_aws.sagemaker.model_host import ModelHost
@@ -90,12 +89,12 @@ class LocalEndpoint(FakeEndpoint):
         return fleet.pick(variant) if fleet is not None else None
 
     @contextmanager
-    def lease(self, variant: str | None, refusing: Collection[ModelServer] = ()) -> Iterator[Any]:
+    def lease(self, variant: str | None) -> Iterator[Any]:
         """Picks a variant and one of its servers, which no change of the fleet stops before the block has ended."""
         picked = None
         with ExitStack() as leases:
             while picked is None and (fleet := self._drawn_fleet()) is not None:
-                picked = leases.enter_context(fleet.lease(variant, refusing))
+                picked = leases.enter_context(fleet.lease(variant))
                 if not fleet.drains:
                     break
             yield picked

@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -168,25 +168,21 @@ class Fleet:
         """Returns how many servers answer for the variant."""
         return len(self._servers.get(name, ()))
 
-    def pick(self, name: str | None = None, refusing: Collection[ModelServer] = ()) -> tuple[str, ModelServer] | None:
-        """Returns the variant called `name`, or one drawn by weight, and one of its servers; None if there is none. A
-        server that is not among `refusing` comes first.
-        """
+    def pick(self, name: str | None = None) -> tuple[str, ModelServer] | None:
+        """Returns the variant called `name`, or one drawn by weight, and one of its servers; None if there is none."""
         if not self._servers or (name and name not in self._servers):
             return None
         names = list(self._servers)
         weights = [self._variants[each].weight for each in names]
         chosen = name or (names[0] if len(names) == 1 or not any(weights) else random.choices(names, weights)[0])
-        servers = [each for each in self._servers[chosen] if each not in refusing] or self._servers[chosen]
+        servers = [each for each in self._servers[chosen] if not each.refuses] or self._servers[chosen]
         return chosen, random.choice(servers)  # SageMaker's RANDOM, its default routing strategy
 
     @contextmanager
-    def lease(
-        self, name: str | None, refusing: Collection[ModelServer] = ()
-    ) -> Iterator[tuple[str, ModelServer] | None]:
+    def lease(self, name: str | None) -> Iterator[tuple[str, ModelServer] | None]:
         """Picks a server, which is not stopped before the block has ended; None also if the fleet drains."""
         with self._changed:
-            picked = None if self.drains else self.pick(name, refusing)
+            picked = None if self.drains else self.pick(name)
             if picked is not None:
                 self._leases[picked[1]] += 1
         try:

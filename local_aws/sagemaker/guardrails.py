@@ -1,8 +1,8 @@
 """Deployment guardrails: alarms watch the new fleet of an update. One in ALARM returns the traffic to the old fleet.
 
 Time runs 60 times faster: a bake of ten minutes takes ten seconds, and the minutes of an alarm are seconds. Its metric
-or SetAlarmState turns an alarm on. Only SetAlarmState turns it off. A rolling update shifts the traffic in batches. Unlike
-on AWS, all instances of both fleets run until its end.
+or SetAlarmState turns an alarm on. Only SetAlarmState turns it off. A rolling update shifts the traffic in batches, but
+unlike on AWS, both fleets run in full.
 """
 
 import math
@@ -43,7 +43,7 @@ class Guardrails:
         blue_green, rolling = (self.config.get(f"{kind}UpdatePolicy", {}) for kind in ("BlueGreen", "Rolling"))
         routing = blue_green.get("TrafficRoutingConfiguration", rolling)
         sizes = (routing.get(name) for name in ("CanarySize", "LinearStepSize", "MaximumBatchSize"))
-        size = next(filter(None, sizes), {"Type": "CAPACITY_PERCENT", "Value": 100})
+        size: Mapping[str, Any] = next(filter(None, sizes), {"Type": "CAPACITY_PERCENT", "Value": 100})
         share = size["Value"] / (100 if size["Type"] == "CAPACITY_PERCENT" else instances)
         count = 2 if routing.get("Type") == "CANARY" else math.ceil(1 / share - 1e-9)
         shares = [*(share * number for number in range(1, count)), 1.0]

@@ -30,6 +30,8 @@ TIMED_OUT = (
     "each container in Amazon CloudWatch, resolve the issue, and try again."
 )
 ORIGINAL_CHARACTERS = 1024
+ATTEMPTS = 3
+"""A server that has ended refuses connections until its fleet drops it, so another one gets the invocation."""
 _ERROR_STATUS = {"ValidationError": 400, "ModelError": 424}
 
 
@@ -81,9 +83,8 @@ class InvocationMiddleware:
         endpoint = self._find_endpoint(name)
         if endpoint is None:
             return _error("ValidationError", f"Endpoint {name} of account {self._account_id} not found.")
-        refusing: list[ModelServer] = []
-        while True:
-            with endpoint.lease(environ.get("HTTP_X_AMZN_SAGEMAKER_TARGET_VARIANT"), refusing) as picked:
+        for _ in range(ATTEMPTS):
+            with endpoint.lease(environ.get("HTTP_X_AMZN_SAGEMAKER_TARGET_VARIANT")) as picked:
                 if picked is None:
                     return self._no_variant(endpoint, environ)
                 variant, server = picked
@@ -91,9 +92,8 @@ class InvocationMiddleware:
                 sent = time.perf_counter()
                 model = server.invoke(body, _forwarded(environ))
                 answered = time.perf_counter()
-            if not model.is_refused or server in refusing:
+            if not server.refuses:
                 break
-            refusing.append(server)
         answer = _model_error(model, server)
         if model.status == http.HTTPStatus.OK:
             headers = {"Content-Type": model.content_type, "x-Amzn-Invoked-Production-Variant": variant}
