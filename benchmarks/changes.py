@@ -75,8 +75,8 @@ def main() -> int:
     )
     chosen, rows = parser.parse_args().changes, dict[str, dict[str, int]]()
     print(f"{'':14}{'with retries':<60}without\n{'':14}{2 * ''.join(f'{each:<10}' for each in FIGURES)}".rstrip())
-    for fleet, names in ((endpoint, CHANGES), (service, TASKS)):
-        if not (names := [each for each in names if each in chosen]):
+    for fleet, changes in ((endpoint, CHANGES), (service, TASKS)):
+        if not (names := [each for each in changes if each in chosen]):
             continue
         with tempfile.TemporaryDirectory(prefix="changes_") as folder, fleet(Path(folder)) as (server, change):
             for name in names:

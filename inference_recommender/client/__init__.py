@@ -7,7 +7,8 @@
 
 Requests are KServe v2, in the binary form by default. The client retries throttled and failed requests after a wait. It
 does not retry requests that cannot succeed, nor timeouts without `Retries(timeouts=True)`. A server's `timeout_s`
-bounds one attempt. The client starts no attempt after its `deadline_s`. A metric that cannot be sent never fails a request. Threads may share one client.
+bounds one attempt. The client starts no attempt after its `deadline_s`. A metric that cannot be sent never fails a
+request. Threads may share one client.
 """
 
 from inference_recommender.client.inference import InferenceClient, Retries
