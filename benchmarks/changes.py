@@ -95,20 +95,19 @@ def judge(rows: Mapping[str, Mapping[str, int]]) -> list[goals.Goal]:
 
 def measure(server: Server, change: Change, name: str, computed: Path) -> dict[str, dict[str, int]]:
     """Sends while a fleet changes. Prints and returns `FIGURES` of each client."""
-    retries = Retries(timeouts=name == "hangs")
-    with_retries, without = Caller(server, "y", retries), Caller(server, "n", Retries(attempts=1))
-    results, rows = list[Any](), dict[str, dict[str, int]]()
+    ours, plain = Caller(server, "y", Retries(timeouts=name == "hangs")), Caller(server, "n", Retries(attempts=1))
+    pause, rows = partial(time.sleep, AROUND_S), dict[str, dict[str, int]]()
     with ThreadPoolExecutor(CONNECTIONS) as threads:
-        work: Any
-        for work, argument in ((time.sleep, AROUND_S), (change, name), (time.sleep, AROUND_S)):
-            working = threads.submit(work, argument)
+        results: list[Any] = []
+        for work in (pause, partial(change, name), pause):
+            working = threads.submit(work)
             while not working.done():
                 time.sleep(random.expovariate(2 * RATE))
-                threads.submit(random.choice((with_retries, without)).call)
+                threads.submit(random.choice((ours, plain)).call)
             results.append(working.result())
     begin_s, end_s = results[1]
     texts = Counter(computed.read_text().splitlines())
-    for cell, caller in {f"{name}, with": with_retries, f"{name}, without": without}.items():
+    for cell, caller in {f"{name}, with": ours, f"{name}, without": plain}.items():
         sent, failures = len(caller.calls), [failure for *_, failure in caller.calls if failure]
         twice = sum(count > 1 for text, count in texts.items() if text.startswith(caller.letter))
         in_flight = sum(sent_s < end_s and begin_s < ended_s for sent_s, ended_s, _ in caller.calls)

@@ -31,7 +31,7 @@ UPDATES = {
     "rolling": {"RollingUpdatePolicy": {"WaitIntervalInSeconds": 60, "MaximumBatchSize": STEP}},
     "rollback": {**LINEAR, "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "slow"}]}},
 }
-COUNTS, SIGNALS = {"scale-out": 3, "scale-in": 2}, {"killed": signal.SIGKILL, "hangs": signal.SIGSTOP}
+COUNTS, SIGNALS = {"scale-out": 1, "scale-in": -1}, {"killed": signal.SIGKILL, "hangs": signal.SIGSTOP}
 CHANGES = (*UPDATES, *COUNTS, *SIGNALS)
 Change = Callable[[str], tuple[float, float]]
 """Makes a change. Returns the `time.monotonic` before an instance is killed and after its end, or `PLANNED`."""
@@ -62,13 +62,14 @@ def endpoint(folder: Path) -> Iterator[tuple[Server, Change]]:
             log = account.log_file.read_text
             pids, shifts = re.findall(r"is answered by Triton \(process (\d+)", log()), log().count("fleet takes")
             if change in SIGNALS:
-                signalled = signal_all(
-                    [next(pid for pid in map(int, reversed(pids)) if not gone(pid))], SIGNALS[change]
-                )
+                newest = next(pid for pid in map(int, reversed(pids)) if not gone(pid))
+                signalled = signal_all([newest], SIGNALS[change])
                 wait_until(lambda: log().count("is answered by") > len(pids))
                 return signalled
             if change in COUNTS:
-                desired = [{"VariantName": "AllTraffic", "DesiredInstanceCount": COUNTS[change]}]
+                (variant,) = made.settled(name)["ProductionVariants"]
+                count = variant["CurrentInstanceCount"] + COUNTS[change]
+                desired = [{"VariantName": variant["VariantName"], "DesiredInstanceCount": count}]
                 scale = sagemaker.update_endpoint_weights_and_capacities
                 scale(EndpointName=name, DesiredWeightsAndCapacities=desired)
             else:
@@ -76,6 +77,7 @@ def endpoint(folder: Path) -> Iterator[tuple[Server, Change]]:
                 sagemaker.update_endpoint(EndpointName=name, **update)
             if change == "rollback":
                 wait_until(lambda: log().count("fleet takes") > shifts)
+                time.sleep(0.5)  # some requests reach the new fleet
                 cloudwatch.set_alarm_state(AlarmName="slow", StateValue="ALARM", StateReason="A benchmark.")
             described = made.settled(name)
             assert ("FailureReason" in described) is (change == "rollback"), described
