@@ -40,7 +40,7 @@ def allow_passing(role: iam.Role, role_arns: Sequence[str], service: str) -> Non
 
 
 def let_publish(topic: sns.Topic, service: str, sid: str) -> None:
-    """Lets an AWS service publish for this account alone. A topic policy replaces the default one."""
+    """Lets an AWS service publish, only for this account. A topic policy replaces the default one."""
     topic.add_to_resource_policy(
         iam.PolicyStatement(
             sid=sid,
