@@ -30,8 +30,6 @@ TIMED_OUT = (
     "each container in Amazon CloudWatch, resolve the issue, and try again."
 )
 ORIGINAL_CHARACTERS = 1024
-ATTEMPTS = 3
-"""A server that has ended refuses connections until its fleet drops it, so another one gets the invocation."""
 _ERROR_STATUS = {"ValidationError": 400, "ModelError": 424}
 
 
@@ -83,7 +81,7 @@ class InvocationMiddleware:
         endpoint = self._find_endpoint(name)
         if endpoint is None:
             return _error("ValidationError", f"Endpoint {name} of account {self._account_id} not found.")
-        for _ in range(ATTEMPTS):
+        for _ in range(3):  # a server that has ended refuses connections until its fleet drops it
             with endpoint.lease(environ.get("HTTP_X_AMZN_SAGEMAKER_TARGET_VARIANT")) as picked:
                 if picked is None:
                     return self._no_variant(endpoint, environ)
