@@ -1,8 +1,8 @@
 """The servers that answer for one endpoint configuration: one for each instance of a production variant.
 
 A host may allow fewer servers than a variant has instances (`ModelHost.most_servers`); then they answer for all of
-them. A fleet starts, leases, watches and stops servers, and knows nothing of the control plane's statuses. A server that
-ends or hangs is replaced while others answer for its variant. SageMaker replaces unhealthy instances, too
+them. A fleet starts, leases, watches and stops servers, and knows nothing of the control plane's statuses. It replaces
+a server that ends or hangs while others answer for its variant. SageMaker replaces unhealthy instances, too
 (https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-inference-code.html).
 """
 
