@@ -39,7 +39,7 @@ class Guardrails:
         return {each["AlarmName"]: self.cloudwatch.alarms.get(each["AlarmName"]) for each in named}
 
     def steps(self, instances: int) -> list[tuple[float, float]]:
-        """Returns each share of the traffic that a new fleet of so many instances gets, and the seconds of its bake."""
+        """Returns each share of the traffic of a new fleet with `instances`, and the seconds of its bake."""
         blue_green, rolling = (self.config.get(f"{kind}UpdatePolicy", {}) for kind in ("BlueGreen", "Rolling"))
         routing = blue_green.get("TrafficRoutingConfiguration", rolling)
         sizes = (routing.get(name) for name in ("CanarySize", "LinearStepSize", "MaximumBatchSize"))
