@@ -101,6 +101,19 @@ class EndpointVpc(Construct):
         return Stack.of(self).format_arn(service="ec2", resource=resource, resource_name=name)
 
 
+def log_flow(scope: Construct, vpc: ec2.IVpc, traffic: ec2.FlowLogTrafficType | None = None) -> None:
+    """Logs the connections of a network; by default all of them."""
+    group = logs.LogGroup(scope, "Flow", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
+    acknowledge_log(group)
+    ec2.FlowLog(
+        scope,
+        "FlowLog",
+        resource_type=ec2.FlowLogResourceType.from_vpc(vpc),
+        destination=ec2.FlowLogDestination.to_cloud_watch_logs(group),
+        traffic_type=traffic,
+    )
+
+
 def grant_interfaces(role: iam.Role, destinations: Sequence[str]) -> None:
     """Lets a service attach its instances to `destinations`, ARNs of subnets and security groups."""
     interfaces = [Stack.of(role).format_arn(service="ec2", resource="network-interface", resource_name="*")]
@@ -111,16 +124,3 @@ def grant_interfaces(role: iam.Role, destinations: Sequence[str]) -> None:
     described = ["NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups"]
     allow(role, [f"ec2:Describe{noun}" for noun in described], ["*"])
     acknowledge_resources(role, ["*"], "EC2's Describe actions are on no resource.")
-
-
-def log_flow(scope: Construct, vpc: ec2.IVpc, traffic: ec2.FlowLogTrafficType | None = None) -> None:
-    """Logs the traffic of a network, by default all of it."""
-    group = logs.LogGroup(scope, "Flow", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
-    acknowledge_log(group)
-    ec2.FlowLog(
-        scope,
-        "FlowLog",
-        resource_type=ec2.FlowLogResourceType.from_vpc(vpc),
-        destination=ec2.FlowLogDestination.to_cloud_watch_logs(group),
-        traffic_type=traffic,
-    )
