@@ -44,12 +44,11 @@ class Guardrails:
         routing = blue_green.get("TrafficRoutingConfiguration", rolling)
         sizes = (routing.get(name) for name in ("CanarySize", "LinearStepSize", "MaximumBatchSize"))
         size: Mapping[str, Any] = next(filter(None, sizes), {"Type": "CAPACITY_PERCENT", "Value": 100})
-        share = size["Value"] / (100 if size["Type"] == "CAPACITY_PERCENT" else instances)
+        share = min(size["Value"] / (100 if size["Type"] == "CAPACITY_PERCENT" else instances), 1.0)
         count = 2 if routing.get("Type") == "CANARY" else math.ceil(1 / share - 1e-9)
-        shares = [*(share * number for number in range(1, count)), 1.0]
         bake_s = routing.get("WaitIntervalInSeconds", 0) / FASTER
         last_s = bake_s + blue_green.get("TerminationWaitInSeconds", 0) / FASTER
-        return [(each, last_s if each == 1.0 else bake_s) for each in shares]
+        return [*((share * number, bake_s) for number in range(1, count)), (1.0, last_s)]
 
     def watch(self, bake_s: float, ended: Callable[[], bool]) -> list[str]:
         """Returns the alarms that are on, as soon as one is; none at the end of the bake, or when the fleet ended."""

@@ -37,6 +37,7 @@ def guarded(*alarms: str) -> dict[str, Any]:
         ({"Type": "CANARY", "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 30}}, [(0.3, 2), (1.0, 12)]),
         ({"LinearStepSize": {"Type": "CAPACITY_PERCENT", "Value": 50}}, [(0.5, 2), (1.0, 12)]),
         ({"LinearStepSize": {"Type": "INSTANCE_COUNT", "Value": 2}}, [(0.4, 2), (0.8, 2), (1.0, 12)]),
+        ({"Type": "CANARY", "CanarySize": {"Type": "INSTANCE_COUNT", "Value": 9}}, [(1.0, 2), (1.0, 12)]),
     ],
 )
 def test_traffic_shifts_in_the_steps_of_the_policy(routing: dict[str, Any], steps: list[tuple[float, float]]) -> None:
