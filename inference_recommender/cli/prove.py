@@ -10,9 +10,11 @@ from pathlib import Path
 from rich.console import Console
 
 from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.capacity.arrivals import check_length
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.cli import arguments
 from inference_recommender.kserve import content_type
+from inference_recommender.load_generator.time_stamps import fitted, read_stamps, recorded_arrivals
 from inference_recommender.measure.percentile_interval import PercentileInterval
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.proving import PROOF, Load, Proving, late_in_words, milliseconds
@@ -32,6 +34,7 @@ from inference_recommender.report.text import show
 from inference_recommender.run_folder import PAYLOADS, RunFolder, run_name
 from workloads import (
     ROOT,
+    ArrivalProcess,
     Candidate,
     Interrupted,
     MissingArtifact,
@@ -54,11 +57,12 @@ OVERHEAD_SHARE = 0.1
 LONGER = 2.5
 """The factor by which an inconclusive proof suggests to run longer."""
 
-DESCRIPTION = """Sends each instance its share of the recommended fleet's peak load, as Poisson arrivals. Latency counts
-from the time at which each request is due. The proof counts requests over the limit and ends as soon as their share is
-clearly within what the percentile allows, or above it. The load without an instance or a zone follows if [sizing]
-requires it, or if time is left and the capacity allows it. The result is added to the recommendation and to the report
-of its run. Exit code 0: kept; 1: missed; 4: inconclusive, or the generator was the bottleneck."""
+DESCRIPTION = """Sends each instance its share of the recommended fleet's peak load, with the arrivals of
+[objective.arrivals], by default a Poisson process. Latency counts from the time at which each request is due. The
+proof counts requests over the limit and ends as soon as their share is clearly within what the percentile allows, or
+above it. The load without an instance or a zone follows if [sizing] requires it, or if time is left and the capacity
+allows it. The result is added to the recommendation and to the report of its run. Exit code 0: kept; 1: missed; 4:
+inconclusive, or the generator was the bottleneck."""
 
 
 def add(commands: Commands) -> None:
@@ -115,6 +119,10 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     if system.archive_sha256 is None:
         warn(stderr, f"The archive that {system.name} serves is unknown, so the proof cannot check it.")
     run_folder = RunFolder(options.runs / run_name(options.workload, "proof"))
+    run_folder.keep_workload(folder.workload)
+    stamps = recorded_arrivals(folder)
+    run_folder.keep_requests(payload_archive(folder.payloads(), recommendation.objective), stamps)
+    arrivals = run_folder.arrivals()
     proving = Proving(
         recommendation=recommendation,
         system=system,
@@ -123,15 +131,16 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
             run_folder.path,
             system,
             content_type=content_type(header_size(workload.model.fields, recommendation.objective)),
+            arrivals=arrivals,
             tell=partial(tell, stderr),
             seed=int(time.time()),
         ),
         longest_s=options.max_duration_s,
         sizing=workload.sizing,
+        arrivals=fitted(arrivals),
         on_look=partial(_print_look, stderr, recommendation),
     )
-    run_folder.keep_workload(folder.workload)
-    run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(), recommendation.objective))
+    _check_recording(arrivals, proving)
     _print_plan(stderr, proving)
     proof = _run(proving, run_folder)
     report = rewrite(recommendation.model_copy(update={"proof": proof}), file, options.runs)
@@ -162,6 +171,14 @@ def _system(options: argparse.Namespace, workload: Workload, recommendation: Rec
     account = SageMakerAccount()
     endpoint = options.endpoint or account.endpoint_name(workload.stack_name)
     return system_of_endpoint(account.endpoint_description(endpoint), account.region)
+
+
+def _check_recording(arrivals: ArrivalProcess, proving: Proving) -> None:
+    """Raises `UsageError` if the recorded arrivals are shorter than the longest test at its rate."""
+    if arrivals.file:
+        stamps_s = read_stamps(Path(arrivals.file))
+        for _, rate, _, longest_s in proving.plan():
+            check_length(stamps_s, rate / 60, longest_s)
 
 
 def _built(recommendation: Recommendation) -> ModelArtifact | None:

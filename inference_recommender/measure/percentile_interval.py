@@ -9,7 +9,7 @@ Late requests come in bursts. The bound is the exact binomial one for the effect
 design effect is measured on blocks of time: at least `BLOCK_S` long, and about `BLOCKS` of them in a longer run (batch
 means: Schmeiser, Operations Research 30, 1982). If few requests are late, their bursts are not known. Then the bursts
 above the percentile's estimate stand in for them, up to `BURST_S`: without late requests the test concludes within a
-minute at any rate.
+minute at any rate. Arrivals that come together count as one, by their index of dispersion.
 """
 
 from bisect import bisect_left
@@ -19,9 +19,11 @@ from typing import Literal
 
 import numpy as np
 
+from inference_recommender.capacity.arrivals import markov_arrivals, memory_s
 from inference_recommender.capacity.levels import per_block
 from inference_recommender.capacity.probe import IN_FLUX, ProbeRecords
 from inference_recommender.capacity.statistics import EffectiveShare, Floats, Indices, design_effect, few_blocks_effect
+from workloads import POISSON, ArrivalProcess
 
 Verdict = Literal["kept", "missed", "unclear"]
 
@@ -31,6 +33,8 @@ blocks understate the dependence: 95 % is the measured coverage."""
 BLOCK_S = 2.0
 """Seconds: long compared with a queue's busy period."""
 BLOCKS = 24
+MEMORIES = 2.0
+"""Shortest block in multiples of a burst and its pause."""
 BURST_S = 0.07
 """Seconds of arrivals that one unobserved burst of late requests is assumed to delay at most."""
 ROUNDING = 1e-9
@@ -58,14 +62,20 @@ class PercentileInterval:
 
 
 def percentile_interval(
-    seen: Sequence[ProbeRecords], percentile: float, limit_ms: float, error: float = ERROR
+    seen: Sequence[ProbeRecords],
+    percentile: float,
+    limit_ms: float,
+    error: float = ERROR,
+    arrivals: ArrivalProcess = POISSON,
 ) -> PercentileInterval:
     """Judges the requests of runs at one rate; the beginning of each run is left out (`IN_FLUX`)."""
-    blocks, allowed = _blocks(seen), 1 - percentile / 100
+    blocks, allowed = _blocks(seen, memory_s(arrivals) * MEMORIES), 1 - percentile / 100
     ordered = np.sort(blocks.latencies_ms)
     latency_ms = float(ordered[int(percentile / 100 * (len(ordered) - 1))]) if len(ordered) else np.inf
-    burst = BURST_S * float(blocks.requests.sum()) / blocks.duration_s
-    least_effect = max(min(blocks.design_effect(latency_ms, error), burst), 1.0)
+    rate_per_s = float(blocks.requests.sum()) / blocks.duration_s
+    together = 1.0 if arrivals == POISSON else markov_arrivals(arrivals, rate_per_s).dispersion(BLOCK_S)
+    burst = BURST_S * rate_per_s * together
+    least_effect = max(min(blocks.design_effect(latency_ms, error), burst), together, 1.0)
 
     def shown(latency: float, *, below: bool) -> bool:
         """Returns whether a latency is shown to be below (or above) the percentile: too many (or few) are later."""
@@ -119,9 +129,9 @@ class _Blocks:
         return per_block(self.block_of_request, self.latencies_ms > latency_ms, len(self.requests))
 
 
-def _blocks(seen: Sequence[ProbeRecords]) -> _Blocks:
+def _blocks(seen: Sequence[ProbeRecords], least_s: float) -> _Blocks:
     kept_s = [run.duration_s * (1 - IN_FLUX) for run in seen]
-    block_s = max(BLOCK_S, sum(kept_s) / BLOCKS)
+    block_s = max(BLOCK_S, least_s, sum(kept_s) / BLOCKS)
     latencies: list[Floats] = []
     places: list[Indices] = []
     count = 0

@@ -20,7 +20,17 @@ from inference_recommender.measure.percentile_interval import PercentileInterval
 from inference_recommender.measure.sequential import SequentialTest, first_conclusive_s, looks_s, shortest_s, warm_up
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import limit_of
-from workloads import Candidate, LatencyObjective, Proof, ProofScenario, Recommendation, Sizing, UsageError
+from workloads import (
+    POISSON,
+    ArrivalProcess,
+    Candidate,
+    LatencyObjective,
+    Proof,
+    ProofScenario,
+    Recommendation,
+    Sizing,
+    UsageError,
+)
 
 PROOF = "proof.json"
 """The file with the proof, in its run folder."""
@@ -59,6 +69,8 @@ class Proving:
     longest_s: float
     """Seconds of load, both loads together, after the warm-up."""
     sizing: Sizing
+    arrivals: ArrivalProcess = POISSON
+    """What the probe sends; for recorded arrivals the process that fits them."""
     on_look: OnLook = lambda load, rate, interval: None
     peak: Load = field(init=False)
     loss: Load = field(init=False)
@@ -148,6 +160,7 @@ class Proving:
             rate_per_minute=rate,
             limit=limit,
             looks_s=looks_s(rate, limit.percentile, longest_s),
+            arrivals=self.arrivals,
             on_look=lambda interval: self.on_look(load, rate, interval),
         )
 

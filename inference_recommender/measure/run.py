@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from inference_recommender.load_generator.time_stamps import recorded_arrivals
 from inference_recommender.measurement import Measurement
 from inference_recommender.payload_lengths import known_lengths
 from inference_recommender.payloads import check_payloads, payload_archive
 from inference_recommender.progress import Progress
 from inference_recommender.report.run_report import draw
-from inference_recommender.run_folder import PAYLOADS, RunFolder, RunInputs
+from inference_recommender.run_folder import RunFolder, RunInputs
 from inference_recommender.sizing.decision import decide, why_inconclusive
-from inference_recommender.sizing.verdict import initial_rate, is_far_below_closed_loop
+from inference_recommender.sizing.verdict import initial_rate, needs_search
 from workloads import (
     ROOT,
     Interrupted,
@@ -60,6 +61,8 @@ class RunSubject:
     traffic: str
     lengths: PayloadLengths | None = None
     """The payloads' lengths; None if they are unknown."""
+    stamps: bytes | None = None
+    """The recorded arrivals that are replayed."""
 
     @classmethod
     def of(
@@ -72,6 +75,7 @@ class RunSubject:
             artifact=load_artifact(ROOT, folder.workload.name, folder.workload.hosting.target),
             traffic=traffic,
             lengths=known_lengths(folder, warn) if payloads is None else None,
+            stamps=recorded_arrivals(folder),
         )
 
 
@@ -117,7 +121,7 @@ def begin_and_measure(
         objective = subject.workload.latency_objective
         check_payloads(subject.workload.name, subject.payloads, objective)
         run_folder.keep_workload(subject.workload)
-        run_folder.keep_bytes(PAYLOADS, payload_archive(subject.payloads, objective))
+        run_folder.keep_requests(payload_archive(subject.payloads, objective), subject.stamps)
         archive = subject.artifact.archive_sha256
         run_folder.keep_inputs(RunInputs(traffic=subject.traffic, archive_sha256=archive, lengths=subject.lengths))
         source.begin(run_folder)
@@ -136,12 +140,9 @@ def _searched(
     found: list[Measurement] = []
     try:
         for one in measured:
-            check = is_far_below_closed_loop(one, objective)
+            check = needs_search(one, objective)
             if check and not search_all:
-                progress.say(
-                    f"{one.instance_type}: the estimate is far below the closed-loop rate. Checking it with an "
-                    "open-loop search."
-                )
+                progress.say(f"{one.instance_type}: {check}. Starting an open-loop search.")
             possible = one.open_loop is None and initial_rate(one, objective) is not None
             found.append(search(one, run_folder, progress) if possible and (search_all or check) else one)
     except KeyboardInterrupt:

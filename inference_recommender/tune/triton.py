@@ -77,6 +77,7 @@ class TunedTriton:
             folder / f"probes/{self._count:04}-{name}",
             system,
             content_type=content_type_of(self._folder.workload()),
+            arrivals=self._folder.arrivals(),
             seed=self._count,
         )
         return probe(rate, duration_s)
