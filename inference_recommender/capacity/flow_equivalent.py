@@ -23,7 +23,7 @@ The interval has the error of the periods (their bootstrap at each number of use
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, hypot, inf, log
+from math import copysign, exp, hypot, inf, log
 from statistics import NormalDist
 
 import numpy as np
@@ -45,6 +45,8 @@ FEWEST_PERIODS, BRIEF_S = 5, 1.0
 """Fewer periods count as a Poisson process. The variance of longer periods builds up with time."""
 MODEL_ERROR = 0.15
 """The model's share of the interval: its error on simulated services (test_flow_equivalent.py)."""
+BURST_ERROR = 0.75
+"""The same for other arrivals than Poisson, as a share of the logarithm of what they cost (benchmarks/searches)."""
 MOST_USERS = 10_000
 """Runs with more closed-loop users at one service are not valid."""
 RESAMPLES, HALVINGS, ROUNDS = 50, 24, 20
@@ -186,16 +188,18 @@ class SettledPeriods:
         rate = server.highest_rate(limit)
         resampled = [each.server().highest_rate(limit) for each in self._resampled()]
         low, high = np.percentile(resampled, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
+        error = MODEL_ERROR
         if arrivals != POISSON:
             server = replace(server, arrivals=arrivals)
             share = server.highest_rate(limit) / max(rate, 1e-9)
             rate, low, high = rate * share, low * share, high * share
+            error = hypot(MODEL_ERROR, BURST_ERROR * log(max(share, 1e-9)))
         return Capacity(
             basis="estimate",
             percentile=limit.name,
             limit_ms=limit.latency_ms,
             invocations_per_minute=rate,
-            interval=(_end(rate, min(float(low), rate), -1), _end(rate, max(float(high), rate), 1)),
+            interval=(_end(rate, min(float(low), rate), -error), _end(rate, max(float(high), rate), error)),
             latency_ms=server.latency_ms(rate or server.most * 1e-6, limit.percentile),
         )
 
@@ -225,11 +229,11 @@ def _bisected(low: float, high: float, is_low: Callable[[float], bool]) -> tuple
     return low, high
 
 
-def _end(rate: float, by_periods: float, side: int) -> float:
-    """Returns an end of the interval, -1 the low one, with the model's error beside that of the periods."""
+def _end(rate: float, by_periods: float, error: float) -> float:
+    """Returns an end of the interval with the model's error beside that of the periods; the low one if `error` < 0."""
     if not (rate and by_periods):
         return by_periods
-    return rate * exp(side * hypot(log(by_periods / rate), MODEL_ERROR))
+    return rate * exp(copysign(hypot(log(by_periods / rate), error), error))
 
 
 def settled_periods(series: Series, latencies: Mapping[str, Sequence[float | None]]) -> SettledPeriods | None:
