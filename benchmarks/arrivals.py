@@ -4,8 +4,9 @@
   python benchmarks/arrivals.py [--rounds 2] [--seconds 300]
 
 A minute of closed-loop users gives the estimate for each process. Then the search sends that process. Gamma arrivals
-have the coefficient of variation of the row. The replay is a recording of `RECORDED`, and its estimate is of the process
-that fits it. A search that ends without a capacity has its interval. Rates are a minute. Goal: the estimate and the search are inside each other's interval in 9 of 10 cases.
+have the coefficient of variation of the row. The replay is a recording of `RECORDED`, and its estimate is of the
+process that fits it. A search that ends without a capacity has its interval. Rates are a minute. Goal: the estimate and
+the search are inside each other's interval in 9 of 10 cases.
 """
 
 import sys

@@ -63,7 +63,8 @@ class ArrivalProcess(Document):
     @property
     def text(self) -> str:
         """Returns the process in words, such as "gamma arrivals (cv 2)"."""
-        details = ", ".join(f"{key} {getattr(self, key)}" for key in PROCESS_KEYS[self.process])
+        values = {key: getattr(self, key) for key in PROCESS_KEYS[self.process]}
+        details = ", ".join(f"{key} {value if key == 'file' else f'{value:.3g}'}" for key, value in values.items())
         name = "Poisson" if self.process == "poisson" else self.process
         return f"{name} arrivals ({details})" if details else f"{name} arrivals"
 

@@ -15,7 +15,9 @@ from pydantic import Field
 from workloads import POISSON, LatencyObjective, Proof
 from workloads.document import Document
 
-ReportKind = Literal["run", "proof", "tune", "simulation", "experiment", "comparison", "cold-start", "jobs", "size"]
+ReportKind = Literal[
+    "run", "proof", "tune", "simulation", "experiment", "comparison", "cold-start", "jobs", "size", "arrivals"
+]
 ReportVerdict = Literal["met", "missed", "unknown"]
 Value = str | int | float | bool | None
 MISSING = "–"
