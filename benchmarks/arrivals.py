@@ -64,7 +64,7 @@ def main() -> int:
 def _round(folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolder, longest_s: float) -> Iterator[bool]:
     workload = folder.workload
     run_folder.keep_workload(workload)
-    run_folder.keep_requests(payload_archive(folder.payloads(), workload.latency_objective), None)
+    run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(), workload.latency_objective))
     settled = _users(folder, system, run_folder)
     for label, process in _processes(run_folder.path):
         arrivals, limit = fitted(process), limit_of(workload.latency_objective)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import Field, TypeAdapter
 
 from inference_recommender.measurement import Measurement
-from workloads import ArrivalProcess, NoVerdict, PayloadLengths, Recommendation, UsageError, Workload
+from workloads import NoVerdict, PayloadLengths, Recommendation, UsageError, Workload
 from workloads.document import Document
 from workloads.errors import InvalidDocument
 from workloads.files import PRIVATE, from_here, replace_text, replacing
@@ -16,8 +16,6 @@ from workloads.files import PRIVATE, from_here, replace_text, replacing
 T = TypeVar("T")
 
 PAYLOADS = "payloads.tar.gz"
-STAMPS = "arrivals.txt"
-"""Time stamps that `[objective.arrivals]` replays."""
 
 _MEASUREMENTS = TypeAdapter(tuple[Measurement, ...])
 
@@ -92,17 +90,6 @@ class RunFolder:
         """Writes a file that only its owner can read: payloads are requests of real users."""
         with replacing(self.path / name, PRIVATE) as file:
             file.write(content)
-
-    def keep_requests(self, payloads: bytes, stamps: bytes | None) -> None:
-        """Writes what is sent, and the time stamps that are replayed."""
-        self.keep_bytes(PAYLOADS, payloads)
-        if stamps is not None:
-            self.keep_bytes(STAMPS, stamps)
-
-    def arrivals(self) -> ArrivalProcess:
-        """Returns the workload's arrival process, with the path of the folder's copy of the time stamps."""
-        process = self.workload().latency_objective.arrivals
-        return process.model_copy(update={"file": str((self.path / STAMPS).resolve())}) if process.file else process
 
     def keep_text(self, name: str, text: str) -> None:
         replace_text(self.path / name, text)

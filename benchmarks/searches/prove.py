@@ -4,8 +4,8 @@
 
 A fleet is sized for spellcheck's peak, once by the true capacity and once by `INFLATED` times that. `prove`'s own code
 tests each recommendation in virtual time. In the last row of a service the rate is exactly at the limit, where every
-clear verdict is an error. For bursty arrivals (`BURSTY`) the second fleet is sized by the capacity for Poisson arrivals.
-Exits with 1 if fewer than 95 % of the true ones pass or of the others fail.
+clear verdict is an error. For bursty arrivals (`BURSTY`) the second fleet is sized by the capacity for Poisson
+arrivals. Exits with 1 if fewer than 95 % of the true ones pass or of the others fail.
 """
 
 import statistics

@@ -277,7 +277,8 @@ def fit(stamps_s: Floats) -> Fit:
     length_s, gaps = float(stamps_s[-1] - stamps_s[0]), np.diff(stamps_s)
     rate, cv = len(gaps) / length_s, float(gaps.std() / gaps.mean())
     windows_s = np.geomspace(FIT_GAPS / rate, max(length_s / FIT_WINDOWS, 2 * FIT_GAPS / rate), FIT_LENGTHS)
-    seen = np.array([_dispersion(stamps_s - stamps_s[0], window, length_s) for window in windows_s])
+    counted = [_dispersion(stamps_s - stamps_s[0], window, length_s) for window in windows_s]
+    seen = np.maximum(counted, LEAST_DISPERSION)
 
     def judged(process: ArrivalProcess) -> Fit:
         chain = markov_arrivals(process, rate)
@@ -289,7 +290,7 @@ def fit(stamps_s: Floats) -> Fit:
             windows_s=tuple(windows_s.tolist()),
             dispersion=tuple(seen.tolist()),
             fitted=tuple(fitted.tolist()),
-            distance=float(np.sqrt(np.mean(np.log(fitted / np.maximum(seen, LEAST_DISPERSION)) ** 2))),
+            distance=float(np.sqrt(np.mean(np.log(fitted / seen) ** 2))),
         )
 
     tried = [POISSON]

@@ -14,7 +14,7 @@ from inference_recommender.capacity.arrivals import check_length
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.cli import arguments
 from inference_recommender.kserve import content_type
-from inference_recommender.load_generator.time_stamps import fitted, read_stamps, recorded_arrivals
+from inference_recommender.load_generator.time_stamps import arrivals_of, fitted, read_stamps
 from inference_recommender.measure.percentile_interval import PercentileInterval
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.proving import PROOF, Load, Proving, late_in_words, milliseconds
@@ -119,10 +119,7 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     if system.archive_sha256 is None:
         warn(stderr, f"The archive that {system.name} serves is unknown, so the proof cannot check it.")
     run_folder = RunFolder(options.runs / run_name(options.workload, "proof"))
-    run_folder.keep_workload(folder.workload)
-    stamps = recorded_arrivals(folder)
-    run_folder.keep_requests(payload_archive(folder.payloads(), recommendation.objective), stamps)
-    arrivals = run_folder.arrivals()
+    arrivals = arrivals_of(recommendation.objective, folder.path)
     proving = Proving(
         recommendation=recommendation,
         system=system,
@@ -141,6 +138,8 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
         on_look=partial(_print_look, stderr, recommendation),
     )
     _check_recording(arrivals, proving)
+    run_folder.keep_workload(folder.workload)
+    run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(), recommendation.objective))
     _print_plan(stderr, proving)
     proof = _run(proving, run_folder)
     report = rewrite(recommendation.model_copy(update={"proof": proof}), file, options.runs)

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from inference_recommender.capacity.arrivals import fit, markov_arrivals
 from inference_recommender.cli import arguments
-from inference_recommender.load_generator.time_stamps import read_stamps
+from inference_recommender.load_generator.time_stamps import arrivals_of, fitted, read_stamps
 from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.report.arrivals_report import arrivals_report
 from inference_recommender.report.document import as_json
@@ -163,9 +163,7 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
 
 def _dispersion(folder: WorkloadFolder, traffic: TrafficSource) -> float:
     """Returns the index of dispersion of the requests in a minute at the trace's mean rate."""
-    arrivals = folder.workload.latency_objective.arrivals
-    if arrivals.file:
-        arrivals = fit(read_stamps(folder.path / arrivals.file)).process
+    arrivals = fitted(arrivals_of(folder.workload.latency_objective, folder.path))
     return markov_arrivals(arrivals, traffic.load(0).mean_per_minute / MINUTE_S).dispersion(MINUTE_S)
 
 

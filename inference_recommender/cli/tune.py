@@ -12,7 +12,6 @@ from aws_api.errors import AwsUnavailable
 from aws_api.session import AwsSession
 from inference_recommender.capacity.statistics import Limit
 from inference_recommender.cli import arguments
-from inference_recommender.load_generator.time_stamps import recorded_arrivals
 from inference_recommender.measure.system import cores, machine_description
 from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.payloads import payload_archive
@@ -84,8 +83,7 @@ def _tune(options: argparse.Namespace, stderr: Console) -> int:
     artifacts = {each.target: load_artifact(ROOT, plan.workload, each.target) for each in plan.configurations}
     arguments.check_archives(folder.path, plan.archives, artifacts)
     plan = plan.model_copy(update={"archives": {name: each.archive_sha256 for name, each in artifacts.items()}})
-    payloads = payload_archive(source.payloads(), source.workload.latency_objective)
-    folder.begin(plan, source.workload, payloads, recorded_arrivals(source))
+    folder.begin(plan, source.workload, payload_archive(source.payloads(), source.workload.latency_objective))
     tell(stderr, f"{len(plan.configurations)} configurations. Kept in {folder}")
     builds = {name: (_repository(plan, name), each.environment) for name, each in artifacts.items()}
     race, report = _search(plan, source.workload, folder, builds, stderr)

@@ -13,7 +13,7 @@ import numpy as np
 
 from inference_recommender.capacity.arrivals import fit
 from inference_recommender.capacity.statistics import Floats
-from workloads import ArrivalProcess, UsageError, WorkloadFolder
+from workloads import ArrivalProcess, LatencyObjective, UsageError
 
 FEWEST = 100
 """Time stamps; fewer have no shape."""
@@ -41,13 +41,16 @@ def read_stamps(file: Path) -> Floats:
     return np.array(stamps)
 
 
-def recorded_arrivals(folder: WorkloadFolder) -> bytes | None:
-    """Returns the file of time stamps that a workload replays, or None. Raises `UsageError` as `read_stamps`."""
-    name = folder.workload.latency_objective.arrivals.file
-    if name is None:
-        return None
-    read_stamps(folder.path / name)
-    return (folder.path / name).read_bytes()
+def arrivals_of(objective: LatencyObjective, folder: Path) -> ArrivalProcess:
+    """Returns the objective's arrival process. Its file of time stamps is in the workload's `folder`; the path is then
+    absolute. Raises `UsageError` as `read_stamps`.
+    """
+    process = objective.arrivals
+    if process.file is None:
+        return process
+    file = (folder / process.file).resolve()
+    read_stamps(file)
+    return process.model_copy(update={"file": str(file)})
 
 
 def fitted(arrivals: ArrivalProcess) -> ArrivalProcess:

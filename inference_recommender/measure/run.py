@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from inference_recommender.load_generator.time_stamps import recorded_arrivals
+from inference_recommender.load_generator.time_stamps import arrivals_of
 from inference_recommender.measurement import Measurement
 from inference_recommender.payload_lengths import known_lengths
 from inference_recommender.payloads import check_payloads, payload_archive
 from inference_recommender.progress import Progress
 from inference_recommender.report.run_report import draw
-from inference_recommender.run_folder import RunFolder, RunInputs
+from inference_recommender.run_folder import PAYLOADS, RunFolder, RunInputs
 from inference_recommender.sizing.decision import decide, why_inconclusive
 from inference_recommender.sizing.verdict import initial_rate, needs_search
 from workloads import (
@@ -61,21 +61,21 @@ class RunSubject:
     traffic: str
     lengths: PayloadLengths | None = None
     """The payloads' lengths; None if they are unknown."""
-    stamps: bytes | None = None
-    """The recorded arrivals that are replayed."""
 
     @classmethod
     def of(
         cls, folder: WorkloadFolder, traffic: str, warn: Callable[[str], None], payloads: Path | None = None
     ) -> "RunSubject":
-        """Returns a workload and its build, with its own payloads or those of a file. Raises `MissingArtifact`."""
+        """Returns a workload and its build, with its own payloads or those of a file. Raises `MissingArtifact`, or
+        `UsageError` for recorded arrivals that cannot be read.
+        """
+        arrivals_of(folder.workload.latency_objective, folder.path)
         return cls(
             workload=folder.workload,
             payloads=folder.payloads(payloads),
             artifact=load_artifact(ROOT, folder.workload.name, folder.workload.hosting.target),
             traffic=traffic,
             lengths=known_lengths(folder, warn) if payloads is None else None,
-            stamps=recorded_arrivals(folder),
         )
 
 
@@ -121,7 +121,7 @@ def begin_and_measure(
         objective = subject.workload.latency_objective
         check_payloads(subject.workload.name, subject.payloads, objective)
         run_folder.keep_workload(subject.workload)
-        run_folder.keep_requests(payload_archive(subject.payloads, objective), subject.stamps)
+        run_folder.keep_bytes(PAYLOADS, payload_archive(subject.payloads, objective))
         archive = subject.artifact.archive_sha256
         run_folder.keep_inputs(RunInputs(traffic=subject.traffic, archive_sha256=archive, lengths=subject.lengths))
         source.begin(run_folder)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import count
 
 from inference_recommender.report.document import Report
-from inference_recommender.run_folder import RunFolder
+from inference_recommender.run_folder import PAYLOADS, RunFolder
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import ConfigurationRefused, SendProbe
 from inference_recommender.tune.space import ServingConfiguration
@@ -47,9 +47,9 @@ class TuneFolder(RunFolder):
     """Files: tune.json, workload.json, payloads.tar.gz, probes.jsonl, probes/ with each one's records, triton.log,
     result.json, patch.toml."""
 
-    def begin(self, plan: TunePlan, workload: Workload, payloads: bytes, stamps: bytes | None = None) -> None:
+    def begin(self, plan: TunePlan, workload: Workload, payloads: bytes) -> None:
         self.keep_workload(workload)
-        self.keep_requests(payloads, stamps)
+        self.keep_bytes(PAYLOADS, payloads)
         plan.write_json(self.path / PLAN)
 
     def plan(self) -> TunePlan:
