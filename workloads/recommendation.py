@@ -172,6 +172,7 @@ class ProofScenario(Document):
     late_allowed: int | None = Field(default=None, ge=0, description="By the percentile, of that many requests.")
     errors: int = Field(default=0, ge=0, description="Failed or never answered; they count as late.")
     duration_s: float = Field(default=0.0, ge=0)
+    rises: bool = Field(default=False, description="Whether the latency rises during the load.")
 
 
 class Proof(Document):

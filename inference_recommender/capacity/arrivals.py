@@ -32,7 +32,7 @@ LEAST_CV, MOST_CV, MOST_DISPERSION, LEAST_DISPERSION = 0.2, 8.0, 1000.0, 1e-3
 PER_KEY = 0.02
 """A process with one more parameter has to be nearer by this distance."""
 FIT_GAPS, FIT_WINDOWS, FIT_LENGTHS, FIT_STEPS = 5, 30, 12, 60
-"""A fit compares windows of 5 gaps to a thirtieth of the recording, and tries so many processes of a kind."""
+"""Shortest window in gaps, longest as a part of the recording, number of windows, and processes tried of each kind."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -84,6 +84,7 @@ def rate_at_limit(
     `limit` is the latency over which a request is late, in the rates' unit of time; `saturation` the most that the
     service can answer, if that is known; `dispersion` the arrivals' index of dispersion over the limit.
     """
+    dispersion = max(dispersion, 1.0)
     variability = (1 + dispersion) / 2  # Kingman's factor, relative to Poisson arrivals
     slopes = SLOPES / variability
     rates = np.log([probe.invocations_per_minute for probe in probes])

@@ -88,7 +88,7 @@ class Search:
     """Seconds of all probes together."""
     resolution: float = RESOLUTION
     arrivals: ArrivalProcess = POISSON
-    """What `send` sends; for recorded arrivals the process that fits them."""
+    """The process that `send` sends, or the one that fits its recorded arrivals."""
     probes: list[Probe] = field(default_factory=list)
     spent_s: float = 0.0
     count: int = 0

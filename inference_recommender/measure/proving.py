@@ -70,7 +70,7 @@ class Proving:
     """Seconds of load, both loads together, after the warm-up."""
     sizing: Sizing
     arrivals: ArrivalProcess = POISSON
-    """What the probe sends; for recorded arrivals the process that fits them."""
+    """The process that `probe` sends, or the one that fits its recorded arrivals."""
     on_look: OnLook = lambda load, rate, interval: None
     peak: Load = field(init=False)
     loss: Load = field(init=False)
@@ -203,7 +203,7 @@ class Proving:
         figure = milliseconds(deciding.latency_ms)
         if deciding.verdict == "unclear":
             low, high = map(milliseconds, deciding.latency_interval_ms)
-            figure += f" (95 % interval {low} to {high})"
+            figure += f" (95 % interval {low} to {high})" + ", and the latency rises" * deciding.rises
         claim = ""
         if not deciding.asked:
             claim = f" The recommended capacity is {capacity_lower_bound(self._chosen):,.0f}/min per instance or more."
@@ -238,6 +238,7 @@ def _scenario(load: Load, test: SequentialTest | None) -> ProofScenario:
         late_allowed=interval.late_allowed if interval else 0,
         errors=interval.errors if interval else 0,
         duration_s=interval.duration_s if interval else 0.0,
+        rises=interval.rises if interval else False,
     )
 
 
