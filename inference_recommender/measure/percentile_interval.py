@@ -77,7 +77,7 @@ def percentile_interval(
     ordered = np.sort(blocks.latencies_ms)
     latency_ms = float(ordered[int(percentile / 100 * (len(ordered) - 1))]) if len(ordered) else np.inf
     rate_per_s = float(blocks.requests.sum()) / blocks.duration_s
-    together = max(markov_arrivals(arrivals, rate_per_s).dispersion(BLOCK_S), 1.0)
+    together = max(markov_arrivals(arrivals, rate_per_s).dispersion(BLOCK_S), 1.0) if rate_per_s else 1.0
     burst = BURST_S * rate_per_s * together
     least_effect = max(min(blocks.design_effect(latency_ms, error), burst), together)
 
