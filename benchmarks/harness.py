@@ -107,6 +107,17 @@ class Comparison:
         return "\n".join([*lines, *(f"{name:40}  {each.reason}" for name, each in self.absent.items())])
 
 
+def compare_loads(unit: str, seen: Mapping[int, Turns], names: Iterable[str]) -> Iterator[Comparison]:
+    """Yields the turns at each load, such as a number of users, with the rates. Prints each table."""
+    names = list(names)
+    for number, turns in seen.items():
+        rates = {name: Checked(f"{1000 / medians(of).mean_ms:,.0f}/s") for name, of in turns.items()}
+        absent = {name: Absent("not installed") for name in names if name not in turns}
+        compared = Comparison(title=f"{number} {unit}", turns=turns, absent=absent, answers=rates)
+        print(compared.table(), end="\n\n")
+        yield compared
+
+
 class EngineProcess:
     """The process of an engine."""
 

@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import goals, harness
-from benchmarks.harness import ROOT, Checked, Comparison, Turn, Turns
+from benchmarks.harness import ROOT, Turn, Turns
 from benchmarks.plain_triton import http_triton, processor_s
 from containers.encoder.goldens import GOLDENS, PARITY, Golden, ParityLimits, to_json
 from containers.neuron.placement import ServerSettings
@@ -182,15 +182,15 @@ SERVERS: dict[str, Serve] = {"triton": running_triton, "ours": running_ours}
 
 def report(seen: dict[int, Turns]) -> int:
     """Prints P50, CPU time of a request, P99 and the rate of both servers by users. Returns the exit code."""
-    document: dict[int, Any] = {}
-    judged: list[goals.Goal] = []
-    for users, turns in seen.items():
-        rates = {name: Checked(f"{1000 / harness.medians(of).mean_ms:,.0f}/s") for name, of in turns.items()}
-        compared = Comparison(title=f"{users} users", turns=turns, answers=rates)
-        print(compared.table(), end="\n\n")
-        document[users] = compared.document()
-        for figure in ("mean_ms", "cpu_ms"):
-            judged += harness.pair_goals(compared, [("ours", "triton", 1 - NOISE)], figure)
+    compared = list(harness.compare_loads("users", seen, SERVERS))
+    document = {users: each.document() for users, each in zip(seen, compared, strict=True)}
+    pairs = [("ours", "triton", 1 - NOISE)]
+    judged = [
+        goal
+        for each in compared
+        for figure in ("mean_ms", "cpu_ms")
+        for goal in harness.pair_goals(each, pairs, figure)
+    ]
     return goals.finish("neuron_server", ["httptools", "tokenizers", "uvloop"], {"users": document}, judged)
 
 

@@ -42,17 +42,17 @@ START_S = 3.0
 """Seconds for all generators to start."""
 REACHED = 0.98
 """Share of the rate that counts as reached: arrivals are random."""
-HEADS = ("asked/s", "reached/s", "P50 ms", "P99 ms", "generators: CPU µs", "cores", "server: CPU µs", "cores")
-KEYS = (
-    "asked",
-    "reached",
-    "p50_ms",
-    "p99_ms",
-    "generators_cpu_us",
-    "generators_cores",
-    "server_cpu_us",
-    "server_cores",
+COLUMNS = (
+    ("asked", "asked/s", 0),
+    ("reached", "reached/s", 0),
+    ("p50_ms", "P50 ms", 2),
+    ("p99_ms", "P99 ms", 2),
+    ("generators_cpu_us", "generators: CPU µs", 1),
+    ("generators_cores", "cores", 2),
+    ("server_cpu_us", "server: CPU µs", 1),
+    ("server_cores", "cores", 2),
 )
+"""Key, head and decimals of each figure."""
 
 
 def main() -> int:
@@ -136,14 +136,9 @@ def summary(merged: Outcome, outcomes: Sequence[Outcome], server_s: float) -> di
 
 def report(rows: Sequence[dict[str, float]], rate: float, generators: int, limit_ms: float) -> int:
     """Prints the table and what the last row means for `rate`. Returns the exit code."""
-    print("  ".join(HEADS))
+    print("  ".join(head for _, head, _ in COLUMNS))
     for row in rows:
-        print(
-            "  ".join(
-                f"{row[key]:{len(head)},.{0 if '/s' in head else 1 if 'CPU' in head else 2}f}"
-                for key, head in zip(KEYS, HEADS, strict=True)
-            )
-        )
+        print("  ".join(f"{row[key]:{len(head)},.{decimals}f}" for key, head, decimals in COLUMNS))
     last = rows[-1]
     needs = {side: last[f"{side}_cpu_us"] * rate / 1e6 for side in ("generators", "server")}
     print(

@@ -5,14 +5,13 @@ The tag must be activated once for an organisation; until then AWS counts 0.
 
 from collections.abc import Mapping
 
-from aws_cdk import Aws, CfnOutput, Environment, Stack
+from aws_cdk import CfnOutput, Environment, Stack
 from aws_cdk import aws_budgets as budgets
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from stacks.context import Stage
-from stacks.grants import acknowledge_to_checkov
+from stacks.grants import acknowledge_to_checkov, let_publish
 
 NAME = "BudgetStack"
 STAGE_TAG = "TransformersStage"
@@ -55,15 +54,7 @@ class BudgetStack(Stack):
     def _topic(self) -> sns.Topic:
         topic = sns.Topic(self, "Topic", enforce_ssl=True)
         acknowledge_to_checkov(topic, "CKV_AWS_26", "Messages hold only a sum of money. Budgets needs no KMS key.")
-        topic.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="BudgetsOfThisAccount",
-                principals=[iam.ServicePrincipal(BUDGETS)],
-                actions=["sns:Publish"],
-                resources=[topic.topic_arn],
-                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
-            )
-        )
+        let_publish(topic, BUDGETS, "BudgetsOfThisAccount")
         return topic
 
 

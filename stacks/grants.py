@@ -5,15 +5,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from aws_cdk import Acknowledgment, ArnFormat, CfnResource, Stack, Validations
+from aws_cdk import Acknowledgment, ArnFormat, Aws, CfnResource, Stack, Validations
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sns as sns
 from constructs import IConstruct
 
 ENDPOINT_LOGS = "/aws/sagemaker/Endpoints/*"
 """The endpoint's own log group is named after it, and it is created after the role: that part is not known here."""
 
 
+THIS_ACCOUNT = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
 CHECKOVS = {"AwsSolutions-S1": "CKV_AWS_18", "AwsSolutions-ELB2": "CKV_AWS_91"}
 """Rules of cdk-nag that checkov has by another name."""
 
@@ -33,6 +35,19 @@ def allow_passing(role: iam.Role, role_arns: Sequence[str], service: str) -> Non
             actions=["iam:PassRole"],
             resources=list(role_arns),
             conditions={"StringEquals": {"iam:PassedToService": service}},
+        )
+    )
+
+
+def let_publish(topic: sns.Topic, service: str, sid: str) -> None:
+    """Lets an AWS service publish, only for this account. A topic policy replaces the default one."""
+    topic.add_to_resource_policy(
+        iam.PolicyStatement(
+            sid=sid,
+            principals=[iam.ServicePrincipal(service)],
+            actions=["sns:Publish"],
+            resources=[topic.topic_arn],
+            conditions=THIS_ACCOUNT,
         )
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from aws_cdk import Aws, RemovalPolicy
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_iam as iam
@@ -12,10 +12,9 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from stacks.context import Options
-from stacks.grants import acknowledge_to_checkov
+from stacks.grants import THIS_ACCOUNT, acknowledge_to_checkov, let_publish
 
 CLOUDWATCH = "cloudwatch.amazonaws.com"
-THIS_ACCOUNT = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
 EVALUATION_PERIODS = 5
 """Minutes. The bake time of an endpoint's update is at least as long."""
 DATAPOINTS_TO_ALARM = 3
@@ -91,16 +90,7 @@ class Paging(Construct):
             acknowledge_to_checkov(
                 topic, "CKV_AWS_26", "It holds alarm states and no user data; hosting.kms_key_arn adds a key."
             )
-        # A topic policy replaces the default one.
-        topic.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="AlarmsOfThisAccount",
-                principals=[iam.ServicePrincipal(CLOUDWATCH)],
-                actions=["sns:Publish"],
-                resources=[topic.topic_arn],
-                conditions=THIS_ACCOUNT,
-            )
-        )
+        let_publish(topic, CLOUDWATCH, "AlarmsOfThisAccount")
         return topic
 
     def _key(self, workload: str) -> kms.Key:

@@ -23,14 +23,13 @@ from contextlib import contextmanager
 from functools import partial
 from math import isnan, nan
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from benchmarks import goals, harness
 from benchmarks.goals import Goal
-from benchmarks.harness import Absent, Checked, Comparison, Turn, Turns
+from benchmarks.harness import Comparison, Turn, Turns
 from benchmarks.plain_triton import http_triton, processor_s
 from inference_recommender.load_generator.load_plan import LoadPlan, Phase, StoppingConditions, TrafficPattern
 from inference_recommender.payloads import payload_archive
@@ -183,15 +182,9 @@ def main() -> int:
 
 def report(seen: dict[int, Turns]) -> int:
     """Prints P50, CPU time of a request, P99 and the rate of each tool by connections. Returns the exit code."""
-    document: dict[int, Any] = {}
-    judged: list[Goal] = []
-    for number, turns in seen.items():
-        rates = {name: Checked(f"{1000 / harness.medians(of).mean_ms:,.0f}/s") for name, of in turns.items()}
-        absent = {name: Absent("not installed") for name in TOOLS if name not in turns}
-        compared = Comparison(title=f"{number} connections", turns=turns, absent=absent, answers=rates)
-        print(compared.table(), end="\n\n")
-        document[number] = compared.document()
-        judged += judge(compared)
+    compared = list(harness.compare_loads("connections", seen, TOOLS))
+    document = {number: each.document() for number, each in zip(seen, compared, strict=True)}
+    judged = [goal for each in compared for goal in judge(each)]
     return goals.finish("generator", ["uvloop", "httptools"], {"connections": document}, judged)
 
 

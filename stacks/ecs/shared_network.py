@@ -5,14 +5,13 @@ Stacks find it by SSM parameters: CloudFormation could not change an export that
 
 from collections.abc import Callable, Mapping, Sequence
 
-from aws_cdk import Annotations, CfnOutput, Environment, Fn, RemovalPolicy, Stack
+from aws_cdk import Annotations, CfnOutput, Environment, Fn, Stack
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.ecs.zones import ORDINALS, SharedZones, is_zone_id
-from stacks.grants import acknowledge_log
+from stacks.endpoint.network import log_flow
 from workloads import EcsServiceHosting, ExistingNetwork, ScheduledBatchHosting, Workload
 from workloads.hosting import ipv4_network
 
@@ -72,7 +71,7 @@ class SharedNetworkStack(Stack):
             isolated_subnet_route_table_ids=[table.ref] * len(subnets),
         )
         self._reach_services(placed, ENDPOINTS | (MEASURING if measured else {}))
-        self._log_rejections(placed)
+        log_flow(self, placed, ec2.FlowLogTrafficType.REJECT)
         CfnOutput(self, "VpcId", value=vpc.ref)
 
     @property
@@ -111,19 +110,6 @@ class SharedNetworkStack(Stack):
         group.add_ingress_rule(ec2.Peer.ipv4(self.cidr), ec2.Port.HTTPS, "From inside the VPC")
         for name, service in services.items():
             vpc.add_interface_endpoint(name, service=service, open=False, security_groups=[group])
-
-    def _log_rejections(self, vpc: ec2.IVpc) -> None:
-        group = logs.LogGroup(
-            self, "Flow", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
-        )
-        acknowledge_log(group)
-        ec2.FlowLog(
-            self,
-            "FlowLog",
-            resource_type=ec2.FlowLogResourceType.from_vpc(vpc),
-            destination=ec2.FlowLogDestination.to_cloud_watch_logs(group),
-            traffic_type=ec2.FlowLogTrafficType.REJECT,
-        )
 
 
 def _zone_name(zone: str) -> str:

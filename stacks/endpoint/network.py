@@ -67,7 +67,7 @@ class EndpointVpc(Construct):
         # To any address: S3's gateway has S3's public addresses, and no other route leads out of the subnets.
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "The instances call the services.")
         self._reach_services(placed, group)
-        self._log_flow(placed)
+        log_flow(self, placed)
         return [subnet.ref for subnet in subnets], [group.security_group_id]
 
     def _subnet(self, network: NewVpc, vpc: ec2.CfnVPC, table: ec2.CfnRouteTable, number: int) -> ec2.CfnSubnet:
@@ -97,20 +97,21 @@ class EndpointVpc(Construct):
         ]
         self.routes += [storage, *interfaces]
 
-    def _log_flow(self, vpc: ec2.IVpc) -> None:
-        group = logs.LogGroup(
-            self, "Flow", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
-        )
-        acknowledge_log(group)
-        ec2.FlowLog(
-            self,
-            "FlowLog",
-            resource_type=ec2.FlowLogResourceType.from_vpc(vpc),
-            destination=ec2.FlowLogDestination.to_cloud_watch_logs(group),
-        )
-
     def _arn(self, resource: str, name: str) -> str:
         return Stack.of(self).format_arn(service="ec2", resource=resource, resource_name=name)
+
+
+def log_flow(scope: Construct, vpc: ec2.IVpc, traffic: ec2.FlowLogTrafficType | None = None) -> None:
+    """Logs the connections of a network; by default all of them."""
+    group = logs.LogGroup(scope, "Flow", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
+    acknowledge_log(group)
+    ec2.FlowLog(
+        scope,
+        "FlowLog",
+        resource_type=ec2.FlowLogResourceType.from_vpc(vpc),
+        destination=ec2.FlowLogDestination.to_cloud_watch_logs(group),
+        traffic_type=traffic,
+    )
 
 
 def grant_interfaces(role: iam.Role, destinations: Sequence[str]) -> None:

@@ -1,15 +1,20 @@
-"""The signatures that botocore makes are verified, whatever the service's protocol; malformed ones are refused."""
+"""The account verifies the signatures of botocore, with the keys that it has given out, and no others."""
 
 import hashlib
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
 import pytest
 from botocore.config import Config
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.iam.models import iam_backends
+from moto.sts.models import sts_backends
 
+from local_aws.owner_only import AccountKeys
 from local_aws.signature import ReceivedRequest, RequestRefused, RequestSignature
 
 KEY, SECRET = "LOCAL0123456789ABCDE", "a-secret_key"
@@ -118,3 +123,39 @@ def test_a_signature_covers_the_host_and_only_what_was_sent(signed: str) -> None
     call = ReceivedRequest(method="GET", target="/", headers=headers)
     with pytest.raises(RequestRefused, match="SignedHeaders has to name the host, and headers that were sent"):
         RequestSignature.read(call).check(call, SECRET, "", time.time())
+
+
+@pytest.fixture
+def role() -> Any:
+    arn = f"arn:aws:iam::{DEFAULT_ACCOUNT_ID}:role/deploy"
+    return sts_backends[DEFAULT_ACCOUNT_ID]["aws"].assume_role("us-east-1", "session", arn, "", 3600, "")
+
+
+def test_every_account_has_a_key_of_its_own() -> None:
+    one, other = AccountKeys(), AccountKeys()
+    assert len(one.secret_access_key) == 40
+    assert len(one.access_key_id) == 20
+    assert one.secret_of(one.access_key_id, None) == one.secret_access_key
+    assert one.secret_of(other.access_key_id, None) is None
+
+
+def test_the_session_of_an_assumed_role_needs_its_token(role: Any) -> None:
+    keys = AccountKeys()
+    assert keys.secret_of(role.access_key_id, role.session_token) == role.secret_access_key
+    assert keys.secret_of(role.access_key_id, None) is None
+    assert keys.secret_of(role.access_key_id, role.session_token + "x") is None
+    role.expiration -= timedelta(hours=2)
+    assert keys.secret_of(role.access_key_id, role.session_token) is None
+
+
+def test_a_users_key_holds_while_it_is_active() -> None:
+    iam = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    iam.create_user("us-east-1", "somebody")
+    key = iam.create_access_key("somebody")
+    try:
+        assert AccountKeys().secret_of(key.access_key_id, None) == key.secret_access_key
+        key.status = "Inactive"
+        assert AccountKeys().secret_of(key.access_key_id, None) is None
+    finally:
+        iam.delete_access_key(key.access_key_id, "somebody")
+        iam.delete_user("somebody")

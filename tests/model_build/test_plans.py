@@ -1,4 +1,4 @@
-"""Plans of every workload for every target and variant: eight verbatim, all by their serving settings."""
+"""Plans of every workload for every target, names of layers, and the table of families, which agrees with the plans."""
 
 import json
 import shutil
@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from model_build import render
+import model_build.__main__ as command_line
+from model_build import layers, matrix, render
+from model_build.checkpoint.families import FAMILIES, HEADS, NOT_BUILT
+from model_build.checkpoint.text2text import FAMILIES as TEXT2TEXT
 from model_build.lint.model_config import Misread, parse
 from model_build.plan import plan
-from workloads import ROOT, NeuronTarget, load_workload, workload_names
+from tests.model_build.miniatures.tiny_rows import make_workload
+from tests.model_build.tensorrt.tensorrt_graphs import graph
+from workloads import ROOT, NeuronTarget, UsageError, WorkloadFolder, load_workload, workload_names
 
 GOLDENS = Path(__file__).parent / "goldens" / "plan"
 VERBATIM = (
@@ -102,3 +107,109 @@ def test_copies_that_leave_cores_idle_are_a_warning(workloads_copy: Path) -> Non
         f"{file}: serving.model_instances: 1 × 1 thread for 'cpu' leave 1 of the 2 cores of its smallest instance type "
         "idle. Leave model_instances out, or set model_instances and threads to 2 together.",
     )
+
+
+def test_layers_are_called_after_modules_and_weights() -> None:
+    assert layers.names(graph("t5-encoder")) == (
+        "own",
+        "embedding",
+        "layers.0.norm",
+        "layers.0.qkv",
+        "layers.0.own",
+        "layers.0.out",
+        "layers.0.feed_forward.norm",
+        "layers.0.feed_forward.into",
+        "layers.0.feed_forward.activation",
+        "layers.0.feed_forward.out",
+        "layers.0.feed_forward.own",
+        "layers.1.norm",
+        "layers.1.qkv",
+        "layers.1.own",
+        "layers.1.out",
+        "layers.1.feed_forward.norm",
+        "layers.1.feed_forward.into",
+        "layers.1.feed_forward.activation",
+        "layers.1.feed_forward.out",
+        "layers.1.feed_forward.own",
+        "norm",
+        "cross_weights",
+    )
+
+
+def test_a_module_means_everything_in_it() -> None:
+    names = layers.names(graph("t5-encoder"))
+    assert layers.chosen(names, ["layers.1.feed_forward"]) == {
+        f"layers.1.feed_forward.{part}" for part in ("norm", "into", "activation", "out", "own")
+    }
+    assert layers.of_graph(["encoder.layers.1", "decoder.head"], "decoder") == ("head",)
+
+
+def test_a_layer_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UsageError) as raised:
+        layers.chosen(("norm", "head"), ["head", "layers.7"])
+    assert raised.value.exit_code == 2
+    assert str(raised.value) == (
+        "fp32_layers: the graph has no layers.7. A name covers all layers that begin with it and a dot. "
+        "Layers: norm, head."
+    )
+
+
+PAGE = ROOT / "docs" / "families.md"
+BEGIN, END = "<!-- families -->\n", "<!-- /families -->\n"
+ROWS = {(row.model_type, row.task): row for row in matrix.rows()}
+QUICK = {("roberta", "token-classification"), ("albert", "text-classification"), ("bart", matrix.BEAMS)}
+"""Rows whose cells differ in their reasons; the slow test plans all."""
+Capture = pytest.CaptureFixture[str]
+
+
+def printed(capsys: Capture, *flags: str) -> str:
+    assert command_line.main(["plan", "--families", *flags]) == 0
+    return capsys.readouterr().out
+
+
+def test_every_family_and_task_has_a_row_and_every_target_a_cell_with_a_reason_where_it_takes_none(
+    capsys: Capture,
+) -> None:
+    document = json.loads(printed(capsys, "--json"))
+    encoders = {(family, task) for family in (*FAMILIES, *NOT_BUILT) for task in HEADS}
+    decoders = {(family, task) for family in TEXT2TEXT for task in (matrix.GENERATION, matrix.BEAMS)}
+    assert {(row["model_type"], row["task"]) for row in document["families"]} == encoders | decoders
+    for row in document["families"]:
+        assert sorted([*row["targets"], *row["left_out"]]) == sorted(document["targets"])
+        assert all(reason.endswith(".") for reason in row["left_out"].values())
+
+
+def test_the_page_on_families_has_the_table_that_the_command_prints(capsys: Capture) -> None:
+    table, text = printed(capsys), PAGE.read_text("utf-8")
+    before, _, rest = text.partition(BEGIN)
+    stands, _, behind = rest.partition(END)
+    if stands != table:
+        PAGE.write_text(f"{before}{BEGIN}{table}{END}{behind}", "utf-8")
+        pytest.fail(f"{PAGE} was rewritten: look at the difference and run again")
+
+
+@pytest.mark.parametrize(
+    "cell", [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow, id=" ".join(each)) for each in ROWS]
+)
+def test_a_build_is_planned_where_the_table_says_yes_and_refused_with_its_reason_elsewhere(
+    cell: tuple[str, str], tmp_path: Path
+) -> None:
+    row, (model_type, task) = ROWS[cell], cell
+    workload = workload_of(model_type, task, tmp_path)
+    for name in matrix.TARGETS:
+        if name in row.targets:
+            assert plan(workload, name, tmp_path).variant.target == name
+        else:
+            with pytest.raises(UsageError) as refused:
+                plan(workload, name, tmp_path)
+            assert row.left_out[name].rstrip(".") in str(refused.value), name
+
+
+def workload_of(model_type: str, task: str, folder: Path) -> WorkloadFolder:
+    """A workload of the family; of one that is not built for the task, a BERT that says it is of the family."""
+    lacks = model_type in NOT_BUILT or (model_type in FAMILIES and FAMILIES[model_type].lacks_head(task))
+    workload = make_workload(folder / "workloads", "bert" if lacks else model_type, task)
+    if lacks:
+        file = workload.path / "checkpoint" / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"model_type": model_type}))
+    return workload

@@ -1,6 +1,8 @@
-"""Scaling leaves a stack before a release changes the type of its instances."""
+"""Steps of a release: archives leave the assembly, and scaling leaves a stack that changes its instance type."""
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -8,6 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from scripts.release.pause_scaling import pause
+from scripts.release.publish_archives import MAX_ARTIFACT_BYTES, TooLarge, check_size, main
 
 SCALES = {
     "Resources": {
@@ -63,3 +66,55 @@ def test_only_a_stack_that_does_not_exist_is_left_out(code: str, exists: bool) -
             pause("Production-S", "ml.g5.xlarge", cloudformation, sagemaker)
     else:
         assert pause("Production-S", "ml.g5.xlarge", cloudformation, sagemaker) == "Production-S is not deployed yet."
+
+
+PUBLISH = """#!/bin/sh
+printf '%s\\n' "$*" >> "$PUBLISHED"
+"""
+
+
+@pytest.fixture
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The calls of cdk-assets, which a stand-in notes."""
+    program, calls = tmp_path / "bin" / "cdk-assets", tmp_path / "calls"
+    program.parent.mkdir()
+    program.write_text(PUBLISH)
+    program.chmod(0o755)
+    calls.touch()
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PUBLISHED", str(calls))
+    return calls
+
+
+def test_archives_are_published_and_leave_the_assembly(
+    tmp_path: Path, published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = tmp_path / "cdk.out" / "assembly-Beta"
+    stage.mkdir(parents=True)
+    files = {
+        "1.tar": {"source": {"path": "../asset.1.tar.gz"}, "destinations": {"here": {}}},
+        "2": {"source": {"path": "Stack.template.json"}, "destinations": {"here": {}}},
+    }
+    manifest = stage / "Stack.assets.json"
+    manifest.write_text(json.dumps({"files": files}))
+    template, archive = stage / "Stack.template.json", stage.parent / "asset.1.tar.gz"
+    template.write_text("{}")
+    archive.write_bytes(b"archive")
+    monkeypatch.setattr("sys.argv", ["publish_archives", str(stage.parent)])
+    assert main() == 0
+    assert published.read_text() == f"--path {manifest} --verbose publish 1.tar\n"
+    assert (archive.exists(), template.exists()) == (False, True)
+
+
+def test_an_assembly_over_codepipelines_limit_is_refused_before_anything_is_deployed(tmp_path: Path) -> None:
+    large = tmp_path / "asset.weights.bin"
+    with large.open("wb") as file:
+        file.truncate(MAX_ARTIFACT_BYTES)
+    check_size(tmp_path)
+    (tmp_path / "Stack.template.json").write_text("{}")
+    with pytest.raises(TooLarge) as caught:
+        check_size(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path}: has 256.0 MB. CodePipeline passes at most 256.0 MB to CloudFormation. Nothing was deployed. Make "
+        "the largest files smaller: asset.weights.bin (256.0 MB), Stack.template.json (0.0 MB)."
+    )

@@ -3,11 +3,9 @@
 import io
 import json
 import re
-import shutil
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, groupby
 from pathlib import Path
@@ -17,6 +15,7 @@ from botocore.exceptions import ClientError
 
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.local_account import role_session
+from model_build.compiled import scratch_folder
 from scripts.rehearsal.release.codebuild import Build, BuildFailed, matching_files, run_build
 from scripts.rehearsal.release.machine import Machine
 from scripts.rehearsal.release.permissions import Roles, allowed
@@ -150,7 +149,7 @@ class Runner:
 
     def _source(self, action: Action, state: ExecutionState) -> ExecutionState:
         if action.configuration.get("OutputArtifactFormat") != CLONE:
-            with _scratch_folder(self.folder / "source") as folder:
+            with scratch_folder(self.folder / "source") as folder:
                 self.repository.files(state.commit, folder / "files")
                 place = self.storage.put(action.outputs[0], folder / "files", action.role_arn)
             state = replace(state, artifacts={**state.artifacts, action.outputs[0]: place})
@@ -173,7 +172,7 @@ class Runner:
             outputs = call(lambda: _stack_outputs(cloudformation, named["StackName"]))
             return state.with_variables(action, outputs)
         artifact, _, path = configured["TemplatePath"].partition("::")
-        with _scratch_folder(self.folder / "deployment") as folder:
+        with scratch_folder(self.folder / "deployment") as folder:
             # CodePipeline passes the artifact to CloudFormation with its own role.
             if self.storage.get(_place(artifact, state), folder, self.pipeline.role_arn) > MAX_ARTIFACT_BYTES:
                 raise DeploymentFailed(f"Artifact [{artifact}] exceeds max artifact size")
@@ -191,7 +190,7 @@ class Runner:
             self.on_line(action, line)
 
         account = role_session(self.roles.environment, project.role_arn)
-        with _scratch_folder(self.folder / f"build-{number}") as folder:
+        with scratch_folder(self.folder / f"build-{number}") as folder:
             build = Build(
                 project=project,
                 number=number,
@@ -306,14 +305,3 @@ def _zipped(files: Sequence[Path], base: Path) -> bytes:
             entry = zipfile.ZipInfo(file.relative_to(base).as_posix(), (2026, 1, 1, 0, 0, 0))
             archive.writestr(entry, file.read_bytes())
     return data.getvalue()
-
-
-@contextmanager
-def _scratch_folder(path: Path) -> Iterator[Path]:
-    """Makes an empty folder and deletes it at the end of the block."""
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Runs the batch program as a process from a copy of its container's folder, or faster in this process."""
+"""Runs the batch program on a small model: as a process from a copy of its container's folder, or in this process."""
 
 import io
 import json
@@ -8,14 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import containers
 from containers.batch.__main__ import main
+from tests.containers.encoder.encoder_miniature import CLASSIFICATION, LETTERS, PAIR_SCORING, make_folder
 
 ROOM = Path(containers.__path__[0])
 
@@ -96,3 +97,29 @@ def read_rows(output: Path, kind: str) -> list[dict[str, Any]]:
 
 def contents(output: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(output.iterdir())}
+
+
+SETTINGS = replace(
+    PAIR_SCORING,
+    segments=(("title", "brand"), ("other_title", "other_brand")),
+    inputs=CLASSIFICATION.inputs,
+    max_input_tokens=40,
+    threads=4,
+    pad_to=(),
+)
+
+
+def write_model(folder: Path, labels: tuple[str, ...] = PAIR_SCORING.labels) -> Path:
+    return make_folder(folder, replace(SETTINGS, labels=labels), "model.onnx")
+
+
+def row(number: int) -> dict[str, Any]:
+    """Lengths go up and down, so that no batch is as the rows come."""
+    title = LETTERS[number % 7 : number % 7 + 3 + number * 7 % 13]
+    return {"id": number, "title": title, "brand": "acme", "other_title": title[::-1], "other_brand": str(number % 10)}
+
+
+def write_rows(file: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return file

@@ -13,8 +13,7 @@ import pytest
 from containers.batch import account, archive
 from containers.batch.__main__ import main
 from containers.container_errors import Unavailable, exit_code_of
-from tests.containers.batch.batch_model import row, write_model, write_rows
-from tests.containers.batch.batch_run import contents
+from tests.containers.batch.batch_run import contents, row, write_model, write_rows
 from tests.containers.batch.test_batch_s3 import client, environment, objects
 from workloads import file_sha256
 

@@ -20,7 +20,6 @@ from containers.batch.storage import Folder
 from containers.batch.worker import worker_environments
 from containers.container_errors import ContainerError
 from inference_recommender.sizing.batch import BatchReport
-from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import (
     Ended,
     contents,
@@ -28,10 +27,13 @@ from tests.containers.batch.batch_run import (
     install,
     kill_group,
     read_rows,
+    row,
     run,
     run_here,
     start,
     wait_for_parts,
+    write_model,
+    write_rows,
 )
 from tests.containers.neuron.stub_server import SERVING
 

@@ -16,8 +16,7 @@ from moto.server import ThreadedMotoServer
 
 from containers.batch.s3 import CONFIG, CONFLICT, CONFLICT_WAITS_S, Bucket
 from containers.container_errors import Unavailable
-from tests.containers.batch.batch_model import row, write_model, write_rows
-from tests.containers.batch.batch_run import contents, install, run, run_here
+from tests.containers.batch.batch_run import contents, install, row, run, run_here, write_model, write_rows
 
 ROWS = 200
 

@@ -19,8 +19,7 @@ from containers.batch.worker import WorkerPool, answers
 from containers.encoder import goldens, load_engine
 from containers.encoder.predictor import Predictor as Encoder
 from containers.encoder.preprocess import Preprocessor
-from tests.containers.batch.batch_model import row, write_model, write_rows
-from tests.containers.batch.batch_run import install, run
+from tests.containers.batch.batch_run import install, row, run, write_model, write_rows
 
 HANGS_S = 60.0  # Ends a hanging test
 CHUNK_ROWS, BATCH_ROWS = 12, 4

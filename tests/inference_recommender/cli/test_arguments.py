@@ -1,4 +1,4 @@
-"""Reading the values of options, and the messages for wrong ones."""
+"""Options of several commands: values, the measured workload, its target and the settings of --set."""
 
 import argparse
 from collections.abc import Callable
@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from inference_recommender.cli.arguments import count, percentile, positive
+from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.__main__ import main
+from inference_recommender.cli.arguments import count, deployed_workload, percentile, positive
+from tests.inference_recommender.api import DeployedAccount
+from workloads import ProjectError, UsageError, load_workload
+from workloads.folder import with_settings
 
 
 @pytest.mark.parametrize(
@@ -30,3 +35,79 @@ def test_a_wrong_value_is_refused(parse: Callable[[str], Any], texts: list[str],
         with pytest.raises(argparse.ArgumentTypeError) as refused:
             parse(text)
         assert str(refused.value) == f"got '{text}', but {rule}"
+
+
+CPU = {"EndpointName": "SpellcheckStack", "HostedTarget": "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("given", "outputs", "target"),
+    [
+        ({}, CPU, "cpu"),
+        ({}, {}, "tensorrt"),
+        ({}, {"EndpointName": "SpellcheckStack"}, "tensorrt"),
+        ({"target": "cpu-int8"}, CPU, "cpu-int8"),
+        ({"endpoint": "SpellcheckStack"}, CPU, "cpu"),
+        ({"endpoint": "another"}, CPU, "tensorrt"),
+    ],
+)
+def test_the_target_is_the_named_one_or_the_deployed_one_or_the_workloads(
+    given: dict[str, Any], outputs: dict[str, str] | None, target: str
+) -> None:
+    account = DeployedAccount()
+    account.outputs = outputs
+    folder = deployed_workload("spellcheck", given.get("target"), account, given.get("endpoint"))
+    assert folder.workload.hosting.target == target
+    assert folder.workload.instance_types == folder.target(target).instance_types
+    assert deployed_workload("spellcheck", None, None).workload.hosting.target == "tensorrt"
+    with pytest.raises(
+        UsageError, match=r"there is no target 'gpu'. Known targets: cpu, cpu-int8, cuda, tensorrt, tensorrt-int8."
+    ):
+        deployed_workload("spellcheck", "gpu", None)
+
+
+def test_settings_replace_keys_of_workload_toml() -> None:
+    settings = [
+        "recommender.bucket=mine",
+        "recommender.subnets=a,b",
+        "recommender.parallel_tests=2",
+        "recommender.tags.team=search",
+        "objective.model_latency_ms=80.0",
+    ]
+    workload = with_settings(load_workload("spellcheck"), settings).workload
+    account = workload.recommender
+    assert (account.bucket, account.subnets, account.parallel_tests) == ("mine", ("a", "b"), 2)
+    assert account.tags == {"team": "search"}
+    assert workload.latency_objective.model_latency_ms == 80
+    assert load_workload("spellcheck").workload.recommender.bucket is None
+    restored = with_settings(load_workload("spellcheck"), [*settings, "recommender.bucket=", "recommender.subnets="])
+    assert (restored.workload.recommender.bucket, restored.workload.recommender.subnets) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("bucket=b", "--set: got 'bucket=b'. Allowed: TABLE.KEY=VALUE, such as recommender.bucket=NAME."),
+        ("recommender.bucket", "--set: got 'recommender.bucket'. Allowed: TABLE.KEY=VALUE, such as recommender."),
+        ("none.such=1", "--set: got 'none.such=1'. Allowed: TABLE.KEY=VALUE, such as recommender.bucket=NAME."),
+        ("recommender.budget=1", "--set: recommender.budget: unknown key. Allowed here: bucket, environment, "),
+        ("recommender.generators=0", "--set: recommender.generators: got 0."),
+    ],
+)
+def test_a_wrong_setting_is_rejected(setting: str, problem: str) -> None:
+    with pytest.raises(ProjectError) as caught:
+        with_settings(load_workload("spellcheck"), [setting])
+    assert str(caught.value).startswith(problem)
+
+
+def test_a_run_of_a_named_model_does_not_read_the_stack(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stack_outputs(*_: object) -> dict[str, str]:
+        raise AssertionError("the stack was read")
+
+    monkeypatch.setattr(SageMakerAccount, "stack_outputs", stack_outputs)
+    facts = ("model=m", "role_arn=arn:aws:iam::123456789012:role/r", "bucket=payloads")
+    settings = [word for fact in facts for word in ("--set", f"recommender.{fact}")]
+    assert main(["run", "question_answering", "--job", "advanced", "--dry-run", *settings]) == 0
+    assert '"ModelName": "m"' in capsys.readouterr().out

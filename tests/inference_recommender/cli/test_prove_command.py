@@ -22,7 +22,7 @@ from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.payloads import request_bodies
 from inference_recommender.run_folder import RunFolder
 from tests.builders import OBJECTIVE, a_candidate, a_recommendation, a_system
-from tests.inference_recommender.deployed_account import DeployedAccount
+from tests.inference_recommender.api import DeployedAccount
 from tests.inference_recommender.load_generator.virtual_run import URL, run_command
 from tests.virtual_time import Request, answering
 from workloads import ArrivalProcess, MissingArtifact, Proof, Recommendation, UsageError, load_workload

@@ -20,7 +20,7 @@ from inference_recommender.measure import open_loop
 from inference_recommender.measure import run as measure_run
 from inference_recommender.payloads import request_bodies
 from tests.builders import an_artifact
-from tests.inference_recommender.deployed_account import DeployedAccount
+from tests.inference_recommender.api import DeployedAccount
 from workloads import Recommendation, WorkloadFolder, load_workload
 
 REFUSALS = tomllib.loads(Path(__file__).with_name("run_refusals.toml").read_text("utf-8"))["case"]

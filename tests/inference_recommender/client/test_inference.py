@@ -1,13 +1,15 @@
-"""Retries of a call within its deadline and budget, with a fake server and clock."""
+"""Retries of a call within its deadline and budget, with a fake server and clock, and Retry-After headers."""
 
 import json
 from collections.abc import Callable, Sequence
+from email.utils import formatdate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.client import InferenceClient, InferenceFailed, Refused, Retries, TimedOut, Unreachable
+from inference_recommender.client.servers import retry_after_s
 from inference_recommender.kserve import Body
 
 ANSWER = Body(content=json.dumps({"outputs": [{"name": "O", "shape": [1], "datatype": "INT64", "data": [7]}]}).encode())
@@ -139,3 +141,27 @@ def test_occasional_failures_are_always_retried() -> None:
     for _ in range(200 * 11):
         client.infer({"A": [1]})
     assert len(server.waits_s) == 200
+
+
+NOW_S = 1_795_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("120", 120.0),
+        (" 0 ", 0.0),
+        (formatdate(NOW_S + 90, usegmt=True), 90.0),
+        (formatdate(NOW_S + 90), 90.0),
+        (formatdate(NOW_S - 90, usegmt=True), 0.0),
+        (None, None),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("soon", None),
+        ("Wed, 99 Nov 2026 07:28:00 GMT", None),
+        ("9" * 5_000, None),
+    ],
+)
+def test_seconds_and_dates_are_read(value: str | None, seconds: float | None) -> None:
+    assert retry_after_s(value, NOW_S) == seconds

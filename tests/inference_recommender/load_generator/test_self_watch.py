@@ -1,10 +1,13 @@
-"""The generator's own limits, and stalls of its machine: recorded, left out of its lag, no end of a run."""
+"""The generator's own limits, stalls of its machine, and its alarm."""
 
+import asyncio
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import pytest
 
+from inference_recommender.load_generator.clock import TimerfdAlarm
 from inference_recommender.load_generator.load_plan import Arrivals
 from inference_recommender.load_generator.self_watch import SelfWatch, merge_stalls, stalled_between, touches_stall
 from tests.inference_recommender.load_generator.virtual_run import drive, plan_of, records_of, run_command
@@ -79,3 +82,23 @@ def test_the_lag_is_the_90th_percentile() -> None:
     watch = SelfWatch.of(1.0, 4.0, lags_s)
     assert watch.cpu_share == 0.25
     assert watch.lag_ms == pytest.approx(20)
+
+
+def test_an_alarm_rings_once_for_its_latest_setting_and_never_early() -> None:
+    async def ring() -> list[float]:
+        rung: list[float] = []
+        alarm = TimerfdAlarm(lambda: rung.append(perf_counter()))
+        began = perf_counter()
+        for moment in (began + 0.02, began - 1.0):
+            count = len(rung)
+            alarm.set(perf_counter() + 3600)
+            alarm.set(moment)
+            while len(rung) == count:
+                await asyncio.sleep(0.005)
+            assert rung[-1] >= moment
+        alarm.set(perf_counter() + 0.01)
+        alarm.close()
+        await asyncio.sleep(0.03)
+        return rung
+
+    assert len(asyncio.run(ring())) == 2

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from inference_recommender.capacity.statistics import Floats
 from inference_recommender.load_generator.__main__ import run_plan
 from inference_recommender.load_generator.load_plan import Arrivals, LoadPlan, Phase, TrafficPattern
 from inference_recommender.load_generator.load_run import Run, Window
 from inference_recommender.load_generator.process import Outcome
+from inference_recommender.load_generator.records import SentRequests
 from inference_recommender.load_generator.requests import Outgoing, Target
 from tests.virtual_time import Network, Serve, VirtualLoop
 
@@ -111,3 +114,16 @@ def run_command(
 def records_of(outcome: Outcome) -> dict[str, np.typing.NDArray[np.float64]]:
     with np.load(outcome.records, allow_pickle=False) as archive:
         return dict(archive)
+
+
+def sent_requests(
+    finished_s: Floats, latencies_ms: Floats | float, held_ms: Floats | float = 0.0, status: npt.ArrayLike = 200
+) -> SentRequests:
+    """Returns requests that were held back by `held_ms` before they were sent."""
+    sent_s = finished_s - np.asarray(latencies_ms) / 1000
+    return SentRequests(
+        intended_s=sent_s - np.asarray(held_ms) / 1000,
+        sent_s=sent_s,
+        finished_s=finished_s,
+        status=np.broadcast_to(np.asarray(status, dtype=np.int16), finished_s.shape).copy(),
+    )

@@ -21,8 +21,7 @@ from inference_recommender.payloads import payload_archive
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.verdict import initial_rate
 from tests.builders import Silent, a_provenance, a_run_folder, a_system, an_artifact
-from tests.inference_recommender.api import SERIES, description
-from tests.inference_recommender.deployed_account import DeployedAccount
+from tests.inference_recommender.api import SERIES, DeployedAccount, description
 from workloads import LatencyObjective, NoVerdict, Provenance, Unavailable, load_workload
 
 OBJECTIVE = LatencyObjective(percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000)

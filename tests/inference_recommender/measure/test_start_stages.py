@@ -15,7 +15,7 @@ from inference_recommender.kserve import Body
 from inference_recommender.measure import start_stages
 from inference_recommender.measure.start_stages import LogLine, Stages, cold_start, first_answer_s, stages, start_of
 from tests.builders import a_system
-from tests.inference_recommender.deployed_account import DeployedAccount
+from tests.inference_recommender.api import DeployedAccount
 from tests.inference_recommender.measure.recorded_log import OWN, QUIET, VERBOSE, at, lines
 
 ARCHIVE = "a" * 64

@@ -12,7 +12,7 @@ from inference_recommender.__main__ import main
 from inference_recommender.cli import size
 from inference_recommender.sizing.batch import read_throughput
 from tests.builders import an_artifact
-from tests.inference_recommender.sizing.builders import ARCHIVE, CPU_ARCHIVE, batch_report
+from tests.inference_recommender.sizing.builders import ARCHIVE, CPU_ARCHIVE, batch_report, job_result, job_text
 from workloads import ROOT, BatchRecommendation, NoVerdict, ProjectError, WorkloadFolder
 
 REPORTS = tomllib.loads(Path(__file__).with_name("size_refusals.toml").read_text("utf-8"))["report"]
@@ -158,4 +158,34 @@ def test_a_baseline_of_another_checkpoint_is_refused(
     assert main(["size", "--workload", "duplicates", *arguments]) == 2
     assert capsys.readouterr().err == (
         "--baseline: was measured on cpu-int8, which was built of another checkpoint. Build both of one.\n"
+    )
+
+
+TABLE = tomllib.loads(Path(__file__).with_name("size_refusals.toml").read_text("utf-8"))
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job, a report of an unknown archive and a stated rate, in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.json").write_text(job_text(job_result(MaxInvocations=9_000, ModelLatency=120)))
+    batch_report(tmp_path / "report.json", archive_sha256="d" * 64)
+    (tmp_path / "rate.json").write_text(json.dumps({"rows_per_second": 4380, "source": "a table"}))
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", TABLE["case"], ids=lambda case: case["message"][:40])
+def test_options_that_do_not_fit_the_evidence_are_refused(
+    files: Path, capsys: pytest.CaptureFixture[str], case: dict[str, Any]
+) -> None:
+    assert main(["size", *case["arguments"]]) == 2
+    assert capsys.readouterr().err == f"{case['message']}\n".replace("{root}", str(ROOT))
+
+
+@pytest.mark.parametrize("case", TABLE["file"], ids=lambda case: case["why"][:40])
+def test_a_file_without_a_job_is_refused(files: Path, capsys: pytest.CaptureFixture[str], case: dict[str, str]) -> None:
+    (files / "other.json").write_text(case["text"], "utf-8")
+    assert main(["size", "--from", "other.json", "--peak-invocations-per-minute", "30000"]) == 2
+    assert capsys.readouterr().err == (
+        f"other.json is not a usable response of DescribeInferenceRecommendationsJob: {case['why']}.\n"
     )

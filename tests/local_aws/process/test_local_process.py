@@ -1,5 +1,6 @@
 """The account as a process: it leaves nothing behind, whichever way it ends, and refuses in one sentence."""
 
+import json
 import os
 import signal
 import socket
@@ -7,12 +8,15 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import boto3
 import psutil
 import pytest
 import requests
+from botocore.session import Session
 
-from local_aws.process.local_account import LocalAccount
+from local_aws.process.local_account import LocalAccount, role_session
 from local_aws.process.triton import TritonServer, container_flags
 from local_aws.process.triton_toolchain import TritonToolchain
 from tests.local_aws.conftest import REPLAYING, Endpoints, clients, gone, upload, wait_until
@@ -202,3 +206,29 @@ def test_the_containers_variables_become_tritons_flags() -> None:
         "--backend-config=python,shm-growth-byte-size=1048576",
         "--cache-config=local,size=1048576",
     ]
+
+
+TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}],
+}
+
+
+@pytest.mark.integration
+def test_boto3_calls_the_account_as_the_role(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> None:
+    iam = boto3.client("iam", **account.client_arguments())
+    arn = iam.create_role(RoleName="step", AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]["Arn"]
+    variables = role_session(account.environment, arn)
+    assert account.environment["AWS_SECRET_ACCESS_KEY"] not in variables.values(), "the owner's key stays out"
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    sts: Any = Session().create_client("sts")
+    identity = sts.get_caller_identity()
+    assert identity["Arn"] == "arn:aws:sts::123456789012:assumed-role/step/AWSCodeBuild"
+
+
+@pytest.mark.integration
+def test_an_account_that_refuses_its_key_is_reported(account: LocalAccount) -> None:
+    other = {**account.environment, "AWS_ACCESS_KEY_ID": "LOCAL0000000000OTHER"}
+    with pytest.raises(Unavailable, match=r"^arn:aws:iam::123456789012:role/step cannot be assumed at the local "):
+        role_session(other, "arn:aws:iam::123456789012:role/step")

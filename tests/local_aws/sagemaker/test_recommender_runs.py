@@ -1,16 +1,23 @@
-"""A run of the recommender against the local account with both kinds of job. The jobs replay figures."""
+"""The load generator and whole runs of the recommender against endpoints and jobs of the local account."""
 
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import boto3
 import pytest
 
 import inference_recommender
 from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.client import InferenceClient, LatencyMetric, SageMakerEndpoint
+from inference_recommender.kserve import content_type
+from inference_recommender.load_generator.load_plan import Arrivals, LoadPlan, NamedEndpoint
+from inference_recommender.load_generator.process import generate
 from inference_recommender.measure.job import JobSource, candidates_of
 from inference_recommender.measure.job_requests import (
     SERVICE_DEFAULT,
@@ -20,13 +27,16 @@ from inference_recommender.measure.job_requests import (
     plan_job,
 )
 from inference_recommender.measure.run import RunSubject, run
+from inference_recommender.payloads import header_size
+from inference_recommender.payloads import payload_archive as payloads_in_form
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from local_aws.process.local_account import LocalAccount
 from tests.builders import Silent, an_artifact
 from tests.conftest import EditToml
-from tests.local_aws.conftest import BUCKET, ROLE, Endpoints
-from workloads import Recommendation, UsageError, WorkloadFolder, load_workload
+from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, payload_archive
+from tests.quick_triton import start_triton, statistics
+from workloads import LatencyObjective, Recommendation, UsageError, WorkloadFolder, load_workload
 from workloads.artifact import artifact_file, file_sha256
 
 pytestmark = pytest.mark.integration
@@ -176,3 +186,90 @@ def test_a_model_that_was_not_created_is_refused() -> None:
 
     with pytest.raises(UsageError, match=r"model: got a Model without a name\. Create the model on SageMaker first"):
         inference_recommender.run("spellcheck", model=Model())
+
+
+ARRIVALS = Arrivals(invocations_per_minute=600, duration_in_seconds=2, connections=4)
+BINARY = LatencyObjective(
+    percentile="P99",
+    model_latency_ms=50,
+    peak_invocations_per_minute=600,
+    rows_per_invocation=2,
+    payload_format="binary",
+)
+
+
+def check(plan: LoadPlan, folder: Path) -> None:
+    outcome = generate(plan, folder)
+    assert outcome.summary is not None
+    assert outcome.summary["invocations"] > 0
+    assert (outcome.summary["errors"], outcome.summary["first_error"]) == (0, None)
+
+
+@pytest.fixture(params=["json", "binary of two rows"])
+def payloads(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """Returns the members of a plan that are about its requests."""
+    rows = [{"text": "a" * length} for length in (1, 200, 40)]
+    binary = request.param != "json"
+    file = tmp_path / "payloads.tar.gz"
+    file.write_bytes(payloads_in_form(rows, BINARY) if binary else payload_archive())
+    size = header_size(["text"], BINARY) if binary else None
+    return {"payloads": file, "content_type": content_type(size), "arrivals": ARRIVALS}
+
+
+def test_an_endpoint_is_measured_by_its_name(
+    endpoints: Endpoints,
+    account: LocalAccount,
+    payloads: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    form = "json" if payloads["content_type"] == content_type(None) else "binary"
+    name = endpoints.create(f"measured-{form}", config=endpoints.config(f"measured-{form}-1"))
+    endpoints.settled(name)
+    for variable, value in account.environment.items():
+        monkeypatch.setenv(variable, value)
+    check(LoadPlan(endpoint=NamedEndpoint(name=name), **payloads), tmp_path / "out")
+
+
+def test_a_triton_is_measured_by_its_url(echo_repository: Path, payloads: dict[str, Any], tmp_path: Path) -> None:
+    log = tmp_path / "triton.log"
+    with start_triton(echo_repository, default_model="echo", environment={}, log_file=log) as server:
+        socket = quote(str(server.socket), safe="")
+        check(LoadPlan(url=f"http+unix://{socket}/v2/models/echo/infer", **payloads), tmp_path / "out")
+        if payloads["content_type"] != content_type(None):
+            counted = statistics(server, "echo")["inference_stats"]
+            assert not counted["fail"]["count"]
+            assert statistics(server, "echo")["inference_count"] == 2 * counted["success"]["count"] > 0, "two rows each"
+
+
+@pytest.fixture(scope="module")
+def endpoint(sagemaker: Any) -> Iterator[str]:
+    made = Endpoints(sagemaker)
+    name = made.create("asked", config=made.config("asked-config", DELAY_S="0.03"))
+    assert made.settled(name)["EndpointStatus"] == "InService"
+    yield name
+    made.delete_all()
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_answers_come_back_and_what_callers_waited_is_in_cloudwatch(
+    endpoint: str, client: Callable[[str], Any], binary: bool
+) -> None:
+    name = f"asked-in-{'binary' if binary else 'json'}"
+    server = SageMakerEndpoint(endpoint, client=client("sagemaker-runtime"))
+    with LatencyMetric(name, endpoint, client=client("cloudwatch")) as latency:
+        asking = InferenceClient(server, binary=binary, latency=latency)
+        answers = [asking.infer({"TEXT": [["süß"]]})["OUT"].tolist() for _ in range(3)]
+    assert answers == [[["got süß".encode()]]] * 3
+    now = datetime.now(UTC)
+    (point,) = client("cloudwatch").get_metric_statistics(
+        Namespace="TransformersInProduction",
+        MetricName="ClientLatency",
+        Dimensions=[{"Name": "Workload", "Value": name}, {"Name": "Stack", "Value": endpoint}],
+        StartTime=now - timedelta(hours=1),
+        EndTime=now + timedelta(hours=1),
+        Period=86_400,
+        Statistics=["SampleCount", "Minimum"],
+    )["Datapoints"]
+    assert point["SampleCount"] == 3
+    assert point["Minimum"] >= 30

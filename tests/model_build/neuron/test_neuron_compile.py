@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 import torch
 
+from model_build.encoder import bert
+from model_build.matrix import rows
 from model_build.neuron.arguments import calls
 from model_build.neuron.backend import check_toolchain, compile_network, torch_examples
 from model_build.neuron.package import server_settings
+from model_build.plan import plan
 from model_build.progress import silent
 from tests import fake_neuron
+from tests.fake_neuron import SPLITS
+from tests.model_build.miniatures.tiny_rows import make_workload
 from tests.model_build.neuron import operators
 from tests.tiny_classifier import FIVE, THREE, Classifier, make_model
 from workloads import ROOT, NeuronTarget, Serving, Unavailable
@@ -129,3 +134,39 @@ def test_the_server_gets_the_workloads_serving_and_the_targets_placement() -> No
     settings = server_settings("intent", serving, make_target(placement="one-per-core", pipeline_cores=4))
     assert (settings.model, settings.max_batch_size, settings.preferred_batch_sizes) == ("intent", 8, (2, 4))
     assert (settings.max_queue_delay_ms, settings.placement, settings.pipeline_cores) == (0.5, "one-per-core", 4)
+
+
+CELLS = [(row.model_type, row.task) for row in rows() if "inf1" in row.targets]
+QUICK = {("distilbert", "text-classification"), ("electra", "token-classification"), ("bert", "text-pair-scoring")}
+
+
+def traced(network: bert.Bert, tensors: Any) -> Any:
+    with torch.no_grad():
+        return jit.trace(network, tensors)
+
+
+def kinds(graph: Any) -> set[str]:
+    return {node.kind() for node in graph.inlined_graph.nodes()}
+
+
+@pytest.mark.parametrize(
+    ("family", "task"), [pytest.param(*each, marks=() if each in QUICK else pytest.mark.slow) for each in CELLS]
+)
+def test_every_operator_is_on_neurons_list_but_the_embedding_which_it_leaves_to_the_cpu(
+    family: str, task: str, tmp_path: Path
+) -> None:
+    """A network for Inf2 has nothing that is split, and computes what the joined one does."""
+    planned = plan(make_workload(tmp_path / "workloads", family, task), "inf1", tmp_path)
+    model, target = planned.compile_inputs.encoder, planned.target
+    assert isinstance(target, NeuronTarget)
+    joined, apart = (bert.load(planned.checkpoint, model, apart=apart) for apart in (False, True))
+    for call in calls(target, model):
+        graph = traced(joined, torch_examples(call))
+        assert operators.unsupported(graph) == []
+        assert operators.on_the_cpu(graph) == ["aten::embedding"]
+    assert "aten::split" in kinds(graph)
+    assert not kinds(traced(apart, torch_examples(call))) & SPLITS
+    tensors = [torch.tensor([20, 11]) if each == "valid_length" else torch.ones(2, 20).long() for each in joined.inputs]
+    with torch.no_grad():
+        for one, other in zip(joined(*tensors), apart(*tensors), strict=True):
+            torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-5)

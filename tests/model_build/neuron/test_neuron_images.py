@@ -25,7 +25,7 @@ from tests.containers.neuron.neuron_server import running
 from tests.model_build.miniatures.tiny_rows import make_workload
 from tests.model_build.neuron import inf1_names
 from tests.model_build.neuron.images import IMAGES, INF1, Image, environment_of, needs_inf1, run
-from tests.model_build.neuron.test_neuron_families import CELLS
+from tests.model_build.neuron.test_neuron_compile import CELLS
 from workloads import ROOT, load_workload
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]

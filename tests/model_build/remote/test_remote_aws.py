@@ -1,4 +1,4 @@
-"""The account's calls against moto in this process. moto starts no container: tests put built models into S3."""
+"""A remote build's calls and the archive of its source, against moto in this process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +8,10 @@ from moto import mock_aws
 
 from containers import archive_reader
 from model_build.remote.build_account import BuildAccount
-from model_build.remote.remote_build import build_remotely
+from model_build.remote.remote_build import build_remotely, source_files
 from model_build.remote.request import plan_remote
 from tests.model_build.remote.remote_account import built, miniature, site
-from workloads import WorkloadFolder, load_artifact, load_workload
+from workloads import UsageError, WorkloadFolder, load_artifact, load_workload
 
 FILES = {"spellcheck/config.pbtxt": b"name: spellcheck"}
 
@@ -44,3 +44,50 @@ def test_a_job_is_accepted_and_its_output_fetched(
     account.stop_job(job.name)
     assert account.describe_job(job.name)["ProcessingJobStatus"] == "Stopped"
     assert account.job_log(job.name, 2) == []
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return miniature(tmp_path / "root")
+
+
+def _edit(root: Path, checkpoint: str) -> None:
+    toml = root / "workloads" / "spellcheck" / "workload.toml"
+    toml.write_text(toml.read_text("utf-8").replace('"./checkpoint"', f'"{checkpoint}"'), "utf-8")
+
+
+def test_the_code_of_a_build_and_one_workload_travel_and_nothing_else(root: Path) -> None:
+    assert sorted(source_files(load_workload("spellcheck", root / "workloads"), root)) == [
+        "containers/engine.py",
+        "model_build/plan.py",
+        "pyproject.toml",
+        "requirements/build.txt",
+        "requirements/modelopt.txt",
+        "requirements/torch-cpu.txt",
+        "requirements/uv.txt",
+        "workloads/folder.py",
+        "workloads/spellcheck/checkpoint/config.json",
+        "workloads/spellcheck/checkpoint/model.safetensors",
+        "workloads/spellcheck/workload.toml",
+    ]
+
+
+def test_a_checkpoint_that_workloads_share_travels_too(root: Path) -> None:
+    _edit(root, "../shared/checkpoint")
+    (root / "workloads" / "spellcheck" / "checkpoint").rename(root / "workloads" / "kept")
+    (root / "workloads" / "shared").mkdir()
+    (root / "workloads" / "kept").rename(root / "workloads" / "shared" / "checkpoint")
+    found = source_files(load_workload("spellcheck", root / "workloads"), root)
+    assert "workloads/shared/checkpoint/model.safetensors" in found
+
+
+@pytest.mark.parametrize("checkpoint", ["../../elsewhere", "/models/t5"])
+def test_a_local_checkpoint_that_would_not_arrive_is_refused(root: Path, checkpoint: str) -> None:
+    _edit(root, checkpoint)
+    workload = load_workload("spellcheck", root / "workloads")
+    with pytest.raises(UsageError) as refused:
+        source_files(workload, root)
+    assert str(refused.value) == (
+        f"{workload.file}: model.checkpoint: got '{checkpoint}', which is outside {root / 'workloads'}. Only that "
+        "folder is uploaded. Move the checkpoint there, or name an s3:// URI or a model id of the Hugging Face hub."
+    )

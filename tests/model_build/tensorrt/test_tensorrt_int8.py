@@ -1,4 +1,4 @@
-"""int8 for TensorRT: ModelOpt's graphs without a GPU, through the gate, NVIDIA's builder and a whole build."""
+"""int8 for TensorRT: ModelOpt's graphs, the gate and whole builds. NVIDIA's builder takes every family."""
 
 import json
 from collections.abc import Callable
@@ -17,16 +17,18 @@ from model_build import layers
 from model_build.backends import backend
 from model_build.build import build
 from model_build.checkpoint.families import FAMILIES
-from model_build.matrix import network_refusal
+from model_build.matrix import BEAMS, GENERATION, network_refusal, rows
 from model_build.plan import BuildPlan, plan
 from model_build.progress import silent
 from model_build.tensorrt import int8, rtx
+from model_build.tensorrt.engines import check_graphs
 from model_build.tensorrt.profiles import Range
 from model_build.text2text import repository, static_onnx
 from tests.containers import fake_tensorrt
 from tests.model_build.miniatures import tiny_bert, tiny_t5
+from tests.model_build.miniatures.tiny_rows import make_workload
 from tests.model_build.tensorrt.gpu_machine import T4, install_all
-from tests.model_build.tensorrt.tensorrt_graphs import needs_modelopt, needs_rtx
+from tests.model_build.tensorrt.tensorrt_graphs import PRECISIONS, fp32_products, needs_modelopt, needs_rtx
 from workloads import TensorRtTarget, Unavailable, UsageError, load_workload
 
 TARGET = """
@@ -254,3 +256,31 @@ def test_a_quantiser_that_fails_is_an_error_with_its_exit_status(tmp_path: Path)
     (graph := tmp_path / "broken.onnx").write_bytes(b"broken")
     with pytest.raises(RuntimeError, match=r"^ModelOpt could not quantise broken\.onnx: it ended with 1\.$"):
         int8.quantise(graph, tmp_path / "made.onnx", ["it"], [{"x": np.zeros(2**20, np.float32)}] * 9)
+
+
+CELLS = [(row.model_type, row.task) for row in rows() if "tensorrt" in row.targets and row.task != BEAMS]
+TYPES = ("ml.g4dn.xlarge", "ml.g5.xlarge", "ml.g6.xlarge")
+QUICK = ("roberta", "text-classification")
+FULLY = {QUICK, ("bert", "text-classification"), ("modernbert", "text-classification"), ("t5", GENERATION)}
+"""Built in each precision for each GPU. A builder takes seconds an engine, and the other families' graphs are alike."""
+ALL = [pytest.param(*each, marks=() if each == QUICK else pytest.mark.slow) for each in CELLS]
+
+
+@needs_rtx
+@pytest.mark.parametrize(("family", "task"), ALL)
+def test_nvidias_builder_makes_engines_for_t4_a10g_and_l4(family: str, task: str, tmp_path: Path) -> None:
+    """Refused are products in fp32 for a T4, which this builder alone has not."""
+    made = plan(make_workload(tmp_path / "workloads", family, task), "tensorrt", tmp_path)
+    assert isinstance(made.target, TensorRtTarget)
+    each_type = [(precision, TYPES) for precision in PRECISIONS]
+    spread = [("fp32", TYPES[1:2]), ("fp16", (TYPES[0], TYPES[2]))]
+    for precision, types in each_type if (family, task) in FULLY else spread:
+        target = made.target.model_copy(update={"precision": precision, "instance_types": types})
+        inputs = replace(made.compile_inputs, target=target)
+        typed = backend(made).typed_graphs(inputs, tmp_path / precision, tmp_path, silent)
+        checked = check_graphs(inputs, typed, silent)
+        assert len(checked) == len(types) * (2 if task == GENERATION else 1)
+        for each in checked:
+            refused = each.compute_capability == "7.5" and fp32_products(typed[each.graph])
+            assert not each.failed, (precision, each)
+            assert (each.plan_bytes is None) == refused, (precision, each)

@@ -27,8 +27,7 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service impor
 )
 
 from model_build.archive import pack
-from tests.containers.batch.batch_model import row, write_model, write_rows
-from tests.containers.batch.batch_run import install
+from tests.containers.batch.batch_run import install, row, write_model, write_rows
 from tests.stacks.miniature import Synthesis, make_ec2_repository
 from tests.stacks.templates import filled
 from workloads import file_sha256
