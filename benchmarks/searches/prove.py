@@ -19,8 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python find
 from benchmarks import goals, harness
 from benchmarks.goals import Goal
 from benchmarks.searches.simulated_service import SERVICES, SimulatedService, true_capacity_per_minute
-from inference_recommender.cli.prove import DURATION_S
-from inference_recommender.measure.proving import Proving
+from inference_recommender.measure.proving import DURATION_S, Proving, default_duration_s
 from inference_recommender.measure.sequential import SequentialTest, looks_s, warm_up
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import limit_of
@@ -72,7 +71,7 @@ def rows_of(name: str, workload: Workload, seeds: int, arrivals: ArrivalProcess 
                 system=SYSTEM,
                 probe=simulated.probe,
                 arrivals=arrivals,
-                longest_s=DURATION_S,
+                longest_s=default_duration_s(arrivals, rate),
                 sizing=workload.sizing,
             )
             proving.run()

@@ -281,7 +281,7 @@ def true_capacity_per_minute(
 ) -> float:
     """Returns the rate at which the long run's percentile is the limit, of a warm service.
 
-    A bisection by runs of `TO_LOOK` requests finds a rate within `CLOSE`. A line through the logarithms of the
+    A bisection by runs of `TO_LOOK` requests finds a rate within `CLOSE`. A parabola through the logarithms of the
     shares of late requests in long runs, at `AROUND` times that rate and of `requests` in all, is then solved for the
     share allowed.
     """
@@ -302,5 +302,8 @@ def true_capacity_per_minute(
         low, high = (middle, high) if late_share(middle, TO_LOOK, seed) < allowed else (low, middle)
     rates = sqrt(low * high) * np.array(AROUND)
     shares = [late_share(rate, requests / len(AROUND), seed + 1 + place) for place, rate in enumerate(rates)]
-    line = np.polynomial.Polynomial.fit(np.log(rates), np.log(shares) - log(allowed), 1)
-    return exp(float(line.roots()[0]))
+    for degree in (2, 1):  # noise may leave a parabola without a root
+        roots = np.polynomial.Polynomial.fit(np.log(rates), np.log(shares) - log(allowed), degree).roots()
+        if len(real := roots[np.isreal(roots)].real):
+            break
+    return exp(float(real[np.argmin(np.abs(real - log(sqrt(low * high))))]))

@@ -17,7 +17,16 @@ from inference_recommender.kserve import content_type
 from inference_recommender.load_generator.time_stamps import arrivals_of, fitted, read_stamps
 from inference_recommender.measure.percentile_interval import PercentileInterval
 from inference_recommender.measure.probe import GeneratorProbe
-from inference_recommender.measure.proving import PROOF, Load, Proving, late_in_words, milliseconds
+from inference_recommender.measure.proving import (
+    DURATION_S,
+    MOST_TIMES,
+    PROOF,
+    Load,
+    Proving,
+    default_duration_s,
+    late_in_words,
+    milliseconds,
+)
 from inference_recommender.measure.sequential import LONGEST_WARM_UP_S, WARM_UP_PROBE_S
 from inference_recommender.measure.system import (
     UNKNOWN_TYPE,
@@ -50,7 +59,6 @@ from workloads import (
 from workloads.files import from_here
 
 EXIT_CODES = {"kept": 0, "missed": 1, "unclear": 4}
-DURATION_S = 900.0
 OVERHEAD_SHARE = 0.1
 """The share of the load's seconds that starting the generator and draining it take beside them."""
 
@@ -88,9 +96,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--max-duration-s",
         type=arguments.positive,
-        default=DURATION_S,
         metavar="S",
-        help=f"seconds of load after the warm-up; default: {DURATION_S:g}",
+        help=f"seconds of load after the warm-up; default: {DURATION_S:g}, up to {MOST_TIMES:g} times that for bursty arrivals",
     )
     parser.add_argument(
         "--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="folder for run folders; default: runs/"
@@ -114,12 +121,17 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
         )
     system = _system(options, workload, recommendation)
     check_artifact(system, recommendation, chosen, file)
-    longest_s = (options.max_duration_s + LONGEST_WARM_UP_S) * (1 + OVERHEAD_SHARE)
-    check_endpoint_lifetime(system, longest_s, datetime.now(UTC))
+    arrivals = arrivals_of(recommendation.objective, folder.path)
+    process, rate = (
+        fitted(arrivals),
+        recommendation.objective.peak_invocations_per_minute / (chosen.instance_count or 1),
+    )
+    longest_s = options.max_duration_s or default_duration_s(process, rate * system.instances)
+    with_overhead_s = (longest_s + LONGEST_WARM_UP_S) * (1 + OVERHEAD_SHARE)
+    check_endpoint_lifetime(system, with_overhead_s, datetime.now(UTC))
     if system.archive_sha256 is None:
         warn(stderr, f"The archive that {system.name} serves is unknown, so the proof cannot check it.")
     run_folder = RunFolder(options.runs / run_name(options.workload, "proof"))
-    arrivals = arrivals_of(recommendation.objective, folder.path)
     proving = Proving(
         recommendation=recommendation,
         system=system,
@@ -132,9 +144,9 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
             tell=partial(tell, stderr),
             seed=int(time.time()),
         ),
-        longest_s=options.max_duration_s,
+        longest_s=longest_s,
         sizing=workload.sizing,
-        arrivals=fitted(arrivals),
+        arrivals=process,
         on_look=partial(_print_look, stderr, recommendation),
     )
     _check_recording(arrivals, proving)
@@ -155,7 +167,7 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
         tell(stderr, f"The folder {recommendation.provenance.run} does not exist, so no report was updated.")
     tell(stderr, f"Added to {from_here(file)}. Measurements: {run_folder}")
     if proof.verdict == "unclear":
-        tell(stderr, f"Inconclusive. Run longer: --max-duration-s {options.max_duration_s * LONGER:.0f}")
+        tell(stderr, f"Inconclusive. Run longer: --max-duration-s {longest_s * LONGER:.0f}")
     return EXIT_CODES[proof.verdict]
 
 

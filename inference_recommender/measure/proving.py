@@ -15,8 +15,9 @@ from typing import Literal
 
 import numpy as np
 
+from inference_recommender.capacity.arrivals import markov_arrivals
 from inference_recommender.capacity.search import SendProbe
-from inference_recommender.measure.percentile_interval import PercentileInterval
+from inference_recommender.measure.percentile_interval import BLOCK_S, PercentileInterval
 from inference_recommender.measure.sequential import SequentialTest, first_conclusive_s, looks_s, shortest_s, warm_up
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import limit_of
@@ -38,6 +39,8 @@ WORST_FIRST = ("missed", "unclear", "kept")
 PEAK_SHARE = 0.5
 """The share of the time that the peak may take if a second load follows."""
 
+DURATION_S, MOST_TIMES = 900.0, 4.0
+"""Default seconds of load for Poisson arrivals, and at most how many times as long for others."""
 OPTIONAL_LOAD_S = 300.0
 """A shorter proof has no time for a load that [sizing] does not require."""
 
@@ -208,6 +211,12 @@ class Proving:
         if not deciding.asked:
             claim = f" The recommended capacity is {capacity_lower_bound(self._chosen):,.0f}/min per instance or more."
         return f"{objective.percentile} {figure} {at}: {late_in_words(deciding)}.{claim}"
+
+
+def default_duration_s(arrivals: ArrivalProcess, rate_per_minute: float) -> float:
+    """Returns the default seconds of load. Arrivals that come together carry less information each."""
+    together = markov_arrivals(arrivals, rate_per_minute / 60).dispersion(BLOCK_S)
+    return DURATION_S * min(max(together, 1.0), MOST_TIMES)
 
 
 def milliseconds(latency_ms: float | None) -> str:
