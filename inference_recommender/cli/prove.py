@@ -97,7 +97,7 @@ def add(commands: Commands) -> None:
         "--max-duration-s",
         type=arguments.positive,
         metavar="S",
-        help=f"seconds of load after the warm-up; default: {DURATION_S:g}, up to {MOST_TIMES:g} times that for bursty arrivals",
+        help=f"seconds of load after the warm-up; default: {DURATION_S:g}, for bursty arrivals up to {MOST_TIMES:g}-fold",
     )
     parser.add_argument(
         "--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="folder for run folders; default: runs/"
