@@ -25,12 +25,12 @@ BUDGETS = {
     "aws_api": 1_350,
     "stacks": 7_450,
     "workloads": 4_000,
-    "benchmarks": 4_000,
+    "benchmarks": 4_100,
     "scripts": 3_900,
     "tests": 52_000,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 67_300
+PRODUCTION_LINES = 67_530
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
