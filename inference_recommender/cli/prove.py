@@ -19,7 +19,6 @@ from inference_recommender.measure.percentile_interval import PercentileInterval
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.proving import (
     DURATION_S,
-    MOST_TIMES,
     PROOF,
     Load,
     Proving,
@@ -97,7 +96,7 @@ def add(commands: Commands) -> None:
         "--max-duration-s",
         type=arguments.positive,
         metavar="S",
-        help=f"seconds of load after the warm-up; default: {DURATION_S:g}, for bursty arrivals up to {MOST_TIMES:g}-fold",
+        help=f"seconds of load after the warm-up; default: {DURATION_S:g}, more for bursty arrivals",
     )
     parser.add_argument(
         "--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="folder for run folders; default: runs/"
