@@ -75,7 +75,7 @@ def build(
     on_aws = ["--on", "sagemaker", *(part for fact in facts for part in ("--set", fact))]
     builds = (model, *model.beside)
     arguments = [(each.workload, each.target, *(on_aws if each.remote else [])) for each in builds]
-    step = _step(
+    return _step(
         "BuildModel",
         source,
         [
@@ -86,9 +86,8 @@ def build(
         role=role,
         caching=[f"build/{model.workload}/**/*"],
         timeout=LONGEST_JOB,
+        after=after,
     )
-    step.add_step_dependency(after)
-    return step
 
 
 def record(
@@ -140,7 +139,7 @@ def synth(
     An action of CloudFormation takes an artifact of 256 MB at most, so model archives are published here and leave the
     assembly. Source: https://docs.aws.amazon.com/codepipeline/latest/userguide/limits.html
     """
-    step = _step(
+    return _step(
         "Synth",
         source,
         [
@@ -155,9 +154,8 @@ def synth(
         inputs=built,
         statements=[publish],
         primary_output_directory="cdk.out",
+        after=gate,
     )
-    step.add_step_dependency(gate)
-    return step
 
 
 def smoke_test(
@@ -194,7 +192,7 @@ def measure(
     if model.proven:
         prove = [f'bash {SCRIPTS}/prove.sh {model.workload} "$ENDPOINT"']
         outputs |= {"ENDPOINT": deployed("EndpointName")}
-    step = _step(
+    return _step(
         "Measure",
         source,
         [f"{INSTALL} requirements/project.txt", command, *prove],
@@ -203,9 +201,8 @@ def measure(
         role=role,
         timeout=LONGEST_JOB,
         primary_output_directory="runs/candidate",
+        after=after,
     )
-    step.add_step_dependency(after)
-    return step
 
 
 def measure_in_vpc(
@@ -254,9 +251,7 @@ def register(
     """Registers the measured model as a model package that awaits approval."""
     command = f'python -m inference_recommender register {workload} --set "recommender.model=$MODEL_NAME"'
     commands = [f"{INSTALL} requirements/project.txt", command]
-    step = _step("Register", source, commands, outputs={"MODEL_NAME": model}, role=role)
-    step.add_step_dependency(after)
-    return step
+    return _step("Register", source, commands, outputs={"MODEL_NAME": model}, role=role, after=after)
 
 
 def propose(
@@ -271,7 +266,7 @@ def propose(
 
     `commit` is the measured commit; `clone` may be later. Git gets its credentials by `connection`.
     """
-    step = _step(
+    return _step(
         "Propose",
         clone,
         ['git checkout --quiet --detach "$COMMIT"', f"bash {SCRIPTS}/propose.sh {workload}"],
@@ -280,9 +275,8 @@ def propose(
         statements=[connection],
         pushes=True,
         primary_output_directory="proposal",
+        after=after,
     )
-    step.add_step_dependency(after)
-    return step
 
 
 def pause_scaling(
@@ -313,10 +307,8 @@ def take_down(
     after: pipelines.Step | None = None,
 ) -> pipelines.CodeBuildStep:
     """Deletes a stack of beta, whose servers cost by the hour."""
-    step = _step(name, source, [f"bash {SCRIPTS}/take_down.sh {stack}"], role=role, timeout=LONGEST_CHANGE)
-    if after is not None:
-        step.add_step_dependency(after)
-    return step
+    command = f"bash {SCRIPTS}/take_down.sh {stack}"
+    return _step(name, source, [command], role=role, timeout=LONGEST_CHANGE, after=after)
 
 
 def _step(
@@ -334,13 +326,14 @@ def _step(
     large: bool = False,
     timeout: Duration | None = None,
     primary_output_directory: str | None = None,
+    after: pipelines.Step | None = None,
 ) -> pipelines.CodeBuildStep:
     spec: dict[str, object] = {"phases": {"install": {"runtime-versions": RUNTIMES}}}
     if caching:
         spec["cache"] = {"paths": list(caching)}
     if pushes:
         spec["env"] = {"git-credential-helper": "yes"}
-    return pipelines.CodeBuildStep(
+    step = pipelines.CodeBuildStep(
         name,
         input=source,
         commands=[*(role.commands if isinstance(role, AssumingRole) else ()), *commands],
@@ -357,3 +350,6 @@ def _step(
         timeout=timeout,
         primary_output_directory=primary_output_directory,
     )
+    if after is not None:
+        step.add_step_dependency(after)
+    return step
