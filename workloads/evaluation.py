@@ -69,8 +69,8 @@ class Example:
 
 
 def fields_of(model: Model) -> type[Document]:
-    """Returns what a line of payloads.jsonl is: the model's fields."""
-    return _document(model, {})
+    """Returns what a line of payloads.jsonl is: the model's fields, and how often it is sent relative to the others."""
+    return _document(model, {"weight": (Annotated[int, Field(ge=1, le=1000)], 1)})
 
 
 def line_of(model: Model) -> type[Document]:

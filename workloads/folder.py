@@ -110,11 +110,17 @@ class WorkloadFolder:
 
     def payloads(self, file: Path | None = None) -> list[Row]:
         """Returns the lines of payloads.jsonl, or of a published experiment's own file, each a real request; or those
-        of another file of the same form.
+        of another file of the same form. A line is there as often as its weight, at even distances.
         """
         name = self.payload_file.name if file is None else str(file.absolute())
         documents = self._documents(name, evaluation.fields_of(self.workload.model))
-        return [document.model_dump() for _, document in documents]
+        lines = [document.model_dump() for _, document in documents]
+        turns = sorted(
+            ((turn + 0.5) / line["weight"], number)
+            for number, line in enumerate(lines)
+            for turn in range(line["weight"])
+        )
+        return [{key: value for key, value in lines[number].items() if key != "weight"} for _, number in turns]
 
     def evaluation(self, file: Path | None = None) -> list[Example]:
         """Returns the lines of evaluation.jsonl or of another file. Raises `InvalidDocument`, which names the line."""

@@ -153,7 +153,7 @@ class Connection(asyncio.Protocol):
     def _complete(self, status: int, finished: float) -> None:
         if self._sent is None:
             return self._refuse(MORE_THAN_AN_ANSWER)
-        self._log.add(self._intended, self._sent, finished, status)
+        self._log.add(self._intended, self._sent, finished, status, self._payload)
         self.free_since, self._sent = finished, None
         self._answers += 1
         if self.leaving or not self._keep_alive:
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
     def _record_failure(self, status: int) -> None:
         assert self._sent is not None
         now = self._now()
-        self._log.add(self._intended, self._sent, now, status)
+        self._log.add(self._intended, self._sent, now, status, self._payload)
         self._log.unserved_s += now - self.free_since
         self._sent = None
 

@@ -1,4 +1,4 @@
-"""The requests of a run: when each was due, sent and answered, and its status.
+"""The requests of a run: when each was due, sent and answered, its status and its payload.
 
 In a closed loop a user's next request is due when its last one returned, in an open loop at its arrival. Its send may
 be later if the generator, or a full set of connections, held it back.
@@ -25,7 +25,7 @@ TIMED_OUT = -1
 UNREADABLE = 1
 """Status of a request whose answer of status 200 is not an inference response."""
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
-COLUMNS = ("intended_s", "sent_s", "finished_s", "status")
+COLUMNS = ("intended_s", "sent_s", "finished_s", "status", "payload")
 BIN_WIDTH = 0.01
 """Width of a histogram's bin in the logarithm, so that a latency is at most 0.5 % off (DDSketch: VLDB 2019)."""
 LOWEST_MS = 1e-3
@@ -40,6 +40,8 @@ class SentRequests:
     sent_s: Floats
     finished_s: Floats
     status: npt.NDArray[np.int16]
+    payload: npt.NDArray[np.int32]
+    """Place of the body among the run's payloads."""
     unfinished_intended_s: Floats = field(default_factory=lambda: np.zeros(0))
     """When each request was due that had no answer at the end of the run, sent or not."""
     stalls_s: Floats = field(default_factory=lambda: NO_STALLS)
@@ -142,14 +144,15 @@ class RequestLog:
         self.unserved_s = 0.0
         """Seconds that connections spent on requests without success and on failed connects."""
         self._intended, self._sent, self._finished = array("d"), array("d"), array("d")
-        self._status, self._unfinished = array("h"), array("d")
+        self._status, self._payload, self._unfinished = array("h"), array("i"), array("d")
 
-    def add(self, intended: float, sent: float, finished: float, status: int) -> None:
+    def add(self, intended: float, sent: float, finished: float, status: int, payload: int) -> None:
         """Appends a request that was answered, or whose connection failed."""
         self._intended.append(intended)
         self._sent.append(sent)
         self._finished.append(finished)
         self._status.append(status)
+        self._payload.append(payload)
 
     def add_unfinished(self, intended: float) -> None:
         """Appends a request that was due and had no answer at the end of the run."""
@@ -165,6 +168,7 @@ class RequestLog:
             sent_s=np.array(self._sent[first:]) - self.started,
             finished_s=np.array(self._finished[first:]) - self.started,
             status=np.array(self._status[first:], dtype=np.int16),
+            payload=np.array(self._payload[first:], dtype=np.int32),
             unfinished_intended_s=np.array(self._unfinished) - self.started,
             stalls_s=stalls_s,
         )

@@ -31,6 +31,7 @@ from inference_recommender.report.sections import (
     generator_table,
     present,
     queue_table,
+    sizes_table,
 )
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.verdict import capacity_by_cv
@@ -111,6 +112,7 @@ def run_report(
                 proof_table(proof) if proof else None,
                 _details(recommendation),
                 queue_table(measured),
+                sizes_table(inputs),
                 cold_start_table(recommendation.cold_start),
                 _client_latency(candidates),
                 generator_table(inputs),
@@ -305,7 +307,7 @@ def proof_report(name: str, proof: Proof, workload: Workload | None, inputs: Fol
         decision=f"{PROOF_VERDICTS[proof.verdict].capitalize()}: {proof.reason}",
         highlights=(Highlight(label=f"{proof.percentile} (limit {proof.limit_ms:g} ms)", value=latency),),
         cautions=local_caution(proof.measured_on, proof.machine),
-        tables=present([proof_table(proof), generator_table(inputs)]),
+        tables=present([proof_table(proof), sizes_table(inputs), generator_table(inputs)]),
         proof=proof,
         not_tested=tuple(_untested_by(proof, None)),
         environment={

@@ -44,6 +44,13 @@ QUEUE_COLUMNS = (
     ("rows_per_execution", "rows in a batch", ",.3g"),
     ("requests", "requests", ",d"),
 )
+SIZE_COLUMNS = (
+    ("bytes_at_most", "bytes, at most", ",d"),
+    ("requests", "requests", ",d"),
+    ("p50_ms", "P50, ms", ",.3g"),
+    ("p99_ms", "P99, ms", ",.3g"),
+)
+SIZE_NOTE = "A batch takes as long as its longest row. If short requests take as long as long ones, they wait for them."
 QUEUE_NOTE = (
     "Means per request inside Triton. A request takes as long to compute as its batch. Advice: docs/capacity.md."
 )
@@ -116,6 +123,13 @@ def generator_table(inputs: FolderInputs) -> Table | None:
     probes = f"{len(watches)} probe{'s' * (len(watches) != 1)}"
     note = f"{probes}, {requests:,} requests, {errors:,} failed. A run above a limit is invalid."
     return table("generator", "Load generator", GENERATOR_COLUMNS, rows, note, detail=True)
+
+
+def sizes_table(inputs: FolderInputs) -> Table | None:
+    """Returns the latency by size of the request; None if all requests have one size."""
+    rows = [(each.bytes_at_most, each.requests, each.p50_ms, each.p99_ms) for each in inputs.sizes]
+    title = "Latency by size of the request"
+    return table("sizes", title, SIZE_COLUMNS, rows, SIZE_NOTE, detail=True) if rows else None
 
 
 def queue_table(measured: Sequence[Measurement]) -> Table | None:

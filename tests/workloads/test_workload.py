@@ -152,6 +152,17 @@ def test_without_a_traffic_profile_there_is_an_example_of_one(workloads_copy: Pa
     )
 
 
+def test_a_line_of_payloads_is_repeated_by_its_weight_at_even_distances(workloads_copy: Path) -> None:
+    file = workloads_copy / "spellcheck" / "payloads.jsonl"
+    file.write_text('{"text": "a", "weight": 4}\n{"text": "b"}\n{"text": "c", "weight": 2}\n', "utf-8")
+    rows = load_workload("spellcheck", workloads_copy).payloads()
+    assert [row["text"] for row in rows] == ["a", "c", "a", "b", "a", "c", "a"]
+    assert all(set(row) == {"text"} for row in rows)
+    file.write_text('{"text": "a", "weight": 0}\n', "utf-8")
+    with pytest.raises(ProjectError, match=r"jsonl:1: weight: got 0. Input should be greater than or equal to 1."):
+        load_workload("spellcheck", workloads_copy).payloads()
+
+
 def test_a_bad_line_of_payloads_is_named_by_its_number(workloads_copy: Path) -> None:
     file = workloads_copy / "spellcheck" / "payloads.jsonl"
     file.write_text('{"text": "a"}\n\n{"txt": "b"}\n', "utf-8")

@@ -126,4 +126,5 @@ def sent_requests(
         sent_s=sent_s,
         finished_s=finished_s,
         status=np.broadcast_to(np.asarray(status, dtype=np.int16), finished_s.shape).copy(),
+        payload=np.zeros(len(finished_s), dtype=np.int32),
     )
